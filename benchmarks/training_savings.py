@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anyrig.precision.autocast import make_policy
 from anyrig.training.saving.recompute import How, recompute
-from anyrig.units import GIB, MIB, bytes_text
+from anyrig.units import GIB, MIB, format_bytes
 from benchmarks.harness import Row
 from benchmarks.training_models import Case, batch, cases
 
@@ -128,7 +128,7 @@ def _cost(case: Case, size: int, device: torch.device, way: Way) -> Cost | None:
         cost = None
     _clean(device)
     if cost is not None:
-        print(f"  {way.name}: {bytes_text(cost.peak_bytes)}, {cost.seconds * 1000:.1f} ms",
+        print(f"  {way.name}: {format_bytes(cost.peak_bytes)}, {cost.seconds * 1000:.1f} ms",
               flush=True)  # fmt: skip
     return cost
 

@@ -14,27 +14,30 @@ from pathlib import Path
 import pytest
 
 from anyrig import install
-from anyrig.install import install_line, localize_install_lines
+from anyrig.install import format_install, localize_install_commands
 from tests.conftest import ROOT, Anyrig
 
 SOURCE = ROOT / "src" / "anyrig"
 
 
 def _calls() -> Iterator[tuple[str, str]]:
-    """Every call of `install_line` with constant words in the source, and what it returns."""
+    """Every call of `format_install` with constant words in the source, and what it returns."""
     for file in sorted(SOURCE.rglob("*.py")):
         text = file.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)) if "install_line(" in text else ():
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install_line":
+        for node in ast.walk(ast.parse(text)) if "format_install(" in text else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "format_install":
                 try:
                     words = [ast.literal_eval(one) for one in node.args]
                     named = {str(one.arg): ast.literal_eval(one.value) for one in node.keywords}
                 except ValueError:  # a requirement that is worked out there
                     continue
-                yield f"{file.relative_to(SOURCE)}:{node.lineno}", install_line(*words, **named)
+                yield (
+                    f"{file.relative_to(SOURCE)}:{node.lineno}",
+                    format_install(*words, **named),
+                )
 
 
-def test_only_one_function_makes_install_lines() -> None:
+def test_only_one_function_makes_format_installs() -> None:
     """A literal `pip install` elsewhere would escape its quoting."""
     found = []
     for file in sorted(SOURCE.rglob("*.py")):
@@ -57,7 +60,7 @@ def test_only_one_function_makes_install_lines() -> None:
     assert found == []
 
 
-def test_pip_accepts_every_install_line() -> None:
+def test_pip_accepts_every_format_install() -> None:
     """Each distinct line is parsed as pip itself parses it, after a shell has split it."""
     from pip._internal.commands import create_command
     from pip._vendor.packaging.requirements import Requirement
@@ -75,7 +78,7 @@ def test_pip_accepts_every_install_line() -> None:
 
 
 @pytest.mark.parametrize("words", [("engines", "install", "kokoro"), ("speak", "こんにちは")])
-def test_a_printed_install_line_runs(
+def test_a_printed_format_install_runs(
     anyrig: Anyrig, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     """With no `pip` of this interpreter on the path, as after `/env/bin/anyrig`."""
@@ -97,9 +100,9 @@ def test_a_printed_install_line_runs(
 
 
 def test_extras_and_bounds_are_quoted() -> None:
-    assert install_line("anyrig[ocr]") == "pip install 'anyrig[ocr]'"
-    assert install_line("a>=1", "b==2") == "pip install 'a>=1' b==2"
-    line = install_line("torch", options="--index-url https://x/cu126", uninstall=["torch"])
+    assert format_install("anyrig[ocr]") == "pip install 'anyrig[ocr]'"
+    assert format_install("a>=1", "b==2") == "pip install 'a>=1' b==2"
+    line = format_install("torch", options="--index-url https://x/cu126", uninstall=["torch"])
     assert line == "pip uninstall -y torch && pip install --index-url https://x/cu126 torch"
 
 
@@ -107,8 +110,8 @@ def test_windows_gets_double_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anyrig.install.sys.platform", "win32")
     monkeypatch.setattr("anyrig.install.sys.executable", r"C:\My Programs\python.exe")
     monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
-    assert install_line("anyrig[ocr]") == 'pip install "anyrig[ocr]"'
-    local = localize_install_lines(install_line("torch"))
+    assert format_install("anyrig[ocr]") == 'pip install "anyrig[ocr]"'
+    local = localize_install_commands(format_install("torch"))
     assert local == r'"C:\My Programs\python.exe" -m pip install torch'
 
 
@@ -118,13 +121,13 @@ def test_a_line_names_the_environment_it_is_for(
     monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
     monkeypatch.setattr("anyrig.install.sys.executable", "/my env/bin/python")
     monkeypatch.setattr("anyrig.install.sys.prefix", str(tmp_path / "anyrig"))
-    monkeypatch.setattr("anyrig.install._checkout", lambda: None)
-    line = install_line("anyrig[torch]", uninstall=["torch"])
+    monkeypatch.setattr("anyrig.install._find_checkout", lambda: None)
+    line = format_install("anyrig[torch]", uninstall=["torch"])
     python = "'/my env/bin/python'"
 
     def twice() -> str:
-        once = localize_install_lines(line)
-        assert localize_install_lines(once) == once
+        once = localize_install_commands(line)
+        assert localize_install_commands(once) == once
         return once
 
     pip = f"{python} -m pip"
@@ -138,12 +141,12 @@ def test_a_line_names_the_environment_it_is_for(
 
 def test_a_checkout_installs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
-    root = install._checkout()
+    root = install._find_checkout()
     assert root == ROOT
-    text = f"`{install_line('anyrig[ocr,torch]')}`, then try again"
-    local = localize_install_lines(text)
+    text = f"`{format_install('anyrig[ocr,torch]')}`, then try again"
+    local = localize_install_commands(text)
     assert f"-c {root}/constraints.txt -e '{root}[ocr,torch]'`, then try again" in local
-    assert localize_install_lines(local) == local
+    assert localize_install_commands(local) == local
 
 
 def test_a_package_that_is_missing_in_the_midst_of_a_command_is_one_error(

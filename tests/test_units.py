@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyrig.units import bandwidth_text, bytes_text, flops_text, plural, seconds_text
+from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops, pluralize
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from anyrig.units import bandwidth_text, bytes_text, flops_text, plural, seconds
     ],
 )  # fmt: skip
 def test_bytes(count: int, text: str) -> None:
-    assert bytes_text(count) == text
+    assert format_bytes(count) == text
 
 
 @given(st.integers(min_value=0, max_value=2**60))
 def test_bytes_never_print_1024_of_a_unit_below_the_largest(count: int) -> None:
-    number, unit = bytes_text(count).split()
+    number, unit = format_bytes(count).split()
     assert unit == "TiB" or float(number) < 1024
 
 
@@ -31,17 +31,17 @@ def test_bytes_never_print_1024_of_a_unit_below_the_largest(count: int) -> None:
      (245, "4 min 05 s"), (7800, "2 h 10 min"), (3599.7, "1 h 00 min")],
 )  # fmt: skip
 def test_seconds(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_rates() -> None:
-    assert flops_text(788e12) == "788 TFLOP/s"
-    assert flops_text(88.31e9) == "88.3 GFLOP/s"
-    assert bandwidth_text(4.3e12) == "4.30 TB/s"
-    assert bandwidth_text(18.24e9) == "18.2 GB/s"
+    assert format_flops(788e12) == "788 TFLOP/s"
+    assert format_flops(88.31e9) == "88.3 GFLOP/s"
+    assert format_bandwidth(4.3e12) == "4.30 TB/s"
+    assert format_bandwidth(18.24e9) == "18.2 GB/s"
 
 
 def test_plural() -> None:
-    assert (plural(1, "core"), plural(0, "core"), plural(4, "core")) == (
+    assert (pluralize(1, "core"), pluralize(0, "core"), pluralize(4, "core")) == (
         "1 core", "0 cores", "4 cores",
     )  # fmt: skip

@@ -67,7 +67,7 @@ class UnknownCommandError(InvalidInputError):
 
 
 class DeviceNotFoundError(InvalidInputError):
-    """A device word matches nothing on this machine, or more than one thing."""
+    """A device name matches no device on this machine, or more than one."""
 
 
 class InvalidRecordError(InvalidInputError):
@@ -75,11 +75,11 @@ class InvalidRecordError(InvalidInputError):
 
 
 class InvalidArchiveError(InvalidInputError):
-    """An exported store cannot be read."""
+    """An exported result cache cannot be read."""
 
 
 class ProtectedFileError(InvalidInputError):
-    """A file that only its seller's programs, or those who know a password, can read."""
+    """A file is protected by DRM or a password."""
 
 
 class LimitExceededError(InvalidInputError):
@@ -90,11 +90,11 @@ class LimitExceededError(InvalidInputError):
 
 
 class UnsafePickleError(InvalidInputError):
-    """A pickled voice that cannot be read without running what is in it."""
+    """A pickled voice cannot be loaded without running code that it contains."""
 
 
 class UnspeakableTextError(InvalidInputError):
-    """A text that the chosen voice cannot read."""
+    """The chosen voice cannot read the text."""
 
 
 class UnsupportedLanguageError(UnspeakableTextError):
@@ -109,11 +109,11 @@ class DeviceError(AnyrigError):
 
 
 class DeviceUnusableError(DeviceError):
-    """No installed backend can drive the device that was asked for."""
+    """No installed backend can use the requested device."""
 
 
 class KernelError(DeviceError):
-    """A kernel did not run on a device, or did not end in time."""
+    """A kernel failed on a device or timed out."""
 
 
 class OutOfMemoryError(DeviceError):
@@ -122,19 +122,19 @@ class OutOfMemoryError(DeviceError):
 
 
 class DeviceLostError(DeviceError):
-    """The driver gave the device up; only a new process can use it again."""
+    """The driver lost the device; only a new process can use it again."""
 
 
 class WorkError(AnyrigError):
-    """Some of the work could not be done."""
+    """Some of the work failed."""
 
 
 class PoisonItemError(WorkError):
-    """An item that its workers died of."""
+    """An item crashes every worker that processes it."""
 
 
 class WorkersLostError(WorkError):
-    """Those who did the work are gone, or are being ended: it is nobody's item that is at fault."""
+    """The workers are gone or are shutting down; no item is at fault."""
 
 
 class DataLoadingError(WorkError):
@@ -145,7 +145,7 @@ class DataLoadingError(WorkError):
 
 
 class PeerLostError(AnyrigError):
-    """Another process of a group that trains together ended, or did not answer in time."""
+    """Another process of a distributed run died or timed out."""
 
 
 class BrokerUnavailableError(AnyrigError):
@@ -153,19 +153,19 @@ class BrokerUnavailableError(AnyrigError):
 
 
 class OverloadedError(AnyrigError):
-    """Too much waits already to take more."""
+    """Too many requests are waiting."""
 
 
 class StorageError(AnyrigError):
-    """What is kept on disk cannot be read or written."""
+    """Stored data cannot be read or written."""
 
 
 class StorageBusyError(StorageError):
-    """Another process has what is kept in use all the time."""
+    """Another process holds the lock on stored data."""
 
 
 class DiskFullError(StorageError):
-    """No space is left on a disk, or in a quota."""
+    """The disk or quota is full."""
 
 
 class MissingPackageError(AnyrigError):
@@ -173,7 +173,7 @@ class MissingPackageError(AnyrigError):
 
 
 class MissingWeightsError(MissingPackageError):
-    """A model's weights are not on this machine; the hint says where they go."""
+    """A model's weights are not on this machine; the hint says where to put them."""
 
 
 def is_disk_full(error: BaseException | None) -> bool:

@@ -1,8 +1,8 @@
-"""The commands that install a package, as a person has to type them.
+"""The pip commands that errors and diagnostics suggest.
 
-Errors and findings carry the portable form, `pip install 'anyrig[ocr]'`, from `install_line`. What
-is printed on the terminal of this machine goes through `localize_install_lines`, which names this
-interpreter and this checkout, and the tool that manages this environment (pip, uv or pipx).
+Messages carry the portable form, `pip install 'anyrig[ocr]'`. What is printed on this machine goes
+through `localize_install_commands`, which names this interpreter, the source checkout if there is
+one, and the tool that manages this environment (pip, uv or pipx).
 """
 
 from __future__ import annotations
@@ -16,30 +16,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# Not behind `-m `, `uv ` or a path: such a command names its interpreter already.
+# Not after `-m `, `uv ` or a path: such a command names its interpreter already.
 _PIP = re.compile(r"(?<![\w./\\-])(?<!-m )(?<!uv )pip (install|uninstall)\b")
-_OURS = re.compile(r"""(?<=\s)(['"]?)anyrig\[([\w,-]+)\]\1(?=[\s.,;)`]|$)""")
-
-
-def install_line(
-    *requirements: str, options: str = "", index_url: str = "", uninstall: Sequence[str] = ()
-) -> str:
-    """The command that installs packages: `pip install 'anyrig[ocr]'`.
-
-    Args:
-        requirements: as pip takes them (`anyrig[ocr]`, `timm`, `x>=1`); quoted where a shell asks.
-        options: pip's own, before them.
-        index_url: the package index that they come from.
-        uninstall: packages that must go first, because they own the same files.
-    """
-    words = [quote_word(one) for one in requirements]
-    if index_url:
-        words.append(f"--index-url {quote_word(index_url)}")
-    line = " ".join(filter(None, ["pip install", options, *words]))
-    return f"pip uninstall -y {' '.join(uninstall)} && {line}" if uninstall else line
-
-
-_EXTRAS = {
+_ANYRIG_EXTRAS = re.compile(r"""(?<=\s)(['"]?)anyrig\[([\w,-]+)\]\1(?=[\s.,;)`]|$)""")
+_EXTRA_BY_MODULE = {
     "torch": "torch", "transformers": "torch", "accelerate": "torch", "torchao": "torch",
     "tensorboard": "torch", "onnx": "torch", "onnxscript": "torch",
     "celery": "cluster", "kombu": "cluster", "redis": "cluster", "flower": "cluster",
@@ -48,56 +28,68 @@ _EXTRAS = {
     "phonemizer": "espeak", "py_nanotts": "nanotts", "moonshine_voice": "recognise",
     "faster_whisper": "recognise",
 }  # fmt: skip
-"""By module: the extra of ours that brings it."""
 
 
-def install_line_for(module: str) -> str:
-    """The command that brings a module which cannot be imported."""
-    root = module.partition(".")[0]
-    return install_line(f"anyrig[{_EXTRAS[root]}]" if root in _EXTRAS else root)
+def format_install(
+    *requirements: str, options: str = "", index_url: str = "", uninstall: Sequence[str] = ()
+) -> str:
+    """Format a command such as `pip install 'anyrig[ocr]'`, quoted for the shell.
 
-
-def localize_install_lines(text: str) -> str:
-    """A text with its install commands as they must be typed here.
-
-    Doing it twice changes nothing more.
+    Args:
+        requirements: in pip's syntax: `anyrig[ocr]`, `timm`, `x>=1`.
+        options: further options of pip.
+        index_url: the package index to install from.
+        uninstall: packages to remove first because they own the same files.
     """
+    words = [_quote(requirement) for requirement in requirements]
+    if index_url:
+        words.append(f"--index-url {_quote(index_url)}")
+    command = " ".join(filter(None, ["pip install", options, *words]))
+    return f"pip uninstall -y {' '.join(uninstall)} && {command}" if uninstall else command
+
+
+def format_install_for(module: str) -> str:
+    """Format the command that installs a module which could not be imported."""
+    root = module.partition(".")[0]
+    extra = _EXTRA_BY_MODULE.get(root)
+    return format_install(f"anyrig[{extra}]" if extra else root)
+
+
+def localize_install_commands(text: str) -> str:
+    """Rewrite the pip commands in a text for this environment. Idempotent."""
     if "pip " not in text:
         return text
-    root = _checkout()
-    if root is not None and _PIP.search(text):
-        text = _OURS.sub(lambda found: _from_checkout(root, found[2]), text)
-    return _PIP.sub(lambda found: _pip_words(found[1]), text)
+    checkout = _find_checkout()
+    if checkout is not None and _PIP.search(text):
+        constraints = _quote(str(checkout / "constraints.txt"))
+        text = _ANYRIG_EXTRAS.sub(
+            lambda match: f"-c {constraints} -e {_quote(f'{checkout}[{match[2]}]')}", text
+        )
+    return _PIP.sub(lambda match: _localize_pip(match[1]), text)
 
 
-def quote_word(text: str) -> str:
-    """Text as one word of a command line, in quotes where it needs them."""
-    if sys.platform == "win32":  # neither cmd nor pip there takes single quotes off
+def _quote(text: str) -> str:
+    if sys.platform == "win32":  # neither cmd nor pip removes single quotes there
         return f'"{text}"' if re.search(r"[^\w@%+=:,./\\-]", text) else text
     return shlex.quote(text)
 
 
-def _from_checkout(root: Path, extras: str) -> str:
-    constraints = quote_word(str(root / "constraints.txt"))
-    return f"-c {constraints} -e {quote_word(f'{root}[{extras}]')}"
-
-
-def _checkout() -> Path | None:
-    """The folder of a source checkout that this package runs from."""
+def _find_checkout() -> Path | None:
     root = Path(__file__).resolve().parents[2]
-    there = (root / "pyproject.toml").is_file() and (root / "constraints.txt").is_file()
-    return root if there else None
+    exists = (root / "pyproject.toml").is_file() and (root / "constraints.txt").is_file()
+    return root if exists else None
 
 
-def _pip_words(verb: str) -> str:
-    """`pip install` or `pip uninstall` for the environment that this process runs in."""
-    python = quote_word(sys.executable)
-    if (Path(sys.prefix) / "pipx_metadata.json").is_file():
-        return f"pipx runpip {quote_word(Path(sys.prefix).name)} {verb}"
-    if (Path(sys.prefix) / "uv-receipt.toml").is_file() or not _has_pip():
+def _localize_pip(verb: str) -> str:
+    """Return `pip install` or `pip uninstall` for the environment of this process."""
+    python = _quote(sys.executable)
+    prefix = Path(sys.prefix)
+    if (prefix / "pipx_metadata.json").is_file():
+        return f"pipx runpip {_quote(prefix.name)} {verb}"
+    if (prefix / "uv-receipt.toml").is_file() or not _has_pip():
         return f"uv pip {verb} --python {python}"
-    mine = shutil.which("pip")
-    if mine is not None and Path(mine).parent == Path(sys.executable).parent:
+    pip = shutil.which("pip")
+    if pip is not None and Path(pip).parent == Path(sys.executable).parent:
         return f"pip {verb}"
     return f"{python} -m pip {verb}"
 

@@ -18,7 +18,7 @@ from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, O
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
 from anyrig.precision.profiles import ProfileName, get_profile
-from anyrig.units import bytes_text, flops_text, plural
+from anyrig.units import format_bytes, format_flops, pluralize
 
 Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
 """By device id: measured FLOP/s by backend and number format."""
@@ -202,11 +202,11 @@ class _Maker:
             told += f", shared by {workers} workers"
             budget_bytes //= workers
         reasons = [f"{device.name}: {self._choice.reason}", f"{drive.word}: {drive.reason}"]
-        room = f"{bytes_text(budget_bytes)}, " if budget_bytes is not None else ""
+        room = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
         reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {room}{told}"]
         speed = measured.get(chosen.precision)
         if speed is not None:
-            reasons.append(f"speed: {flops_text(speed)} measured in {chosen.precision}")
+            reasons.append(f"speed: {format_flops(speed)} measured in {chosen.precision}")
         return Placement(
             device,
             drive,
@@ -254,8 +254,8 @@ class _Maker:
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
             raise InvalidInputError(
-                f"{count} workers of {bytes_text(each)} each do not fit into "
-                f"{bytes_text(budget_bytes)} of {device.name}",
+                f"{count} workers of {format_bytes(each)} each do not fit into "
+                f"{format_bytes(budget_bytes)} of {device.name}",
                 hint=f"--workers-per-device {fit} fits; --memory-gb raises the budget.",
             )
         return count
@@ -284,19 +284,19 @@ def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
         return found.num_bytes, found.reason
     total = device.memory.total_bytes or 0
     if found.num_bytes == int(total * share):
-        told = f"{share:.0%} of {bytes_text(total)}, as the {wanted.profile} profile has it"
+        told = f"{share:.0%} of {format_bytes(total)}, as the {wanted.profile} profile has it"
         return found.num_bytes, told
     free = device.memory.free_bytes or 0
-    return found.num_bytes, f"most of the {bytes_text(free)} that are free"
+    return found.num_bytes, f"most of the {format_bytes(free)} that are free"
 
 
 def _with_threads(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:
     """Usable cores over all processes, at least one each."""
     processes = sum(placement.workers for placement in placements)
     threads = max(1, math.floor(cores / processes))
-    told = f"{plural(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
+    told = f"{pluralize(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
     if processes == 1:
-        told = f"{plural(threads, 'thread')}: all usable cores"
+        told = f"{pluralize(threads, 'thread')}: all usable cores"
     return tuple(replace(p, threads=threads, reasons=(*p.reasons, told)) for p in placements)
 
 
@@ -342,7 +342,7 @@ def _check(wanted: Wanted) -> None:
 
 
 def _too_small(asked: int, budget_bytes: int) -> str:
-    return f"it needs {bytes_text(asked)} and may use {bytes_text(budget_bytes)}"
+    return f"it needs {format_bytes(asked)} and may use {format_bytes(budget_bytes)}"
 
 
 def _nowhere(need: Need, passed: Sequence[PassedOver]) -> OutOfMemoryError | DeviceUnusableError:

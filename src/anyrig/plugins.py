@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 
 def list_names(builtin: Mapping[str, str], group: str) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def _load_plugin(entry_point: EntryPoint) -> Any:
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             f"engine {name} of {package} needs the package {error.name}",
-            hint=install_line(str(error.name)),
+            hint=format_install(str(error.name)),
         ) from error
     except AttributeError as error:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Numbers and addresses as people write and read them. Nothing here knows what it counts."""
+"""Format byte counts, durations and rates for people; parse numbers and PCI addresses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 
-def bytes_text(count: int) -> str:
-    """A byte count in binary units: `512 MiB`, `23.5 GiB`."""
+def format_bytes(count: int) -> str:
+    """Format a byte count in binary units: `512 MiB`, `23.5 GiB`."""
     if count < KIB:
         return f"{count} B"
     value = float(count)
@@ -23,8 +23,8 @@ def bytes_text(count: int) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
-def seconds_text(seconds: float) -> str:
-    """A duration with the two units that matter: `420 ms`, `3.2 s`, `4 min 05 s`, `2 h 10 min`."""
+def format_duration(seconds: float) -> str:
+    """Format a duration: `420 ms`, `3.2 s`, `4 min 05 s`, `2 h 10 min`."""
     if seconds < 0.01:
         return f"{seconds * 1000:.2f} ms"
     if seconds < 1:
@@ -38,36 +38,36 @@ def seconds_text(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
-def flops_text(rate: float) -> str:
-    """Floating-point operations a second: `51.0 TFLOP/s`, `88.3 GFLOP/s`."""
+def format_flops(rate: float) -> str:
+    """Format floating-point operations per second: `51.0 TFLOP/s`, `88.3 GFLOP/s`."""
     unit, value = ("TFLOP/s", rate / 1e12) if rate >= 1e12 else ("GFLOP/s", rate / 1e9)
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:.{digits}f} {unit}"
 
 
-def bandwidth_text(rate: float) -> str:
-    """Bytes moved a second, in decimal units as vendors print them: `4.3 TB/s`, `18.2 GB/s`."""
+def format_bandwidth(rate: float) -> str:
+    """Format bytes per second in decimal units, as vendors do: `4.3 TB/s`, `18.2 GB/s`."""
     if rate >= 1e12:
         return f"{rate / 1e12:.2f} TB/s"
     return f"{rate / 1e9:.1f} GB/s"
 
 
-def is_number(text: str) -> bool:
-    """Whether text is a plain whole number. str.isdigit() also takes `²`, which int() refuses."""
+def is_whole_number(text: str) -> bool:
+    """Whether text has ASCII digits only: str.isdigit() also accepts `²`, which int() rejects."""
     return text.isascii() and text.isdigit()
 
 
-def plural(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """`1 core`, `4 cores`: regular nouns only."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def normal_address(address: str) -> str:
-    """`00000000:01:00.0`, `01:00.0` and `0000:01:00.0` as one form; nothing for other text."""
-    found = re.fullmatch(
+def normalize_pci_address(address: str) -> str:
+    """Convert `00000000:01:00.0` or `01:00.0` to `0000:01:00.0`; an empty string for other text."""
+    match = re.fullmatch(
         r"(?:([0-9a-fA-F]+):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.(\d)", address.strip()
     )
-    if not found:
+    if not match:
         return ""
-    domain, bus, slot, function = found.groups()
+    domain, bus, slot, function = match.groups()
     return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}.{function}"

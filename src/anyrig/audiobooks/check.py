@@ -21,7 +21,7 @@ from anyrig.audiobooks.check_words import Hearing, Task, Tell, expected, listen
 from anyrig.audiobooks.listen import Finished, blocks, finished
 from anyrig.audiobooks.names import chapter_titles
 from anyrig.audiobooks.timeline import Mark
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.check_hear import Ears
@@ -220,7 +220,7 @@ def _passages(
             yield _of_passage(chapter, passage, plan)
         if not task.passages and task.words >= 20 and task.errors > _MOST_WRONG * task.words:
             are = "is" if task.errors == 1 else "are"
-            said = f"{task.errors} of {plural(task.words, 'word')} {are} not understood"
+            said = f"{task.errors} of {pluralize(task.words, 'word')} {are} not understood"
             yield chapter.finding("words", said)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.audiobooks.check_report import Finding, FindingKind
 from anyrig.speech.sound.expect import expected
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.check_sound import Levels, Sound
@@ -187,4 +187,4 @@ def _defects(one: Checked, levels: Levels) -> Iterator[Finding]:
         said = f"a hole of {1000 * (end - start):.0f} ms in the middle of speech"
         yield one.finding("dropout", said, start, end)
     if len(sound.dropouts) > 20:
-        yield one.finding("dropout", f"{plural(len(sound.dropouts) - 20, 'more hole')}")
+        yield one.finding("dropout", f"{pluralize(len(sound.dropouts) - 20, 'more hole')}")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 FindingKind = Literal[
     "chapters", "duration", "silence", "clipping", "dc", "dropout", "loudness", "peak", "noise",
@@ -152,16 +152,16 @@ class Report:
 
     def summary(self) -> str:
         """All of it in one line."""
-        told = plural(len(self.problems), "problem") if self.problems else "nothing wrong"
+        told = pluralize(len(self.problems), "problem") if self.problems else "nothing wrong"
         heard = ""
         if self.whole.words:
             heard = (
-                f"; {seconds_text(self.whole.heard_s)} heard by {', '.join(self.recognisers)}, "
+                f"; {format_duration(self.whole.heard_s)} heard by {', '.join(self.recognisers)}, "
                 f"{self.whole.errors / self.whole.words:.1%} of "
-                f"{plural(self.whole.words, 'word')} differ"
+                f"{pluralize(self.whole.words, 'word')} differ"
             )
-        length = seconds_text(self.whole.duration_s)
-        return f"{told} in {plural(len(self.rows), 'chapter')}, {length}{heard}"
+        length = format_duration(self.whole.duration_s)
+        return f"{told} in {pluralize(len(self.rows), 'chapter')}, {length}{heard}"
 
 
 def clock(seconds: float) -> str:

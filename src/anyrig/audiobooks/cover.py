@@ -9,7 +9,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.text.document import Picture
 from anyrig.text.formats.picture import MOST_DECODE_BYTES, decode_bytes, pillow_formats
 
@@ -93,7 +93,7 @@ def _unread(picture: Picture) -> Cover:
         if picture.data.startswith(magic) and len(picture.data) <= _MOST_BYTES:
             return Cover(Picture(picture.data, media_type))
     return Cover(
-        None, f"the cover is left out: Pillow is needed for it (`{install_line('pillow')}`)"
+        None, f"the cover is left out: Pillow is needed for it (`{format_install('pillow')}`)"
     )
 
 

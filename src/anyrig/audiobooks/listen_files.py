@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,7 +117,7 @@ class _Av:
             import av
         except ImportError as error:
             raise MissingPackageError(
-                f"{file.name} needs the package av to be read", hint=install_line("av")
+                f"{file.name} needs the package av to be read", hint=format_install("av")
             ) from error
         self._av, self._file = av, file
         try:

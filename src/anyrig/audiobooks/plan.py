@@ -21,7 +21,7 @@ from anyrig.errors import InvalidInputError, UnspeakableTextError, UnsupportedLa
 from anyrig.speech.prepare import compose
 from anyrig.text.document import Block, Chapter, Document, Role
 from anyrig.text.language import detect
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.cast import Casting
@@ -140,7 +140,7 @@ def chosen(document: Document, wanted: str, ways: Ways) -> tuple[int, ...]:
         last = first if match[2] is None else int(match[3] or count)
         if not 1 <= first <= last <= count:
             raise InvalidInputError(
-                f"there is no chapter {piece.strip()}: the book has {plural(count, 'chapter')}",
+                f"there is no chapter {piece.strip()}: the book has {pluralize(count, 'chapter')}",
                 hint="--list shows them with their numbers.",
             )
         found.update(dict.fromkeys(range(first - 1, last)))
@@ -321,7 +321,7 @@ def _refusal(
     named = ", ".join(f"{count} in {title(code)}" for code, count in counted.most_common())
     spoken = ", ".join(map(title, languages))
     return UnsupportedLanguageError(
-        f"{plural(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
+        f"{pluralize(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
         f"{spoken}: {named}; the first begins {foreign[0][1]!r}",
         hint="--foreign skip leaves them out, --foreign read has them read all the same.",
         language=language,

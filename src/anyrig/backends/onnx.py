@@ -26,7 +26,7 @@ from anyrig.backends.memory import MemoryUsage, ResidentMemory, keep_freed_memor
 from anyrig.backends.onnx_graph import BuiltModel
 from anyrig.devices.describe import BackendName, Device, Drive, Precision
 from anyrig.errors import KernelError
-from anyrig.units import is_number, normal_address
+from anyrig.units import is_whole_number, normalize_pci_address
 
 for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)  # read once, when the library loads
@@ -184,13 +184,13 @@ def _select_adapter(device: Device, equal: list[Any]) -> Any:
     """Of the adapters of equal cards, a device's own: by PCI address, DXGI index, or position."""
     metadata = [{str(k): str(v) for k, v in one.device.metadata.items()} for one in equal]
     for adapter, facts in zip(equal, metadata, strict=True):
-        address = normal_address(facts.get("pci_bus_id", ""))
+        address = normalize_pci_address(facts.get("pci_bus_id", ""))
         if address and address == device.pci_address:
             return adapter
         dxgi = device.indices.get("dxgi")
         if dxgi is not None and facts.get("DxgiAdapterNumber") == str(dxgi):
             return adapter
-    if all(is_number(facts.get("card_idx", "")) for facts in metadata):
+    if all(is_whole_number(facts.get("card_idx", "")) for facts in metadata):
         order = sorted(range(len(equal)), key=lambda n: int(metadata[n]["card_idx"]))
         equal = [equal[number] for number in order]
     return equal[min(device.indices.get("equal", 0), len(equal) - 1)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from anyrig.bench.figures import Measured
-from anyrig.units import flops_text
+from anyrig.units import format_flops
 
 _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 900, 26, 330, 130, 70
 _COLOURS = {
@@ -60,7 +60,7 @@ def _grid(low: float, high: float, height: int) -> list[str]:
         lines.append(f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{height - 34}" '
                      'stroke="#ddd"/>')  # fmt: skip
         lines.append(f'<text x="{x:.1f}" y="{height - 16}" fill="#555" text-anchor="middle">'
-                     f"{flops_text(10.0**power)}</text>")  # fmt: skip
+                     f"{format_flops(10.0**power)}</text>")  # fmt: skip
     return lines
 
 
@@ -73,5 +73,5 @@ def _bar(number: int, bar: tuple[str, str, float], low: float, high: float) -> l
         f'<text x="{_LEFT - 10}" y="{y + 14}" text-anchor="end">{escape(short)} {precision}</text>',
         f'<rect x="{_LEFT}" y="{y}" width="{max(1.0, end - _LEFT):.1f}" height="{_ROW - 8}" '
         f'fill="{_COLOURS.get(precision, "#888")}"/>',
-        f'<text x="{end + 6:.1f}" y="{y + 14}">{flops_text(value)}</text>',
+        f'<text x="{end + 6:.1f}" y="{y + 14}">{format_flops(value)}</text>',
     ]

@@ -175,13 +175,13 @@ def _dispatch(arguments: list[str], said: Said | None = None) -> int:
 def _missing(error: ModuleNotFoundError) -> AnyrigError:
     """A package that nobody looked for before it was imported; a module of ours is a fault."""
     from anyrig.errors import MissingPackageError
-    from anyrig.install import install_line_for
+    from anyrig.install import format_install_for
 
     if not error.name or error.name.partition(".")[0] == "anyrig":
         raise error
     logging.getLogger(__name__).debug("missing", exc_info=error)
     return MissingPackageError(
-        f"the package {error.name} cannot be imported: {error}", hint=install_line_for(error.name)
+        f"the package {error.name} cannot be imported: {error}", hint=format_install_for(error.name)
     )
 
 

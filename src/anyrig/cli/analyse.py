@@ -14,7 +14,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.analyse.folder import Analysis
@@ -142,7 +142,9 @@ def _finish(found: Analysis) -> int:
     for words in told[:_MOST_NAMED]:
         print_warning(words)
     if len(told) > _MOST_NAMED:
-        print_warning(f"and {plural(len(told) - _MOST_NAMED, 'more warning')}; --json has them all")
+        print_warning(
+            f"and {pluralize(len(told) - _MOST_NAMED, 'more warning')}; --json has them all"
+        )
     return failed.end(_left(found), len(found.left) + len(found.docs))
 
 

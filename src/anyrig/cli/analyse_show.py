@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.show import paint, table
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.analyse.folder import Analysis, Doc
@@ -34,9 +34,9 @@ def _head(found: Analysis) -> str:
     num_words = sum(doc.statistics.num_words for doc in found.docs)
     lines = [
         paint(found.title, "bold"),
-        f"{plural(len(found.docs), 'document')} ({summary(found)}), "
-        f"{bytes_text(sum(doc.facts.num_bytes for doc in found.docs))}, {num_words:,} words, "
-        f"{seconds_text(sum(doc.statistics.reading_s for doc in found.docs))} to read",
+        f"{pluralize(len(found.docs), 'document')} ({summary(found)}), "
+        f"{format_bytes(sum(doc.facts.num_bytes for doc in found.docs))}, {num_words:,} words, "
+        f"{format_duration(sum(doc.statistics.reading_s for doc in found.docs))} to read",
         "languages: " + ", ".join(f"{one.language} {one.share:.0%}" for one in found.languages[:8]),
     ]
     days = sorted(doc.facts.day for doc in found.docs if doc.facts.day)

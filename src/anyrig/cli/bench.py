@@ -20,8 +20,8 @@ from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.words import detour, drive_for
 from anyrig.errors import DeviceUnusableError, KernelError
-from anyrig.install import install_line
-from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
+from anyrig.install import format_install
+from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops
 
 if TYPE_CHECKING:
     from anyrig.bench.figures import Figure, Measured
@@ -115,7 +115,7 @@ def drive_of(device: Device, word: str = "") -> Drive:
     if drive is None:
         raise DeviceUnusableError(
             f"nothing can drive {device.name}: {device.why_not}",
-            hint=device.why_not_fix or install_line("onnxruntime"),
+            hint=device.why_not_fix or format_install("onnxruntime"),
         )
     return drive
 
@@ -200,7 +200,9 @@ def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> 
     kernel = "product" if figure.kernel == "sustained" else figure.kernel
     against = base.get((kernel, figure.size)) or base.get((kernel, 0))
     ratio = f"{figure.value / against:.3g}x" if against else "-"
-    value = flops_text(figure.value) if figure.unit == "FLOP/s" else bandwidth_text(figure.value)
+    value = (
+        format_flops(figure.value) if figure.unit == "FLOP/s" else format_bandwidth(figure.value)
+    )
     return [
         page.name,
         _size(figure),
@@ -208,7 +210,7 @@ def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> 
         value,
         ratio,
         "torch" if figure.backend == "torch" else "ONNX Runtime",
-        seconds_text(figure.seconds),
+        format_duration(figure.seconds),
         f"{figure.spread:.0%} of {figure.rounds}" if figure.rounds > 1 else "one round",
     ]
 
@@ -218,7 +220,7 @@ def _size(figure: Figure) -> str:
         return f"{figure.size}^2 product x10"
     if figure.kernel == "sustained":
         return f"{figure.size}^2 sustained"
-    return f"bandwidth, {bytes_text(figure.size)}"
+    return f"bandwidth, {format_bytes(figure.size)}"
 
 
 def _cpu_figures(pages: Sequence[Measured]) -> dict[tuple[str, int], float]:
@@ -240,5 +242,5 @@ def _bars(page: Measured, pages: Sequence[Measured]) -> list[str]:
         if figure.kernel == "product":
             bar = "#" * max(1, round(_BAR * figure.value / top))
             label = f"{page.name[:20]:<20} {figure.precision:<5}{figure.size:>5}"
-            lines.append(f"{label} {paint(bar, 'good')} {flops_text(figure.value)}")
+            lines.append(f"{label} {paint(bar, 'good')} {format_flops(figure.value)}")
     return lines

@@ -17,7 +17,7 @@ from anyrig.cli.show import Progress, paint, print_warning, table, wrapped
 from anyrig.devices.choose import choose
 from anyrig.devices.describe import Device
 from anyrig.errors import AnyrigError, InvalidInputError, KernelError
-from anyrig.units import seconds_text
+from anyrig.units import format_duration
 
 if TYPE_CHECKING:
     from anyrig.devices.describe import Precision
@@ -247,9 +247,9 @@ def report(engine: str, found: Sequence[Timed]) -> str:
         for timed in found:
             if timed.device == device:
                 rows.append([
-                    timed.precision, timed.through, seconds_text(timed.load_s),
-                    seconds_text(timed.first_run_s), seconds_text(timed.first_audio_s),
-                    seconds_text(timed.sentence_s), f"{timed.real_time_factor:.3g}",
+                    timed.precision, timed.through, format_duration(timed.load_s),
+                    format_duration(timed.first_run_s), format_duration(timed.first_audio_s),
+                    format_duration(timed.sentence_s), f"{timed.real_time_factor:.3g}",
                     f"{timed.many:.3g}x",
                 ])  # fmt: skip
         title = f"{engine} on {device}"

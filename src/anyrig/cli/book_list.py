@@ -8,7 +8,7 @@ from anyrig.cli.book_show import pace_of, rate_of
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_json, table
 from anyrig.text.language import num_words
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.cli.speaker import Chosen
@@ -30,10 +30,10 @@ def run(context: Context, order: Order, document: Document, teller: Chosen) -> i
     _print(document, rows)
     words = sum(row["words"] for row in rows if row["spoken"])
     guess = "" if told["measured"] else " (a guess: this voice has not been measured yet)"
-    print(f"\n{plural(words, 'word')}, about {seconds_text(audio_s)} of speech{guess}")
+    print(f"\n{pluralize(words, 'word')}, about {format_duration(audio_s)} of speech{guess}")
     if told["to_make_s"] is not None:
         measured = f"{fast:.0f} times real time, as last measured here"
-        print(f"about {seconds_text(told['to_make_s'])} to make, at {measured}")
+        print(f"about {format_duration(told['to_make_s'])} to make, at {measured}")
     return 0
 
 
@@ -91,7 +91,7 @@ def _print(document: Document, rows: list[dict[str, Any]]) -> None:
         note = "" if row["spoken"] else f"not read ({row['role']})"
         shown.append(
             (str(row["number"]), f"{indent}{row['title']}"[:60], f"{row['words']:,}",
-             seconds_text(row["estimated_s"]), note)
+             format_duration(row["estimated_s"]), note)
         )  # fmt: skip
     print(table(shown, right=(0, 2, 3)))
 

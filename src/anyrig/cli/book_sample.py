@@ -16,7 +16,7 @@ from anyrig.cli.deliver import Target, deliver
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import print_json
 from anyrig.errors import InvalidInputError
-from anyrig.units import seconds_text
+from anyrig.units import format_duration
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Part, Plan
@@ -42,7 +42,7 @@ def run(context: Context, order: Order, document: Document) -> int:
         return 0
     for one in made:
         who = " ".join(filter(None, (one["engine"], one["voice"])))
-        print(f"{one['file']}: {who}, {seconds_text(one['audio_s'])}")
+        print(f"{one['file']}: {who}, {format_duration(one['audio_s'])}")
     return 0
 
 

@@ -15,7 +15,7 @@ from anyrig.cli.escape import esc
 from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError
 from anyrig.speech.script import OmissionKind
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Plan
@@ -96,8 +96,8 @@ class Show:
             return
         about = "" if rate.measured else ", a guess until this voice was measured"
         title = plan.document.about.title or order.source.name
-        told = f"{title}: {plural(len(plan.parts), 'chapter')}, {seconds_text(audio_s)} of speech"
-        print(f"{told}{about}", file=sys.stderr)
+        chapters = pluralize(len(plan.parts), "chapter")
+        print(f"{title}: {chapters}, {format_duration(audio_s)} of speech{about}", file=sys.stderr)
         for line in _left_out(plan, chosen=bool(order.chapters)):
             print(f"  {line}", file=sys.stderr)
         for warning in plan.warnings[:_MOST_WARNINGS]:
@@ -166,7 +166,7 @@ def _line(now: Progress, room: int) -> str:
     if now.speed is not None:
         parts.append(f"{now.speed:.1f} times real time")
     if now.left_s:
-        parts.append(f"{seconds_text(now.left_s)} left")
+        parts.append(f"{format_duration(now.left_s)} left")
     elif now.left_s is None and now.speed is None:
         parts.append("loading")
     if len(now.devices) > 1:
@@ -199,7 +199,7 @@ def _left_out(plan: Plan, *, chosen: bool) -> list[str]:
     for kind, (name, flag) in _OMITTED.items():
         count = len(plan.foreign) if kind == "foreign" else counted[kind]
         if omitted[kind] and count:
-            lines.append(f"left out: {plural(count, name)} ({flag} reads them)")
+            lines.append(f"left out: {pluralize(count, name)} ({flag} reads them)")
     return lines
 
 
@@ -221,7 +221,7 @@ def _doubts(plan: Plan, made: Made) -> list[str]:
         )
     more = len(doubtful) - _MOST_WARNINGS
     if more > 0:
-        lines.append(f"{plural(more, 'more segment')} may sound wrong; --json lists them all")
+        lines.append(f"{pluralize(more, 'more segment')} may sound wrong; --json lists them all")
     for lack in made.recorded.lacks:
         chapter = plan.parts[lack.part].number
         lines.append(f"a gap at {chapter}:{lack.segment + 1}, {lack.text[:50]!r}: {lack.said}")
@@ -234,14 +234,14 @@ def _report(plan: Plan, made: Made, order: Order, by: str) -> list[str]:
     num_kept = tally.num_kept - len(set(order.again))  # those were made anew before they were told
     if num_kept > 0:
         were = "was" if num_kept == 1 else "were"
-        facts.append(f"{num_kept} of {plural(tally.num_segments, 'segment')} {were} kept")
+        facts.append(f"{num_kept} of {pluralize(tally.num_segments, 'segment')} {were} kept")
     if by:
         facts.append(by)
     size = sum(path.stat().st_size for path in made.files)
     where = made.files[0] if len(made.files) == 1 else order.output
     lines = [
-        f"{where}: {seconds_text(audio_s)} of speech, {plural(len(plan.parts), 'chapter')}, "
-        f"{bytes_text(size)}, in {seconds_text(made.wall_s)} ({', '.join(facts)})"
+        f"{where}: {format_duration(audio_s)} of speech, {pluralize(len(plan.parts), 'chapter')}, "
+        f"{format_bytes(size)}, in {format_duration(made.wall_s)} ({', '.join(facts)})"
     ]
     lines += [f"{path}" for path in made.beside]
     return lines

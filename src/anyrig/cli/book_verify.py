@@ -9,7 +9,7 @@ from anyrig.cli.book_order import ordered
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_json
 from anyrig.errors import InvalidInputError
-from anyrig.units import seconds_text
+from anyrig.units import format_duration
 
 
 def run(context: Context) -> int:
@@ -41,7 +41,7 @@ def run(context: Context) -> int:
     with Progress(1, "checking") as progress:
 
         def tell(what: str, done_s: float, total_s: float) -> None:
-            progress.step(f"{what} {seconds_text(done_s)} of {seconds_text(total_s)}")
+            progress.step(f"{what} {format_duration(done_s)} of {format_duration(total_s)}")
 
         report = verify(finished, plan, words=options.words, levels=levels, ears=ears, tell=tell)
     if options.json:

@@ -18,7 +18,7 @@ from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.share import shared, shared_text
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import InvalidInputError
-from anyrig.units import GIB, KIB, MIB, bytes_text, plural
+from anyrig.units import GIB, KIB, MIB, format_bytes, pluralize
 
 if TYPE_CHECKING:
     from anyrig.storage.protocol import Size, Tell
@@ -174,7 +174,7 @@ def _tell_nothing(context: Context, path: Path) -> int:
         nothing = _json(path, Size(0, 0, 0, limit_bytes), "", [])
         print_json({**nothing, "read_only": False, "shared": shared(context)})
     else:
-        print(f"Nothing is kept yet. Results will go to {path}, up to {bytes_text(limit_bytes)}.")
+        print(f"Nothing is kept yet. Results will go to {path}, up to {format_bytes(limit_bytes)}.")
         _tell_shared(context)
     return 0
 
@@ -211,14 +211,14 @@ def _json(path: Path, size: Size, reason: str, aside: list[str]) -> dict[str, An
 def _report(path: Path, size: Size, reason: str) -> Iterator[str]:
     share = f"{size.used_bytes / size.limit_bytes:.0%}" if size.limit_bytes else ""
     yield (
-        f"{_many(size.num_results)}, {bytes_text(size.used_bytes)} of"
-        f" {bytes_text(size.limit_bytes)} ({share})"
+        f"{_many(size.num_results)}, {format_bytes(size.used_bytes)} of"
+        f" {format_bytes(size.limit_bytes)} ({share})"
     )
-    yield f"in {path}, {bytes_text(size.file_bytes)} on disk"
+    yield f"in {path}, {format_bytes(size.file_bytes)} on disk"
     if size.kinds:
         rows = [["kind", "results", "data", "last used"]]
         rows += [
-            [row.kind, f"{row.num_results:,}", bytes_text(row.data_bytes), _date(row.last_used)]
+            [row.kind, f"{row.num_results:,}", format_bytes(row.data_bytes), _date(row.last_used)]
             for row in size.kinds
         ]
         yield ""
@@ -268,11 +268,11 @@ def _prune(context: Context) -> int:
         print_json({**done._asdict(), "dry_run": options.dry_run, "file_bytes": size.file_bytes})
         return 0
     verb = "Would drop" if options.dry_run else "Dropped"
-    print(f"{verb} {_many(done.num_results)} ({bytes_text(done.data_bytes)}).")
+    print(f"{verb} {_many(done.num_results)} ({format_bytes(done.data_bytes)}).")
     if done.num_held:
         print(f"{_many(done.num_held)} stay for unfinished jobs; --held drops them as well.")
     if not options.dry_run:
-        print(f"{_many(size.num_results)} left, {bytes_text(size.file_bytes)} on disk.")
+        print(f"{_many(size.num_results)} left, {format_bytes(size.file_bytes)} on disk.")
     return 0
 
 
@@ -298,7 +298,7 @@ def _forget(context: Context) -> int:
         print_json({**told, "from": maker, "dry_run": options.dry_run})
         return 0
     verb = "Would drop" if options.dry_run else "Dropped"
-    print(f"{verb} {_many(plan.num_results)} ({bytes_text(plan.data_bytes)}) that {maker} made.")
+    print(f"{verb} {_many(plan.num_results)} ({format_bytes(plan.data_bytes)}) that {maker} made.")
     return 0
 
 
@@ -331,8 +331,8 @@ def _export(context: Context, file: Path) -> int:
     if context.options.json:
         print_json({**done._asdict(), "file": str(file)})
     else:
-        told = f"{_many(done.num_results)} ({bytes_text(done.data_bytes)})"
-        print(f"Exported {told} to {file}, {bytes_text(file.stat().st_size)} on disk.")
+        told = f"{_many(done.num_results)} ({format_bytes(done.data_bytes)})"
+        print(f"Exported {told} to {file}, {format_bytes(file.stat().st_size)} on disk.")
     return 0
 
 
@@ -394,7 +394,7 @@ def _progress(noun: str, doing: str) -> Iterator[Tell]:
 
 
 def _many(count: int) -> str:
-    return plural(count, "result").replace(str(count), f"{count:,}", 1)
+    return pluralize(count, "result").replace(str(count), f"{count:,}", 1)
 
 
 def _date(when: float) -> str:

@@ -13,7 +13,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.pick import agreed, can_ask, pick
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.examples import Example, Found
@@ -82,7 +82,7 @@ def delete(context: Context, title: str) -> int:
     shelf.find(folder, title)
     name, number = shelf.parted(title)
     count = 1 if number is not None else len(shelf.versions(folder, name))
-    what = title if number is not None else f"all of {plural(count, 'version')} of {name}"
+    what = title if number is not None else f"all of {pluralize(count, 'version')} of {name}"
     asks = not context.options.yes and not context.options.json and can_ask()
     if asks and not agreed(f"Delete {what if count > 1 else title}?"):
         print("Nothing was deleted.")

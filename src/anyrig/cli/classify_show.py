@@ -15,7 +15,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.escape import esc
 from anyrig.cli.show import paint, print_json, print_warning, table
 from anyrig.text.labels import cell, one_line
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Answer
@@ -64,7 +64,7 @@ class Show:
                 }
             )
         elif self._output is not None and some:
-            count = plural(len(self._done) - len(failed), "text")
+            count = pluralize(len(self._done) - len(failed), "text")
             print(f"{count} sorted by {self._title}, in {self._output}")
             for line in _summary(self._done):
                 print(line)
@@ -167,9 +167,9 @@ def _jsonl(done: Sequence[Sorted]) -> Iterator[str]:
 def report(about: About) -> Iterator[str]:
     """What is known of a classifier, in lines."""
     many = "any number" if about.kind == "many" else "one"
-    yield f"{paint(about.title, 'bold')}: {plural(len(about.labels), 'label')}, {many} a text"
+    yield f"{paint(about.title, 'bold')}: {pluralize(len(about.labels), 'label')}, {many} a text"
     yield (
-        f"{plural(about.num_examples, 'example')}, vectors of {about.embedding}"
+        f"{pluralize(about.num_examples, 'example')}, vectors of {about.embedding}"
         f" ({about.fingerprint[:12]}), strength {about.strength:g}, made {about.made}"
         f" by anyrig {about.anyrig}"
     )
@@ -185,7 +185,7 @@ def _figures(told: Mapping[str, Any], about: About) -> Iterator[str]:
     times = f", {told['repeats']} times" if told["repeats"] > 1 else ""
     yield (
         f"cross-validated accuracy {told['accuracy']:.3f} (95 %: {told['low']:.3f} to"
-        f" {told['high']:.3f}) on {plural(told['num_tested'], 'example')} in"
+        f" {told['high']:.3f}) on {pluralize(told['num_tested'], 'example')} in"
         f" {told['folds']} folds{times}; always saying the commonest: {told['commonest']:.3f}"
     )
     yield (

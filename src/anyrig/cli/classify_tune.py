@@ -17,7 +17,7 @@ from anyrig.cli.pick import pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning
 from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.examples import Found
@@ -211,11 +211,11 @@ def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
 
 def _lines(tuned: Tuned) -> Iterator[str]:
     many = "any number" if tuned.kind == "many" else "one"
-    labels = plural(len(tuned.labels), "label")
+    labels = pluralize(len(tuned.labels), "label")
     yield f"{paint(tuned.folder.name, 'bold')}: {labels}, {many} a text, from {tuned.base}"
     yield (
-        f"learnt from {plural(tuned.num_learnt, 'example')} in {plural(tuned.steps, 'step')}, "
-        f"{seconds_text(tuned.seconds)}"
+        f"learnt from {pluralize(tuned.num_learnt, 'example')} in "
+        f"{pluralize(tuned.steps, 'step')}, {format_duration(tuned.seconds)}"
     )
     if tuned.num_held:
         yield _measured(tuned.before, tuned.after, tuned)
@@ -231,7 +231,7 @@ def _measured(before: Mapping[str, float], after: Mapping[str, float], tuned: Tu
     low, high = wilson(after["accuracy"] * tuned.num_held, tuned.num_held)
     return (
         f"accuracy {after['accuracy']:.3f} (95 %: {low:.3f} to {high:.3f}) on "
-        f"{plural(tuned.num_held, 'example')} that were held out, macro F1 "
+        f"{pluralize(tuned.num_held, 'example')} that were held out, macro F1 "
         f"{after['macro_f1']:.3f}; before: {before['accuracy']:.3f}; always saying the "
         f"commonest: {tuned.commonest:.3f}"
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     from anyrig.cluster.link import Link
@@ -55,5 +55,5 @@ def needs_celery() -> None:
     if find_spec("celery") is None or find_spec("redis") is None:
         raise MissingPackageError(
             "a cluster needs celery and redis, which are not installed",
-            hint=install_line("anyrig[cluster]"),
+            hint=format_install("anyrig[cluster]"),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anyrig.cli.show import paint, table
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.cluster.status import Row, Status
@@ -32,7 +32,7 @@ def told(found: Status) -> str:
         lines.append(line.replace(row.status, painted, 1) if row.status not in row.name else line)
     notes = [f"{row.name}: {row.trouble}" for row in found.rows if row.trouble]
     working = sum(not row.trouble for row in found.rows)
-    lines += ["", f"{working} of {plural(len(found.rows), 'worker')} can be given work"]
+    lines += ["", f"{working} of {pluralize(len(found.rows), 'worker')} can be given work"]
     return "\n".join([*lines, *notes])
 
 
@@ -56,4 +56,4 @@ def _ago(row: Row) -> str:
     if row.last_sign_s is None:
         return "?"
     seconds = row.last_sign_s
-    return f"{seconds:.0f} s ago" if seconds < 60 else f"{seconds_text(seconds)} ago"
+    return f"{seconds:.0f} s ago" if seconds < 60 else f"{format_duration(seconds)} ago"

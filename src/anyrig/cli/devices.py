@@ -12,7 +12,7 @@ from anyrig.cli.show import machine_text, paint, print_json, print_warning, tabl
 from anyrig.devices.choose import Choice, explain, suggested_workers
 from anyrig.devices.describe import Machine, to_json
 from anyrig.errors import DeviceNotFoundError, InvalidInputError
-from anyrig.install import localize_install_lines
+from anyrig.install import localize_install_commands
 
 HELP = """List every device of this machine: name, architecture, memory, driver, what can drive
 it or exactly why nothing can, and which one would be used. Imports no framework."""
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if options.profiles:
         return _profiles(context)
     machine = context.machine
-    fix = localize_install_lines if context.record is None else str
+    fix = localize_install_commands if context.record is None else str
     try:
         choice = context.choose(quiet=True)
     except DeviceNotFoundError:

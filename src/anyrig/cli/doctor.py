@@ -14,8 +14,8 @@ from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device
 from anyrig.devices.diagnose import Finding, Probe, State, diagnose
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidRecordError
-from anyrig.install import install_line, localize_install_lines
-from anyrig.units import plural, seconds_text
+from anyrig.install import format_install, localize_install_commands
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.bench.isolate import SelfTested
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     tested = _self_test(context, devices) if options.selftest else ()
     verdicts = [*_verdicts(tested)]
     if options.selftest and not tested:
-        fix = install_line("anyrig[torch]")
+        fix = format_install("anyrig[torch]")
         verdicts.append(Finding("self-test", "warning", "not run: torch drives no device", fix))
     findings = (*diagnose(context.machine, probes), *verdicts, *_choice(context))
     broken = [finding for finding in findings if finding.state == "broken"]
@@ -99,7 +99,7 @@ def _verdicts(tested: Sequence[SelfTested]) -> Iterator[Finding]:
             yield Finding("self-test", "warning", f"{test.name}: {precision} is not used: {seen}")
         if not test.messages and not test.failed:
             right = sum(row[4] == "right" for row in test.rows)
-            told = f"{right} comparisons agree, in {seconds_text(test.seconds)}"
+            told = f"{right} comparisons agree, in {format_duration(test.seconds)}"
             yield Finding("self-test", "good", f"{test.name}: {told}")
 
 
@@ -121,18 +121,21 @@ def _print(findings: Sequence[Finding], *, live: bool, proven: bool) -> None:
         line = wrapped(f"{finding.state:<7}  {finding.check:<{width}}  ", finding.message)
         print(paint(finding.state, finding.state) + line[len(finding.state) :])
         if finding.fix:
-            fix = localize_install_lines(finding.fix) if live else finding.fix
+            fix = localize_install_commands(finding.fix) if live else finding.fix
             # In one piece, for copying: the terminal folds it by itself.
             print(paint(f"{'':<9}{'':<{width}}  -> {fix}", "dim"))
     counts = {state: sum(f.state == state for f in findings) for state in ("broken", "warning")}
     last = "" if proven else " No kernel was run."
     if counts["broken"]:
-        broken, warnings = plural(counts["broken"], "thing"), plural(counts["warning"], "warning")
+        broken, warnings = (
+            pluralize(counts["broken"], "thing"),
+            pluralize(counts["warning"], "warning"),
+        )
         print(f"\n{broken} broken, {warnings}.{last}")
     elif any(finding.check == "usable" for finding in findings):
-        print(f"\nNo GPU can be used; {plural(counts['warning'], 'warning')}.{last}")
+        print(f"\nNo GPU can be used; {pluralize(counts['warning'], 'warning')}.{last}")
     elif counts["warning"]:
-        print(f"\nNothing is broken; {plural(counts['warning'], 'warning')}.{last}")
+        print(f"\nNothing is broken; {pluralize(counts['warning'], 'warning')}.{last}")
     else:
         print(f"\nAll is well.{last}")
 

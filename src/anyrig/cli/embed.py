@@ -18,7 +18,7 @@ from anyrig.cli.failed import Failed, end, plain
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import InvalidInputError
 from anyrig.text.labels import cell, one_line
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,8 +105,8 @@ def _tell(told: dict[str, Any], *, as_json: bool) -> None:
         print_json(told)
         return
     print(
-        f"{plural(told['texts'], 'vector')} of {told['dimension']} numbers by {told['model']} "
-        f"in {told['file']}, after {seconds_text(told['wall_s'])}"
+        f"{pluralize(told['texts'], 'vector')} of {told['dimension']} numbers by {told['model']} "
+        f"in {told['file']}, after {format_duration(told['wall_s'])}"
     )
 
 

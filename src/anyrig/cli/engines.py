@@ -15,7 +15,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.escape import esc
 from anyrig.cli.show import Progress, paint, print_json, table, wrapped
 from anyrig.errors import AnyrigError, InvalidInputError, MissingPackageError, MissingWeightsError
-from anyrig.install import localize_install_lines
+from anyrig.install import localize_install_commands
 from anyrig.speech import engines
 from anyrig.speech.hosting import recipes
 from anyrig.speech.protocol import Option, Spec
@@ -106,7 +106,7 @@ def row_of(context: Context, name: str) -> Row:
     except MissingPackageError as error:
         own = spec.install.startswith("anyrig engines install")
         state: State = "needs environment" if own else "needs extra"
-        return Row(spec, state, error.message, localize_install_lines(error.hint))
+        return Row(spec, state, error.message, localize_install_commands(error.hint))
     except AnyrigError as error:
         return Row(spec, "broken", error.message, error.hint)
     return Row(spec, "ready", num_voices=len(found.voices), languages=found.languages)

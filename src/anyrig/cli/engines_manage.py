@@ -14,9 +14,9 @@ from anyrig.cli.context import Context
 from anyrig.cli.pick import can_ask
 from anyrig.cli.show import Progress, print_json
 from anyrig.errors import AnyrigError, InvalidInputError, MissingPackageError, MissingWeightsError
-from anyrig.install import localize_install_lines
+from anyrig.install import localize_install_commands
 from anyrig.speech.protocol import SpeechEngine
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
     from anyrig.speech.hosting.recipes import Kind
@@ -116,7 +116,7 @@ def _report_got(context: Context, name: str, folder: Path, paths: list[Path]) ->
     if context.options.json:
         print_json({"engine": name, "folder": str(folder), "files": [path.name for path in paths]})
         return 0
-    print(f"{folder}: {plural(len(paths), 'file')} of {name}")
+    print(f"{folder}: {pluralize(len(paths), 'file')} of {name}")
     print(f"Next: {_next(context, name, folder)}")
     return 0
 
@@ -130,14 +130,14 @@ def _next(context: Context, name: str, folder: Path) -> str:
     try:
         speaker.found(context, name, engine_class(name))
     except AnyrigError as error:
-        return localize_install_lines(error.hint)
+        return localize_install_commands(error.hint)
     where = f" --model {folder}" if context.options.to else ""
     return f'anyrig speak "Hello." --engine {name}{where}'
 
 
 def _steps(told: Told) -> Callable[[str, int, int], None]:
     def step(file: str, done: int, total: int) -> None:
-        told.step(f"{file}, {bytes_text(done)} of {bytes_text(total)}")
+        told.step(f"{file}, {format_bytes(done)} of {format_bytes(total)}")
 
     return step
 
@@ -173,7 +173,7 @@ def install(context: Context, name: str, kind: type[SpeechEngine]) -> int:
     from anyrig.speech.hosting import environments, recipes
 
     if name not in recipes.NAMES:
-        line = localize_install_lines(kind.spec.install) or "nothing: it comes with anyrig"
+        line = localize_install_commands(kind.spec.install) or "nothing: it comes with anyrig"
         raise InvalidInputError(
             f"{name} needs no environment of its own", hint=f"What it needs: {line}"
         )

@@ -14,7 +14,7 @@ from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_warning
 from anyrig.errors import InvalidInputError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import Finder
@@ -214,9 +214,8 @@ def _work(
         )
     if context.options.output and not context.options.json:
         things = f"{count:,} {'entity' if count == 1 else 'entities'}"
-        print(
-            f"{things} of {plural(len(sources) - len(failed), 'text')} in {context.options.output}"
-        )
+        texts = pluralize(len(sources) - len(failed), "text")
+        print(f"{things} of {texts} in {context.options.output}")
     return lost.end(failed, len(sources))
 
 

@@ -20,7 +20,7 @@ from anyrig.cli.failed import Failed, plain
 from anyrig.cli.show import paint, print_json, print_warning, table
 from anyrig.errors import InvalidInputError
 from anyrig.text.labels import cell, one_line
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.services.entities import Told
@@ -180,7 +180,7 @@ class _Table(_Written):
     def tell(self, told: Told) -> None:
         rows = self._rows(told)
         tongues = f" ({', '.join(told.languages)})" if told.languages else ""
-        title = f"{one_line(told.source.name, 200)}{tongues}: {plural(len(rows), 'entity')}"
+        title = f"{one_line(told.source.name, 200)}{tongues}: {pluralize(len(rows), 'entity')}"
         title = title.replace("entitys", "entities")
         self._write(paint(title, "bold") + "\n")
         if rows:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError
-from anyrig.install import localize_install_lines
+from anyrig.install import localize_install_commands
 from anyrig.text.labels import one_line
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 _MOST_NAMED = 20
 
@@ -52,11 +52,11 @@ def end(failed: Sequence[Failed], total: int, what: str = "file") -> int:
     first = failed[0]
     nothing = len(failed) >= total
     for one in failed[nothing:_MOST_NAMED]:
-        print_warning(f"{one.said}\n  hint: {localize_install_lines(one.error.hint)}")
+        print_warning(f"{one.said}\n  hint: {localize_install_commands(one.error.hint)}")
     if len(failed) > _MOST_NAMED:
         print_warning(f"and {len(failed) - _MOST_NAMED} more; --json has them all")
     if total > 1:
-        print_warning(f"{len(failed)} of {plural(total, what)} could not be read")
+        print_warning(f"{len(failed)} of {pluralize(total, what)} could not be read")
     if nothing:
         first.error.message = first.said
         raise first.error

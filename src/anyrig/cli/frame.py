@@ -13,7 +13,7 @@ from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import number_text
 from anyrig.monitor.alerts import Alert
 from anyrig.monitor.sample import IDLE, HostSample, Sample, Snapshot
-from anyrig.units import GIB, MIB, bandwidth_text, bytes_text
+from anyrig.units import GIB, MIB, format_bandwidth, format_bytes
 
 # Above these percentages a bar is yellow, then red.
 _BUSY, _FULL = 60.0, 85.0
@@ -230,10 +230,12 @@ def _detail(sample: Sample) -> Line:
         parts.append(Span(f"{sample.ecc_errors} memory errors", "broken"))
     if sample.memory_ours_bytes is not None:
         others = sample.memory_others_bytes
-        text = f"ours {bytes_text(sample.memory_ours_bytes)}"
-        parts.append(Span(text + (f", others {bytes_text(others)}" if others is not None else "")))
+        text = f"ours {format_bytes(sample.memory_ours_bytes)}"
+        parts.append(
+            Span(text + (f", others {format_bytes(others)}" if others is not None else ""))
+        )
     if sample.framework and sample.framework.allocated_bytes is not None:
-        parts.append(Span(f"tensors {bytes_text(sample.framework.allocated_bytes)}"))
+        parts.append(Span(f"tensors {format_bytes(sample.framework.allocated_bytes)}"))
     if sample.pcie_generation and sample.pcie_width:
         parts.append(Span(_pcie(sample)))
     if sample.memory_temperature_c is not None:
@@ -251,7 +253,7 @@ def _pcie(sample: Sample) -> str:
     if None not in best and best != (sample.pcie_generation, sample.pcie_width):
         text += f" of {best[0]} x{best[1]}"
     if sample.pcie_rx_bytes_s is not None and sample.pcie_tx_bytes_s is not None:
-        rates = (bandwidth_text(sample.pcie_rx_bytes_s), bandwidth_text(sample.pcie_tx_bytes_s))
+        rates = (format_bandwidth(sample.pcie_rx_bytes_s), format_bandwidth(sample.pcie_tx_bytes_s))
         text += f" in {rates[0]} out {rates[1]}"
     return text
 
@@ -264,10 +266,10 @@ def _host_detail(host: HostSample, view: View) -> Line:
     if host.load:
         parts.append(Span("load " + " ".join(f"{value:.2f}" for value in host.load)))
     if host.swap_total_bytes:
-        used, total = bytes_text(host.swap_used_bytes or 0), bytes_text(host.swap_total_bytes)
+        used, total = format_bytes(host.swap_used_bytes or 0), format_bytes(host.swap_total_bytes)
         parts.append(Span(f"swap {used} of {total}"))
     if host.memory_ours_bytes:
-        parts.append(Span(f"ours {bytes_text(host.memory_ours_bytes)}"))
+        parts.append(Span(f"ours {format_bytes(host.memory_ours_bytes)}"))
     if not parts:
         parts.append(Span(clean(host.unknown.get("host", "")), "dim"))
     return _joined(parts)
@@ -320,7 +322,7 @@ def _memory_pair(sample: Sample) -> str:
     """`63.2/140 GiB`."""
     used, total = sample.memory_used_bytes, sample.memory_total_bytes
     if total is None:
-        return "-" if used is None else bytes_text(used)
+        return "-" if used is None else format_bytes(used)
     unit, name = (GIB, "GiB") if total >= GIB else (MIB, "MiB")
     first = "-" if used is None else f"{used / unit:.{0 if used >= 100 * unit else 1}f}"
     return f"{first}/{total / unit:.{0 if total >= 10 * unit else 1}f} {name}"

@@ -16,7 +16,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -307,10 +307,11 @@ def _remove(context: Context, path: Path) -> int:
         print_json(_plain(removed, path))
         return 0
     unread = f" and {removed.num_unread:,} that could not be read" if removed.num_unread else ""
+    files = pluralize(len(removed.files) - removed.num_unread, "file")
     print(
-        f"{path.stem}: {plural(len(removed.files) - removed.num_unread, 'file')}{unread} removed,"
-        f" with {plural(removed.num_texts, 'passage')} that stood nowhere else and "
-        f"{plural(removed.num_cached, 'kept result')}"
+        f"{path.stem}: {files}{unread} removed,"
+        f" with {pluralize(removed.num_texts, 'passage')} that stood nowhere else and "
+        f"{pluralize(removed.num_cached, 'kept result')}"
     )
     for place in removed.excluded:
         print(f"  {place} stays out until `anyrig index --include {shlex.quote(str(place))}`")

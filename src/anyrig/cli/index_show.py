@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.escape import esc
 from anyrig.cli.show import print_warning, table
 from anyrig.errors import AnyrigError
-from anyrig.install import localize_install_lines
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.install import localize_install_commands
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.cli.context import Context
@@ -87,12 +87,12 @@ class Show:
         _tell_failed(done.failed)
         if done.old_failed:
             print(
-                f"{plural(len(done.old_failed), 'file')} could not be read before and did not "
+                f"{pluralize(len(done.old_failed), 'file')} could not be read before and did not "
                 "change; --retry tries again, --status names them", file=sys.stderr,
             )  # fmt: skip
         if done.others:
             kinds = ", ".join(dict.fromkeys(one.suffix or one.name for one in done.others))
-            told = f"{plural(len(done.others), 'file')} of other kinds left out: {kinds[:80]}"
+            told = f"{pluralize(len(done.others), 'file')} of other kinds left out: {kinds[:80]}"
             print(told, file=sys.stderr)
 
     def watching(self) -> None:
@@ -139,7 +139,7 @@ def line(now: Progress, room: int) -> str:
     """`indexing 45%, 120 of 400 files read, 800 of 950 passages, 160/s, 3 min left  letter.pdf`."""
     parts = [f"{_STAGES[now.stage]} {now.done:.0%}" if now.done else _STAGES[now.stage]]
     if now.stage == "indexing":
-        parts.append(f"{now.num_read:,} of {plural(now.num_files, 'file')} read")
+        parts.append(f"{now.num_read:,} of {pluralize(now.num_files, 'file')} read")
         if now.num_asked:
             of = f" of {now.num_asked:,}" if now.num_asked > now.num_passages else ""
             parts.append(f"{now.num_passages:,}{of} passages embedded")
@@ -150,7 +150,7 @@ def line(now: Progress, room: int) -> str:
     if now.num_failed:
         parts.append(f"{now.num_failed} not read")
     if now.left_s:
-        parts.append(f"{seconds_text(now.left_s)} left")
+        parts.append(f"{format_duration(now.left_s)} left")
     return f"{', '.join(parts)}  {now.title}"[:room]
 
 
@@ -166,11 +166,11 @@ def summary(done: Indexed, name: str, embed_s: float) -> str:
         (done.num_excluded, "excluded"),
     )  # fmt: skip
     told = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "no files"
-    made = f"; {plural(done.num_passages, 'passage')}" if done.num_passages else ""
+    made = f"; {pluralize(done.num_passages, 'passage')}" if done.num_passages else ""
     speed = ""
     if done.num_embedded >= _ENOUGH and embed_s >= 1:
         speed = f", {_rate(done.num_embedded / embed_s)} embedded a second"
-    return f"{name}: {told}{made}, in {seconds_text(done.wall_s)}{speed}"
+    return f"{name}: {told}{made}, in {format_duration(done.wall_s)}{speed}"
 
 
 def _tell_failed(failed: list[Failed]) -> None:
@@ -178,7 +178,7 @@ def _tell_failed(failed: list[Failed]) -> None:
     for one in failed[:_MOST_NAMED]:
         print(f"  not read: {one.file}: {one.error}", file=sys.stderr)
         if one.hint and one.hint != hint:  # many of a kind need one
-            print(f"    hint: {localize_install_lines(one.hint)}", file=sys.stderr)
+            print(f"    hint: {localize_install_commands(one.hint)}", file=sys.stderr)
         hint = one.hint
     if len(failed) > _MOST_NAMED:
         more = len(failed) - _MOST_NAMED
@@ -191,25 +191,25 @@ def _failed(one: Failed) -> dict[str, str]:
 
 def print_status(found: Status) -> None:
     """All that an index holds."""
-    held = f"{plural(found.num_files, 'file')}, {found.num_passages:,} passages"
-    size = f"{bytes_text(found.size_bytes)} in {found.path}"
+    held = f"{pluralize(found.num_files, 'file')}, {found.num_passages:,} passages"
+    size = f"{format_bytes(found.size_bytes)} in {found.path}"
     print(f"{found.name}: {held}, model {found.model or 'none yet'}, {size}")
     for root, count in found.roots:
-        print(f"  {root}: {plural(count, 'file')}")
+        print(f"  {root}: {pluralize(count, 'file')}")
     for name, counts in (("types", found.formats), ("languages", found.languages)):
         if counts:
             print(f"  {name}: " + ", ".join(f"{one} {count:,}" for one, count in counts.items()))
     if found.num_ocr:
-        print(f"  read by OCR: {plural(found.num_ocr, 'page')}")
+        print(f"  read by OCR: {pluralize(found.num_ocr, 'page')}")
     if found.roots and not found.num_files and not found.troubles:
         print("  nothing is indexed yet: `anyrig index` begins, or goes on")
     lacking = found.num_texts - found.num_vectors
     if lacking:
-        print(f"  {plural(lacking, 'passage')} without a vector: `anyrig index` makes them")
+        print(f"  {pluralize(lacking, 'passage')} without a vector: `anyrig index` makes them")
     for path in found.excluded:
         print(f"  excluded: {path} (--include lets it in again)")
     for trouble in found.troubles:
-        hint = localize_install_lines(trouble.hint)
+        hint = localize_install_commands(trouble.hint)
         print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")
 
 
@@ -222,7 +222,7 @@ def print_list(found: list[Status]) -> None:
     for one in found:
         folders = ", ".join(str(root) for root, _ in one.roots)
         rows.append([one.name, f"{one.num_files:,}", f"{one.num_passages:,}", one.model,
-                     bytes_text(one.size_bytes), folders])  # fmt: skip
+                     format_bytes(one.size_bytes), folders])  # fmt: skip
     print(table(rows, right=(1, 2, 4)))
 
 

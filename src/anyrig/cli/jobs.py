@@ -14,7 +14,7 @@ from anyrig.cli import fleet, jobs_runs, jobs_show
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_error, print_json, table
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.jobs import Job, LocalJobs, Plain
@@ -165,7 +165,7 @@ def _named(jobs: LocalJobs, word: str) -> Job:
         return found[0]
     if len(found) > 1 and len(word) >= _FEWEST_LETTERS:
         raise InvalidInputError(
-            f"{plural(len(found), 'job')} begin with {word}", hint="Write more of it."
+            f"{pluralize(len(found), 'job')} begin with {word}", hint="Write more of it."
         )
     return jobs.get(word)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import AnyrigError
-from anyrig.units import seconds_text
+from anyrig.units import format_duration
 
 if TYPE_CHECKING:
     from anyrig.jobs import Event, Job, Jobs, Plain, Run, Stop, Tell
@@ -51,7 +51,7 @@ def progress(now: Mapping[str, Plain], *, short: bool = False) -> str:
     if isinstance(speed, int | float) and not short:
         parts.append(f"{speed:.1f} times real time")
     if isinstance(left, int | float) and left:
-        parts.append(f"{seconds_text(left)} left")
+        parts.append(f"{format_duration(left)} left")
     named = now.get("title")
     return ", ".join(parts) + (f"  {named}" if named and not short else "")
 

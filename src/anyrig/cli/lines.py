@@ -24,7 +24,7 @@ from anyrig.cli.events import Events
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import AnyrigError, InvalidInputError, UnspeakableTextError, WorkError
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.speech.maker import Spoken
@@ -134,7 +134,7 @@ def _warn(jobs: Sequence[_Job]) -> None:
     for words in told[:_MOST_WARNINGS]:
         print_warning(words)
     if len(told) > _MOST_WARNINGS:
-        print_warning(f"{plural(len(told) - _MOST_WARNINGS, 'more warning')} of this kind")
+        print_warning(f"{pluralize(len(told) - _MOST_WARNINGS, 'more warning')} of this kind")
 
 
 def _make_folder(folder: Path) -> None:
@@ -177,7 +177,7 @@ def _show(context: Context, made: _Run) -> int:
         for job, text in said:
             print(f"{job.path.name}  {text}")
         if made.num_there:
-            print(f"{plural(made.num_there, 'file')} already there")
+            print(f"{pluralize(made.num_there, 'file')} already there")
     _complain(made)
     return 0
 
@@ -193,10 +193,10 @@ def _report(context: Context, engine: speaker.Chosen, made: _Run) -> None:
     else:
         parts = []
         if made.num_made:
-            lasts = seconds_text(made.audio_s)
-            parts.append(f"{plural(made.num_made, 'file')}, {lasts} of speech")
+            lasts = format_duration(made.audio_s)
+            parts.append(f"{pluralize(made.num_made, 'file')}, {lasts} of speech")
         if made.num_there:
-            parts.append(f"{plural(made.num_there, 'file')} already there")
+            parts.append(f"{pluralize(made.num_there, 'file')} already there")
         if engine.why:
             parts.append(f"by {engine.name}: {engine.why}")
         print(f"{made.folder}: {', '.join(parts) or 'nothing was made'}")
@@ -215,7 +215,7 @@ def _complain(made: _Run) -> None:
     for failed in more[: _MOST_WARNINGS - 1]:
         print_warning(f"entry {failed.entry.stem}: {failed.why}")
     raise WorkError(
-        f"{plural(len(made.failed), 'line')} could not be spoken; the first, "
+        f"{pluralize(len(made.failed), 'line')} could not be spoken; the first, "
         f"{first.entry.stem}: {first.why}",
         hint=first.hint or "Run the command again to try the rest: what is there stays.",
     )

@@ -15,7 +15,7 @@ from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
@@ -144,7 +144,7 @@ def _with_pages(files: list[Path], words: list[str]) -> list[Path]:
     left = [file for file in files if file not in set(kept)]
     if left:
         endings = ", ".join(dict.fromkeys(file.suffix or file.name for file in left))
-        print_warning(f"{plural(len(left), 'file')} without pages left out: {endings[:80]}")
+        print_warning(f"{pluralize(len(left), 'file')} without pages left out: {endings[:80]}")
     return kept
 
 
@@ -258,11 +258,11 @@ def _finish(context: Context, chosen: Chosen, every: list[Done], targets: list[P
     for one, page in pages:
         print_warning(f"{one.file.name}, page {page.number}: {page.error}")
     if pages:
-        print_warning(f"{plural(len(pages), 'page')} could not be read; the rest is done")
+        print_warning(f"{pluralize(len(pages), 'page')} could not be read; the rest is done")
     count = sum(len(one.pages) - len(one.failed) for one in every)
     if targets is not None and count and not context.options.json:
         where = targets[0] if len(targets) == 1 else targets[0].parent
-        print(f"{plural(count, 'page')} to {where}")
+        print(f"{pluralize(count, 'page')} to {where}")
     return failed.end(broken, len(every)) or (1 if pages else 0)
 
 

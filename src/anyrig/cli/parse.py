@@ -8,7 +8,7 @@ from typing import NoReturn, Protocol, cast
 
 from anyrig.cli import COMMANDS
 from anyrig.errors import InvalidInputError, UnknownCommandError
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 
 class Command(Protocol):
@@ -111,7 +111,7 @@ def _word(text: str) -> str:
 
 def _index(text: str) -> str:
     number, _, part = text.partition(":")
-    if not is_number(number) or (part and not is_number(part)):
+    if not is_whole_number(number) or (part and not is_whole_number(part)):
         raise InvalidInputError(
             f"--gpu {text} is no number", hint="`anyrig devices` numbers the GPUs."
         )

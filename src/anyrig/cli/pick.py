@@ -11,7 +11,7 @@ from anyrig.devices.choose import Choice, Evidence, choose, suggested_workers
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import match
 from anyrig.errors import DeviceNotFoundError
-from anyrig.units import flops_text, is_number
+from anyrig.units import format_flops, is_whole_number
 
 if TYPE_CHECKING:
     from anyrig.bench.figures import Book
@@ -70,7 +70,7 @@ def ask(machine: Machine, evidence: Evidence) -> str | None:
             return None
         if not answer:
             return best.id
-        if is_number(answer) and int(answer) < len(rows):
+        if is_whole_number(answer) and int(answer) < len(rows):
             return rows[int(answer)].id
         try:
             return match(machine, answer)[0].id
@@ -86,7 +86,7 @@ def advice(device: Device, evidence: Evidence) -> str:
         return f"not usable: {device.why_not}"
     parts = [device.architecture or "architecture unknown", memory_line(device)]
     if device.id in evidence.speeds:
-        parts.append(f"measured {flops_text(evidence.speeds[device.id] * 1e12)}")
+        parts.append(f"measured {format_flops(evidence.speeds[device.id] * 1e12)}")
     if device.features.bf16:
         parts.append("bf16")
     elif device.features.fp16 in ("matrix", "fast"):

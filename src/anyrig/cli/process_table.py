@@ -9,7 +9,7 @@ from anyrig.cli.canvas import Line, Span, clean, line, padded
 from anyrig.devices.describe import Machine
 from anyrig.devices.words import number_text
 from anyrig.monitor.sample import Snapshot
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 SORTS = ("memory", "gpu", "cpu", "pid")
 # Below this many columns the table leaves some out.
@@ -110,7 +110,7 @@ def _short(command: str) -> str:
 
 
 def _size(count: int | None) -> str:
-    return "-" if count is None else bytes_text(count)
+    return "-" if count is None else format_bytes(count)
 
 
 def _figure(value: float | None) -> str:

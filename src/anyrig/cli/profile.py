@@ -16,7 +16,7 @@ from anyrig.cli.show import Progress, paint, print_json, print_warning, table
 from anyrig.cli.workload import BUILT_IN, Wanted, Workload, checked, way_to, workload
 from anyrig.errors import InvalidInputError
 from anyrig.memory.estimate import Budget
-from anyrig.units import bytes_text, is_number, seconds_text
+from anyrig.units import format_bytes, format_duration, is_whole_number
 
 if TYPE_CHECKING:
     from anyrig.devices.choose import Choice
@@ -219,7 +219,7 @@ def report(profile: Profile) -> str:
     rows += [_row(one, limit) for one in tries]
     top_rate = max((one.rate or 0.0 for one in tries if one.ran), default=0.0)
     bars = [_bars(one, limit, top_rate) for one in tries]
-    room = bytes_text(limit) if limit is not None else "unknown"
+    room = format_bytes(limit) if limit is not None else "unknown"
     fastest = found.fastest
     lines = [
         f"{profile.title}, {profile.precision}, on {profile.device.name} through "
@@ -239,9 +239,9 @@ def report(profile: Profile) -> str:
 
 
 def _row(one: Try, limit: int | None) -> list[str]:
-    peak = bytes_text(one.peak_bytes) if one.peak_bytes is not None else "-"
+    peak = format_bytes(one.peak_bytes) if one.peak_bytes is not None else "-"
     share = f"{one.peak_bytes / limit:.0%}" if one.peak_bytes is not None and limit else "-"
-    step = seconds_text(one.step_s) if one.step_s is not None else "-"
+    step = format_duration(one.step_s) if one.step_s is not None else "-"
     rate = f"{one.rate:.4g}" if one.rate else "-"
     mark = _MARKS[one.outcome]
     return [str(one.size), peak, share, step, rate, paint(mark, "warning") if mark else ""]
@@ -289,7 +289,7 @@ def _count(flag: str) -> Callable[[str], int]:
     """What reads a flag's whole number above 0."""
 
     def read(text: str) -> int:
-        if not is_number(text) or int(text) < 1:
+        if not is_whole_number(text) or int(text) < 1:
             raise InvalidInputError(
                 f"{flag} {text}", hint="Give a whole number above 0, such as 64."
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
 from anyrig.errors import InvalidInputError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.reading import Mode, Reads, Unread
@@ -43,7 +43,9 @@ def paths(context: Context, words: Sequence[str]) -> list[Path]:
     found = find(places, types=types)
     if found.skipped:
         named = ", ".join(dict.fromkeys(one.path.suffix or one.path.name for one in found.skipped))
-        print_warning(f"{plural(len(found.skipped), 'file')} of other kinds left out: {named[:80]}")
+        print_warning(
+            f"{pluralize(len(found.skipped), 'file')} of other kinds left out: {named[:80]}"
+        )
     for folder in found.unreadable:
         print_warning(f"{folder.path}: {folder.reason}")
     for warning in not_followed([one.path for one in found.outside]):

@@ -16,7 +16,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.index import DEFAULT, index_path, known_model
 from anyrig.cli.show import paint, print_json, print_warning
 from anyrig.errors import InvalidInputError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer, Hit, Place
@@ -169,8 +169,8 @@ def _heading(number: int, hit: Hit) -> str:
     told = f"{number}. {_where(hit)}"
     more = [] if hit.similarity is None else [f"similarity {hit.similarity:.2f}"]
     others = len({one.file for one in hit.places} - {hit.place.file})
-    more += [f"also in {plural(others, 'file')}"] if others else []
-    more += [f"{plural(hit.num_more, 'more passage')}"] if hit.num_more else []
+    more += [f"also in {pluralize(others, 'file')}"] if others else []
+    more += [f"{pluralize(hit.num_more, 'more passage')}"] if hit.num_more else []
     return told + (paint(f"  ({', '.join(more)})", "dim") if more else "")
 
 

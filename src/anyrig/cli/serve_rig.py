@@ -208,10 +208,10 @@ class WatchedRig:
         }
 
     def _fix(self, device: Device) -> str:
-        from anyrig.install import localize_install_lines
+        from anyrig.install import localize_install_commands
 
         fix = device.why_not_fix
-        return localize_install_lines(fix) if fix and self._context.record is None else fix
+        return localize_install_commands(fix) if fix and self._context.record is None else fix
 
     def _running(self, device: Device, sample: Sample | None) -> list[dict[str, Any]]:
         """Our workers there by what they have loaded, then the processes of others."""

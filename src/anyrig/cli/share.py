@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
 from anyrig.errors import StorageError
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
     from anyrig.storage.layered import Layered
@@ -52,8 +52,12 @@ def shared(context: Context) -> dict[str, Any] | None:
 
 def shared_text(told: dict[str, Any]) -> str:
     """The same in a line for a person, of a server that answered."""
-    count = plural(told["results"], "result").replace(str(told["results"]), f"{told['results']:,}")
-    limit = f" of {bytes_text(told['limit_bytes'])}" if told["limit_bytes"] else ", without a limit"
+    count = pluralize(told["results"], "result").replace(
+        str(told["results"]), f"{told['results']:,}"
+    )
+    limit = (
+        f" of {format_bytes(told['limit_bytes'])}" if told["limit_bytes"] else ", without a limit"
+    )
     full = f" ({told['policy']})" if told["limit_bytes"] else ""
-    used = f"{bytes_text(told['used_bytes'])} of memory{limit}{full}"
+    used = f"{format_bytes(told['used_bytes'])} of memory{limit}{full}"
     return f"Shared through {told['place']}: {count}, {used}."

@@ -18,8 +18,8 @@ from anyrig.devices.describe import Device, Machine
 from anyrig.devices.parts.amd import is_fnuz
 from anyrig.devices.words import number_text
 from anyrig.errors import AnyrigError
-from anyrig.install import localize_install_lines
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.install import localize_install_commands
+from anyrig.units import format_bytes, format_duration, pluralize
 
 _INDENT = " " * 8
 Fix = Callable[[str], str]
@@ -31,13 +31,13 @@ _COLOURS = {
 def print_error(error: AnyrigError) -> None:
     """One line for the error, one for what to do."""
     print(f"{paint('error', 'broken', sys.stderr)}: {error.message}", file=sys.stderr)
-    print(f"  hint: {localize_install_lines(error.hint)}", file=sys.stderr)
+    print(f"  hint: {localize_install_commands(error.hint)}", file=sys.stderr)
 
 
 def print_warning(text: str) -> None:
     """One line on the error stream."""
     print(
-        f"{paint('warning', 'warning', sys.stderr)}: {localize_install_lines(text)}",
+        f"{paint('warning', 'warning', sys.stderr)}: {localize_install_commands(text)}",
         file=sys.stderr,
     )
 
@@ -152,9 +152,9 @@ def _drive_lines(device: Device, fix: Fix) -> list[str]:
 
 def _cpu_text(machine: Machine, chosen: bool, fix: Fix) -> str:
     cpu = machine.cpu
-    cores = f"{cpu.cores_usable:g} of {plural(cpu.cores_total, 'core')}"
+    cores = f"{cpu.cores_usable:g} of {pluralize(cpu.cores_total, 'core')}"
     if cpu.cores_usable == cpu.cores_total:
-        cores = plural(cpu.cores_total, "core")
+        cores = pluralize(cpu.cores_total, "core")
     memory = memory_text(machine.cpu_device)
     lines = [paint(f"CPU     {cpu.name}{' (chosen)' if chosen else ''}", "bold")]
     lines.append(", ".join([cores, memory, *([" ".join(cpu.vectors)] if cpu.vectors else [])]))
@@ -216,7 +216,9 @@ class Progress:
         left = ""
         if self._done:
             rate = self._done / max(elapsed, 1e-3)
-            left = f", {rate:.3g}/s, about {seconds_text((self._total - self._done) / rate)} left"
+            left = (
+                f", {rate:.3g}/s, about {format_duration((self._total - self._done) / rate)} left"
+            )
         place = f"{self._what} {min(self._done + 1, self._total)}/{self._total}"
         line = f"{place}: {self._text} ({elapsed:.0f} s{left})"
         room = shutil.get_terminal_size().columns - 1
@@ -237,4 +239,4 @@ def wrapped(first: str, text: str) -> str:
 def memory_line(device: Device) -> str:
     """Memory in short, for lists to choose from."""
     total = device.memory.total_bytes
-    return bytes_text(total) if total is not None else "memory unknown"
+    return format_bytes(total) if total is not None else "memory unknown"

@@ -17,7 +17,7 @@ from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.cli.verify import Heard, check_installed, verify
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.speech.script import Script, Segment
@@ -157,7 +157,7 @@ def _warn_of_doubtful(delivered: Delivered) -> None:
     for spoken in doubtful[:_MOST_WARNINGS]:
         print_warning(f"{'; '.join(spoken.problems)}: {spoken.segment.text.strip()[:60]!r}")
     if len(doubtful) > _MOST_WARNINGS:
-        more = plural(len(doubtful) - _MOST_WARNINGS, "more segment")
+        more = pluralize(len(doubtful) - _MOST_WARNINGS, "more segment")
         print_warning(f"{more} may sound wrong; --json lists them all")
 
 
@@ -200,7 +200,7 @@ def _report(
     if engine.why:
         facts.append(f"by {engine.name}: {engine.why}")
     where = f"{delivered.path}: " if delivered.path else ""
-    lasts = f"{seconds_text(delivered.audio_s)} of speech in {seconds_text(wall_s)}"
+    lasts = f"{format_duration(delivered.audio_s)} of speech in {format_duration(wall_s)}"
     print(f"{where}{lasts} ({', '.join(facts)})", file=out)
     if heard is not None:
         print(heard.text(), file=out)

@@ -15,7 +15,7 @@ from anyrig.errors import (
     MissingWeightsError,
     UnspeakableTextError,
 )
-from anyrig.install import localize_install_lines
+from anyrig.install import localize_install_commands
 from anyrig.speech import engines
 from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
 
@@ -356,7 +356,7 @@ def _offer(context: Context, name: str, language: str) -> str:
     here = _if_ready(context, name)
     if here is not None and matched(language, here.found.languages):
         return f"{name} ({licence}) does, and is installed: --engine {name}."
-    steps = [localize_install_lines(spec.install)]
+    steps = [localize_install_commands(spec.install)]
     if spec.weights and spec.repository:
         steps.append(f"anyrig engines get {name}")
     elif spec.weights:  # nothing fetches them

@@ -18,7 +18,7 @@ from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress, paint, print_json, print_warning
 from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -129,7 +129,7 @@ def _finish(
     if options.json:
         print_json(_report(made, failed))
     elif output is not None and made:
-        print(f"{plural(len(made), 'summary').replace('summarys', 'summaries')} in {output}")
+        print(f"{pluralize(len(made), 'summary').replace('summarys', 'summaries')} in {output}")
     return lost.end(failed, count)
 
 

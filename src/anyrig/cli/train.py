@@ -15,7 +15,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
 from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -356,5 +356,5 @@ def _threaded(placement: Placement, environment: Mapping[str, str]) -> Placement
     said = environment.get("OMP_NUM_THREADS", "")
     if not said.isdecimal() or not 1 <= int(said) < placement.threads:
         return placement
-    told = f"{plural(int(said), 'thread')}: OMP_NUM_THREADS says so"
+    told = f"{pluralize(int(said), 'thread')}: OMP_NUM_THREADS says so"
     return replace(placement, threads=int(said), reasons=(*placement.reasons, told))

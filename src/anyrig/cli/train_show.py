@@ -15,7 +15,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.escape import esc
 from anyrig.cli.show import Progress, paint, print_warning, table
 from anyrig.services.train_runs import plain
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.errors import AnyrigError
@@ -232,7 +232,7 @@ def _rows(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "validation", ", ".join(f"{name} {number(value)}" for name, value in figures)
     yield "time", _time(result)
     if result.get("peak_bytes"):
-        yield "peak memory", bytes_text(result["peak_bytes"])
+        yield "peak memory", format_bytes(result["peak_bytes"])
     yield "precision", result["precision"]
     why = f": {result['micro_batch_why']}" if result.get("micro_batch_why") else ""
     yield "micro batch", why.removeprefix(": ") or f"{result['micro_batch']}, as set"
@@ -248,7 +248,7 @@ def number(value: float | None) -> str:
 
 
 def _time(result: dict[str, Any]) -> str:
-    text = seconds_text(result["seconds"])
+    text = format_duration(result["seconds"])
     unit, units, samples = result["unit"], result.get("units_per_s"), result.get("samples_per_s")
     if units and unit != "samples":
         text += f", {units:,.0f} {unit}/s"
@@ -260,9 +260,9 @@ def _time(result: dict[str, Any]) -> str:
 def _troubles(result: dict[str, Any]) -> str:
     parts = []
     if result.get("num_retries"):
-        parts.append(f"memory ran out {plural(result['num_retries'], 'time')}")
+        parts.append(f"memory ran out {pluralize(result['num_retries'], 'time')}")
     if result.get("num_skipped"):
-        parts.append(f"{plural(result['num_skipped'], 'step')} without finite gradients")
+        parts.append(f"{pluralize(result['num_skipped'], 'step')} without finite gradients")
     return ", ".join(parts)
 
 

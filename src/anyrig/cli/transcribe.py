@@ -16,7 +16,7 @@ from anyrig.cli.show import print_warning
 from anyrig.cli.transcribe_show import Show
 from anyrig.errors import InvalidInputError
 from anyrig.recognise.forms import FORMS, FormName, written
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.jobs import Plain
@@ -170,7 +170,7 @@ def _ordered(options: argparse.Namespace) -> Order:
     if output is None:
         if not single and not options.json and not options.queue:
             raise InvalidInputError(
-                f"{plural(len(sources), 'recording')} and no place for their texts",
+                f"{pluralize(len(sources), 'recording')} and no place for their texts",
                 hint="-o FOLDER, or --json.",
             )
         if len(forms) > 1 and not options.queue:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.context import Context
 from anyrig.cli.escape import esc
 from anyrig.cli.show import print_warning
-from anyrig.units import plural, seconds_text
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.recognise.gather import Progress
@@ -96,12 +96,12 @@ class Show:
         wall_s = time.monotonic() - self._file_began
         facts = [f"{heard.duration_s / max(wall_s, 1e-3):.1f} times real time"]
         if heard.num_kept:
-            facts.append(f"{heard.num_kept} of {plural(len(heard.pieces), 'piece')} kept")
+            facts.append(f"{heard.num_kept} of {pluralize(len(heard.pieces), 'piece')} kept")
         facts.append(f"by {heard.model}")
         told = (heard.language, heard.language_reason)
         facts.append(": ".join(filter(None, told)))
         names = ", ".join(map(str, done.files)) or heard.name
-        lasts = f"{seconds_text(heard.duration_s)} in {seconds_text(wall_s)}"
+        lasts = f"{format_duration(heard.duration_s)} in {format_duration(wall_s)}"
         out = sys.stdout if done.files else sys.stderr
         print(f"{names}: {lasts} ({', '.join(facts)})", file=out)
 
@@ -147,11 +147,13 @@ class Show:
         """`talk.mp3 45 %, 11.2 times real time, 3 min 05 s left  and so they went`."""
         heard_s, speed, left_s = self._rates()
         place = f"{self._number}/{self._num_files} " if self._num_files > 1 else ""
-        share = f" {heard_s / self._whole_s:4.0%}" if self._whole_s else f" {seconds_text(heard_s)}"
+        share = (
+            f" {heard_s / self._whole_s:4.0%}" if self._whole_s else f" {format_duration(heard_s)}"
+        )
         parts = [f"{place}{self._name}{share}"]
         parts.append(f"{speed:.1f} times real time" if speed else "loading")
         if left_s:
-            parts.append(f"{seconds_text(left_s)} left")
+            parts.append(f"{format_duration(left_s)} left")
         text = self._now.text if self._now is not None else ""
         return f"{', '.join(parts)}  {text}"[:room]
 

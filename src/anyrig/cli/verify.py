@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_warning
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.cli.deliver import Delivered, Spool
@@ -64,8 +64,8 @@ class Heard:
         return "\n".join(
             [
                 *lines,
-                f"heard by {self.recogniser}: {errors} of {plural(words, 'word')} {differ} "
-                f"({self.rate:.1%}), in {plural(len(self.checked), 'segment')}",
+                f"heard by {self.recogniser}: {errors} of {pluralize(words, 'word')} {differ} "
+                f"({self.rate:.1%}), in {pluralize(len(self.checked), 'segment')}",
             ]
         )
 

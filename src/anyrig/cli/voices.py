@@ -16,7 +16,7 @@ from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import AnyrigError, InvalidInputError, WorkError
 from anyrig.speech import engines
 from anyrig.speech.protocol import Voice
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.speech.maker import Spoken
@@ -123,7 +123,7 @@ def _samples(context: Context, found: Sequence[Voice], folder: Path) -> int:
     if context.options.json:
         print_json({"folder": str(folder), "samples": [path.name for path in written]})
     else:
-        print(f"{folder}: {plural(len(written), 'sample')}")
+        print(f"{folder}: {pluralize(len(written), 'sample')}")
     return 0
 
 

@@ -13,7 +13,7 @@ from anyrig.cli import compute
 from anyrig.cli.cluster_link import broker_of, needs_celery
 from anyrig.cli.context import Context
 from anyrig.errors import InvalidInputError
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 if TYPE_CHECKING:
     from anyrig.devices.choose import Choice
@@ -178,7 +178,7 @@ def _nodes(context: Context) -> int:
     told = context.environment.get("NUM_WORKERS", "").strip()
     if not told:
         return context.loaded.settings.cluster.nodes
-    if not is_number(told) or not 1 <= int(told) <= _MOST_NODES:
+    if not is_whole_number(told) or not 1 <= int(told) <= _MOST_NODES:
         raise InvalidInputError(
             f"NUM_WORKERS is {told!r}", hint=f"A number from 1 to {_MOST_NODES}."
         )

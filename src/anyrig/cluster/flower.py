@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anyrig.cluster.broker import end, left_by
 from anyrig.errors import MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 USER = "anyrig"
 PORT = 5555
@@ -53,7 +53,7 @@ class Flower:
         """Start it."""
         if find_spec("flower") is None:
             raise MissingPackageError(
-                "flower is not installed", hint=install_line("anyrig[cluster]")
+                "flower is not installed", hint=format_install("anyrig[cluster]")
             )
         # Passwords go by the environment: a command line can be read by everybody on the machine.
         words = {

@@ -16,7 +16,7 @@ from anyrig.cluster.link import BEAT_S, PATIENCE_S, BrokerUnavailableError
 from anyrig.cluster.seat import AGAIN, Seat
 from anyrig.cluster.shard import Answer, Order
 from anyrig.errors import AnyrigError, WorkError
-from anyrig.units import plural
+from anyrig.units import pluralize
 from anyrig.work import wire
 from anyrig.work.blame import Ledger
 from anyrig.work.schedule import Lane
@@ -376,7 +376,9 @@ class Hands:
             self._calls.forget(id)
             seat.answered(id, None)
         if lost:
-            log.warning("%s of %s got lost; given again", plural(len(lost), "shard"), seat.called)
+            log.warning(
+                "%s of %s got lost; given again", pluralize(len(lost), "shard"), seat.called
+            )
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -490,8 +492,8 @@ class Hands:
             self._gone(seat, AGAIN)
         count = self.on_distrust(name)
         more = (
-            f"; {plural(count, 'take')} that it made before were dropped from the cache, and may be"
-            " heard in what was written: run the same command again"
+            f"; {pluralize(count, 'take')} that it made before were dropped from the cache, and may"
+            " be heard in what was written: run the same command again"
             if count
             else ""
         )

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from anyrig.errors import BrokerUnavailableError as BrokerUnavailableError
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -114,7 +114,7 @@ class Link:
         except ImportError as error:
             raise MissingPackageError(
                 "a cluster needs celery and redis, which are not installed",
-                hint=install_line("anyrig[cluster]"),
+                hint=format_install("anyrig[cluster]"),
             ) from error
         client: Redis = Redis.from_url(
             self.url, socket_timeout=self._timeout_s, socket_connect_timeout=5.0,

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import KINDS, detour, kind_of, match, rank, ranked, what_is_there
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
-from anyrig.units import GIB, MIB, bytes_text
+from anyrig.units import GIB, MIB, format_bytes
 
 Origin = Literal["flag", "environment", "settings", "saved", "measured", "described", "fallback"]
 _ORIGIN_TEXT = {
@@ -358,9 +358,9 @@ def memory_text(device: Device) -> str:
     memory = device.memory
     if memory.total_bytes is None:
         return "memory unknown"
-    text = bytes_text(memory.total_bytes)
+    text = format_bytes(memory.total_bytes)
     if memory.kind == "unified":
         text += " unified"
     if memory.free_bytes is not None:
-        text += f", {bytes_text(memory.free_bytes)} free"
+        text += f", {format_bytes(memory.free_bytes)} free"
     return text

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from anyrig.devices.describe import Device, Unmatched
 from anyrig.devices.parts import nvidia as nvidia_parts
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 _MOST_DIGITS = 18
 
@@ -46,7 +46,7 @@ def unmatched(devices: Sequence[Device], environment: Mapping[str, str]) -> tupl
     for variable, vendors in _VARIABLES.items():
         for entry in (part.strip() for part in environment.get(variable, "").split(",")):
             number = entry.partition(".")[0] if variable == "ZE_AFFINITY_MASK" else entry
-            if not is_number(number) and not entry.startswith(("GPU-", "MIG-")):
+            if not is_whole_number(number) and not entry.startswith(("GPU-", "MIG-")):
                 break
             if not any(_names(devices, vendor, number) for vendor in vendors):
                 found.append(Unmatched(variable, entry))
@@ -56,7 +56,7 @@ def unmatched(devices: Sequence[Device], environment: Mapping[str, str]) -> tupl
 def _names(devices: Sequence[Device], vendor: str, entry: str) -> bool:
     """Whether an entry may mean one of a vendor's devices, hidden and silent ones too."""
     mine = [device for device in devices if device.vendor == vendor]
-    if is_number(entry):
+    if is_whole_number(entry):
         cards = [d for d in mine if d.part != "mig"] or mine
         return len(entry) < _MOST_DIGITS and int(entry) < len(cards)
     known = [device.id.lower() for device in mine]
@@ -129,7 +129,7 @@ def cuda_visible(order: Sequence[Device], value: str) -> list[Device]:
 
 
 def _cuda_entry(order: Sequence[Device], entry: str) -> Device | None:
-    if is_number(entry):
+    if is_whole_number(entry):
         # Indices count whole GPUs; a GPU in MIG mode is not among them.
         whole = [device for device in order if device.part != "mig"]
         if not whole:
@@ -205,7 +205,7 @@ def _pick(devices: Sequence[Device], value: str) -> list[Device]:
     """Indices or `GPU-` ids, up to the first that means nothing."""
     shown: list[Device] = []
     for entry in (part.strip() for part in value.split(",")):
-        if is_number(entry) and int(entry) < len(devices):
+        if is_whole_number(entry) and int(entry) < len(devices):
             device: Device | None = devices[int(entry)]
         else:
             same = [d for d in devices if entry and d.id.lower() == entry.lower()]

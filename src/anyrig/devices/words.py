@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from anyrig.devices.describe import Device, Drive, Machine
 from anyrig.errors import DeviceNotFoundError
-from anyrig.units import GIB, is_number, normal_address
+from anyrig.units import GIB, is_whole_number, normalize_pci_address
 
 _LIBRARY_WORDS = ("cuda", "tensorrt", "rocm", "xpu", "mps", "dml", "webgpu")
 _SYNONYMS = {"directml": "dml", "trt": "tensorrt", "hip": "rocm", "metal": "mps"}
@@ -70,7 +70,7 @@ def _found(machine: Machine, word: str) -> tuple[Device, ...]:
     if word in _VENDORS:
         return ranked(d for d in machine.gpus if d.vendor == word)
     library, colon, number = word.partition(":")
-    if _SYNONYMS.get(library, library) in _LIBRARY_WORDS and (not colon or is_number(number)):
+    if _SYNONYMS.get(library, library) in _LIBRARY_WORDS and (not colon or is_whole_number(number)):
         return _by_library(machine, word) if len(number) <= _MOST_DIGITS else ()
     found = _by_id(machine, word)
     # `2.5` or `4,0` is no name either, though a CPU's name ends in 2.50GHz.
@@ -80,14 +80,18 @@ def _found(machine: Machine, word: str) -> tuple[Device, ...]:
 def _by_index(machine: Machine, word: str) -> tuple[Device, ...]:
     """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
     number, colon, part = word.partition(":")
-    if not is_number(number) or (colon and not is_number(part)) or len(word) > _MOST_DIGITS:
+    if (
+        not is_whole_number(number)
+        or (colon and not is_whole_number(part))
+        or len(word) > _MOST_DIGITS
+    ):
         return ()
     wanted = (int(number), int(part) if colon else None)
     return tuple(d for d in machine.gpus if (d.indices.get("gpu"), d.indices.get("mig")) == wanted)
 
 
 def _by_id(machine: Machine, word: str) -> tuple[Device, ...]:
-    address = normal_address(word)
+    address = normalize_pci_address(word)
     exact = [d for d in machine.devices if word == d.id.lower()]
     exact = exact or [d for d in machine.gpus if address and address == d.pci_address]
     if exact:
@@ -157,7 +161,7 @@ def what_is_there(machine: Machine, word: str = "") -> str:
 
 
 def _meant(machine: Machine, word: str) -> str:
-    if is_number(word):
+    if is_whole_number(word):
         # `4090` is an index that nobody has; the model's name needs a letter of its own.
         named = next((gpu for gpu in machine.gpus if re.search(rf"\b{word}\b", gpu.name)), None)
         if named is None or len(word) < 3:

@@ -20,7 +20,7 @@ from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
 from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser, chunks_of_texts
 from anyrig.errors import InvalidInputError, WorkError
-from anyrig.units import plural
+from anyrig.units import pluralize
 from anyrig.work.engine import Recipe, make
 from anyrig.work.outcome import Outcome, Report
 
@@ -128,8 +128,8 @@ class Embedder:
         found = list(self._pool.warnings) if self._pool is not None else []
         if self.num_cut:
             found.append(
-                f"{plural(self.num_cut, 'text')} longer than the {self.model.longest} tokens that "
-                f"{self.model.name} takes: what is behind them is not in the vector"
+                f"{pluralize(self.num_cut, 'text')} longer than the {self.model.longest} tokens "
+                f"that {self.model.name} takes: what is behind them is not in the vector"
             )
         return found
 

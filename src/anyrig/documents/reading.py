@@ -26,7 +26,7 @@ from anyrig.errors import (
     LimitExceededError,
     MissingPackageError,
 )
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
@@ -38,7 +38,7 @@ Mode = Literal["auto", "never", "always"]
 """When pictures are read: where there is no usable text, never, or always."""
 NO_OCR = "no OCR is installed"
 NOT_WANTED = "OCR is turned off"
-INSTALL_OCR = install_line("anyrig[ocr]")
+INSTALL_OCR = format_install("anyrig[ocr]")
 """What every command says where a page is a picture that nothing reads."""
 _SETTINGS = {"file_bytes": "max_mb", "pages": "max_pages", "seconds": "max_seconds"}
 """Limit -> the setting of `[documents]` that a person gives it by."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     import numpy as np
@@ -266,7 +266,7 @@ def _converted(folder: Path) -> Tokenizer:
     except ImportError as error:
         raise MissingWeightsError(
             f"{folder} has no tokenizer.json",
-            hint=f"Get it from the model's page, or {install_line('anyrig[torch]')} to make one.",
+            hint=f"Get it from the model's page, or {format_install('anyrig[torch]')} to make one.",
         ) from error
     try:
         made: Tokenizer = AutoTokenizer.from_pretrained(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from anyrig.errors import InvalidInputError
-from anyrig.units import GIB, bytes_text
+from anyrig.units import GIB, format_bytes
 
 if TYPE_CHECKING:
     from anyrig.backends.memory import MemoryUsage
@@ -152,10 +152,12 @@ def budget(
     if asked is not None and (there is None or asked <= there):
         return Budget(asked, words)
     if asked is not None and there is not None:
-        told = f"{words}, but only {bytes_text(there)} free; {_SHARE:.0%} of that is used"
+        told = f"{words}, but only {format_bytes(there)} free; {_SHARE:.0%} of that is used"
         return Budget(int(there * _SHARE), told)
     if there is not None:
-        return Budget(int(there * _SHARE), f"{_SHARE:.0%} of the {bytes_text(there)} that are free")
+        return Budget(
+            int(there * _SHARE), f"{_SHARE:.0%} of the {format_bytes(there)} that are free"
+        )
     return Budget(None, "nobody tells this device's memory: only speed can be watched")
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
 from anyrig.memory.recover import Recognise, attempt
 from anyrig.memory.seek import Outcome, Rules, Try, best, next_size
-from anyrig.units import bytes_text, seconds_text
+from anyrig.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from anyrig.backends.memory import MemoryUsage
@@ -321,7 +321,7 @@ def _enough(
         return f"all {max_trials} tries are used"
     good = best(tries)
     if good is not None and size <= good.size:
-        return f"a try takes {seconds_text(good.steady_s)}"
+        return f"a try takes {format_duration(good.steady_s)}"
     if tries and tries[-1].outcome == "over budget" and budget_bytes is not None:
         meter.release()
         held = meter.memory().allocated_bytes
@@ -369,15 +369,15 @@ _FAILED = {
 
 def _failure(one: Try, rules: Rules, shortage: Shortage | None) -> str:
     if one.outcome == "over budget" and one.peak_bytes and rules.budget_bytes:
-        return f"it took {bytes_text(one.peak_bytes)} of {bytes_text(rules.budget_bytes)}"
+        return f"it took {format_bytes(one.peak_bytes)} of {format_bytes(rules.budget_bytes)}"
     return (shortage.said if shortage else "") or "out of memory"
 
 
 def _took(one: Try, budget_bytes: int | None) -> str:
     if one.peak_bytes is None:
         return ""
-    of = f" of {bytes_text(budget_bytes)}" if budget_bytes is not None else ""
-    return f" and took {bytes_text(one.peak_bytes)}{of}"
+    of = f" of {format_bytes(budget_bytes)}" if budget_bytes is not None else ""
+    return f" and took {format_bytes(one.peak_bytes)}{of}"
 
 
 def _asking(size: int, tries: Sequence[Try], budget_bytes: int | None) -> str:
@@ -390,4 +390,4 @@ def try_text(one: Try) -> str:
     """A try in one line, for the log."""
     speed = f", {one.rate:.4g} items/s" if one.rate else ""
     result = "ran" if one.ran else _FAILED[one.outcome]
-    return f"batch {one.size}: {result}{_took(one, None)} in {seconds_text(one.seconds)}{speed}"
+    return f"batch {one.size}: {result}{_took(one, None)} in {format_duration(one.seconds)}{speed}"

@@ -22,7 +22,7 @@ from anyrig.errors import DeviceLostError, OutOfMemoryError
 from anyrig.memory import recover
 from anyrig.memory.oom_amounts import amounts_in
 from anyrig.memory.oom_texts import Said, Where, loss_in, shortage_in
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 _TRACEBACK = "Traceback (most recent call last):"
 # Class names that say it all, by the package that defines them.
@@ -317,15 +317,15 @@ def translating(
 def _told(shortage: Shortage, doing: str, memory: MemoryLike | None) -> str:
     parts = []
     if shortage.asked_bytes is not None:
-        parts.append(f"{bytes_text(shortage.asked_bytes)} asked for")
+        parts.append(f"{format_bytes(shortage.asked_bytes)} asked for")
     free, total = shortage.free_bytes, shortage.total_bytes
     if memory is not None:
         free = memory.free_bytes if free is None else free
         total = memory.total_bytes if total is None else total
     if free is not None:
-        parts.append(f"{bytes_text(free)}{f' of {bytes_text(total)}' if total else ''} free")
+        parts.append(f"{format_bytes(free)}{f' of {format_bytes(total)}' if total else ''} free")
     elif total:
-        parts.append(f"{bytes_text(total)} in all")
+        parts.append(f"{format_bytes(total)} in all")
     figures = f": {', '.join(parts)}" if parts else ""
     return f"{_PLACES[shortage.where]} out of memory while {doing}{figures}"
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from anyrig.monitor.sample import HOT, SLOWDOWN, Sample
 from anyrig.monitor.trend import USUAL, Limits, outlook
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 Kind = Literal["memory-trend", "memory-full", "hot", "memory-errors", "lost"]
 # A clock is held down for a moment now and then; this many samples in a row are worth a word.
@@ -61,7 +61,7 @@ class Watchdog:
             return []
         share = used / total
         if share >= limits.full_share:
-            free = bytes_text(max(0, total - used))
+            free = format_bytes(max(0, total - used))
             # Nearly full is the end of the trend: one word for both.
             self._raised.add("memory-trend")
             return self._raise("memory-full", newest, f"memory is {share:.0%} full, {free} left")
@@ -101,7 +101,9 @@ class Watchdog:
             return []
         self._errors = count
         self._raised.discard("memory-errors")
-        text = f"{plural(count, 'memory error')} that could not be corrected: results may be wrong"
+        text = (
+            f"{pluralize(count, 'memory error')} that could not be corrected: results may be wrong"
+        )
         return self._raise("memory-errors", newest, text)
 
     def _raise(self, kind: Kind, sample: Sample, text: str) -> list[Alert]:

@@ -14,7 +14,7 @@ from itertools import combinations
 from statistics import median
 from typing import NamedTuple
 
-from anyrig.units import bytes_text, seconds_text
+from anyrig.units import format_bytes, format_duration
 
 Point = tuple[float, float]
 """Seconds and bytes."""
@@ -58,9 +58,9 @@ class Outlook(NamedTuple):
         """As a person wants to read it."""
         left = f"{self.seconds_left:.0f} s" if self.seconds_left < 60 else ""
         return (
-            f"about {left or seconds_text(self.seconds_left)} until memory runs out at this rate"
-            f" ({bytes_text(round(self.rate_bytes_s))} a second,"
-            f" {bytes_text(round(max(0.0, self.total_bytes - self.used_bytes)))} left)"
+            f"about {left or format_duration(self.seconds_left)} until memory runs out at this rate"
+            f" ({format_bytes(round(self.rate_bytes_s))} a second,"
+            f" {format_bytes(round(max(0.0, self.total_bytes - self.used_bytes)))} left)"
         )
 
 

@@ -17,7 +17,7 @@ from anyrig.devices.formats import precision_named
 from anyrig.devices.parts.amd import is_fnuz
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.profiles import PROFILES, Profile, ProfileName, get_profile
-from anyrig.units import bytes_text, flops_text
+from anyrig.units import format_bytes, format_flops
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16", "fp8")
 DEFAULT_PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
@@ -272,17 +272,17 @@ def check_format(
         return described
     ratio = speed / base
     if precision == "fp32":
-        return FormatSupport("fp32", "good", f"measured {flops_text(base)}", ratio, True)
+        return FormatSupport("fp32", "good", f"measured {format_flops(base)}", ratio, True)
     if ratio <= 1.0:
         reason = (
             f"{precision} was measured no faster than fp32: "
-            f"{flops_text(speed)} against {flops_text(base)}"
+            f"{format_flops(speed)} against {format_flops(base)}"
         )
         return FormatSupport(precision, "slow", reason, ratio, True)
     if described.level in ("unreliable", "no effect"):
         return described._replace(speed=ratio, measured=True)
     times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
-    reason = f"measured {flops_text(speed)}, {times} times as fast as fp32 ({flops_text(base)})"
+    reason = f"measured {format_flops(speed)}, {times} times as fast as fp32 ({format_flops(base)})"
     return FormatSupport(precision, "good", reason, ratio, True)
 
 
@@ -422,7 +422,7 @@ def profile_table(
             share, total = profile.memory_share(device), device.memory.total_bytes
             memory = f"{share:.0%}"
             if total is not None:
-                memory += f", {bytes_text(int(total * share))}"
+                memory += f", {format_bytes(int(total * share))}"
             speed = profile.batch_speed
             batch = "fastest" if speed >= 1 else f"{speed:.0%} of speed"
             title = f"{device.name} ({drive.backend})"

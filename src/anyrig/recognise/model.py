@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.placement import Need
 from anyrig.recognise import moonshine, whisper
 from anyrig.recognise.choose import choose
@@ -44,7 +44,7 @@ _VERSION = "1"
 _MULTILINGUAL = 51_865
 """Tokens of a Whisper of many languages; one for English has a token less."""
 _RUNTIME_BYTES = 500 << 20
-TORCH_INSTALL = install_line("anyrig[torch]")
+TORCH_INSTALL = format_install("anyrig[torch]")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from anyrig.errors import MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
 
 RATE = 16_000
-INSTALL = install_line("anyrig[recognise]")
+INSTALL = format_install("anyrig[recognise]")
 
 
 Task = Literal["words", "lines", "translate", "language"]
@@ -169,5 +169,5 @@ def check_hashes(files: Iterable[tuple[Path, str]], package: str) -> None:
 def _not_whole(path: Path, package: str, why: str) -> MissingWeightsError:
     return MissingWeightsError(
         f"{path.name} of {package} cannot be used: {why}",
-        hint=install_line(package, options="--force-reinstall --no-deps"),
+        hint=format_install(package, options="--force-reinstall --no-deps"),
     )

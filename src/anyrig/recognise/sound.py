@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.recognise.protocol import RATE
 from anyrig.recognise.riff import cut_short
-from anyrig.units import bytes_text, seconds_text
+from anyrig.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     import av
@@ -98,8 +98,8 @@ class Sound:
     def _check(self, seconds: float) -> None:
         if seconds > self._most_s:
             raise InvalidInputError(
-                f"{self.name} claims {seconds_text(seconds)} of sound or more in "
-                f"{bytes_text(self._num_bytes)}",
+                f"{self.name} claims {format_duration(seconds)} of sound or more in "
+                f"{format_bytes(self._num_bytes)}",
                 hint="Play it to see whether its header is right, and convert it to wav or flac.",
             )
 
@@ -179,7 +179,7 @@ class _Av:
             import av
         except ImportError as error:
             raise MissingPackageError(
-                f"{name} needs the package av", hint=install_line("av")
+                f"{name} needs the package av", hint=format_install("av")
             ) from error
         self._name, self._error = name, av.FFmpegError
         self.warnings: list[str] = []
@@ -320,7 +320,7 @@ class _Libsndfile:
             import soundfile
         except ImportError as error:
             raise MissingPackageError(
-                f"{name} needs the package soundfile", hint=install_line("soundfile")
+                f"{name} needs the package soundfile", hint=format_install("soundfile")
             ) from error
         self._name, self._error = name, soundfile.LibsndfileError
         self.warnings: list[str] = []
@@ -369,7 +369,7 @@ class _Program:
         program = shutil.which("ffmpeg")
         if program is None:
             raise MissingPackageError(
-                f"{name} needs the package av, or an ffmpeg program", hint=install_line("av")
+                f"{name} needs the package av, or an ffmpeg program", hint=format_install("av")
             )
         if not isinstance(source, Path):
             raise _unreadable(name, "only PyAV takes this from memory")

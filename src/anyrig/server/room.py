@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anyrig.server.kept import Short
-from anyrig.units import GIB, MIB, bytes_text
+from anyrig.units import GIB, MIB, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ class Watch:
                 for one in snapshot.devices[:-1] if not one.lost]  # fmt: skip
         rows.append(("", "the host", host.memory_total_bytes, host.memory_available_bytes))
         found = [
-            Short(device, f"{bytes_text(free)} of memory are left on {name}")
+            Short(device, f"{format_bytes(free)} of memory are left on {name}")
             for device, name, total, free in rows
             if total and free is not None and free < floor_bytes(total, self._free_mb)
         ]

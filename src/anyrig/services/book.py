@@ -31,7 +31,7 @@ from anyrig.audiobooks.progress import Progress, Tell, Whole
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.ways import Ways
 from anyrig.errors import InvalidInputError, WorkError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.names import Tracks
@@ -112,7 +112,7 @@ def _unfinished(lacks: Sequence[Lack], plan: Plan) -> UnfinishedBookError:
     more = len(lacks) - len(named)
     listed = "".join(f"\n  {line}" for line in named) + (f"\n  and {more} more" if more else "")
     return UnfinishedBookError(
-        f"{plural(len(lacks), 'passage')} could not be spoken; all others are kept:{listed}",
+        f"{pluralize(len(lacks), 'passage')} could not be spoken; all others are kept:{listed}",
         hint="Run the same command again to try only those; --allow-gaps writes the book "
         "with silence in their place.",
         lacks=lacks,

@@ -18,7 +18,7 @@ from anyrig.documents.passages import Passage, passages
 from anyrig.documents.reading import Unread, textless
 from anyrig.errors import AnyrigError, InvalidInputError, WorkError
 from anyrig.text.pages import Page, Paged
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.calibrate import Prior
@@ -322,9 +322,9 @@ def _once(
         kept.append(numbers[0])
         known.append(names)
     if copies:
-        notes.append(f"{plural(copies, 'example')} said the same as another: each counts once")
+        notes.append(f"{pluralize(copies, 'example')} said the same as another: each counts once")
     if torn:
-        notes.append(f"{plural(torn, 'text')} stood under several labels: left out (--multi?)")
+        notes.append(f"{pluralize(torn, 'text')} stood under several labels: left out (--multi?)")
     return kept, known, notes
 
 

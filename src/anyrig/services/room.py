@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import StorageError
-from anyrig.units import bytes_text, seconds_text
+from anyrig.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from anyrig.services.book import Order
@@ -45,8 +45,8 @@ def check_room(
         free = shutil.disk_usage(folder).free
         if need > free:
             raise StorageError(
-                f"{folder} has {bytes_text(free)} free, and the book of about "
-                f"{seconds_text(audio_s)} needs {bytes_text(int(need))}",
+                f"{folder} has {format_bytes(free)} free, and the book of about "
+                f"{format_duration(audio_s)} needs {format_bytes(int(need))}",
                 hint="Free some room, name another place with -o, or make some --chapters first.",
             )
 

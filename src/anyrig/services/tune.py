@@ -32,7 +32,7 @@ from anyrig.services.tune_tasks import (
     prepare_embedding,
 )
 from anyrig.storage.atomic import write_text
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.examples import Found, Trouble
@@ -222,11 +222,11 @@ def _notes(summary: Summary, settings: Settings) -> list[str]:
     notes = []
     if summary.num_retries:
         notes.append(
-            f"memory ran out {plural(summary.num_retries, 'time')}: "
+            f"memory ran out {pluralize(summary.num_retries, 'time')}: "
             f"{summary.micro_batch} of {settings.batch} were computed at once"
         )
     if summary.num_skipped:
-        notes.append(f"{plural(summary.num_skipped, 'step')} gave no finite gradients: left out")
+        notes.append(f"{pluralize(summary.num_skipped, 'step')} gave no finite gradients: left out")
     return notes
 
 
@@ -252,7 +252,7 @@ def _trained(
         summary = trainer.run()
         if not summary.finished:
             raise WorkError(
-                f"stopped after {summary.steps} of {plural(total, 'step')}",
+                f"stopped after {summary.steps} of {pluralize(total, 'step')}",
                 hint="Say the same again, and it goes on where it was.",
             )
         return summary, before, {**summary.validation, **measure(task)}

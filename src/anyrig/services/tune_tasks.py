@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.examples import Found, Trouble
@@ -141,7 +141,7 @@ def enough(count: int, held: float) -> None:
         )
     if count < _FEW:
         raise InvalidInputError(
-            f"{plural(count, 'example')} are too few to fine-tune with",
+            f"{pluralize(count, 'example')} are too few to fine-tune with",
             hint="Give some dozens of each kind; a classifier on vectors makes do with fewer.",
         )
 
@@ -249,7 +249,9 @@ def _cut(cutter: Cutter, texts: Sequence[str]) -> list[str]:
     full = sum(len(row) >= cutter.longest for row in cutter.rows(texts))
     if not full:
         return []
-    return [f"{plural(full, 'text')} had more than {cutter.longest} tokens: the rest was not read"]
+    return [
+        f"{pluralize(full, 'text')} had more than {cutter.longest} tokens: the rest was not read"
+    ]
 
 
 def _skipped(troubles: Sequence[Trouble]) -> dict[str, str]:

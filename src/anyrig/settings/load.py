@@ -25,7 +25,7 @@ from anyrig.settings.cluster import ClusterSettings
 from anyrig.settings.documents import DocumentSettings
 from anyrig.settings.restricted import MARK, restricted
 from anyrig.settings.server import ServerSettings
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 log = logging.getLogger(__name__)
 Origin = Literal["default", "settings", "environment"]
@@ -465,14 +465,14 @@ def _device_alias(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     if use_gpu in _FALSE:
         return {"device": ("cpu", "USE_GPU")}
     number = variables.get("DIRECTML_DEVICE", "").strip()
-    number = number if is_number(number) else ""
+    number = number if is_whole_number(number) else ""
     for name, form in (("VIBEVOICE_DEVICE", "{}"), ("DIRECTML_DEVICE", "dml:{}"), ("GPU_ID", "{}")):
         value = variables.get(name, "").strip()
         # The first name gave a kind, `directml`, and the second which of them.
         open_question = value.lower() in ("auto", "directml", "dml") and number
         if not value or open_question:
             continue
-        if name == "VIBEVOICE_DEVICE" or is_number(value):
+        if name == "VIBEVOICE_DEVICE" or is_whole_number(value):
             return {"device": (form.format(value), name)}
         log.info("%s is %r and is left to other programs", name, value)
     if use_gpu in _TRUE:
@@ -505,7 +505,7 @@ def _typed(key: str, kind: type, value: Any, place: str) -> Any:
         raise InvalidSettingError(f"{key} = {value!r} ({place})", hint=f"{key} is true or false.")
     if kind is int:
         text = str(value).strip()
-        if isinstance(value, bool) or not is_number(text.removeprefix("-")):
+        if isinstance(value, bool) or not is_whole_number(text.removeprefix("-")):
             raise InvalidSettingError(
                 f"{key} = {value!r} ({place})", hint=f"{key} is a whole number."
             )

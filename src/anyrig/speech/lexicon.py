@@ -41,7 +41,7 @@ from anyrig.speech.flow import Mark
 from anyrig.speech.regexes import UserPattern, check_template, compile_pattern
 from anyrig.text import toml
 from anyrig.text.decode import written
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 Case = Literal["sensitive", "insensitive", "smart"]
 _FIELDS = frozenset({"word", "pattern", "say", "ipa", "language", "case"})
@@ -231,7 +231,7 @@ def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, o
                 continue
             place = f"{name}, line {reader.line_num}"
             if not 2 <= len(cells) <= len(_COLUMNS):
-                told = plural(len(cells), "column")
+                told = pluralize(len(cells), "column")
                 raise InvalidInputError(f"{place}: {told}", hint=f"It has: {', '.join(_COLUMNS)}.")
             given = {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell}
             said = given.get("say", "")

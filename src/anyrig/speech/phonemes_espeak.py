@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from anyrig.errors import MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech.phonemes import INLINE, Word
 
-INSTALL = install_line("anyrig[espeak]")
+INSTALL = format_install("anyrig[espeak]")
 TIE = "^"
 """What joins the signs of one sound."""
 _MARKS = ';:,.!?¡¿—…"()“”«»'

@@ -24,7 +24,7 @@ from anyrig.speech.maker import Maker, Spoken, Vanished
 from anyrig.speech.protocol import Line
 from anyrig.speech.shelf import FROM, KIND, Shelf
 from anyrig.storage import key as keys
-from anyrig.units import plural
+from anyrig.units import pluralize
 from anyrig.work.outcome import Outcome, Report
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:
         first = failed[0]
         assert first.failure is not None
         raise WorkError(
-            f"{plural(len(failed), 'segment')} could not be spoken; the first: "
+            f"{pluralize(len(failed), 'segment')} could not be spoken; the first: "
             f"{first.segment.text.strip()[:60]!r}: {first.failure.said}",
             hint=first.failure.hint or "The others are kept: run the command again.",
         )

@@ -30,7 +30,7 @@ from anyrig.storage.database import SET_ASIDE
 from anyrig.storage.protocol import Entry, Tell
 from anyrig.storage.results import Store
 from anyrig.storage.schema import SCHEMA
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 _FORMAT, _VERSION = "anyrig results", 1
 _MANIFEST = "manifest.jsonl"
@@ -129,8 +129,8 @@ def _import(store: Store, archive: zipfile.ZipFile, path: Path, tell: Tell | Non
     total = sum(line.size for line in lines)
     if total > store.limit_bytes:
         raise InvalidInputError(
-            f"{path} holds {bytes_text(total)}, the store's limit is"
-            f" {bytes_text(store.limit_bytes)}",
+            f"{path} holds {format_bytes(total)}, the store's limit is"
+            f" {format_bytes(store.limit_bytes)}",
             hint="Raise cache.limit_gb (ANYRIG_CACHE_LIMIT_GB) and import again.",
         )
     steps = 2 * len(lines)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.storage import rows
 from anyrig.storage.key import Plain
 from anyrig.storage.protocol import Claim, Entry, Result
@@ -279,7 +279,7 @@ def _client(url: str, place: str, timeout_s: float) -> redis.Redis:
     except ImportError as error:
         raise MissingPackageError(
             "sharing results through Redis needs the package redis",
-            hint=f"{install_line('anyrig[cluster]')}, or leave cache.url empty.",
+            hint=f"{format_install('anyrig[cluster]')}, or leave cache.url empty.",
         ) from error
     if url.partition("://")[0].lower() not in SCHEMES:
         raise InvalidSettingError(f"{place} is no address of a Redis server", hint=URL_HINT)

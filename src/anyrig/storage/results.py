@@ -34,7 +34,7 @@ from anyrig.storage.holds import LAPSE_S, Holds, release
 from anyrig.storage.key import Plain
 from anyrig.storage.protocol import Entry, Pruned, Result, Size, Tell, Verified
 from anyrig.storage.uses import Uses
-from anyrig.units import GIB, bytes_text
+from anyrig.units import GIB, format_bytes
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -348,7 +348,7 @@ class Store:
             self._futile = self._clock()
             log.warning(
                 "%s takes %s, over its limit of %s: the rest is new, or unfinished jobs need it",
-                self.path, bytes_text(used), bytes_text(self.limit_bytes),
+                self.path, format_bytes(used), format_bytes(self.limit_bytes),
             )  # fmt: skip
 
     def _make_room(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
 from anyrig.storage import atomic
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
     import httpx
@@ -206,7 +206,7 @@ def _room(folder: Path, files: Sequence[Remote]) -> None:
     free = shutil.disk_usage(folder).free
     if asked > free:
         raise StorageError(
-            f"the weights take {bytes_text(asked)} and {folder} has {bytes_text(free)} left",
+            f"the weights take {format_bytes(asked)} and {folder} has {format_bytes(free)} left",
             hint="Make room, or name another folder.",
         )
 

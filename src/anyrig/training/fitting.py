@@ -16,7 +16,7 @@ from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.optimisers import materialise
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
     from anyrig.backends.torch import TorchHandle
@@ -98,8 +98,8 @@ def fit_together(
     slope = max(1, peaks[1] - peaks[0])
     found = max(least, min(most, least + max(0, room) // slope))
     return found, (
-        f"{bytes_text(peaks[0])} are taken by {plural(least, 'item')}, by each further one "
-        f"{bytes_text(slope)}, measured "
+        f"{format_bytes(peaks[0])} are taken by {pluralize(least, 'item')}, by each further one "
+        f"{format_bytes(slope)}, measured "
         f"with all processes; {_TOGETHER_SHARE:.0%} of the budget is used"
     )
 

@@ -21,7 +21,7 @@ from anyrig.errors import DataLoadingError
 from anyrig.training.loader import Loader, Options, StreamLoader
 from anyrig.training.nests import bytes_of
 from anyrig.training.reading import Collate, Reader, numbered
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.training.settings import Loading
@@ -112,7 +112,7 @@ def plan(
         cost = _cost(data, collate, samples, batch)
         count = _auto(data, collate, cost, step_s, host, device_type)
     else:
-        count = _Count(loading.num_workers, f"{plural(loading.num_workers, 'worker')}, as set")
+        count = _Count(loading.num_workers, f"{pluralize(loading.num_workers, 'worker')}, as set")
     if not numbered(data):
         count = _for_iterable(data, count)
     pin, pin_why = _pin(loading, device_type)
@@ -204,8 +204,8 @@ def _auto(
 def workers_for(cost: Cost, step_s: float | None, cores: float, device_type: str) -> _Count:
     """How many workers keep up with a device, and why."""
     step = step_s or _UNKNOWN_STEP_S
-    took = f"a batch takes {seconds_text(cost.batch_s)}"
-    beside = f"a step {seconds_text(step)}" + ("" if step_s else " by guess")
+    took = f"a batch takes {format_duration(cost.batch_s)}"
+    beside = f"a step {format_duration(step)}" + ("" if step_s else " by guess")
     if cost.batch_s <= _NOTHING * step:
         return _Count(0, f"no workers: {took}, {beside}")
     if device_type == "cpu" and cost.cpu_share > 0.5:
@@ -214,11 +214,11 @@ def workers_for(cost: Cost, step_s: float | None, cores: float, device_type: str
     # The loop needs a core for itself. Workers that wait for a disk need none.
     most = max(1, math.floor((cores - 1) / max(cost.cpu_share, 0.25)))
     if needed <= most:
-        return _Count(needed, f"{plural(needed, 'worker')}: {took}, {beside}")
+        return _Count(needed, f"{pluralize(needed, 'worker')}: {took}, {beside}")
     return _Count(
         most,
-        f"{plural(most, 'worker')}: {took}, {beside}; {needed} would keep up, but there are "
-        f"{plural(math.floor(cores), 'core')}",
+        f"{pluralize(most, 'worker')}: {took}, {beside}; {needed} would keep up, but there are "
+        f"{pluralize(math.floor(cores), 'core')}",
     )
 
 
@@ -261,8 +261,8 @@ def _within_memory(count: _Count, ahead: int, cost: Cost | None, data: Any, host
         limits.append((room // (each + objects_bytes(data)), "memory", host.free_bytes))
     for most, what, free in limits:
         if most < count.num:
-            why = f"{bytes_text(free)} of {what} are free"
-            said = plural(most, "worker") if most else "no workers"
+            why = f"{format_bytes(free)} of {what} are free"
+            said = pluralize(most, "worker") if most else "no workers"
             count = _Count(int(most), f"{said} instead of {count.num}: {why}")
     return count
 

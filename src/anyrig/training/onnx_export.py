@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +98,7 @@ def _written(
         except ModuleNotFoundError as error:
             raise InvalidInputError(
                 f"ONNX files need the package {error.name}",
-                hint=f"Install it: {install_line('anyrig[torch]')}",
+                hint=f"Install it: {format_install('anyrig[torch]')}",
             ) from error
         except Exception as error:  # noqa: BLE001  # torch has no root of what this raises
             raise InvalidInputError(

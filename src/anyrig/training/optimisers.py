@@ -21,7 +21,7 @@ from anyrig.memory.oom import recognise
 from anyrig.training.lion import Lion
 from anyrig.training.optimiser_state import Materialised, materialise
 from anyrig.training.skipping import skip_on_device, supports_found_inf
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 __all__ = [
     "NAMES", "Made", "Materialised", "Split", "groups_of", "make", "materialise", "skip_on_device",
@@ -90,7 +90,7 @@ def make(
     if quick:
         options["fused"] = True
     optimiser = _CLASSES[wanted](groups, **options)
-    decay = f"weight decay {weight_decay:g} on {plural(len(split.decayed), 'weight')}"
+    decay = f"weight decay {weight_decay:g} on {pluralize(len(split.decayed), 'weight')}"
     return Made(optimiser, f"{wanted}, {why}; {decay}, none on {len(split.spared)}")
 
 
@@ -160,7 +160,9 @@ def _checked(optimiser: torch.optim.Optimizer, split: Split) -> str:
         )
     left = len(ours - held)
     told = (
-        f"; {plural(left, 'trainable weight')} are not in it and stay as they are" if left else ""
+        f"; {pluralize(left, 'trainable weight')} are not in it and stay as they are"
+        if left
+        else ""
     )
     return f"{type(optimiser).__name__}, as given{told}"
 

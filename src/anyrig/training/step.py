@@ -30,7 +30,7 @@ from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Group, Loss, Units, Unwatched, Watch
 from anyrig.training.saving.offload_state import is_offloaded
 from anyrig.training.skipping import skip_on_device, supports_found_inf
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.precision.autocast import PrecisionPolicy
@@ -269,8 +269,8 @@ class Step:
             return
         self._watch.event(
             "smaller batch",
-            f"memory ran out with {plural(largest, 'item')} at once: the step is made again with "
-            f"{self.micro_batch}, the batch stays",
+            f"memory ran out with {pluralize(largest, 'item')} at once: the step is made again "
+            f"with {self.micro_batch}, the batch stays",
             before=before,
             after=self.micro_batch,
         )

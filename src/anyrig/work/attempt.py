@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anyrig.errors import AnyrigError, DeviceLostError
 from anyrig.memory import oom, recover
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 from anyrig.work.outcome import Failure, FailureKind, Outcome, Report
 from anyrig.work.pace import Pace
 from anyrig.work.pack import Batch, Item
@@ -143,7 +143,7 @@ def _fault(
         return Fault(said, True, lost or said)
     told = oom.translate(
         error,
-        doing=f"computing {plural(count, 'item')} at once",
+        doing=f"computing {pluralize(count, 'item')} at once",
         options=relief,
         memory=_memory(bound),
         memory_of="host" if bound is not None and bound.on_host else "device",
@@ -169,8 +169,8 @@ def _account(
             len(part.items),
             part.real_cost,
             part.cost,
-            seconds_text(seconds),
-            f", peak memory {bytes_text(peak)}" if peak is not None else "",
+            format_duration(seconds),
+            f", peak memory {format_bytes(peak)}" if peak is not None else "",
         )
 
 

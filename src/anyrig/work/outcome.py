@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from anyrig.errors import WorkError
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
     from anyrig.work.wire import Done
@@ -100,14 +100,14 @@ class Report:
 
     def summary(self) -> str:
         """The run in one line."""
-        parts = [plural(self.num_items, "item"), f"{self.num_batches} batches"]
+        parts = [pluralize(self.num_items, "item"), f"{self.num_batches} batches"]
         if self.num_batches == 1:
             parts[1] = "1 batch"
         parts.append(f"{self.padding - 1:.1%} padded")
         if self.peak_bytes is not None:
-            parts.append(f"peak {bytes_text(self.peak_bytes)}")
+            parts.append(f"peak {format_bytes(self.peak_bytes)}")
         if self.num_out_of_memory:
-            parts.append(f"out of memory {plural(self.num_out_of_memory, 'time')}")
+            parts.append(f"out of memory {pluralize(self.num_out_of_memory, 'time')}")
         if self.set_aside:
             parts.append(f"{len(self.set_aside)} set aside")
         return ", ".join(parts)
@@ -145,7 +145,7 @@ def results(outcomes: Iterable[Outcome[R]]) -> Iterator[R]:
         first = failed[0]
         assert first.failure is not None
         raise WorkError(
-            f"{plural(len(failed), 'item')} could not be done; the first, number {first.index}: "
+            f"{pluralize(len(failed), 'item')} could not be done; the first, number {first.index}: "
             f"{first.failure.said}",
             hint=first.failure.hint
             or "The others are done. Look at that item, or run with -vv for the whole story.",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import WorkError
-from anyrig.units import bytes_text, seconds_text
+from anyrig.units import format_bytes, format_duration
 from anyrig.work import wire
 from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pack import Item
@@ -288,10 +288,12 @@ class Shift:
         return True
 
     def _log(self, worker: Hand, told: wire.Done) -> None:
-        peak = f", peak memory {bytes_text(told.peak_bytes)}" if told.peak_bytes is not None else ""
+        peak = (
+            f", peak memory {format_bytes(told.peak_bytes)}" if told.peak_bytes is not None else ""
+        )
         log.debug("%s: %d items, cost %g (%g padded), %s%s", worker.called,
                   len(told.parcels) + len(told.failures), told.real_cost, told.padded_cost,
-                  seconds_text(told.seconds), peak)  # fmt: skip
+                  format_duration(told.seconds), peak)  # fmt: skip
 
     def _finish(self, outcome: Outcome[Any]) -> None:
         del self._items[outcome.index]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig import errors
 from anyrig.errors import AnyrigError, DeviceLostError, OutOfMemoryError, WorkError
 from anyrig.memory.limits import Key, Limits
-from anyrig.units import seconds_text
+from anyrig.units import format_duration
 from anyrig.work import known, wire
 from anyrig.work.blame import Ledger
 from anyrig.work.engine import Recipe
@@ -158,7 +158,7 @@ class Staff:
             return None
         if isinstance(said.message, wire.Ready):
             log.info("%s is ready after %s", worker.placement.device.name,
-                     seconds_text(said.message.seconds))  # fmt: skip
+                     format_duration(said.message.seconds))  # fmt: skip
             self.ready[said.number] = self._loading.pop(said.number)
         elif isinstance(said.message, wire.Refused):
             self._refused(worker, said.message)

@@ -9,7 +9,7 @@ from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import Finding, join_fix, listed_kernels, of, severity, torch_fix
 from anyrig.devices.parts import amd as parts
 from anyrig.devices.reach.amd import KFD_FIX
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 
 def _on_linux(machine: Machine) -> bool:
@@ -83,6 +83,6 @@ def torch_kernels(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 "torch-kernels",
                 "broken",
                 f"{of(gpu)} is {gpu.capability}; the torch wheel holds only {' '.join(kernels)}",
-                fix or f"use the webgpu extra: {install_line('anyrig[webgpu]')}",
+                fix or f"use the webgpu extra: {format_install('anyrig[webgpu]')}",
                 gpu.id,
             )

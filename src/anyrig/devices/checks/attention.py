@@ -9,7 +9,7 @@ from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.diagnose import Finding, of
 from anyrig.devices.parts import nvidia as parts
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 # flash-attn holds native kernels for 12.x from this release; older ones have none.
 _FIRST_FOR_RTX_BLACKWELL = (2, 8, 3, 1)
@@ -67,7 +67,7 @@ def _advice(gpu: Device) -> tuple[str, str]:
             "",
         )
     capability = parts.parse(gpu.capability) or (0, 0)
-    line = install_line("flash-attn", options="--no-build-isolation")
+    line = format_install("flash-attn", options="--no-build-isolation")
     build = f'TORCH_CUDA_ARCH_LIST="{gpu.capability}" {line}'
     if capability < (7, 5):
         return "no flash-attention for it; torch's SDPA serves with its plain kernels", ""

@@ -8,7 +8,7 @@ from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Drive, Machine
 from anyrig.devices.diagnose import Finding, State, of, torch_fix
 from anyrig.devices.installed import ONNX_PACKAGES
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 _WANTED_FLAVOUR = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mac"}
 
@@ -26,7 +26,7 @@ def torch_build(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 "torch",
                 "good",
                 "torch is not installed: training and torch-only models need it",
-                install_line("anyrig[torch]"),
+                format_install("anyrig[torch]"),
             )
         return
     flavour = machine.facts.get("torch_flavour", "")
@@ -63,7 +63,7 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "onnx",
             "broken",
             "no onnxruntime package is installed: speech and documents need it",
-            install_line("onnxruntime"),
+            format_install("onnxruntime"),
         )
         return
     brands = {gpu.vendor for gpu in machine.gpus if not gpu.blocked}
@@ -76,7 +76,7 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
         elif ways:
             # Brands' packages overwrite each other: only WebGPU serves several at once.
             own = next((drive.fix for drive in ways if drive.fix), "")
-            fix = install_line("anyrig[webgpu]") if len(brands) > 1 else own
+            fix = format_install("anyrig[webgpu]") if len(brands) > 1 else own
             reasons = "; ".join(drive.reason for drive in ways)
             yield Finding(
                 "onnx",
@@ -106,7 +106,7 @@ def onnx_shadow(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "onnx-shadow",
             "broken",
             f"{' and '.join(present)} overwrite each other",
-            install_line(keep, uninstall=list(present)),
+            format_install(keep, uninstall=list(present)),
         )
     elif present:
         yield Finding("onnx-shadow", "good", f"one ONNX Runtime: {present[0]}")
@@ -119,7 +119,7 @@ def leftovers(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "leftovers",
             "warning",
             "the package pynvml is a deprecated redirect: nvidia-ml-py is the living one",
-            install_line("nvidia-ml-py", options="--force-reinstall", uninstall=["pynvml"]),
+            format_install("nvidia-ml-py", options="--force-reinstall", uninstall=["pynvml"]),
         )
     if "intel-extension-for-pytorch" in machine.packages:
         yield Finding(
@@ -167,7 +167,7 @@ def usable(machine: Machine, probes: Probes) -> Iterator[Finding]:
         yield Finding("usable", "broken", text, fix, gpu.id)
     if not shut:
         fixes = [drive.fix for gpu in free for drive in gpu.drives if drive.fix]
-        webgpu = install_line("anyrig[webgpu]")  # one package for every brand
+        webgpu = format_install("anyrig[webgpu]")  # one package for every brand
         names = ", ".join(of(gpu) for gpu in free)
         text = f"no GPU can be used: nothing that is installed drives {names}"
         yield Finding("usable", "warning", text, webgpu if webgpu in fixes else "".join(fixes[:1]))

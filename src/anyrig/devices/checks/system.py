@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import Finding, Probe, of
-from anyrig.units import GIB, bytes_text, plural
+from anyrig.units import GIB, format_bytes, pluralize
 
 Probes = Sequence[Probe]
 _OLDEST_PYTHON = (3, 11)
@@ -147,8 +147,8 @@ def limits(machine: Machine, probes: Probes) -> Iterator[Finding]:
         yield Finding("limits", "warning", sentence, fix)
     if not machine.cpu.limits:
         memory = machine.cpu.memory.total_bytes
-        told = f" and {bytes_text(memory)} of memory" if memory else ""
-        cores = plural(int(machine.cpu.cores_usable), "core")
+        told = f" and {format_bytes(memory)} of memory" if memory else ""
+        cores = pluralize(int(machine.cpu.cores_usable), "core")
         yield Finding("limits", "good", f"no limit: {cores}{told} can be used")
 
 
@@ -157,7 +157,7 @@ def disk(machine: Machine, probes: Probes) -> Iterator[Finding]:
     free = machine.disk_free_bytes
     if free is None:
         return
-    told = f"{bytes_text(free)} free in the home folder"
+    told = f"{format_bytes(free)} free in the home folder"
     if free < _LEAST_DISK:
         yield Finding("disk", "broken", f"only {told}", "pip cache purge")
     elif free < _COMFORTABLE_DISK:

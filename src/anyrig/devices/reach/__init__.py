@@ -11,7 +11,7 @@ from dataclasses import replace
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.reach import amd, general, intel, nvidia
 from anyrig.devices.reach.ground import Ground, TorchHost
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 __all__ = ["Ground", "TorchHost", "drives", "torch_fix"]
 
@@ -19,7 +19,7 @@ __all__ = ["Ground", "TorchHost", "drives", "torch_fix"]
 def torch_fix(device: Device, host: TorchHost) -> str:
     """The command that brings a torch built for a device, whoever may open the device."""
     if host.platform.system == "macOS":
-        return install_line("anyrig[torch]") if device.vendor == "apple" else ""
+        return format_install("anyrig[torch]") if device.vendor == "apple" else ""
     fixes = {
         "nvidia": nvidia.torch_cuda_fix,
         "amd": amd.torch_rocm_fix,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.reach.ground import Ground, is_arm, no_torch, onnx_line, why_no_render, word_of
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 # torch-directml's last release was built against these, and nothing newer.
 _DML_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12")
@@ -25,19 +25,19 @@ def cpu(ground: Ground) -> Iterator[Drive]:
             "CPUExecutionProvider",
             False,
             "no onnxruntime package is installed",
-            install_line("onnxruntime"),
+            format_install("onnxruntime"),
         )
     if torch:
         yield Drive("torch", "cpu", "cpu", True, torch.title)
     else:
-        yield no_torch("cpu", "cpu", install_line("anyrig[torch]"))
+        yield no_torch("cpu", "cpu", format_install("anyrig[torch]"))
 
 
 def torch_mps(ground: Ground) -> Drive:
     """torch on Metal."""
     torch = ground.installed.torch
     if torch is None:
-        return no_torch("mps", "mps", install_line("anyrig[torch]"))
+        return no_torch("mps", "mps", format_install("anyrig[torch]"))
     if ground.platform.machine != "arm64":
         reason = "this Python is built for Intel: Metal needs one for arm64"
         return Drive("torch", "mps", "mps", False, reason)
@@ -54,7 +54,7 @@ def onnx_coreml(ground: Ground) -> Drive:
             provider,
             False,
             "no onnxruntime package is installed",
-            install_line("onnxruntime"),
+            format_install("onnxruntime"),
         )
     package = ground.installed.onnx[0]
     version = ground.installed.packages[package]
@@ -69,13 +69,13 @@ def directml(device: Device, ground: Ground) -> Iterator[Drive]:
     torch = ground.installed.torch
     if directml and torch and not torch.version.startswith("2.4."):
         reason = f"torch-directml {directml} needs torch 2.4.1 and {torch.version} is installed"
-        yield Drive("torch", word, "privateuseone", False, reason, install_line("torch==2.4.1"))
+        yield Drive("torch", word, "privateuseone", False, reason, format_install("torch==2.4.1"))
     elif directml:
         yield Drive("torch", word, "privateuseone", True, f"torch-directml {directml}")
     else:
         python = ".".join(ground.platform.python.split(".")[:2])
         built = python in _DML_PYTHONS and not is_arm(ground.platform)
-        fix = install_line("torch-directml") if built else ""
+        fix = format_install("torch-directml") if built else ""
         reason = "torch-directml is not installed"
         if not built:
             reason = f"torch-directml has no wheel for Python {python} on {ground.platform.machine}"
@@ -97,7 +97,7 @@ def webgpu(device: Device, ground: Ground) -> Drive:
     word, provider = word_of(device, "webgpu"), "WebGpuExecutionProvider"
     if not ground.installed.webgpu:
         reason = "onnxruntime-ep-webgpu is not installed"
-        return Drive("onnx", word, provider, False, reason, install_line("anyrig[webgpu]"))
+        return Drive("onnx", word, provider, False, reason, format_install("anyrig[webgpu]"))
     if ground.platform.system == "Linux" and not ground.vulkan:
         fix = "sudo apt install libvulkan1 mesa-vulkan-drivers"
         return Drive("onnx", word, provider, False, "no Vulkan loader or driver is here", fix)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from anyrig.devices.describe import Device, Drive, Platform
 from anyrig.devices.installed import Installed
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 INDEX = "https://download.pytorch.org/whl"
 
@@ -68,7 +68,7 @@ def torch_line(host: TorchHost, requirement: str, flavour: str) -> str:
     pip calls a requirement satisfied by any build that is there, so the old one goes first.
     """
     old = ["torch"] if host.flavour is not None else []
-    return install_line(requirement, index_url=f"{INDEX}/{flavour}", uninstall=old)
+    return format_install(requirement, index_url=f"{INDEX}/{flavour}", uninstall=old)
 
 
 def is_arm(platform: Platform) -> bool:
@@ -86,7 +86,7 @@ def version_of(text: str) -> tuple[int, int] | None:
 
 def onnx_line(ground: Ground, package: str) -> str:
     """The command that puts one ONNX Runtime in the place of whatever is there."""
-    return install_line(package, uninstall=list(ground.installed.onnx))
+    return format_install(package, uninstall=list(ground.installed.onnx))
 
 
 def onnx_title(ground: Ground, package: str) -> str:

@@ -8,7 +8,7 @@ from anyrig.devices.describe import Device, Memory, Pool, SourceReport
 from anyrig.devices.parts import amd as parts
 from anyrig.devices.sources.pci import Controller
 from anyrig.devices.sources.system import System
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 VENDOR = 0x1002
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
@@ -50,7 +50,7 @@ def find(
     ]
     if not devices:
         return [], SourceReport("amd", "nothing", "no AMD GPU on the bus or in kfd")
-    text = f"{plural(len(cards), 'card')} on the bus, {len(nodes)} in kfd"
+    text = f"{pluralize(len(cards), 'card')} on the bus, {len(nodes)} in kfd"
     return devices, SourceReport("amd", "found", text)
 
 
@@ -183,7 +183,7 @@ def _memory(
         return _apu_memory(total, free, gtt, gtt_used, system_memory)
     if num_parts > 1:
         free = free // num_parts if free is not None else None
-        note = f"one of {num_parts} parts of {bytes_text(total)}"
+        note = f"one of {num_parts} parts of {format_bytes(total)}"
         return Memory("dedicated", total // num_parts, free, note=note)
     return Memory("dedicated", total, free)
 
@@ -201,7 +201,8 @@ def _apu_memory(
         carve + gtt,
         min(free, carve + gtt),
         pools=(Pool("carve-out", carve, carve_free), Pool("GTT", gtt, gtt_free)),
-        note=f"{bytes_text(carve)} carve-out and {bytes_text(gtt)} of system memory through GTT",
+        note=f"{format_bytes(carve)} carve-out and {format_bytes(gtt)} of system memory"
+        " through GTT",
     )
 
 

@@ -9,7 +9,7 @@ from anyrig.devices.describe import Device, Memory, SourceReport, SourceState
 from anyrig.devices.parts import apple as parts
 from anyrig.devices.sources.cpu import mac_facts
 from anyrig.devices.sources.system import Silent, System
-from anyrig.units import MIB, bytes_text, plural
+from anyrig.units import MIB, format_bytes, pluralize
 
 
 def find(system: System, system_memory: Memory) -> tuple[list[Device], SourceReport]:
@@ -21,7 +21,7 @@ def find(system: System, system_memory: Memory) -> tuple[list[Device], SourceRep
         return [], SourceReport("apple", "failed", f"system_profiler: {error}")
     devices = [_describe(system, row, number, system_memory) for number, row in enumerate(rows)]
     state: SourceState = "found" if devices else "nothing"
-    return devices, SourceReport("apple", state, f"{plural(len(devices), 'GPU')}")
+    return devices, SourceReport("apple", state, f"{pluralize(len(devices), 'GPU')}")
 
 
 def _describe(system: System, row: dict[str, Any], number: int, memory: Memory) -> Device:
@@ -72,5 +72,5 @@ def _share(system: System, memory: Memory) -> Memory:
     if limit.isdigit() and int(limit):
         total, rule = int(limit) * MIB, "set by iogpu.wired_limit_mb"
     free = None if memory.free_bytes is None else min(memory.free_bytes, total)
-    note = f"unified: {bytes_text(total)} of {bytes_text(memory.total_bytes)} ({rule})"
+    note = f"unified: {format_bytes(total)} of {format_bytes(memory.total_bytes)} ({rule})"
     return Memory("unified", total, free, note=note)

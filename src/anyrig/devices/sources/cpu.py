@@ -13,7 +13,7 @@ from typing import Any
 
 from anyrig.devices.describe import Cpu, Memory, Platform, SystemName
 from anyrig.devices.sources.system import Silent, System
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 _CGROUP = "/sys/fs/cgroup"
 # v1 says "no limit" with a huge number, rounded down to a page.
@@ -181,11 +181,11 @@ def _usable_cores(system: System, total: int, affinity: int) -> tuple[float, tup
     limits = []
     if affinity < total:
         usable = affinity
-        limits.append(f"affinity leaves {affinity} of {plural(total, 'core')}")
+        limits.append(f"affinity leaves {affinity} of {pluralize(total, 'core')}")
     quota = min(_cpu_quotas(system), default=None)
     if quota is not None and quota < usable:
         usable = quota
-        limits.append(f"a cgroup quota leaves {quota:g} of {plural(total, 'core')}")
+        limits.append(f"a cgroup quota leaves {quota:g} of {pluralize(total, 'core')}")
     return usable, tuple(limits)
 
 
@@ -228,9 +228,9 @@ def _linux_memory(system: System) -> tuple[Memory, tuple[str, ...]]:
     if limit is None or (total is not None and limit >= total):
         return Memory("dedicated" if total else "unknown", total, free), ()
     left = max(0, limit - (used or 0))
-    sentence = f"a cgroup limits memory to {bytes_text(limit)}"
+    sentence = f"a cgroup limits memory to {format_bytes(limit)}"
     if total:
-        sentence += f" of {bytes_text(total)}"
+        sentence += f" of {format_bytes(total)}"
     free = min(left, free) if free is not None else left
     return Memory("dedicated", limit, free, note=sentence), (sentence,)
 

@@ -8,7 +8,7 @@ from anyrig.devices.describe import Device, Memory, Pool, SourceReport
 from anyrig.devices.parts import intel as parts
 from anyrig.devices.sources.pci import Controller
 from anyrig.devices.sources.system import Silent, System
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 VENDOR = 0x8086
 _DEVICE_MEMORY = 1  # I915_MEMORY_CLASS_DEVICE, DRM_XE_MEM_REGION_CLASS_VRAM
@@ -23,7 +23,9 @@ def find(
     if not devices:
         return [], SourceReport("intel", "nothing", "no Intel GPU on the bus")
     drivers = ", ".join(sorted({card.driver or "no driver" for card in cards}))
-    return devices, SourceReport("intel", "found", f"{plural(len(cards), 'card')} under {drivers}")
+    return devices, SourceReport(
+        "intel", "found", f"{pluralize(len(cards), 'card')} under {drivers}"
+    )
 
 
 def _describe(system: System, card: Controller, system_memory: Memory) -> Device:

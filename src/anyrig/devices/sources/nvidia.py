@@ -17,8 +17,8 @@ from anyrig.devices.describe import (
 from anyrig.devices.parts import nvidia as parts
 from anyrig.devices.sources.pci import Controller
 from anyrig.devices.sources.system import NotThere, Silent, System
-from anyrig.install import install_line
-from anyrig.units import normal_address, plural
+from anyrig.install import format_install
+from anyrig.units import normalize_pci_address, pluralize
 
 VENDOR = 0x10DE
 _PROHIBITED = 2  # NVML_COMPUTEMODE_PROHIBITED
@@ -38,7 +38,7 @@ _ARCHITECTURES = {
 _INIT_FIXES = {
     "DRIVER_NOT_LOADED": "sudo modprobe nvidia",
     "LIB_RM_VERSION_MISMATCH": "sudo reboot",
-    "nvidia-ml-py": install_line("nvidia-ml-py"),
+    "nvidia-ml-py": format_install("nvidia-ml-py"),
     "NO_PERMISSION": "ls -l /dev/nvidia*",
     "GPU_IS_LOST": "sudo nvidia-smi --gpu-reset",
 }
@@ -62,7 +62,7 @@ def find(
     devices, lost = _answering(system, count, driver, system_memory)
     known = {device.pci_address for device in devices}
     unlisted = [card for card in cards if card.address not in known]
-    report = f"driver {driver or 'of unknown version'}, {plural(count, 'GPU')} in NVML"
+    report = f"driver {driver or 'of unknown version'}, {pluralize(count, 'GPU')} in NVML"
     if lost:
         report += f"; {lost[0]}"
         # Those that NVIDIA's driver holds; where their number fits they are the lost ones.
@@ -72,7 +72,9 @@ def find(
         unlisted = [card for card in unlisted if card not in pairs]
     if unlisted and platform.container:
         # The bus shows all of the host's cards, NVML those that the container was given.
-        report += f"; {plural(len(unlisted), 'more card')} of the host not given to this container"
+        report += (
+            f"; {pluralize(len(unlisted), 'more card')} of the host not given to this container"
+        )
     else:
         silence_text = "NVML does not list it, the bus does"
         devices += [_undriven(system, card, silence_text, platform) for card in unlisted]
@@ -197,7 +199,7 @@ def _pci(system: System, handle: str) -> tuple[str | None, str | None]:
         return None, None
     number = int(info.get("pciDeviceId", 0))
     pci_id = f"{number & 0xFFFF:04x}:{number >> 16:04x}" if number else None
-    return normal_address(str(info.get("busId", ""))) or None, pci_id
+    return normalize_pci_address(str(info.get("busId", ""))) or None, pci_id
 
 
 def _memory(
@@ -248,7 +250,7 @@ def _blocked_by_mig(whole: Device, index: int, num_instances: int) -> Device:
     if num_instances:
         return replace(
             whole,
-            blocked=f"it is cut into {plural(num_instances, 'MIG instance')}: use those",
+            blocked=f"it is cut into {pluralize(num_instances, 'MIG instance')}: use those",
             blocked_fix=f"anyrig use {index}:0",
         )
     return replace(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from anyrig.devices.sources.system import System
-from anyrig.units import normal_address
+from anyrig.units import normalize_pci_address
 
 _BUS = "/sys/bus/pci/devices"
 _DRM = "/sys/class/drm"
@@ -94,7 +94,7 @@ def _read(system: System, folder: str, address: str) -> Controller | None:
     render = next((name for name in drm if name.startswith("renderD")), "")
     return Controller(
         folder=folder,
-        address=normal_address(address) or card,
+        address=normalize_pci_address(address) or card,
         vendor=vendor,
         device=device,
         revision=system.number(f"{folder}/revision") or 0,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from anyrig.devices.describe import Device, Features, Memory, Pool, SourceReport
 from anyrig.devices.parts import amd, intel
 from anyrig.devices.sources.system import NotThere, Silent, System
-from anyrig.units import MIB, bytes_text, plural
+from anyrig.units import MIB, format_bytes, pluralize
 
 _DISPLAY_CLASS = r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
 _VENDORS = {
@@ -97,12 +97,12 @@ def find_in_wsl(
 def _report(
     name: str, told: str, adapters: list[Adapter], ignored: int, absent: list[Adapter] | None = None
 ) -> SourceReport:
-    text = f"{plural(len(adapters), 'adapter')} in {told}"
+    text = f"{pluralize(len(adapters), 'adapter')} in {told}"
     for entry in absent or []:
-        size = bytes_text(entry.dedicated) if entry.dedicated else "memory unknown"
+        size = format_bytes(entry.dedicated) if entry.dedicated else "memory unknown"
         text += f", {entry.name} ({size}, driver {entry.driver_version}) only remembered"
     if ignored:
-        text += f", {plural(ignored, 'software adapter')} ignored"
+        text += f", {pluralize(ignored, 'software adapter')} ignored"
     return SourceReport(name, "found" if adapters else "nothing", text)
 
 
@@ -210,8 +210,8 @@ def _memory(adapter: Adapter, vendor: str, target: str | None, system_memory: Me
         return Memory("unified", None, None, note="the share of system memory is not told")
     total = adapter.dedicated + adapter.shared
     note = (
-        f"{bytes_text(adapter.dedicated)} of its own and "
-        f"{bytes_text(adapter.shared)} shared with the system"
+        f"{format_bytes(adapter.dedicated)} of its own and "
+        f"{format_bytes(adapter.shared)} shared with the system"
     )
     pools = (Pool("dedicated", adapter.dedicated), Pool("shared", adapter.shared))
     if system_memory.free_bytes is not None:

@@ -14,7 +14,7 @@ from anyrig.documents.analyse.draw import COLOURS, escaped
 from anyrig.documents.analyse.duplicates import Member, counted
 from anyrig.documents.analyse.folder import Analysis, Doc
 from anyrig.documents.analyse.report_style import STYLE
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _MOST_ROWS = 1_000
@@ -61,8 +61,8 @@ def html(found: Analysis) -> str:
 def _subtitle(found: Analysis) -> str:
     days = sorted(doc.facts.day for doc in found.docs if doc.facts.day)
     span = f", from {days[0]} to {days[-1]}" if days and days[0] != days[-1] else ""
-    left = f"; {plural(len(found.left), 'file')} could not be read" if found.left else ""
-    return f"{plural(len(found.docs), 'document')}{span}{left}"
+    left = f"; {pluralize(len(found.left), 'file')} could not be read" if found.left else ""
+    return f"{pluralize(len(found.docs), 'document')}{span}{left}"
 
 
 def _footer(found: Analysis) -> str:
@@ -77,8 +77,8 @@ def _tiles(found: Analysis) -> str:
     tiles = [
         (f"{len(found.docs):,}", "documents"),
         (f"{num_words:,}", "words"),
-        (seconds_text(reading_s) if reading_s else "0 s", "to read"),
-        (bytes_text(sum(doc.facts.num_bytes for doc in found.docs)), "of files"),
+        (format_duration(reading_s) if reading_s else "0 s", "to read"),
+        (format_bytes(sum(doc.facts.num_bytes for doc in found.docs)), "of files"),
         (f"{len(found.languages)}", "languages" if len(found.languages) != 1 else "language"),
         (f"{len(found.clustering.clusters) if found.clustering.stands_out else 0}", "clusters"),
         (f"{sum(copies.values())}", "copies"),
@@ -108,7 +108,7 @@ def _clusters(found: Analysis) -> str:
         rows.append(
             f'<li><span class="chip k{number % COLOURS}">{number + 1}</span><div>'
             f"<b>{escaped(cluster.name)}</b>"
-            f'<br><span class="dim">{plural(len(cluster.members), "document")}: {names}</span>'
+            f'<br><span class="dim">{pluralize(len(cluster.members), "document")}: {names}</span>'
             "</div></li>"
         )
     body = f'<ol class="clusters">{"".join(rows)}</ol>'
@@ -151,7 +151,7 @@ def _member(found: Analysis, member: Member) -> str:
         for change in member.changes
     )
     more = member.num_changes - len(member.changes)
-    rest = f'<span class="dim">and {plural(more, "more place")}</span>' if more > 0 else ""
+    rest = f'<span class="dim">and {pluralize(more, "more place")}</span>' if more > 0 else ""
     return f"<p>{name}: {member.similarity:.0%} alike{shown}{rest}</p>"
 
 
@@ -210,11 +210,11 @@ def _row(doc: Doc) -> list[tuple[str, str]]:
     return [
         (doc.facts.name, ""),
         (doc.facts.format + by, ""),
-        (bytes_text(doc.facts.num_bytes), "n"),
+        (format_bytes(doc.facts.num_bytes), "n"),
         (doc.facts.day, "n"),
         (_languages(doc), ""),
         (f"{doc.statistics.num_words:,}", "n"),
-        (seconds_text(doc.statistics.reading_s), "n"),
+        (format_duration(doc.statistics.reading_s), "n"),
         (", ".join(phrase.text for phrase in doc.phrases[:5]), "key"),
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from anyrig.documents.analyse.draw import Bar, Dot, Spot, bars, columns, escaped, scatter
 from anyrig.documents.analyse.folder import Analysis
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 Cell = tuple[str, str]
 """A text and its class: `n` for a number."""
@@ -59,8 +59,8 @@ def map_of(found: Analysis) -> str:
             x = sum(place[0] for place in places) / len(places)
             y = sum(place[1] for place in places) / len(places)
             spots.append(Spot(x, y, str(number + 1), number))
-    told = f"{plural(len(dots), 'document')} as points"
-    told += f" in {plural(len(spots), 'cluster')}" if spots else ""
+    told = f"{pluralize(len(dots), 'document')} as points"
+    told += f" in {pluralize(len(spots), 'cluster')}" if spots else ""
     return scatter("Map of the documents", told, dots, spots)
 
 
@@ -135,7 +135,7 @@ def formats(found: Analysis) -> str:
     for doc in found.docs:
         sizes[doc.facts.format or "other"] += doc.facts.num_bytes
     rows = [
-        Bar(kind, count, f"{plural(count, 'file')}, {bytes_text(sizes[kind])}", number)
+        Bar(kind, count, f"{pluralize(count, 'file')}, {format_bytes(sizes[kind])}", number)
         for number, (kind, count) in enumerate(counts.most_common(_MOST_BARS))
     ]
     told = "; ".join(f"{row.label}: {row.text}" for row in rows)
@@ -201,7 +201,7 @@ def duplicates(found: Analysis) -> str:
         return section("Near-duplicates", body) if len(found.docs) > 1 else ""
     shown = rows[:_MOST_BARS]
     more = len(rows) - len(shown)
-    told = f"{plural(len(rows), 'document')} in {plural(len(found.groups), 'group')}"
+    told = f"{pluralize(len(rows), 'document')} in {pluralize(len(found.groups), 'group')}"
     note = f'<p class="dim">and {more} more, below</p>' if more > 0 else ""
     plot = bars("Near-duplicates by share in common", told, shown)
     under = _numbers(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class TorchClassifier(Classifier):
         except ImportError as error:
             raise MissingPackageError(
                 f"a fine-tuned classifier needs the package {error.name}",
-                hint=install_line("anyrig[torch]"),
+                hint=format_install("anyrig[torch]"),
             ) from error
         kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
         try:

@@ -12,7 +12,7 @@ from anyrig.documents.classify.head import About, Head, Weights, digest, plain, 
 from anyrig.documents.classify.learn import Tell, cross_validate, learn, returned, turned
 from anyrig.documents.classify.solve import Array, Kind
 from anyrig.errors import InvalidInputError
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.model import Model
@@ -81,7 +81,7 @@ def _refuse(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kin
         )
     if kind == "one" and bare:
         raise InvalidInputError(
-            f"{plural(bare, 'example')} without a label",
+            f"{pluralize(bare, 'example')} without a label",
             hint="Label them, or say --multi: then a text may have none.",
         )
     if kind == "many" and all(set(some) == set(names) for some in labels):

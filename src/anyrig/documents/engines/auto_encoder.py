@@ -11,7 +11,7 @@ from anyrig.documents.engines.onnx_encoder import pooled
 from anyrig.documents.engines.rows import batches, padded
 from anyrig.documents.engines.torch_rows import TorchRows
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ class AutoEncoder(TorchRows[Any]):
             from transformers import AutoModel
         except ImportError as error:
             raise MissingPackageError(
-                "models of this family need transformers", hint=install_line("anyrig[torch]")
+                "models of this family need transformers", hint=format_install("anyrig[torch]")
             ) from error
         try:
             made = AutoModel.from_pretrained(self.folder, dtype=kind, local_files_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from anyrig.documents.bundle import texts_of
 from anyrig.errors import DeviceError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TextGraph(Usual):
         except ImportError as error:
             raise MissingPackageError(
                 "the multilingual model needs onnxruntime-extensions",
-                hint=install_line("anyrig[multilingual]"),
+                hint=format_install("anyrig[multilingual]"),
             ) from error
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 3

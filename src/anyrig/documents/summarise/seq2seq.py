@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -133,5 +133,5 @@ def _loaded(folder: str, precision: str) -> Any:
 def _missing(error: ImportError) -> MissingPackageError:
     return MissingPackageError(
         f"a model that writes summaries needs the package {error.name}",
-        hint=install_line("anyrig[torch]"),
+        hint=format_install("anyrig[torch]"),
     )

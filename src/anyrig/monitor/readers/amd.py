@@ -25,7 +25,7 @@ from anyrig.monitor.sample import (
     Sample,
     part_memory,
 )  # fmt: skip
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 _KFD = "/sys/class/kfd/kfd"
 # gpu_metrics tables whose last throttling word means the same on every chip: (format, content)
@@ -74,7 +74,7 @@ class AmdReader:
             self._kfd_ids = _kfd_ids(self._system)
         found: dict[str, dict[int, int]] = {}
         for name in self._system.names(f"{_KFD}/proc"):
-            if not is_number(name):
+            if not is_whole_number(name):
                 continue
             for gpu_id, address in self._kfd_ids.items():
                 size = self._system.number(f"{_KFD}/proc/{name}/vram_{gpu_id}")
@@ -90,7 +90,7 @@ def _kfd_ids(system: System) -> dict[str, str]:
         folder = f"{_KFD}/topology/nodes/{name}"
         gpu_id = system.peek(f"{folder}/gpu_id")
         rows = (line.split() for line in system.peek(f"{folder}/properties").splitlines())
-        facts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and is_number(row[1])}
+        facts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and is_whole_number(row[1])}
         if gpu_id.strip("0") and "location_id" in facts:
             place, domain = facts["location_id"], facts.get("domain", 0)
             found[gpu_id] = (

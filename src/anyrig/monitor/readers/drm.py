@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from anyrig.units import is_number, normal_address
+from anyrig.units import is_whole_number, normalize_pci_address
 
 _UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 # Processes looked through at each sample: about a millisecond.
@@ -64,7 +64,9 @@ class DrmClients:
     def _next_slice(self) -> list[int]:
         if not self._queue:
             try:
-                self._queue = [int(name) for name in os.listdir(self._proc) if is_number(name)]
+                self._queue = [
+                    int(name) for name in os.listdir(self._proc) if is_whole_number(name)
+                ]
             except OSError:
                 return []
         taken, self._queue = self._queue[:_SLICE], self._queue[_SLICE:]
@@ -96,7 +98,7 @@ def parse(pid: int, text: str) -> Client | None:
     """One fdinfo file, where it is a GPU's."""
     rows = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     facts = {key.strip(): value.strip() for key, value in rows.items()}
-    address = normal_address(facts.get("drm-pdev", ""))
+    address = normalize_pci_address(facts.get("drm-pdev", ""))
     if not address:
         return None
     memory: dict[str, int] = {}
@@ -107,18 +109,18 @@ def parse(pid: int, text: str) -> Client | None:
         for key, value in facts.items():
             if key.startswith(kind) and not key.startswith("drm-total-cycles-"):
                 number, _, unit = value.partition(" ")
-                if is_number(number):
+                if is_whole_number(number):
                     memory[key.removeprefix(kind)] = int(number) * _UNITS.get(unit.strip(), 1)
     for key, value in facts.items():
         number = value.split(" ")[0]
-        if not is_number(number):
+        if not is_whole_number(number):
             continue
         if key.startswith("drm-engine-") and not key.startswith("drm-engine-capacity-"):
             busy[key.removeprefix("drm-engine-")] = int(number)
         elif key.startswith("drm-cycles-"):
             engine = key.removeprefix("drm-cycles-")
             whole = facts.get(f"drm-total-cycles-{engine}", "0").split(" ")[0]
-            cycles[engine] = (int(number), int(whole) if is_number(whole) else 0)
+            cycles[engine] = (int(number), int(whole) if is_whole_number(whole) else 0)
     return Client(address, pid, facts.get("drm-client-id", ""), memory, busy, cycles)
 
 

@@ -13,7 +13,7 @@ from anyrig.devices.sources.system import System
 from anyrig.monitor.asking import Asker, Pool, Rates, Unsupported
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.sample import HostSample, Moment, Sample
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 _CGROUP = "/sys/fs/cgroup"
 
@@ -126,7 +126,7 @@ class HostReader:
         for line in self._system.peek(f"{folder}/memory.stat").splitlines():
             name, _, text = line.partition(" ")
             # Files that can be dropped count as used and are not.
-            if name in ("inactive_file", "total_inactive_file") and is_number(text):
+            if name in ("inactive_file", "total_inactive_file") and is_whole_number(text):
                 return max(0, used - int(text))
         return used
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import UnspeakableTextError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
@@ -40,7 +40,7 @@ SPEC = Spec(
     code_licence="Apache-2.0",
     weights_licence="Apache-2.0",
     modules=("hibari", "onnxruntime"),
-    install=install_line("hibari-tts==0.2.1"),
+    install=format_install("hibari-tts==0.2.1"),
     repository="maureesewilliams/hibari",
     limit=400,
     phonemes=True,

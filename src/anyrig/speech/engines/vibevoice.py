@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
@@ -39,7 +39,7 @@ SPEC = Spec(
     code_licence="MIT",
     weights_licence="MIT",
     modules=("torch", "safetensors", "tokenizers"),
-    install=install_line("anyrig[torch]"),
+    install=format_install("anyrig[torch]"),
     weights="The converted weights are vibevoice/VibeVoice-1.5B-hf on the model hub (5 GB): "
     "config.json, *.safetensors, tokenizer.json. Samples of voices go into the folder "
     "voices beside them.",

@@ -18,7 +18,7 @@ from anyrig.errors import (
     MissingWeightsError,
     UnspeakableTextError,
 )
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
@@ -45,7 +45,7 @@ SPEC = Spec(
     code_licence="Apache-2.0",
     weights_licence="by model (facebook/mms-tts-*: CC-BY-NC-4.0)",
     modules=("torch", "transformers", "safetensors"),
-    install=install_line("anyrig[torch]"),
+    install=format_install("anyrig[torch]"),
     weights="A model in transformers' form with model.safetensors: facebook/mms-tts-eng, -fra, "
     "-spa and so on, on the model hub.",
     repository="facebook/mms-tts-eng",
@@ -183,12 +183,12 @@ def _check_tools(folder: Path) -> None:
     if told.get("phonemize") and importlib.util.find_spec("phonemizer") is None:
         raise MissingPackageError(
             f"the model in {folder} reads phonemes, and phonemizer is not installed",
-            hint=f"{install_line('anyrig[espeak]')} (espeak-ng is GPL-3), or take a model of MMS.",
+            hint=f"{format_install('anyrig[espeak]')} (espeak-ng is GPL-3), or use an MMS model.",
         )
     if told.get("is_uroman") and importlib.util.find_spec("uroman") is None:
         raise MissingPackageError(
             f"the model in {folder} reads its language in roman letters, and uroman is not here",
-            hint=install_line("uroman"),
+            hint=format_install("uroman"),
         )
 
 

@@ -13,7 +13,7 @@ from anyrig.errors import InvalidInputError, UnsafePickleError
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client
 from anyrig.speech.hosting.recipes import Recipe
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 
 def convert(
@@ -40,7 +40,7 @@ def convert(
         return []
     names = ", ".join(path.name for path in pickles[:6]) + (", ..." if len(pickles) > 6 else "")
     if not yes(
-        f"Convert {plural(len(pickles), 'pickled voice file')} of {recipe.name} ({names})? They "
+        f"Convert {pluralize(len(pickles), 'pickled voice file')} of {recipe.name} ({names})? They "
         "are read as plain tensors, which runs no code."
     ):
         raise InvalidInputError(

@@ -25,7 +25,7 @@ from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, 
 from anyrig.speech.hosting.recipes import Kind, Recipe, recipe_of
 from anyrig.storage import atomic
 from anyrig.storage.door import Door
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 log = logging.getLogger(__name__)
 State = Literal["absent", "ready", "stale", "broken"]
@@ -294,10 +294,12 @@ def _room(recipe: Recipe, kind: Kind, home: Path, tell: Callable[[str], None]) -
     """Say what it takes, and refuse when there is not so much."""
     home.mkdir(parents=True, exist_ok=True)
     wanted, free = recipe.disk(kind), shutil.disk_usage(home).free
-    tell(f"{recipe.name} takes about {bytes_text(wanted)} in {home}; {bytes_text(free)} are free")
+    tell(
+        f"{recipe.name} takes about {format_bytes(wanted)} in {home}; {format_bytes(free)} are free"
+    )
     if free < wanted:
         raise StorageError(
-            f"{recipe.name} needs about {bytes_text(wanted)}; {bytes_text(free)} are free",
+            f"{recipe.name} needs about {format_bytes(wanted)}; {format_bytes(free)} are free",
             hint="Make room, or set another cache folder.",
         )
 

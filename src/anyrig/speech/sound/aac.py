@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anyrig.errors import MissingPackageError, StorageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.labels import Labels
 
@@ -55,7 +55,7 @@ def aac_writer(part: Path, rate: int, bitrate: int, labels: Labels) -> Writer:
     if program is None:
         raise MissingPackageError(
             "m4a needs the package av or the program ffmpeg",
-            hint=f"`{install_line('av')}`, or install ffmpeg, or write opus, mp3, flac or wav.",
+            hint=f"`{format_install('av')}`, or install ffmpeg, or write opus, mp3, flac or wav.",
         )
     return Ffmpeg(program, part, rate, bitrate, labels)
 
@@ -210,7 +210,7 @@ class Ffmpeg:
             return StorageError("the disk is full", hint="Free some room, or name another disk.")
         return StorageError(
             f"ffmpeg did not write m4a: {last}",
-            hint=f"Write opus or mp3, or `{install_line('av')}`.",
+            hint=f"Write opus or mp3, or `{format_install('av')}`.",
         )
 
     def _free(self) -> None:

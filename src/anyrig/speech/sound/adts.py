@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anyrig.errors import MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.aac import coder_options
 
@@ -36,7 +36,7 @@ class Adts:
         except ImportError:
             raise MissingPackageError(
                 "aac needs the package av",
-                hint=f"`{install_line('av')}`, or take opus, mp3 or flac.",
+                hint=f"`{format_install('av')}`, or take opus, mp3 or flac.",
             ) from None
         self._av, self._sink, self._rate = av, sink, rate
         self._place = 0

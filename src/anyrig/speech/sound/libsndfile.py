@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import soundfile
 
 from anyrig.errors import StorageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.id3 import id3_block
 from anyrig.speech.sound.labels import Labels
@@ -36,8 +36,8 @@ class Libsndfile:
         except soundfile.LibsndfileError as error:
             raise StorageError(
                 f"{name} cannot be written here: {error}",
-                hint=f"Install a newer soundfile (`{install_line('soundfile', options='-U')}`), or "
-                "write wav.",
+                hint=f"Install a newer soundfile (`{format_install('soundfile', options='-U')}`), "
+                "or write wav.",
             ) from error
 
     def write(self, samples: Samples) -> None:

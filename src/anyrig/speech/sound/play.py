@@ -20,7 +20,7 @@ from typing import IO, Protocol
 import numpy as np
 
 from anyrig.errors import AnyrigError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.encode import encoder
 from anyrig.speech.sound.wave import whole_samples
@@ -146,7 +146,7 @@ def _silent() -> MissingPackageError:
 def _advice() -> str:
     if sys.platform.startswith("linux"):
         return "Install one of pipewire-bin, pulseaudio-utils, alsa-utils, ffmpeg."
-    return f"`{install_line('sounddevice')}`."
+    return f"`{format_install('sounddevice')}`."
 
 
 def _stopped(program: str, said: bytes, code: int) -> AnyrigError:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.text.document import About, Block, Chapter, Document, Inline, Picture
 from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
@@ -67,7 +67,9 @@ def _need_library() -> None:
     import importlib.util
 
     if importlib.util.find_spec("pypdfium2") is None:
-        raise MissingPackageError("PDF needs the package pypdfium2", hint=install_line("pypdfium2"))
+        raise MissingPackageError(
+            "PDF needs the package pypdfium2", hint=format_install("pypdfium2")
+        )
 
 
 def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:

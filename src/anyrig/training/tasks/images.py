@@ -25,7 +25,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.storage.atomic import replacing, write_text
 from anyrig.training.models import convnet, vit
 from anyrig.training.protocol import Batch, Task
@@ -224,7 +224,7 @@ def _timm(name: str, classes: int, channels: int) -> nn.Module:
     except (ImportError, RuntimeError, OSError) as error:  # a torchvision of another torch
         raise MissingPackageError(
             f"timm:{name} needs the packages timm and torchvision: {error}",
-            hint=f"{install_line('timm')}, with a torchvision that fits the installed torch; on "
+            hint=f"{format_install('timm')}, with a torchvision that fits the installed torch; on "
             "ARM processors its wheel needs CUDA. convnet and vit need neither.",
         ) from error
     try:

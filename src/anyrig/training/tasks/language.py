@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.storage.atomic import write_text
 from anyrig.training.head import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
@@ -173,7 +173,7 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
     except ImportError as error:
         raise MissingPackageError(
             "a Hugging Face model needs the package transformers",
-            hint=install_line("anyrig[torch]"),
+            hint=format_install("anyrig[torch]"),
         ) from error
     try:
         model = AutoModelForCausalLM.from_pretrained(

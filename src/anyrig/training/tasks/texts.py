@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -183,7 +183,7 @@ def library() -> Any:
         import transformers
     except ImportError as error:
         raise MissingPackageError(
-            "fine-tuning needs transformers", hint=install_line("anyrig[torch]")
+            "fine-tuning needs transformers", hint=format_install("anyrig[torch]")
         ) from error
     return transformers
 

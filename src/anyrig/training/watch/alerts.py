@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from anyrig.backends.memory import MemoryUsage
 from anyrig.training.watch.figures import Counted
 from anyrig.training.watch.usual import Usual
-from anyrig.units import bytes_text, seconds_text
+from anyrig.units import format_bytes, format_duration
 
 Kind = Literal[
     "loss-nonfinite",
@@ -113,7 +113,7 @@ class Alarm:
         left = free + unused
         if left >= self.rules.memory_left_share * total:
             return self._new([], time_s, only="memory-full")
-        text = f"memory is nearly full: {bytes_text(left)} of {bytes_text(total)} are left"
+        text = f"memory is nearly full: {format_bytes(left)} of {format_bytes(total)} are left"
         hint = 'Take a smaller micro batch, or recompute = "selective".'
         return self._new([Alert("memory-full", text, step, hint)], time_s, only="memory-full")
 
@@ -122,7 +122,7 @@ class Alarm:
         if "stalled" in self._raised or idle_s < max(self.rules.stall_s, 20 * self._took.median()):
             return []
         self._raised["stalled"] = 0
-        text = f"no step for {seconds_text(idle_s)}"
+        text = f"no step for {format_duration(idle_s)}"
         hint = "A process waits for another, or for data: `py-spy dump --pid` shows where."
         return [Alert("stalled", text, step, hint, time_s)]
 

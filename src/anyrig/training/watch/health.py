@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 What = Literal["weight", "buffer", "input", "output", "gradient", "weight gradient", "loss"]
 
@@ -41,7 +41,7 @@ class NotFinite(NamedTuple):
         where = f"{self.module} ({self.kind})" if self.module else f"the model ({self.kind})"
         part = f"{self.what} {self.name}" if self.name else self.what
         sizes = "x".join(str(side) for side in self.shape) or "a single number"
-        count = f"{self.num_bad} of {plural(self.num_values, 'value')}"
+        count = f"{self.num_bad} of {pluralize(self.num_values, 'value')}"
         if self.what == "loss":
             return f"the loss is not finite though every module's output is ({self.dtype})"
         return f"{where}: {part} is not finite: {count} ({sizes}, {self.dtype})"

@@ -39,7 +39,7 @@ from anyrig.training.watch.pending import Pending, known_of, read
 from anyrig.training.watch.phases import Phases
 from anyrig.training.watch.readback import Arrival, Readback
 from anyrig.training.watch.sinks import Sink, Told
-from anyrig.units import seconds_text
+from anyrig.units import format_duration
 
 if TYPE_CHECKING:
     from anyrig.backends.memory import MemoryUsage
@@ -256,7 +256,7 @@ class Recorder:
 
     def _tell_epoch(self, now: float) -> None:
         took = now - self._epoch_begun
-        text = f"epoch {(self._epoch or 0) + 1}: {seconds_text(took)}"
+        text = f"epoch {(self._epoch or 0) + 1}: {format_duration(took)}"
         self._tell(
             RunEvent("epoch", text, self._number, now - self._begun, time.time(),
                      {"epoch": self._epoch, "seconds": took})

@@ -25,7 +25,7 @@ from anyrig.training.watch.sinks.console import count_text
 from anyrig.training.watch.sinks.lines import FILE as LINES
 from anyrig.training.watch.sinks.lines import read
 from anyrig.training.watch.style import CSS
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 
 FILE = "report.html"
 _MOST_ROWS = 300
@@ -103,7 +103,7 @@ def _subtitle(story: Story) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(first.time_s))
     ended = next((one for one in reversed(story.events) if one.kind == "end"), None)
     state = ended.text if ended else f"last heard of at step {last.step}"
-    return f"Begun {when}; {seconds_text(last.elapsed_s)}; {last.precision}; {state}."
+    return f"Begun {when}; {format_duration(last.elapsed_s)}; {last.precision}; {state}."
 
 
 def _tile(name: str, value: str, note: str = "") -> str:
@@ -123,20 +123,22 @@ def _tiles(story: Story, unit: str) -> Iterator[str]:
     speed = typical(one.units_per_s for one in story.steps)
     if speed is not None:
         yield _tile("Throughput", f"{count_text(speed)}/s", f"{unit}, median")
-    yield _tile("Step time", seconds_text(typical(s.step_s for s in story.steps) or 0.0), "median")
+    yield _tile(
+        "Step time", format_duration(typical(s.step_s for s in story.steps) or 0.0), "median"
+    )
     mfu = typical(one.mfu for one in story.steps)
     if mfu is not None:
         yield _tile("MFU", f"{mfu:.1%}", "median, of the measured peak")
     peak = max((one.memory_peak_bytes or 0 for one in story.steps), default=0)
     if peak:
-        yield _tile("Peak memory", bytes_text(peak), _of_total(last.memory_total_bytes))
+        yield _tile("Peak memory", format_bytes(peak), _of_total(last.memory_total_bytes))
     if last.total_skipped or last.total_retries:
-        note = plural(last.total_retries, "repeat") + " after memory ran out"
+        note = pluralize(last.total_retries, "repeat") + " after memory ran out"
         yield _tile("Skipped steps", str(last.total_skipped), note)
 
 
 def _of_total(total: int | None) -> str:
-    return f"of {bytes_text(total)}" if total else ""
+    return f"of {format_bytes(total)}" if total else ""
 
 
 def best_validation(validations: Sequence[Validation]) -> Validation | None:
@@ -175,8 +177,8 @@ def _figures(story: Story, unit: str) -> Iterator[tuple[str, str]]:
     yield "samples", f"{sum(one.samples for one in steps):,}".replace(",", " ")
     if unit != "samples":
         yield unit, f"{sum(one.units for one in steps):,}".replace(",", " ")
-    yield "time in steps", seconds_text(seconds)
-    yield "time in all", seconds_text(last.elapsed_s)
+    yield "time in steps", format_duration(seconds)
+    yield "time in all", format_duration(last.elapsed_s)
     for name, share in shares(steps).items():
         yield f"step time: {name}", f"{share:.1%}"
     norms = typical(one.grad_norm for one in steps)
@@ -237,7 +239,7 @@ def _alerts(alerts: Sequence[Alert]) -> str:
 def _events(events: Sequence[RunEvent]) -> str:
     told = [one for one in events if one.kind != "start"]
     rows = [
-        f'<tr><td class="n">step {one.step}</td><td class="n">{seconds_text(one.elapsed_s)}</td>'
+        f'<tr><td class="n">step {one.step}</td><td class="n">{format_duration(one.elapsed_s)}</td>'
         f"<td>{escape(one.text)}</td></tr>"
         for one in told[-_MOST_ROWS:]
     ]
@@ -248,5 +250,5 @@ def _list(rows: Sequence[str], count: int) -> str:
     if not rows:
         return '<p class="none">None.</p>'
     left_out = count - len(rows)
-    more = f'<p class="none">{plural(left_out, "earlier one")} left out.</p>' if left_out else ""
+    more = f'<p class="none">{pluralize(left_out, "earlier one")} left out.</p>' if left_out else ""
     return f'<div class="card scroll"><table>{"".join(rows)}</table></div>{more}'

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.spans import Span, owned
 from anyrig.errors import MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def _load(model: str) -> Any:
         except ImportError as error:
             raise MissingPackageError(
                 f"gliner cannot be loaded: {error}",
-                hint=f"{install_line('anyrig[torch]')} && "
-                f"{install_line('gliner==0.2.29', options='--no-deps')}",
+                hint=f"{format_install('anyrig[torch]')} && "
+                f"{format_install('gliner==0.2.29', options='--no-deps')}",
             ) from error
         except (OSError, ValueError) as error:
             raise MissingWeightsError(

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.spans import Span
 from anyrig.errors import MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Window
     from anyrig.placement import Placement
 
-INSTALL = install_line("anyrig[entities]")
+INSTALL = format_install("anyrig[entities]")
 _NEEDLESS = ("tagger", "parser", "attribute_ruler", "lemmatizer", "morphologizer", "senter")
 _SCORE = 0.8  # the models give none: their published F is 0.84 to 0.86
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anyrig.documents.entities.names import graph_of
 from anyrig.documents.entities.spans import Span, owned, spans_of, words_of
 from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _Torch(_Net):
             from transformers import AutoModelForTokenClassification
         except ImportError as error:
             raise MissingPackageError(
-                "transformers is not installed", hint=install_line("anyrig[torch]")
+                "transformers is not installed", hint=format_install("anyrig[torch]")
             ) from error
         kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
         try:

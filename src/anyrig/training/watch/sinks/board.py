@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import MissingPackageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
 from anyrig.training.watch.sinks import Told
@@ -81,6 +81,6 @@ def _writer(folder: Path, purge: int | None) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingPackageError(
-            "TensorBoard's files need the package tensorboard", hint=install_line("tensorboard")
+            "TensorBoard's files need the package tensorboard", hint=format_install("tensorboard")
         ) from error
     return SummaryWriter(str(folder), purge_step=purge)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, Validation
 from anyrig.training.watch.sinks import Told
-from anyrig.units import bytes_text, seconds_text
+from anyrig.units import format_bytes, format_duration
 
 Write = Callable[[str], object]
 _REDRAW_S = 0.1
@@ -108,16 +108,16 @@ def line(figures: Figures, total_steps: int | None = None, unit: str = "samples"
     parts = [f"step {figures.step}{of}", f"loss {figures.loss:.4f}", f"rate {figures.rate:.3g}"]
     if figures.units_per_s is not None:
         parts.append(f"{count_text(figures.units_per_s)} {unit}/s")
-    parts.append(f"{seconds_text(figures.step_s)}/step")
+    parts.append(f"{format_duration(figures.step_s)}/step")
     held = figures.memory_peak_bytes or figures.memory_reserved_bytes
     if held is not None:
-        parts.append(bytes_text(held))
+        parts.append(format_bytes(held))
     if figures.mfu is not None:
         parts.append(f"MFU {figures.mfu:.1%}")
     if figures.total_skipped:
         parts.append(f"{figures.total_skipped} skipped")
     if figures.eta_s is not None:
-        parts.append(f"{seconds_text(figures.eta_s)} left" if figures.eta_s else "done")
+        parts.append(f"{format_duration(figures.eta_s)} left" if figures.eta_s else "done")
     return "  ".join(parts)
 
 
