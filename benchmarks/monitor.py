@@ -190,7 +190,7 @@ def _training(machine: Machine, gpu: Device, drive: Drive) -> list[Row]:
     watched: list[float] = []
     for _ in range(NUM_ROUNDS):
         plain.append(_round(step, bound.synchronize))
-        with Monitor(machine, 1.0, extra={gpu.id: bound.memory}):
+        with Monitor(machine, 1.0):
             watched.append(_round(step, bound.synchronize))
     ratios = sorted(b / a for a, b in zip(plain, watched, strict=True))
     return [

@@ -20,8 +20,15 @@ from anyrig.cli.terminal import Terminal
 from anyrig.cli.top import _show
 from anyrig.devices.describe import Machine
 from anyrig.monitor import Monitor
-from anyrig.monitor.alerts import Alert
-from anyrig.monitor.sample import HostProcess, HostSample, ProcessUse, Sample, Snapshot
+from anyrig.monitor.alerts import DeviceAlert
+from anyrig.monitor.sample import (
+    DeviceProcess,
+    DeviceSample,
+    HostProcess,
+    HostSample,
+    MachineSnapshot,
+    ThrottleReason,
+)
 from tests.conftest import MACHINES, NAMES, Anyrig
 
 GIB = 1024**3
@@ -29,24 +36,24 @@ NOW = 1_800_000_000.0
 SIZES = [(80, 24), (140, 40), (60, 15), (40, 10), (200, 60), (20, 5), (100, None)]
 
 
-def sample(machine: Machine, place: int, second: float) -> Sample:
+def sample(machine: Machine, place: int, second: float) -> DeviceSample:
     device = machine.devices[place]
     total = device.memory.total_bytes or 8 * GIB
     load = 50 + 40 * math.sin(second / 7 + place)
-    ours = ProcessUse(1000 + place, "python", total // 4, load / 2, True)
-    theirs = ProcessUse(2000 + place, "Xorg", GIB // 4, 1.0, False)
-    return Sample(
+    ours = DeviceProcess(1000 + place, "python", total // 4, load / 2, True)
+    theirs = DeviceProcess(2000 + place, "Xorg", GIB // 4, 1.0, False)
+    return DeviceSample(
         device.id, device.name, second, NOW - 300 + second, compute_percent=load,
-        memory_total_bytes=total, memory_used_bytes=total // 2, memory_free_bytes=total // 2,
-        memory_ours_bytes=total // 4, memory_others_bytes=total // 4, power_w=400.0,
+        memory_total_bytes=total, memory_used_bytes=total // 2,
+        memory_ours_bytes=total // 4, power_w=400.0,
         power_limit_w=700.0, temperature_c=60.0, clock_mhz=1980,
-        throttling=("power limit",) if place == 0 else ("idle",), pcie_generation=4,
+        throttling=(ThrottleReason.IDLE if place else ThrottleReason.POWER,), pcie_generation=4,
         pcie_generation_max=5, pcie_width=8, pcie_width_max=16, pcie_rx_bytes_s=2e9,
         pcie_tx_bytes_s=1e9, processes=(ours, theirs) if device.kind == "gpu" else None,
     )  # fmt: skip
 
 
-def moment(machine: Machine) -> tuple[Snapshot, dict[str, list[Sample]]]:
+def moment(machine: Machine) -> tuple[MachineSnapshot, dict[str, list[DeviceSample]]]:
     """Five minutes of figures of a machine, made up."""
     histories = {
         device.id: [sample(machine, place, float(second)) for second in range(300)]
@@ -61,7 +68,7 @@ def moment(machine: Machine) -> tuple[Snapshot, dict[str, list[Sample]]]:
     host = HostSample(299.0, NOW, 40.0, (10.0, 90.0), (1.0, 0.5, 0.2), 64 * GIB, 32 * GIB,
                       4 * GIB, 8 * GIB, GIB, processes=(*known, serving, other))  # fmt: skip
     latest = tuple(histories[device.id][-1] for device in machine.devices)
-    return Snapshot(299.0, NOW, latest, host), histories
+    return MachineSnapshot(299.0, NOW, latest, host), histories
 
 
 def text_of(machine: Machine, view: View, **changes: object) -> list[str]:
@@ -142,7 +149,7 @@ def test_many_devices_are_one_line_each_and_none_is_hidden_unsaid(
 
 def test_a_lost_device_is_said_in_words(machine: Callable[..., Machine]) -> None:
     h200 = machine("h200-linux")
-    gone = Sample(h200.gpus[0].id, h200.gpus[0].name, 299.0, NOW, lost="NVML: GPU is lost")
+    gone = DeviceSample(h200.gpus[0].id, h200.gpus[0].name, 299.0, NOW, lost="NVML: GPU is lost")
     cpu = sample(h200, 1, 299.0)
     for height in (40, 5):
         text = "\n".join(text_of(h200, View(100, height), devices=(gone, cpu)))
@@ -151,18 +158,18 @@ def test_a_lost_device_is_said_in_words(machine: Callable[..., Machine]) -> None
 
 def test_what_nobody_knows_is_a_dash(machine: Callable[..., Machine]) -> None:
     h200 = machine("h200-linux")
-    nothing = Sample(h200.gpus[0].id, "H200", 299.0, NOW, unknown={"device": "no answer: why"})
+    nothing = DeviceSample(h200.gpus[0].id, "H200", 299.0, NOW, unknown={"device": "why not"})
     lines = text_of(h200, View(100, 40), devices=(nothing, sample(h200, 1, 299.0)))
     text = "\n".join(lines[:9])
-    assert "no answer: why" in text
+    assert "why not" in text
     assert " 0 %" not in text
     assert lines[2].rstrip().endswith(" -")
 
 
 def test_warnings_and_jobs_have_their_place(machine: Callable[..., Machine]) -> None:
     alerts = [
-        Alert("hot", "x", "H200", "too hot at 91 C", NOW - 10),
-        Alert("hot", "x", "H200", "long ago", NOW - 4000),
+        DeviceAlert("hot", "x", "H200", "too hot at 91 C", NOW - 10),
+        DeviceAlert("hot", "x", "H200", "long ago", NOW - 4000),
     ]
     jobs = [JobLine("moby-dick.epub", "running", 0.41, "2 h 10 min left")]
     text = "\n".join(text_of(machine("h200-linux"), View(100, 40), alerts=alerts, jobs=jobs))

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.app.settings import LOADER
 from anyrig.devices.installed import ONNX_PACKAGES
 from anyrig.devices.reach.ground import INDEX
 from anyrig.devices.reach.nvidia import _ONNX_RELEASES
 from anyrig.devices.wheels import onnx_gpu
-from anyrig.settings.load import keys, variable
+from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from anyrig.version import __version__
 from tests.conftest import ROOT
@@ -122,7 +123,7 @@ def test_what_is_copied_passes_dockerignore() -> None:
 
 def test_variables_are_known() -> None:
     """An ANYRIG_ variable that is no setting would be a warning of every command."""
-    known = {variable(key) for key in keys()} | {
+    known = {variable_name(key) for key in LOADER.settings} | {
         "ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_PREFIX",
         "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS",
     }  # fmt: skip

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.settings import LOADER
 from anyrig.cli import COMMANDS
 from anyrig.cli.parse import parser_of
-from anyrig.settings.load import keys, variable
+from anyrig.settings.load import variable_name
 from anyrig.speech.engines import engine_class
 from tests.conftest import MACHINES, ROOT, Anyrig
 
@@ -85,7 +86,7 @@ def _is_there(quoted: str) -> bool:
     if re.match(r"--?[a-z]", name):
         return name in {"-vv"}.union(*(_flags(command) for command in COMMANDS))
     if name.startswith("ANYRIG_"):
-        return name in {variable(key) for key in keys()} | {"ANYRIG_CONFIG"}
+        return name in {variable_name(key) for key in LOADER.settings} | {"ANYRIG_CONFIG"}
     if re.fullmatch(r"/[a-z][\w/{}.-]*", quoted):
         return any(route.startswith(quoted) for route in _routes())
     if re.match(r"(deploy|docs)/", quoted):

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.app.settings import LOADER
 from anyrig.cli import COMMANDS
-from anyrig.settings.load import ALIASES, keys, load, variable
+from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from tests.docs import pages
 from tests.docs.pages import PAGES, ROOT, Block
@@ -65,7 +66,7 @@ def test_settings_block(block: Block, tmp_path: Path) -> None:
     path = tmp_path / "anyrig.toml"
     path.write_text(block.text)
     assert tomllib.loads(block.text)
-    load({}, project_file=path)
+    LOADER.load({}, project_file=path)
 
 
 def test_generated_pages_are_current() -> None:
@@ -110,9 +111,9 @@ def test_readme_lists_every_command() -> None:
 
 def test_settings_page_lists_every_key_and_old_name() -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    for key in keys():
-        assert f"| `{key}` | `{variable(key)}` |" in text
-    assert all(name in text for name in ALIASES)
+    for key in LOADER.settings:
+        assert f"| `{key}` | `{variable_name(key)}` |" in text
+    assert all(name in text for name in LOADER.legacy_variables)
 
 
 # -- engines --------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""A stand-in for NVIDIA's foreign library: the calls the reader makes, with settable answers.
-
-There is no GPU where these tests run, and none can be made to fall off the bus on demand.
-"""
+"""A fake of the module `pynvml`: the calls that the reader makes, with settable answers."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """One GPU that answers as it was told; `errors` names the calls that fail, and how."""
+    """One GPU; `errors` maps calls that fail to their error codes."""
 
     NVMLError = NVMLError
 
@@ -62,7 +59,7 @@ class FakeNvml:
     def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
         self._note("nvmlDeviceGetUtilizationRates")
         if handle == "h1":
-            raise NVMLError(NOT_SUPPORTED)  # an instance has no load of its own
+            raise NVMLError(NOT_SUPPORTED)  # an instance has no load
         return SimpleNamespace(gpu=62, memory=31)
 
     def nvmlDeviceGetFieldValues(self, handle: str, numbers: list[int]) -> list[Any]:
@@ -110,7 +107,7 @@ class FakeNvml:
         return 54
 
     def __getattr__(self, name: str) -> Any:
-        """The calls whose answer is one number."""
+        """Calls that return one number."""
         plain = {
             "nvmlDeviceGetPowerUsage": 399_000, "nvmlDeviceGetEnforcedPowerLimit": 700_000,
             "nvmlDeviceGetCurrPcieLinkGeneration": 4, "nvmlDeviceGetMaxPcieLinkGeneration": 5,

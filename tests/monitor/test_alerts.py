@@ -1,81 +1,224 @@
-"""Warnings: said once, and again only after it had passed."""
+"""Alerts are raised once until their cause is gone, and running out of memory is predicted."""
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Any
 
-from anyrig.monitor.alerts import Alert, Watchdog
-from anyrig.monitor.sample import HOT, Sample
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.monitor.alerts import (
+    AlertDetector,
+    DeviceAlert,
+    MemoryForecast,
+    MemoryPoint,
+    predict_out_of_memory,
+)
+from anyrig.monitor.sample import DeviceSample, ThrottleReason
 
 GIB = 1024**3
 TOTAL = 100 * GIB
+HORIZON_S = 180.0
 
 
-def samples(*used: float | None, **fields: Any) -> list[Sample]:
+def samples(*used: float | None, **fields: Any) -> list[DeviceSample]:
     return [
-        Sample("GPU-1", "H200", float(t), 1000.0 + t, memory_total_bytes=TOTAL,
-               memory_used_bytes=None if gib is None else int(gib * GIB), **fields)
+        DeviceSample("GPU-1", "H200", float(t), 1000.0 + t, memory_total_bytes=TOTAL,
+                     memory_used_bytes=None if gib is None else int(gib * GIB), **fields)
         for t, gib in enumerate(used)
     ]  # fmt: skip
 
 
-def watched(history: list[Sample]) -> list[Alert]:
-    """What a watchdog says while the samples come in one by one."""
-    dog = Watchdog()
-    return [alert for end in range(1, len(history) + 1) for alert in dog.check(history[:end])]
+def detect(history: list[DeviceSample]) -> list[DeviceAlert]:
+    """The alerts while the samples arrive one by one."""
+    detector = AlertDetector()
+    return [a for end in range(1, len(history) + 1) for a in detector.check(history[:end])]
 
 
-def test_a_leak_warns_once_and_the_end_of_it_once() -> None:
-    said = watched(samples(*(35 + 0.6 * t for t in range(108))))
-    assert [alert.kind for alert in said] == ["memory-trend", "memory-full"]
-    assert "until memory runs out at this rate" in said[0].text
-    assert said[1].text.startswith("memory is 95% full, ")
-    assert said[0].device == "GPU-1"
+def kinds(history: list[DeviceSample]) -> list[str]:
+    return [alert.kind for alert in detect(history)]
 
 
-def test_nearly_full_warns_again_only_after_recovering() -> None:
+def test_a_leak_raises_a_trend_once_then_full_memory_once() -> None:
+    alerts = detect(samples(*(35 + 0.6 * t for t in range(108))))
+    assert [alert.kind for alert in alerts] == ["memory-trend", "memory-full"]
+    assert alerts[0].text.startswith("out of memory in about ")
+    assert alerts[1].text.startswith("memory is 95% full, ")
+    assert alerts[0].device == "GPU-1"
+
+
+def test_full_memory_is_raised_again_only_after_recovery() -> None:
     full, dip, low = [96.0] * 5, [93.0] * 5, [50.0] * 5
-    assert [a.kind for a in watched(samples(*full, *dip, *full))] == ["memory-full"]
-    assert [a.kind for a in watched(samples(*full, *low, *full))] == ["memory-full"] * 2
+    assert kinds(samples(*full, *dip, *full)) == ["memory-full"]
+    assert kinds(samples(*full, *low, *full)) == ["memory-full"] * 2
 
 
-def test_a_plateau_near_full_is_said_and_is_no_trend() -> None:
-    assert [a.kind for a in watched(samples(*[97.0] * 100))] == ["memory-full"]
+def test_constant_high_use_is_full_memory_and_not_a_trend() -> None:
+    assert kinds(samples(*[97.0] * 100)) == ["memory-full"]
 
 
-def test_batches_that_come_and_go_say_nothing() -> None:
-    assert watched(samples(*(40 + 45 * (t % 4) / 3 for t in range(200)))) == []
+def test_batches_that_allocate_and_free_raise_nothing() -> None:
+    assert detect(samples(*(40 + 45 * (t % 4) / 3 for t in range(200)))) == []
 
 
-def test_heat_counts_when_it_stays() -> None:
-    cool, hot = samples(10.0), samples(10.0, throttling=(HOT,), temperature_c=91.0)
-    assert watched([*cool, *hot * 2, *cool]) == []
-    said = watched([*hot * 5, *cool * 2, *hot * 5])
-    assert [alert.kind for alert in said] == ["hot"]
-    assert said[0].text == "too hot at 91 C: clocks are held down"
-    again = watched([*hot * 5, *cool * 12, *hot * 5])
-    assert [alert.kind for alert in again] == ["hot", "hot"]
+def test_thermal_throttling_must_last() -> None:
+    cool = samples(10.0)
+    hot = samples(10.0, throttling=(ThrottleReason.THERMAL,), temperature_c=91.0)
+    assert detect([*cool, *hot * 2, *cool]) == []
+    alerts = detect([*hot * 5, *cool * 2, *hot * 5])
+    assert [alert.text for alert in alerts] == ["thermal throttling at 91 C"]
+    assert kinds([*hot * 5, *cool * 12, *hot * 5]) == ["hot", "hot"]
+    lost = samples(None, lost="NVML: GPU is lost")
+    assert kinds([*hot * 2, *lost, *hot * 2]) == ["lost"]
 
 
-def test_a_power_limit_is_no_warning() -> None:
-    assert watched(samples(*[10.0] * 20, throttling=("power limit",))) == []
+def test_hardware_slowdown_is_named() -> None:
+    reasons = (ThrottleReason.HARDWARE_SLOWDOWN, ThrottleReason.THERMAL)
+    (alert,) = detect(samples(*[10.0] * 3, throttling=reasons))
+    assert alert.text == "thermal throttling (hardware slowdown)"
 
 
-def test_memory_errors_are_said_whenever_there_are_more() -> None:
+def test_a_power_limit_raises_nothing() -> None:
+    assert detect(samples(*[10.0] * 20, throttling=(ThrottleReason.POWER,))) == []
+
+
+def test_memory_errors_are_raised_whenever_the_count_grows() -> None:
     counts = [0, 0, 1, 1, 3, 3]
-    history = [samples(10.0, ecc_errors=count)[0] for count in counts]
-    said = watched(history)
-    assert [alert.text.split()[0] for alert in said] == ["1", "3"]
-    assert all(alert.kind == "memory-errors" for alert in said)
+    alerts = detect([samples(10.0, ecc_errors=count)[0] for count in counts])
+    assert [alert.text for alert in alerts] == [
+        "1 uncorrectable memory error: results may be wrong",
+        "3 uncorrectable memory errors: results may be wrong",
+    ]
+    assert all(alert.kind == "memory-errors" for alert in alerts)
 
 
-def test_a_lost_device_is_said_once_until_it_answers_again() -> None:
-    gone = samples(None, lost="NVML: GPU is lost")
-    said = watched([*samples(10.0), *gone * 5, *samples(10.0), *gone * 2])
-    assert [alert.kind for alert in said] == ["lost", "lost"]
-    assert said[0].text == "lost: NVML: GPU is lost"
+def test_a_lost_device_is_raised_once_until_it_responds_again() -> None:
+    lost = samples(None, lost="NVML: GPU is lost")
+    alerts = detect([*samples(10.0), *lost * 5, *samples(10.0), *lost * 2])
+    assert [alert.kind for alert in alerts] == ["lost", "lost"]
+    assert alerts[0].text == "device lost: NVML: GPU is lost"
 
 
-def test_nothing_known_says_nothing() -> None:
-    assert watched([Sample("x", "X", float(t), 0.0) for t in range(50)]) == []
-    assert Watchdog().check([]) == []
+def test_unknown_figures_raise_nothing() -> None:
+    assert detect([DeviceSample("x", "X", float(t), 0.0) for t in range(50)]) == []
+
+
+# -- the forecast ----------------------------------------------------------------------------------
+
+
+def leak(start: float, per_s: float, seconds: int) -> list[MemoryPoint]:
+    return [(float(t), (start + per_s * t) * GIB) for t in range(seconds)]
+
+
+def saw_tooth(low: float, high: float, period: int, seconds: int) -> list[MemoryPoint]:
+    return [
+        (float(t), (low + (high - low) * (t % period) / (period - 1)) * GIB) for t in range(seconds)
+    ]
+
+
+def predict(points: list[MemoryPoint]) -> list[tuple[float, MemoryForecast]]:
+    """Each forecast of an end within the horizon while the points arrive, with its time."""
+    found = []
+    for end in range(1, len(points) + 1):
+        forecast = predict_out_of_memory(points[:end], TOTAL)
+        if forecast is not None and forecast.seconds_left <= HORIZON_S:
+            found.append((points[end - 1][0], forecast))
+    return found
+
+
+@pytest.mark.parametrize("per_s", [0.3, 0.5, 1.0])
+def test_a_leak_is_predicted_well_before_the_end(per_s: float) -> None:
+    points = leak(30, per_s, int(70 / per_s))
+    at_s, forecast = predict(points)[0]
+    seconds_left = points[-1][0] - at_s
+    assert seconds_left > 40
+    assert forecast.seconds_left == pytest.approx(seconds_left, rel=0.2)
+    assert forecast.bytes_per_s == pytest.approx(per_s * GIB, rel=0.1)
+
+
+def test_the_forecast_in_words() -> None:
+    assert MemoryForecast(42.4, 0.5 * GIB, 21 * GIB).text == (
+        "out of memory in about 42 s at the current rate (512 MiB/s, 21 GiB left)"
+    )
+
+
+def test_a_leak_below_a_saw_tooth_is_predicted_by_its_peaks() -> None:
+    """Each batch allocates and frees 20 GiB; what stays grows by half a GiB a second."""
+    points = [(float(t), (20 + 0.5 * t + 20 * (t % 3 == 2)) * GIB) for t in range(110)]
+    at_s, forecast = predict(points)[0]
+    assert 20 < forecast.seconds_left < 180
+    assert at_s < 100
+
+
+def test_an_outlier_does_not_move_the_forecast() -> None:
+    points = leak(30, 0.5, 80)
+    points[45] = (45.0, 20.0 * GIB)
+    forecast = predict_out_of_memory(points, TOTAL)
+    assert forecast is not None
+    assert forecast.bytes_per_s == pytest.approx(0.5 * GIB, rel=0.05)
+
+
+@pytest.mark.parametrize("period", [2, 3, 5, 7, 10, 20])
+def test_a_saw_tooth_is_not_a_trend(period: int) -> None:
+    """Batches that come and go, up to nine tenths of the memory."""
+    assert predict(saw_tooth(30, 90, period, 300)) == []
+
+
+def test_a_slow_saw_tooth_is_predicted_at_most_while_it_first_rises() -> None:
+    assert all(at_s < 60 for at_s, _ in predict(saw_tooth(30, 90, 60, 600)))
+
+
+@pytest.mark.parametrize("at", [5, 20, 40, 55])
+def test_a_step_is_not_a_trend(at: int) -> None:
+    assert predict([(float(t), (45.0 if t < at else 80.0) * GIB) for t in range(120)]) == []
+
+
+def test_two_steps_are_not_a_trend() -> None:
+    points = [(float(t), (45.0 + 15 * (t > 20) + 15 * (t > 60)) * GIB) for t in range(150)]
+    assert predict(points) == []
+
+
+def test_constant_use_is_not_a_trend() -> None:
+    assert predict([(float(t), 97.0 * GIB) for t in range(200)]) == []
+
+
+def test_loading_a_model_is_not_a_trend() -> None:
+    points = leak(0, 2.0, 19) + [(float(t), 38.0 * GIB) for t in range(19, 120)]
+    assert predict(points) == []
+
+
+def test_growth_that_levels_off_is_not_extrapolated() -> None:
+    """An allocator that warms up: 60 GiB in the end, most of it soon."""
+    points = [(float(t), (45 + 15 * (1 - math.exp(-t / 10))) * GIB) for t in range(200)]
+    assert predict(points) == []
+
+
+def test_slow_growth_is_beyond_the_horizon() -> None:
+    assert predict(leak(50, 0.01, 600)) == []
+
+
+def test_a_short_history_is_not_a_trend() -> None:
+    assert predict_out_of_memory(leak(60, 1.0, 15), TOTAL) is None
+    assert predict_out_of_memory([], TOTAL) is None
+    assert predict_out_of_memory(leak(60, 1.0, 40), 0) is None
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000), level=st.floats(45, 85), noise=st.floats(0, 5))
+def test_noise_around_a_level_is_not_a_trend(seed: int, level: float, noise: float) -> None:
+    rng = random.Random(seed)
+    points = [(float(t), (level + rng.uniform(-noise, noise)) * GIB) for t in range(150)]
+    assert predict(points) == []
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10_000), per_s=st.floats(0.35, 1.0))
+def test_a_noisy_leak_is_predicted_before_the_end(seed: int, per_s: float) -> None:
+    rng = random.Random(seed)
+    points = [
+        (float(t), (35 + per_s * t + rng.uniform(-1, 1)) * GIB) for t in range(int(64 / per_s))
+    ]
+    assert points[-1][0] - predict(points)[0][0] > 15

@@ -1,4 +1,4 @@
-"""AMD's and Intel's readers on small sysfs and proc trees."""
+"""The AMD and Intel readers on small sysfs and proc trees."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.describe import Device, Memory
-from anyrig.monitor.asking import Unsupported
-from anyrig.monitor.processes import Crowd
-from anyrig.monitor.readers.amd import AmdReader, throttling
-from anyrig.monitor.readers.drm import DrmClients, parse
+from anyrig.monitor.queries import Unsupported
+from anyrig.monitor.readers.amd import AmdReader, parse_throttling
 from anyrig.monitor.readers.intel import IntelReader
-from anyrig.monitor.sample import Moment
-from tests.monitor.trees import open_gpu, system_of, write
+from anyrig.monitor.readers.linux import DrmUsage, parse_fdinfo
+from anyrig.monitor.sample import SampleTime
+from tests.monitor.fake_sysfs import open_gpu, process_table, system_of, write_files
 
 GIB = 1024**3
 OURS = 4242
@@ -25,8 +24,7 @@ RADEON = Device("GPU-7", "gpu", "amd", "AMD Radeon RX 7900 XTX", pci_address="00
                 memory=Memory("dedicated", 24 * GIB))  # fmt: skip
 ARC = Device("0000:00:02.0", "gpu", "intel", "Intel Arc B580", pci_address="0000:00:02.0",
              memory=Memory("dedicated", 12 * GIB))  # fmt: skip
-CROWD = Crowd(lambda: frozenset({OURS}), all_visible=True)
-CROWD.refresh()
+PROCESSES = process_table(OURS)
 
 
 def metrics(shape: int, content: int, size: int, start: int, word: int) -> bytes:
@@ -39,7 +37,7 @@ def metrics(shape: int, content: int, size: int, start: int, word: int) -> bytes
 @pytest.fixture
 def amd(tmp_path: Path) -> Path:
     hwmon = f"{AMD}/hwmon/hwmon4"
-    write(tmp_path, {
+    write_files(tmp_path, {
         f"{AMD}/vendor": "0x1002", f"{AMD}/gpu_busy_percent": 87, f"{AMD}/mem_busy_percent": 40,
         f"{AMD}/mem_info_vram_total": 24 * GIB, f"{AMD}/mem_info_vram_used": 9 * GIB,
         f"{AMD}/mem_info_gtt_total": 32 * GIB, f"{AMD}/mem_info_gtt_used": GIB,
@@ -59,8 +57,8 @@ def amd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_everything_an_amd_card_tells(amd: Path) -> None:
-    sample = AmdReader([RADEON], system_of(amd), str(amd)).read(Moment(0.0, 0.0), CROWD)[0]
+def test_all_figures_of_an_amd_card(amd: Path) -> None:
+    sample = AmdReader([RADEON], system_of(amd), str(amd)).read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert (sample.compute_percent, sample.memory_busy_percent) == (87.0, 40.0)
     assert (sample.memory_total_bytes, sample.memory_used_bytes) == (24 * GIB, 9 * GIB)
     assert sample.memory_free_bytes == 15 * GIB
@@ -77,79 +75,78 @@ def test_everything_an_amd_card_tells(amd: Path) -> None:
     assert sample.memory_others_bytes == 9 * GIB
 
 
-def test_older_and_newer_cards_name_their_power_differently(amd: Path) -> None:
+def test_both_names_of_the_power_sensor(amd: Path) -> None:
     hwmon = amd / AMD[1:] / "hwmon/hwmon4"
     (hwmon / "power1_average").rename(hwmon / "power1_input")
-    sample = AmdReader([RADEON], system_of(amd), str(amd)).read(Moment(0.0, 0.0), CROWD)[0]
+    sample = AmdReader([RADEON], system_of(amd), str(amd)).read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert sample.power_w == 301.0
 
 
-def test_a_card_that_leaves_the_bus_is_lost(amd: Path) -> None:
+def test_an_amd_card_that_falls_off_the_bus_is_lost(amd: Path) -> None:
     reader = AmdReader([RADEON], system_of(amd), str(amd))
-    assert not reader.read(Moment(0.0, 0.0), CROWD)[0].lost
+    assert not reader.read(SampleTime(0.0, 0.0), PROCESSES)[0].lost
     shutil.rmtree(amd / AMD[1:])
-    sample = reader.read(Moment(1.0, 1.0), CROWD)[0]
+    sample = reader.read(SampleTime(1.0, 1.0), PROCESSES)[0]
     assert "fell off the bus" in sample.lost
     assert sample.memory_used_bytes is None
 
 
-def test_a_bare_card_is_unknown_and_says_why(tmp_path: Path) -> None:
-    write(tmp_path, {f"{AMD}/vendor": "0x1002"})
+def test_a_card_without_files_reports_why_figures_are_unknown(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{AMD}/vendor": "0x1002"})
     reader = AmdReader([RADEON], system_of(tmp_path), str(tmp_path))
-    sample = reader.read(Moment(0.0, 0.0), CROWD)[0]
+    sample = reader.read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert sample.compute_percent is sample.power_w is None
     assert sample.throttling is None
     assert "gpu_busy_percent" in sample.unknown["utilisation"]
-    assert sample.unknown["power"] == "no answer: no sensor power1_average or power1_input"
+    assert sample.unknown["power"] == "no sensor power1_average or power1_input"
     assert not sample.lost
 
 
-def test_an_apu_counts_what_it_borrows(amd: Path) -> None:
+def test_an_apu_uses_system_memory_too(amd: Path) -> None:
     apu = Device("GPU-8", "gpu", "amd", "Strix Halo", pci_address="0000:03:00.0",
                  memory=Memory("unified", 56 * GIB))  # fmt: skip
-    sample = AmdReader([apu], system_of(amd), str(amd)).read(Moment(0.0, 0.0), CROWD)[0]
+    sample = AmdReader([apu], system_of(amd), str(amd)).read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert (sample.memory_total_bytes, sample.memory_used_bytes) == (56 * GIB, 10 * GIB)
 
 
-def test_a_partition_does_not_claim_the_whole_card(amd: Path) -> None:
+def test_a_partition_does_not_report_the_memory_of_the_card(amd: Path) -> None:
     part = Device("GPU-9/0", "gpu", "amd", "MI300X", pci_address="0000:03:00.0", part="partition")
-    sample = AmdReader([part], system_of(amd), str(amd)).read(Moment(0.0, 0.0), CROWD)[0]
+    sample = AmdReader([part], system_of(amd), str(amd)).read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert sample.memory_used_bytes is None
     assert "partition" in sample.unknown["memory"]
 
 
-def test_rocm_processes_are_kfds(amd: Path) -> None:
+def test_rocm_processes_from_kfd(amd: Path) -> None:
     nodes = "/sys/class/kfd/kfd/topology/nodes"
-    write(amd, {
+    write_files(amd, {
         f"{nodes}/0/gpu_id": 0, f"{nodes}/0/properties": "simd_count 0",
         f"{nodes}/1/gpu_id": 51147, f"{nodes}/1/properties": "location_id 768\ndomain 0",
         f"/sys/class/kfd/kfd/proc/{OURS}/vram_51147": 6 * GIB,
         "/sys/class/kfd/kfd/proc/77/vram_51147": GIB,
     })  # fmt: skip
-    sample = AmdReader([RADEON], system_of(amd), str(amd)).read(Moment(0.0, 0.0), CROWD)[0]
+    sample = AmdReader([RADEON], system_of(amd), str(amd)).read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert sample.memory_ours_bytes == 6 * GIB
     assert sample.memory_others_bytes == 3 * GIB
     assert [use.pid for use in sample.processes or ()] == [77, OURS]
 
 
-def test_in_a_container_kfds_numbers_are_somebody_elses(amd: Path) -> None:
+def test_pids_of_kfd_are_ignored_in_a_container(amd: Path) -> None:
     nodes = "/sys/class/kfd/kfd/topology/nodes"
-    write(amd, {
+    write_files(amd, {
         f"{nodes}/1/gpu_id": 51147, f"{nodes}/1/properties": "location_id 768\ndomain 0",
         "/sys/class/kfd/kfd/proc/98765/vram_51147": 6 * GIB,
     })  # fmt: skip
-    inside = Crowd(lambda: frozenset({OURS}), all_visible=False)
-    inside.refresh()
+    inside = process_table(OURS, all_visible=False)
     reader = AmdReader([RADEON], system_of(amd), str(amd))
-    sample = reader.read(Moment(0.0, 0.0), inside)[0]
+    sample = reader.read(SampleTime(0.0, 0.0), inside)[0]
     assert sample.memory_ours_bytes is None
     assert "container" in sample.unknown["memory_ours"]
-    open_gpu(amd, OURS, 5, AMD_DOOR.format(client=3, busy=0))
-    assert reader.read(Moment(1.0, 1.0), inside)[0].memory_ours_bytes == 2 * GIB
+    open_gpu(amd, OURS, 5, AMD_FDINFO.format(client=3, busy=0))
+    assert reader.read(SampleTime(1.0, 1.0), inside)[0].memory_ours_bytes == 2 * GIB
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("table", "reasons"),
     [
         (metrics(1, 3, 120, 112, 0), ()),
         (metrics(1, 3, 120, 112, 1 << 17), ("current limit",)),
@@ -157,63 +154,63 @@ def test_in_a_container_kfds_numbers_are_somebody_elses(amd: Path) -> None:
         (metrics(1, 3, 120, 112, 1 << 57), ("another reason",)),
     ],
 )
-def test_throttle_words(table: bytes, words: tuple[str, ...]) -> None:
-    assert throttling(table) == words
+def test_throttle_reasons(table: bytes, reasons: tuple[str, ...]) -> None:
+    assert parse_throttling(table) == reasons
 
 
 @pytest.mark.parametrize(
     "table", [b"", metrics(1, 4, 200, 112, 1), metrics(1, 3, 120, 112, 2**64 - 1), b"\x78\0\1\3"]
 )
-def test_tables_that_do_not_tell(table: bytes) -> None:
+def test_tables_without_throttling(table: bytes) -> None:
     with pytest.raises(Unsupported):
-        throttling(table)
+        parse_throttling(table)
 
 
 # -- processes through fdinfo ----------------------------------------------------------------------
 
-AMD_DOOR = (
+AMD_FDINFO = (
     "pos:\t0\ndrm-driver:\tamdgpu\ndrm-client-id:\t{client}\ndrm-pdev:\t0000:03:00.0\n"
     "drm-memory-vram:\t2097152 KiB\ndrm-memory-gtt:\t100 KiB\ndrm-engine-gfx:\t{busy} ns\n"
     "drm-engine-compute:\t5 ns"
 )
 
 
-def test_processes_share_of_an_amd_card(amd: Path) -> None:
+def test_memory_and_load_of_processes_on_an_amd_card(amd: Path) -> None:
     reader = AmdReader([RADEON], system_of(amd), str(amd))
-    open_gpu(amd, OURS, 5, AMD_DOOR.format(client=3, busy=0))
-    open_gpu(amd, OURS, 6, AMD_DOOR.format(client=3, busy=0))  # the same door, opened twice
-    first = reader.read(Moment(0.0, 0.0), CROWD)[0]
+    open_gpu(amd, OURS, 5, AMD_FDINFO.format(client=3, busy=0))
+    open_gpu(amd, OURS, 6, AMD_FDINFO.format(client=3, busy=0))  # the same client, opened twice
+    first = reader.read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert first.memory_ours_bytes == 2 * GIB
     for fd in (5, 6):
-        open_gpu(amd, OURS, fd, AMD_DOOR.format(client=3, busy=250_000_000))
-    second = reader.read(Moment(0.5, 0.5), CROWD)[0]
+        open_gpu(amd, OURS, fd, AMD_FDINFO.format(client=3, busy=250_000_000))
+    second = reader.read(SampleTime(0.5, 0.5), PROCESSES)[0]
     assert second.processes is not None
     assert second.processes[0].compute_percent == pytest.approx(50.0)
     shutil.rmtree(amd / f"proc/{OURS}")
-    assert reader.read(Moment(1.0, 1.0), CROWD)[0].processes == ()
+    assert reader.read(SampleTime(1.0, 1.0), PROCESSES)[0].processes == ()
 
 
 def test_fdinfo_of_each_driver() -> None:
-    i915 = parse(1, "drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-engine-render: 77 ns\n"
+    i915 = parse_fdinfo(1, "drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-engine-render: 77 ns\n"
                     "drm-engine-capacity-video: 2\ndrm-total-local0: 4 MiB\n"
                     "drm-resident-local0: 2 MiB")  # fmt: skip
     assert i915 is not None
     assert i915.busy_ns == {"render": 77}
     assert i915.memory_bytes == {"local0": 2 * 1024**2}
-    xe = parse(1, "drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-cycles-rcs: 50\n"
+    xe = parse_fdinfo(1, "drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-cycles-rcs: 50\n"
                   "drm-total-cycles-rcs: 100\ndrm-resident-vram0: 3 KiB")  # fmt: skip
     assert xe is not None
     assert xe.cycles == {"rcs": (50, 100)}
     assert xe.memory_bytes == {"vram0": 3072}
-    assert parse(1, "pos: 0\nflags: 02") is None
+    assert parse_fdinfo(1, "pos: 0\nflags: 02") is None
 
 
-def test_all_processes_are_found_a_few_at_a_time(tmp_path: Path) -> None:
+def test_processes_are_searched_a_few_at_a_time(tmp_path: Path) -> None:
     for pid in range(100, 200):
         (tmp_path / f"proc/{pid}/fd").mkdir(parents=True)
-    open_gpu(tmp_path, 199, 3, AMD_DOOR.format(client=1, busy=0))
-    clients = DrmClients(str(tmp_path))
-    found = [bool(clients.look([])) for _ in range(8)]
+    open_gpu(tmp_path, 199, 3, AMD_FDINFO.format(client=1, busy=0))
+    drm = DrmUsage(("vram",), str(tmp_path))
+    found = [bool(drm.read(float(n), [])) for n in range(8)]
     assert any(found)
     assert found[-1]
 
@@ -224,7 +221,7 @@ def test_all_processes_are_found_a_few_at_a_time(tmp_path: Path) -> None:
 @pytest.fixture
 def xe(tmp_path: Path) -> Path:
     hwmon, clock = f"{INTEL}/hwmon/hwmon2", f"{INTEL}/tile0/gt0/freq0"
-    write(tmp_path, {
+    write_files(tmp_path, {
         f"{INTEL}/vendor": "0x8086", f"{hwmon}/energy1_input": 1_000_000_000,
         f"{hwmon}/power1_max": 190_000_000, f"{hwmon}/temp2_input": 61_000,
         f"{hwmon}/temp2_label": "pkg", f"{hwmon}/temp3_input": 70_000,
@@ -236,17 +233,17 @@ def xe(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_everything_an_intel_card_tells(xe: Path) -> None:
+def test_all_figures_of_an_intel_card(xe: Path) -> None:
     reader = IntelReader([ARC], system_of(xe), str(xe))
     open_gpu(xe, OURS, 4, "drm-pdev: 0000:00:02.0\ndrm-client-id: 2\ndrm-resident-vram0: 1 GiB\n"
                           "drm-cycles-ccs: 1000\ndrm-total-cycles-ccs: 10000")  # fmt: skip
-    first = reader.read(Moment(0.0, 0.0), CROWD)[0]
-    assert first.power_w is None  # energy needs two looks
+    first = reader.read(SampleTime(0.0, 0.0), PROCESSES)[0]
+    assert first.power_w is None  # energy needs two readings
     assert first.compute_percent is None
-    write(xe, {f"{INTEL}/hwmon/hwmon2/energy1_input": 1_300_000_000})
+    write_files(xe, {f"{INTEL}/hwmon/hwmon2/energy1_input": 1_300_000_000})
     open_gpu(xe, OURS, 4, "drm-pdev: 0000:00:02.0\ndrm-client-id: 2\ndrm-resident-vram0: 1 GiB\n"
                           "drm-cycles-ccs: 4000\ndrm-total-cycles-ccs: 20000")  # fmt: skip
-    sample = reader.read(Moment(2.0, 2.0), CROWD)[0]
+    sample = reader.read(SampleTime(2.0, 2.0), PROCESSES)[0]
     assert sample.power_w == pytest.approx(150.0)
     assert sample.power_limit_w == 190.0
     assert sample.compute_percent == pytest.approx(30.0)
@@ -256,33 +253,33 @@ def test_everything_an_intel_card_tells(xe: Path) -> None:
     assert sample.throttling == ("power limit",)
     assert sample.memory_total_bytes == 12 * GIB
     assert sample.memory_used_bytes == sample.memory_ours_bytes == GIB
-    assert sample.unknown["memory_used"] == "summed over the processes that this user may see"
+    assert sample.unknown["memory_used"] == "sum over the processes that this user can see"
 
 
-def test_the_older_driver_keeps_its_clocks_elsewhere(tmp_path: Path) -> None:
+def test_clocks_of_the_i915_driver(tmp_path: Path) -> None:
     part = f"{INTEL}/drm/card0/gt/gt0"
-    write(tmp_path, {
+    write_files(tmp_path, {
         f"{INTEL}/vendor": "0x8086", f"{part}/rps_act_freq_mhz": 1100,
         f"{part}/rps_RP0_freq_mhz": 1450, f"{part}/throttle_reason_status": 1,
         f"{part}/throttle_reason_thermal": 1, f"{part}/throttle_reason_pl2": 0,
     })  # fmt: skip
     reader = IntelReader([ARC], system_of(tmp_path), str(tmp_path))
-    sample = reader.read(Moment(0.0, 0.0), CROWD)[0]
+    sample = reader.read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert (sample.clock_mhz, sample.clock_max_mhz) == (1100, 1450)
     assert sample.throttling == ("too hot",)
     assert sample.power_w is None
 
 
-def test_an_integrated_part_shares_the_hosts_memory(xe: Path) -> None:
+def test_an_integrated_gpu_uses_the_memory_of_the_host(xe: Path) -> None:
     part = Device("0000:00:02.0", "gpu", "intel", "UHD", pci_address="0000:00:02.0",
                   memory=Memory("unified", 16 * GIB))  # fmt: skip
-    sample = IntelReader([part], system_of(xe), str(xe)).read(Moment(0.0, 0.0), CROWD)[0]
+    sample = IntelReader([part], system_of(xe), str(xe)).read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert sample.memory_total_bytes
     assert sample.memory_used_bytes
     assert sample.memory_used_bytes < sample.memory_total_bytes
 
 
-def test_an_intel_card_that_leaves_is_lost(xe: Path) -> None:
+def test_an_intel_card_that_falls_off_the_bus_is_lost(xe: Path) -> None:
     reader = IntelReader([ARC], system_of(xe), str(xe))
     shutil.rmtree(xe / INTEL[1:])
-    assert reader.read(Moment(0.0, 0.0), CROWD)[0].lost
+    assert reader.read(SampleTime(0.0, 0.0), PROCESSES)[0].lost

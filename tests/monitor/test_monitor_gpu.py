@@ -1,4 +1,4 @@
-"""Samples of a real NVIDIA GPU are plausible."""
+"""Samples of a real NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     torch = pytest.importorskip("torch")
     drive = next(drive for drive in gpu.drives if drive.backend == "torch" and drive.usable)
     bound = open_device(gpu, drive)
-    # The context itself takes memory: made before the first look.
+    # The context itself takes memory: created before the first sample.
     torch.zeros(1, device=bound.name)
     bound.synchronize()
-    monitor = Monitor(here, extra={gpu.id: bound.memory})
-    before = monitor.sample().of(gpu.id)
+    monitor = Monitor(here)
+    before = monitor.sample().find(gpu.id)
     taken = torch.empty(2 * GIB, dtype=torch.uint8, device=bound.name)
     bound.synchronize()
-    after = monitor.sample().of(gpu.id)
+    after = monitor.sample().find(gpu.id)
     monitor.stop()
     assert before is not None
     assert after is not None
@@ -49,18 +49,14 @@ def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     assert after.memory_used_bytes is not None
     # Others may come and go on a shared GPU; two GiB are not lost in that.
     assert after.memory_used_bytes - before.memory_used_bytes > 1.9 * GIB
-    assert after.framework is not None
-    assert after.framework.allocated_bytes is not None
-    assert after.framework.allocated_bytes >= 2 * GIB
-    assert after.memory_total_bytes == after.memory_used_bytes + (after.memory_free_bytes or 0)
-    _ours_or_why_not(after.memory_ours_bytes, dict(after.unknown))
+    _check_own_memory(after.memory_ours_bytes, dict(after.unknown))
     del taken
     bound.release()
 
 
-def _ours_or_why_not(ours: int | None, unknown: dict[str, str]) -> None:
+def _check_own_memory(ours: int | None, unknown: dict[str, str]) -> None:
     if ours is None:
-        assert unknown["memory_ours"].startswith("no answer: ")
+        assert unknown["memory_ours"]
     else:
         assert ours > 1.9 * GIB
 
@@ -71,7 +67,7 @@ def test_figures_are_plausible(here: Machine, gpu: Device) -> None:
         snapshot = monitor.sample()
         time.sleep(0.3)
     monitor.stop()
-    sample = snapshot.of(gpu.id)
+    sample = snapshot.find(gpu.id)
     assert sample is not None
     print({name: value for name, value in vars(sample).items() if value is not None})
     assert not sample.lost

@@ -1,31 +1,39 @@
-"""NVIDIA's reader against a stand-in for NVML."""
+"""The NVIDIA reader with a fake NVML."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from anyrig.devices.describe import Device, Memory
-from anyrig.monitor.processes import Crowd
+from anyrig.devices.sources.live import LiveAnswers
+from anyrig.devices.sources.system import System
+from anyrig.monitor.readers import nvidia
 from anyrig.monitor.readers.nvidia import NvidiaReader
-from anyrig.monitor.sample import Moment, Sample
+from anyrig.monitor.sample import DeviceSample, SampleTime
 from tests.monitor import fake_nvml
 from tests.monitor.fake_nvml import GIB, FakeNvml
+from tests.monitor.fake_sysfs import process_table
 
 H200 = Device("GPU-1", "gpu", "nvidia", "NVIDIA H200", pci_address="0000:41:00.0")
 OURS = 4242
 
 
-def crowd(*, all_visible: bool = True) -> Crowd:
-    found = Crowd(lambda: frozenset({OURS}), all_visible=all_visible)
-    found.refresh()
-    return found
+def open_reader(nvml: FakeNvml, device: Device = H200) -> NvidiaReader:
+    return NvidiaReader([device], System(LiveAnswers()), nvml)
 
 
-def read(nvml: FakeNvml, device: Device = H200, *, people: Crowd | None = None) -> Sample:
-    return NvidiaReader([device], nvml).read(Moment(10.0, 1000.0), people or crowd())[0]
+def read(nvml: FakeNvml, device: Device = H200, *, all_visible: bool = True) -> DeviceSample:
+    return read_at(open_reader(nvml, device), 10.0, all_visible=all_visible)
 
 
-def test_everything_a_gpu_tells() -> None:
+def read_at(reader: NvidiaReader, at_s: float, *, all_visible: bool = True) -> DeviceSample:
+    processes = process_table(OURS, all_visible=all_visible)
+    return reader.read(SampleTime(at_s, 1000.0), processes)[0]
+
+
+def test_all_figures_of_a_gpu() -> None:
     nvml = FakeNvml()
     nvml.processes = [(OURS, 6 * GIB), (1, 3 * GIB)]
     nvml.busy = [(OURS, 40), (OURS, 55), (1, 7)]
@@ -52,19 +60,19 @@ def test_everything_a_gpu_tells() -> None:
     assert not sample.lost
 
 
-def test_what_a_card_has_not_is_none_and_asked_once() -> None:
+def test_an_unsupported_figure_is_none_and_queried_once() -> None:
     nvml = FakeNvml()
-    reader = NvidiaReader([H200], nvml)
+    reader = open_reader(nvml)
     for second in range(5):
-        sample = reader.read(Moment(float(second), 0.0), crowd())[0]
+        sample = read_at(reader, float(second))
     assert sample.fan_percent is None
-    assert sample.unknown["fan"] == "no answer: NVML: Not Supported"
+    assert sample.unknown["fan"] == "NVML: Not Supported"
     assert nvml.calls.count("nvmlDeviceGetFanSpeed") == 1
     assert nvml.inits == 1
     assert nvml.calls.count("nvmlDeviceGetHandleByUUID") == 1
 
 
-def test_power_comes_the_old_way_where_the_field_is_missing() -> None:
+def test_power_without_the_field_value() -> None:
     nvml = FakeNvml()
     del nvml.fields[fake_nvml.POWER]
     assert read(nvml).power_w == 399.0
@@ -72,85 +80,84 @@ def test_power_comes_the_old_way_where_the_field_is_missing() -> None:
 
 def test_pcie_rates_from_counters() -> None:
     nvml = FakeNvml()
-    reader = NvidiaReader([H200], nvml)
-    first = reader.read(Moment(0.0, 0.0), crowd())[0]
+    reader = open_reader(nvml)
+    first = read_at(reader, 0.0)
     assert first.pcie_rx_bytes_s is None
     nvml.fields[fake_nvml.RX], nvml.fields[fake_nvml.TX] = 3_000_000, 1_000_000
-    second = reader.read(Moment(2.0, 2.0), crowd())[0]
+    second = read_at(reader, 2.0)
     assert (second.pcie_rx_bytes_s, second.pcie_tx_bytes_s) == (1_500_000.0, 500_000.0)
     assert "nvmlDeviceGetPcieThroughput" not in nvml.calls
 
 
-def test_pcie_rates_as_nvml_measures_them_where_nothing_counts() -> None:
+def test_pcie_rates_without_counters() -> None:
     nvml = FakeNvml()
     del nvml.fields[fake_nvml.RX]
     assert read(nvml).pcie_rx_bytes_s == 2048 * 1024
 
 
-def test_a_lost_gpu_is_lost_and_not_zero() -> None:
+def test_a_lost_gpu_has_no_figures() -> None:
     nvml = FakeNvml()
-    reader = NvidiaReader([H200], nvml)
-    assert not reader.read(Moment(0.0, 0.0), crowd())[0].lost
+    reader = open_reader(nvml)
+    assert not read_at(reader, 0.0).lost
     nvml.errors["*"] = fake_nvml.LOST
-    lost = reader.read(Moment(1.0, 1.0), crowd())[0]
+    lost = read_at(reader, 1.0)
     assert lost.lost == "NVML: GPU is lost"
     kept = ("device", "name", "monotonic_s", "wall_s", "lost", "unknown")
     assert {value for name, value in vars(lost).items() if name not in kept} == {None}
-    asked = len(nvml.calls)
-    assert reader.read(Moment(2.0, 2.0), crowd())[0].lost
-    assert len(nvml.calls) == asked  # not asked every second: it may take seconds to say so
+    num_calls = len(nvml.calls)
+    assert read_at(reader, 2.0).lost
+    assert len(nvml.calls) == num_calls  # a call to a lost GPU may take seconds
     nvml.errors.clear()
-    assert not reader.read(Moment(30.0, 30.0), crowd())[0].lost
+    assert not read_at(reader, 30.0).lost
 
 
-def test_a_call_that_fails_for_once_is_none_for_once() -> None:
+def test_a_call_that_fails_once() -> None:
     nvml = FakeNvml()
-    reader = NvidiaReader([H200], nvml)
+    reader = open_reader(nvml)
     nvml.errors["nvmlDeviceGetUtilizationRates"] = fake_nvml.UNKNOWN
-    sample = reader.read(Moment(0.0, 0.0), crowd())[0]
+    sample = read_at(reader, 0.0)
     assert sample.compute_percent is None
-    assert sample.unknown["utilisation"] == "no answer: Unknown Error"
+    assert sample.unknown["utilisation"] == "Unknown Error"
     assert sample.memory_used_bytes == 10 * GIB
     nvml.errors.clear()
-    again = reader.read(Moment(1.0, 1.0), crowd())[0]
+    again = read_at(reader, 1.0)
     assert again.compute_percent == 62.0
     assert "utilisation" not in again.unknown
 
 
-def test_in_a_container_ours_is_unknown_when_the_driver_counts_by_the_host() -> None:
+def test_own_memory_is_unknown_in_a_container_with_pids_of_the_host() -> None:
     nvml = FakeNvml()
     nvml.processes = [(987654, 6 * GIB)]
-    inside = crowd(all_visible=False)
-    sample = read(nvml, people=inside)
+    sample = read(nvml, all_visible=False)
     assert sample.memory_ours_bytes is None
     assert sample.memory_others_bytes is None
     assert "container" in sample.unknown["memory_ours"]
     assert sample.processes is not None
     assert sample.processes[0].ours is None
     nvml.processes = [(OURS, 6 * GIB)]  # a driver that counts by the container's numbers
-    assert read(nvml, people=inside).memory_ours_bytes == 6 * GIB
+    assert read(nvml, all_visible=False).memory_ours_bytes == 6 * GIB
 
 
-def test_memory_of_processes_that_windows_keeps_to_itself() -> None:
+def test_a_driver_that_hides_the_memory_of_processes() -> None:
     nvml = FakeNvml()
     nvml.processes = [(OURS, None)]
     sample = read(nvml)
     assert sample.memory_ours_bytes is None
-    assert "does not tell a process's memory" in sample.unknown["memory_ours"]
+    assert "does not report the memory of a process" in sample.unknown["memory_ours"]
 
 
-def test_unified_memory_is_the_hosts() -> None:
+def test_unified_memory_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml()
     nvml.errors["nvmlDeviceGetMemoryInfo"] = fake_nvml.NOT_SUPPORTED
     gb10 = Device("GPU-1", "gpu", "nvidia", "NVIDIA GB10", memory=Memory("unified", 128 * GIB))
-    reader = NvidiaReader([gb10], nvml, memory=lambda: (128 * GIB, 100 * GIB))
-    sample = reader.read(Moment(0.0, 0.0), crowd())[0]
+    monkeypatch.setattr(nvidia, "read_system_memory", lambda: (128 * GIB, 100 * GIB))
+    sample = read(nvml, gb10)
     assert sample.memory_total_bytes == 128 * GIB
     assert sample.memory_used_bytes == 28 * GIB
     assert sample.memory_free_bytes == 100 * GIB
 
 
-def test_a_mig_instance_has_memory_of_its_own_and_no_load() -> None:
+def test_a_mig_instance_has_its_own_memory_and_no_load() -> None:
     nvml = FakeNvml(mig="MIG-7")
     nvml.used = 2 * GIB
     part = Device("MIG-7", "gpu", "nvidia", "MIG 1g.10gb", part="mig", parent="GPU-1")
@@ -160,29 +167,29 @@ def test_a_mig_instance_has_memory_of_its_own_and_no_load() -> None:
     assert "Not Supported" in sample.unknown["utilisation"]
 
 
-def test_a_device_known_by_its_address_is_found_by_it() -> None:
+def test_a_device_with_another_id_is_found_by_its_pci_address() -> None:
     nvml = FakeNvml(uuid="GPU-other")
     assert read(nvml).memory_total_bytes == 140 * GIB
-    nameless = Device("GPU-1", "gpu", "nvidia", "H200")
-    assert read(nvml, nameless).lost == "NVML: Not Found"
+    without_address = Device("GPU-1", "gpu", "nvidia", "H200")
+    assert read(nvml, without_address).lost == "NVML: Not Found"
 
 
-def test_a_driver_that_is_not_there_says_so_and_is_tried_again() -> None:
+def test_a_missing_driver_is_reported_and_tried_again() -> None:
     nvml = FakeNvml()
     nvml.errors["nvmlInit"] = fake_nvml.UNKNOWN
-    reader = NvidiaReader([H200], nvml)
+    reader = open_reader(nvml)
     for second in range(5):
-        sample = reader.read(Moment(float(second), 0.0), crowd())[0]
-    assert sample.unknown == {"device": "no answer: Unknown Error"}
+        sample = read_at(reader, float(second))
+    assert sample.unknown == {"device": "Unknown Error"}
     assert nvml.calls == ["nvmlInit"]
     nvml.errors.clear()
-    assert reader.read(Moment(60.0, 0.0), crowd())[0].compute_percent == 62.0
+    assert read_at(reader, 60.0).compute_percent == 62.0
     reader.close()
     reader.close()
     assert nvml.shutdowns == 1
 
 
-def test_an_old_module_without_a_call_is_unknown() -> None:
+def test_an_old_version_of_the_module() -> None:
     class Old(FakeNvml):
         def __getattribute__(self, name: str) -> Any:
             if name == "nvmlDeviceGetFieldValues":

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
-from anyrig.monitor.sample import HostSample, Sample, Snapshot
+from anyrig.monitor.sample import DeviceSample, HostSample, MachineSnapshot
 from anyrig.placement import Placement
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import Short
@@ -317,11 +317,11 @@ def test_whatever_many_threads_do_nothing_is_closed_that_somebody_has(
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def snapshot(moment: float, host_free: int, gpu_free: int) -> Snapshot:
+def snapshot(moment: float, host_free: int, gpu_free: int) -> MachineSnapshot:
     host = HostSample(moment, 0.0, memory_total_bytes=16 * GIB, memory_available_bytes=host_free)
-    gpu = Sample("gpu-1", "GPU", moment, 0.0, memory_total_bytes=24 * GIB,
-                 memory_free_bytes=gpu_free)  # fmt: skip
-    return Snapshot(moment, 0.0, (gpu, Sample("cpu", "CPU", moment, 0.0)), host)
+    gpu = DeviceSample("gpu-1", "GPU", moment, 0.0, memory_total_bytes=24 * GIB,
+                 memory_used_bytes=24 * GIB - gpu_free)  # fmt: skip
+    return MachineSnapshot(moment, 0.0, (gpu, DeviceSample("cpu", "CPU", moment, 0.0)), host)
 
 
 def test_memory_is_short_below_its_floor_and_told_once_of_a_sample() -> None:

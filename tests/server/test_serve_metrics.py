@@ -15,7 +15,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from anyrig.cluster.card import Card, Roll
-from anyrig.monitor.report import DEVICE, HOST, PREFIX, PROCESS_MEMORY, THROTTLED
+from anyrig.monitor.prometheus import METRIC_NAMES
 from anyrig.server.figures import Figures
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker
@@ -179,9 +179,8 @@ def test_gpu_figures_have_a_history_that_has_an_end(served: Server) -> None:
 
 def test_the_page_tells_every_figure(app_client: TestClient) -> None:
     text = (ROOT / "docs" / "monitor.md").read_text(encoding="utf-8")
-    sampled = {f"{PREFIX}_{one.name}" for one in (*DEVICE, *HOST, THROTTLED, PROCESS_MEMORY)}
     for family in figures(app_client).values():
-        if family.name not in sampled and not family.name.endswith("_created"):
+        if family.name not in METRIC_NAMES and not family.name.endswith("_created"):
             assert f"`{family.name}`" in text or f"`{family.name}_total`" in text
     named = set(re.findall(r"`(anyrig_\w+)`", text.partition("## A server")[2]))
     known = set(figures(app_client))
@@ -206,7 +205,7 @@ def test_every_metric_of_dashboard_and_alerts_exists(served: Server) -> None:
     for family in figures(served.client).values():
         known |= {family.name, f"{family.name}_total", f"{family.name}_bucket"}
     # Power and temperature are told where there is a GPU.
-    known |= {f"{PREFIX}_{one.name}" for one in (*DEVICE, *HOST, THROTTLED, PROCESS_MEMORY)}
+    known |= METRIC_NAMES
     named = 0
     for title, expression in expressions():
         plain = re.sub(r"\{[^}]*\}", "", expression)

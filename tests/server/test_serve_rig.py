@@ -164,6 +164,6 @@ def test_figures_are_read_anew_each_time(app_client: TestClient) -> None:
         (figures.Figure("product", "fp32", 2000, 1e11, "FLOP/s", 0.16, backend="onnx"),),
         when="2026-11-15T12:00:00",
     )  # fmt: skip
-    figures.save(context.folders.figures, figures.Book().with_(page))
+    figures.save(context.folders.measurements, figures.Book().with_(page))
     (row,) = app_client.get("/bench").json()["figures"]
     assert (row["device"], row["kernel"], row["value"]) == (device.id, "product", 1e11)

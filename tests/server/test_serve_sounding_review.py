@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from anyrig.app.settings import ServerSettings
 from anyrig.server.keeper import Keeper
 from anyrig.server.sounding import Sounding, Threads
 from anyrig.server.speaking import Wish
-from anyrig.settings.server import ServerSettings
 
 
 class Reading:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.settings import ServerSettings
 from anyrig.errors import OverloadedError
 from anyrig.server.routes.documents import _admitted
 from anyrig.server.waiting import Beginning, Piece, TookTooLong, within
-from anyrig.settings.server import ServerSettings
 
 
 def test_more_than_may_wait_to_begin_are_refused_at_once() -> None:

@@ -15,9 +15,12 @@ import torch
 
 from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.describe import Device, Machine
+from anyrig.devices.sources.live import LiveAnswers
+from anyrig.devices.sources.system import System
 from anyrig.monitor import Monitor
-from anyrig.monitor.processes import Crowd
-from anyrig.monitor.sample import Moment, Sample
+from anyrig.monitor.processes import ProcessTable
+from anyrig.monitor.readers import DeviceReader
+from anyrig.monitor.sample import DeviceSample, SampleTime
 from anyrig.training.protocol import PHASES, StepFacts, Watch
 from anyrig.training.watch.alerts import Alert, Rules
 from anyrig.training.watch.figures import Around, Counted, Figures, joined, summarise
@@ -259,24 +262,21 @@ def test_memory_is_sampled_and_a_failure_ends_nothing(caplog: pytest.LogCaptureF
     assert "gone" in caplog.text
 
 
-class Reads:
+class FixedReader(DeviceReader):
     """A reader whose devices say what it was given."""
 
     def __init__(self, devices: Sequence[Device], **said: float) -> None:
-        self.devices = tuple(devices)
+        super().__init__(devices, System(LiveAnswers()))
         self._said: dict[str, Any] = {**said}
 
-    def read(self, moment: Moment, crowd: Crowd) -> list[Sample]:
-        return [Sample(one.id, one.name, *moment, **self._said) for one in self.devices]
-
-    def close(self) -> None:
-        pass
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+        return [DeviceSample(one.id, one.name, *at, **self._said) for one in self.devices]
 
 
 def test_a_monitor_adds_the_devices_state(machine: Callable[[str], Machine]) -> None:
     found = machine("h200-linux")
     gpus = [device for device in found.devices if device.kind != "cpu"]
-    reader = Reads(gpus, temperature_c=61.0, compute_percent=97.0, power_w=650.0)
+    reader = FixedReader(gpus, temperature_c=61.0, compute_percent=97.0, power_w=650.0)
     monitor = Monitor(found, readers=[reader])
     with Recorder(monitor=monitor, monitor_device=gpus[0].id) as watch:
         watch.step(facts(1))

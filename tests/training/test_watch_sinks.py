@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 
 from anyrig.errors import MissingPackageError
-from anyrig.monitor.report import PREFIX as monitor_prefix
 from anyrig.training.watch.alerts import Alert, Rules
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
 from anyrig.training.watch.report import report
 from anyrig.training.watch.sinks import Guarded, Told
 from anyrig.training.watch.sinks.console import Console, count_text, fitted, line
 from anyrig.training.watch.sinks.lines import FILE, Lines, read
-from anyrig.training.watch.sinks.prometheus import PREFIX, Prometheus, text
+from anyrig.training.watch.sinks.prometheus import Prometheus, text
 
 
 def figures(step: int, **changed: Any) -> Figures:
@@ -284,7 +283,6 @@ def test_prometheus_has_every_figure_in_base_units(tmp_path: Path) -> None:
     names = [row.split()[2] for row in written.splitlines() if row.startswith("# TYPE")]
     assert len(names) == len(set(names))
     assert text(None, run="x") == ""
-    assert monitor_prefix == PREFIX
 
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:

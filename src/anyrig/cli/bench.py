@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         return 0
     if not options.no_save:
-        print(f"\nKept in {context.folders.figures}.")
+        print(f"\nKept in {context.folders.measurements}.")
     if options.plot:
         print(f"Plot in {options.plot}.")
     if can_ask() and not options.device:
@@ -136,7 +136,7 @@ def measure_devices(
             progress.done()
             if keep:
                 # Read anew and written at once: another command may have measured meanwhile.
-                keep = keep_figures(context, figures.load(context.folders.figures).with_(page))
+                keep = keep_figures(context, figures.load(context.folders.measurements).with_(page))
     return pages
 
 

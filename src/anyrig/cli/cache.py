@@ -93,8 +93,8 @@ def store_path(context: Context) -> Path:
     """Where the store lies."""
     folder = context.loaded.settings.cache.folder
     if not folder:
-        return context.folders.results
-    return Path(folder).expanduser().absolute() / context.folders.results.name
+        return context.folders.result_cache
+    return Path(folder).expanduser().absolute() / context.folders.result_cache.name
 
 
 def _asked(options: argparse.Namespace) -> tuple[str, Path]:

@@ -219,7 +219,7 @@ def _finder(room: ClerkRoom, engine: str, kinds: Sequence[str] | None, unchecked
         placed = compute.placed(context, cpu, replace(namer.need, most_workers=1))
         return Finder(
             namer, placed=placed, environment=context.environment,
-            limits=Limits.load(context.folders.limits), unchecked=unchecked,
+            limits=Limits.load(context.folders.batch_limits), unchecked=unchecked,
         )  # fmt: skip
 
     also = ", unchecked numbers too" if unchecked else ""
@@ -275,7 +275,7 @@ def _scribe(room: ClerkRoom, word: str) -> Scribe:
         placed = compute.placed(context, context.choose(), writer.need())
         return Scribe(
             writer, placed=placed, environment=context.environment,
-            limits=Limits.load(context.folders.limits),
+            limits=Limits.load(context.folders.batch_limits),
         )  # fmt: skip
 
     return room.keep(f"summaries {Path(str(place)).name}", load, version=str(place))

@@ -13,15 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.app.settings import LOADER, WARNED_VARIABLE, Settings
 from anyrig.cli.show import print_warning
 from anyrig.devices.choose import Choice, Evidence, Wish, choose, resolve
-from anyrig.settings.folders import Folders, folders
-from anyrig.settings.load import WARNED, Loaded, load
+from anyrig.settings.folders import Folders, find_folders
+from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
     from anyrig.bench.figures import Book
     from anyrig.devices.describe import Device, Machine
-    from anyrig.settings.saved import SavedChoice
+    from anyrig.settings.saved_device import SavedDevice
 
 log = logging.getLogger(__name__)
 # A recorded machine is seen as if these were set there: so one can ask "what if".
@@ -63,27 +64,27 @@ class Context:
         """
         from anyrig.cli.show import print_warning
 
-        self.environment.update(self.loaded.variables)
-        own.update(self.loaded.variables)
-        if self.loaded.warnings and not self.environment.get(WARNED):
+        self.environment.update(self.loaded.process_variables)
+        own.update(self.loaded.process_variables)
+        if self.loaded.warnings and not self.environment.get(WARNED_VARIABLE):
             for warning in self.loaded.warnings:
                 print_warning(warning)
-            self.environment[WARNED] = "1"
+            self.environment[WARNED_VARIABLE] = "1"
 
     @cached_property
     def folders(self) -> Folders:
         """The user's folders."""
-        return folders(self.environment)
+        return find_folders(self.environment)
 
     @cached_property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedSettings[Settings]:
         """Settings, with where each came from."""
         named = getattr(self.options, "config", None) or self.environment.get("ANYRIG_CONFIG")
         if named and not Path(named).is_file():
             from anyrig.errors import InvalidSettingError
 
             raise InvalidSettingError(f"no settings file {named}", hint="Name one that is there.")
-        return load(
+        return LOADER.load(
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
             project_file=Path(named or "anyrig.toml"),
@@ -116,16 +117,18 @@ class Context:
         """What was measured on this machine; nothing for a recorded one."""
         from anyrig.bench import figures
 
-        return figures.Book() if self.record is not None else figures.load(self.folders.figures)
+        if self.record is not None:
+            return figures.Book()
+        return figures.load(self.folders.measurements)
 
     @cached_property
-    def saved(self) -> SavedChoice | None:
+    def saved(self) -> SavedDevice | None:
         """The device saved by `anyrig use`; none for a recorded machine."""
-        if self.record is not None or not _there(self.folders.choice):
+        if self.record is not None or not _there(self.folders.saved_device):
             return None
-        from anyrig.settings import saved
+        from anyrig.settings.saved_device import load_saved_device
 
-        return saved.load(self.folders.choice)
+        return load_saved_device(self.folders.saved_device)
 
     @property
     def wishes(self) -> tuple[Wish, ...]:
@@ -135,7 +138,7 @@ class Context:
         if flag:
             found.append(Wish(flag, "flag"))
         origin = self.loaded.origins.get("device")
-        if origin is not None and origin[0] != "default":
+        if origin is not None:
             found.append(Wish(self.loaded.settings.device, origin[0], place=origin[1]))
         if self.saved is not None:
             found.append(Wish(self.saved.device, "saved", self.saved.name))
@@ -190,7 +193,7 @@ class Context:
     @property
     def evidence(self) -> Evidence:
         """What was measured and found wrong."""
-        if self.record is not None or not _there(self.folders.figures):
+        if self.record is not None or not _there(self.folders.measurements):
             return Evidence()
         return self.book.evidence(self.machine)
 

@@ -164,7 +164,7 @@ def _keep(context: Context, probes: Sequence[Probe]) -> None:
     from anyrig.bench import figures
     from anyrig.devices.checks.kernels import wrong
 
-    book = before = figures.load(context.folders.figures)
+    book = before = figures.load(context.folders.measurements)
     for device in context.machine.devices:
         mine = [probe for probe in probes if probe.device == device.id]
         if not mine or device.kind == "cpu":

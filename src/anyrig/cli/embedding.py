@@ -125,7 +125,7 @@ def embedder(
         found,
         placed=placed,
         environment=context.environment,
-        limits=Limits.load(context.folders.limits),
+        limits=Limits.load(context.folders.batch_limits),
         stamp=" | ".join(sorted(stamps)),
         here=few,
         shared=shared,

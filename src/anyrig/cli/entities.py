@@ -150,7 +150,7 @@ def _finder(
 
     return Finder(
         namer, placed=_placed(context, namer, sources), environment=context.environment,
-        limits=Limits.load(context.folders.limits), kinds=kinds, unchecked=unchecked,
+        limits=Limits.load(context.folders.batch_limits), kinds=kinds, unchecked=unchecked,
     )  # fmt: skip
 
 

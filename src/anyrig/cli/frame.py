@@ -11,8 +11,8 @@ from anyrig.cli.canvas import wide as wide_of
 from anyrig.cli.process_table import processes
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import number_text
-from anyrig.monitor.alerts import Alert
-from anyrig.monitor.sample import IDLE, HostSample, Sample, Snapshot
+from anyrig.monitor.alerts import DeviceAlert
+from anyrig.monitor.sample import DeviceSample, HostSample, MachineSnapshot, ThrottleReason
 from anyrig.units import GIB, MIB, format_bandwidth, format_bytes
 
 # Above these percentages a bar is yellow, then red.
@@ -70,12 +70,12 @@ class Layout(NamedTuple):
 
 
 def frame(
-    snapshot: Snapshot,
-    histories: Mapping[str, Sequence[Sample]],
+    snapshot: MachineSnapshot,
+    histories: Mapping[str, Sequence[DeviceSample]],
     machine: Machine,
     view: View,
     *,
-    alerts: Iterable[Alert] = (),
+    alerts: Iterable[DeviceAlert] = (),
     jobs: Sequence[JobLine] = (),
 ) -> list[Line]:
     """The lines of one frame, cut to the view's size."""
@@ -120,7 +120,7 @@ def _layout(num_devices: int, above: int, below: int, view: View) -> Layout:
     return Layout(2 if num_devices * 2 <= room else 1, 0)
 
 
-def _header(snapshot: Snapshot, machine: Machine, view: View) -> Line:
+def _header(snapshot: MachineSnapshot, machine: Machine, view: View) -> Line:
     clock = time.strftime("%H:%M:%S", time.localtime(snapshot.wall_s))
     versions = {f"{gpu.driver} {gpu.driver_version}" for gpu in machine.gpus if gpu.driver_version}
     facts = ", ".join(filter(None, (machine.platform.title, *sorted(versions)[:1])))
@@ -133,10 +133,10 @@ def _header(snapshot: Snapshot, machine: Machine, view: View) -> Line:
 
 
 def _device(
-    sample: Sample,
+    sample: DeviceSample,
     device: Device | None,
     host: HostSample,
-    history: Sequence[Sample],
+    history: Sequence[DeviceSample],
     layout: Layout,
     view: View,
 ) -> list[Line]:
@@ -155,7 +155,7 @@ def _device(
     return rows
 
 
-def _title(sample: Sample, number: str, view: View) -> Line:
+def _title(sample: DeviceSample, number: str, view: View) -> Line:
     facts = [
         _reading(sample.temperature_c, "{:.0f} C"),
         _power(sample),
@@ -173,7 +173,7 @@ def _title(sample: Sample, number: str, view: View) -> Line:
     )
 
 
-def _power(sample: Sample) -> str:
+def _power(sample: DeviceSample) -> str:
     if sample.power_w is None:
         return ""
     limit = f"/{sample.power_limit_w:.0f}" if sample.power_limit_w else ""
@@ -184,7 +184,7 @@ def _reading(value: float | None, form: str) -> str:
     return "" if value is None else form.format(value)
 
 
-def _bars(sample: Sample, view: View) -> Line:
+def _bars(sample: DeviceSample, view: View) -> Line:
     half = (view.width - 5) // 2
     left = _gauge("load", sample.compute_percent, _percent(sample.compute_percent), half, view)
     memory = _memory_pair(sample)
@@ -204,7 +204,7 @@ def _gauge(label: str, percent: float | None, text: str, width: int, view: View)
     return line(head, *parts, padded(text, room, right=True))
 
 
-def _graphs(history: Sequence[Sample], rows: int, view: View) -> list[Line]:
+def _graphs(history: Sequence[DeviceSample], rows: int, view: View) -> list[Line]:
     if not rows:
         return []
     half = (view.width - 5) // 2
@@ -220,10 +220,10 @@ def _graphs(history: Sequence[Sample], rows: int, view: View) -> list[Line]:
     ]
 
 
-def _detail(sample: Sample) -> Line:
+def _detail(sample: DeviceSample) -> Line:
     """What is left to say of a GPU, the important first."""
     parts: list[Span] = []
-    held = [word for word in sample.throttling or () if word != IDLE]
+    held = [word for word in sample.throttling or () if word != ThrottleReason.IDLE]
     if held:
         parts.append(Span(f"held down by {', '.join(held)}", "warning"))
     if sample.ecc_errors:
@@ -234,8 +234,6 @@ def _detail(sample: Sample) -> Line:
         parts.append(
             Span(text + (f", others {format_bytes(others)}" if others is not None else ""))
         )
-    if sample.framework and sample.framework.allocated_bytes is not None:
-        parts.append(Span(f"tensors {format_bytes(sample.framework.allocated_bytes)}"))
     if sample.pcie_generation and sample.pcie_width:
         parts.append(Span(_pcie(sample)))
     if sample.memory_temperature_c is not None:
@@ -247,7 +245,7 @@ def _detail(sample: Sample) -> Line:
     return _joined(parts)
 
 
-def _pcie(sample: Sample) -> str:
+def _pcie(sample: DeviceSample) -> str:
     text = f"PCIe {sample.pcie_generation} x{sample.pcie_width}"
     best = (sample.pcie_generation_max, sample.pcie_width_max)
     if None not in best and best != (sample.pcie_generation, sample.pcie_width):
@@ -282,7 +280,7 @@ def _joined(parts: Sequence[Span]) -> Line:
     return line(*spans)
 
 
-def _short(sample: Sample, number: str, view: View) -> Line:
+def _short(sample: DeviceSample, number: str, view: View) -> Line:
     """A device in one line."""
     head = line(Span(padded(number, 3, right=True), "accent"), " ")
     name_width = max(8, min(26, view.width // 3))
@@ -318,7 +316,7 @@ def _jobs(jobs: Sequence[JobLine], view: View) -> list[Line]:
     return rows
 
 
-def _memory_pair(sample: Sample) -> str:
+def _memory_pair(sample: DeviceSample) -> str:
     """`63.2/140 GiB`."""
     used, total = sample.memory_used_bytes, sample.memory_total_bytes
     if total is None:

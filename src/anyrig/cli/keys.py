@@ -66,7 +66,7 @@ def opened(context: Context) -> Keys:
     """This user's keys."""
     from anyrig.server.keys import Keys
 
-    return Keys(context.folders.keys)
+    return Keys(context.folders.api_keys)
 
 
 def until(word: str, now: float) -> float | None:

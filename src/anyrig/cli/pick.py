@@ -98,10 +98,10 @@ def advice(device: Device, evidence: Evidence) -> str:
 
 def remember(context: Context, word: str, name: str) -> None:
     """Save a choice and let this command see it."""
-    from anyrig.settings import saved
+    from anyrig.settings.saved_device import SavedDevice, save_device
 
-    choice = saved.SavedChoice(word, name)
-    saved.save(context.folders.choice, choice)
+    choice = SavedDevice(word, name)
+    save_device(context.folders.saved_device, choice)
     context.saved = choice
 
 
@@ -122,9 +122,9 @@ def keep_figures(context: Context, book: Book) -> bool:
 
     context.book = book
     try:
-        figures.save(context.folders.figures, book)
+        figures.save(context.folders.measurements, book)
     except OSError as error:
-        path = context.folders.figures
+        path = context.folders.measurements
         print_warning(f"the figures could not be kept in {path}: {error.strerror}")
         return False
     return True

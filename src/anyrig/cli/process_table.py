@@ -8,7 +8,7 @@ from typing import NamedTuple
 from anyrig.cli.canvas import Line, Span, clean, line, padded
 from anyrig.devices.describe import Machine
 from anyrig.devices.words import number_text
-from anyrig.monitor.sample import Snapshot
+from anyrig.monitor.sample import MachineSnapshot
 from anyrig.units import format_bytes
 
 SORTS = ("memory", "gpu", "cpu", "pid")
@@ -32,7 +32,7 @@ class _Row(NamedTuple):
 
 
 def processes(
-    snapshot: Snapshot, machine: Machine, width: int, sort: str, everybody: bool, live: bool
+    snapshot: MachineSnapshot, machine: Machine, width: int, sort: str, everybody: bool, live: bool
 ) -> list[Line]:
     """The table, or a line that says there is nothing to show.
 
@@ -73,7 +73,7 @@ def _process(row: _Row, small: bool) -> Line:
     return line(cells, row.command)
 
 
-def _rows(snapshot: Snapshot, machine: Machine, everybody: bool) -> tuple[list[_Row], int]:
+def _rows(snapshot: MachineSnapshot, machine: Machine, everybody: bool) -> tuple[list[_Row], int]:
     """The rows to show, and how many processes are left out."""
     known = {process.pid: process for process in snapshot.host.processes}
     rows: list[_Row] = []

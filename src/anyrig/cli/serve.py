@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
+    from anyrig.app.settings import ServerSettings
     from anyrig.server.parts import Parts
-    from anyrig.settings.server import ServerSettings
 
 log = logging.getLogger(__name__)
 HELP = """Serve everything over HTTP, with a page in the browser: speech, books, documents, jobs and

@@ -17,8 +17,8 @@ from anyrig.server.kept import everybody
 if TYPE_CHECKING:
     from anyrig.devices.choose import Choice
     from anyrig.devices.describe import Device
-    from anyrig.monitor import Snapshot
-    from anyrig.monitor.sample import ProcessUse, Sample
+    from anyrig.monitor import MachineSnapshot
+    from anyrig.monitor.sample import DeviceProcess, DeviceSample
 
 INTERVAL_S = 2.0
 KEPT = 300
@@ -44,8 +44,8 @@ class WatchedRig:
         self._lock = threading.Lock()
         """One at a time reads or changes the choice."""
         self._monitor: Monitor | None = None
-        self._recorded: Snapshot | None = None
-        self._shown: tuple[Snapshot | None, Mapping[str, Any]] = (None, {})
+        self._recorded: MachineSnapshot | None = None
+        self._shown: tuple[MachineSnapshot | None, Mapping[str, Any]] = (None, {})
         if context.record is None:
             self._monitor = Monitor(context.machine, INTERVAL_S, KEPT)
         else:
@@ -67,7 +67,7 @@ class WatchedRig:
 
     # -- samples -----------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> MachineSnapshot | None:
         """The last samples; None before the first."""
         return self._monitor.latest() if self._monitor is not None else self._recorded
 
@@ -78,10 +78,10 @@ class WatchedRig:
             return {"time": None, "devices": [], "host": None, "warnings": []}
         known, shown = self._shown
         if known is not snapshot:
-            from anyrig.monitor.report import snapshot_json
+            from anyrig.monitor.sample import snapshot_to_json
 
-            alerts = self._monitor.warnings() if self._monitor is not None else []
-            data = snapshot_json(snapshot, alerts)
+            alerts = self._monitor.alerts() if self._monitor is not None else []
+            data = snapshot_to_json(snapshot, alerts)
             kinds = {device.id: device.kind for device in self._context.machine.devices}
             for row in data["devices"]:
                 row["kind"] = kinds.get(row["device"], "gpu")
@@ -163,7 +163,7 @@ class WatchedRig:
             stronger = context.loaded.origins.get("device")
             if getattr(context.options, "device", None):
                 warnings.append("the server was started with --device, which comes first")
-            elif stronger and stronger[0] != "default":
+            elif stronger:
                 asked = context.loaded.settings.device
                 warnings.append(f"{stronger[1]} asks for {asked!r}, which comes first")
             changed = _ids(context) != before
@@ -190,7 +190,7 @@ class WatchedRig:
         from anyrig.devices.describe import to_json
 
         snapshot = self.snapshot()
-        sample = snapshot.of(device.id) if snapshot is not None else None
+        sample = snapshot.find(device.id) if snapshot is not None else None
         passed = next((p.reason for p in choice.passed_over if p.device.id == device.id), ""
                       ) if choice is not None else ""  # fmt: skip
         usable = device.usable or device.kind == "cpu"
@@ -213,12 +213,12 @@ class WatchedRig:
         fix = device.why_not_fix
         return localize_install_commands(fix) if fix and self._context.record is None else fix
 
-    def _running(self, device: Device, sample: Sample | None) -> list[dict[str, Any]]:
+    def _running(self, device: Device, sample: DeviceSample | None) -> list[dict[str, Any]]:
         """Our workers there by what they have loaded, then the processes of others."""
         snapshot = self.snapshot()
         host = snapshot.host.processes if snapshot is not None else ()
         resident = {process.pid: process.memory_bytes for process in host}
-        uses: dict[int, ProcessUse] = {}
+        uses: dict[int, DeviceProcess] = {}
         if sample is not None:
             uses = {use.pid: use for use in sample.processes or ()}
         rows = []
@@ -241,7 +241,7 @@ class WatchedRig:
         context = self._context
         if context.record is not None:
             return []
-        book = figures.load(context.folders.figures)
+        book = figures.load(context.folders.measurements)
         context.book = book  # the choice of a device goes by it
         rows = []
         for device in context.machine.devices:
@@ -252,7 +252,7 @@ class WatchedRig:
         return rows
 
 
-def _live(device: Device, sample: Sample | None) -> dict[str, Any]:
+def _live(device: Device, sample: DeviceSample | None) -> dict[str, Any]:
     """What changes of a device, from its last sample, else from its description."""
     memory = device.memory
     free = sample.memory_free_bytes if sample is not None else memory.free_bytes

@@ -245,7 +245,8 @@ class Speech:
             found = compute.guard_workers(context, found)
         stage = Stage(
             engine=chosen.name, found=chosen.found, placed=found, environment=context.environment,
-            options=chosen.options, store=self._store, limits=Limits.load(context.folders.limits),
+            options=chosen.options, store=self._store,
+            limits=Limits.load(context.folders.batch_limits),
             stamp=voicing.stamp(context, found), hire=hire,
         )  # fmt: skip
         return LiveStudio(stage, most_waiting=self._settings.queue)

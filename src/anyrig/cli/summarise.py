@@ -318,7 +318,7 @@ def _scribe(context: Context, stack: ExitStack) -> Callable[[], Scribe]:
                 writer,
                 placed=placed,
                 environment=context.environment,
-                limits=Limits.load(context.folders.limits),
+                limits=Limits.load(context.folders.batch_limits),
             )  # fmt: skip
         )
 

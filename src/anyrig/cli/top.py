@@ -20,15 +20,16 @@ from anyrig.cli.show import print_json
 from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
 from anyrig.devices.describe import Machine
 from anyrig.errors import InvalidInputError
-from anyrig.monitor import Monitor, Snapshot
-from anyrig.monitor.processes import running
-from anyrig.monitor.report import prometheus_text, snapshot_json
+from anyrig.monitor import MachineSnapshot, Monitor
+from anyrig.monitor.processes import AnyrigProcesses
+from anyrig.monitor.prometheus import prometheus_text
+from anyrig.monitor.sample import snapshot_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from anyrig.monitor.alerts import Alert
-    from anyrig.monitor.sample import Sample
+    from anyrig.monitor.alerts import DeviceAlert
+    from anyrig.monitor.sample import DeviceSample
 
 HELP = """Show load, memory, power, temperature and clocks of every device, the processes on them
 and the host, once a second. Keys: q quits, s sorts, a shows everybody's processes, p pauses, h
@@ -70,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if context.record is not None:
         return _print(options, machine, iter([recorded(machine)]), {})
     live = is_terminal() and not (options.json or options.prometheus or options.once)
-    monitor = Monitor(machine, options.interval, ours=running("anyrig"))
+    monitor = Monitor(machine, options.interval, find_ours=AnyrigProcesses())
     if live:
         return _live(options, machine, monitor)
     try:
@@ -92,7 +93,7 @@ def _wanted(context: Context) -> Machine:
     return replace(machine, gpus=tuple(gpu for gpu in machine.gpus if gpu.id in ids))
 
 
-def _samples(options: argparse.Namespace, monitor: Monitor) -> Iterator[Snapshot]:
+def _samples(options: argparse.Namespace, monitor: Monitor) -> Iterator[MachineSnapshot]:
     """As many snapshots as asked for, one interval apart, the first with loads in it."""
     monitor.sample()
     time.sleep(min(_APART_S, options.interval))
@@ -108,18 +109,18 @@ def _samples(options: argparse.Namespace, monitor: Monitor) -> Iterator[Snapshot
 def _print(
     options: argparse.Namespace,
     machine: Machine,
-    snapshots: Iterator[Snapshot],
-    histories: Mapping[str, Sequence[Sample]],
+    snapshots: Iterator[MachineSnapshot],
+    histories: Mapping[str, Sequence[DeviceSample]],
     monitor: Monitor | None = None,
 ) -> int:
     """Snapshots on the output, one after the other."""
     several = bool(options.count or options.watch)
     for snapshot in snapshots:
-        alerts = monitor.warnings() if monitor else []
+        alerts = monitor.alerts() if monitor else []
         if options.json and several:
-            print(json.dumps(snapshot_json(snapshot, alerts), allow_nan=False), flush=True)
+            print(json.dumps(snapshot_to_json(snapshot, alerts), allow_nan=False), flush=True)
         elif options.json:
-            print_json(snapshot_json(snapshot, alerts))
+            print_json(snapshot_to_json(snapshot, alerts))
         elif options.prometheus:
             print(prometheus_text(snapshot), end="\n" if several else "", flush=True)
         else:
@@ -131,23 +132,22 @@ def _print(
     return 0
 
 
-def recorded(machine: Machine) -> Snapshot:
+def recorded(machine: Machine) -> MachineSnapshot:
     """What a recorded machine's description tells; nothing of it can be sampled."""
-    from anyrig.monitor.readers import NoReader
-    from anyrig.monitor.sample import HostSample, Moment
+    from anyrig.monitor.sample import HostSample, SampleTime, unknown_sample
 
-    moment = Moment(time.monotonic(), time.time())
+    at = SampleTime(time.monotonic(), time.time())
     reason = "a recorded machine is not sampled"
-    rows = NoReader(machine.devices, reason).read(moment)
+    samples = tuple(unknown_sample(device, at, reason) for device in machine.devices)
     total = machine.cpu.memory.total_bytes
-    host = HostSample(*moment, memory_total_bytes=total, unknown={"host": f"no answer: {reason}"})
-    return Snapshot(*moment, tuple(rows), host)
+    host = HostSample(*at, memory_total_bytes=total, unknown={"host": reason})
+    return MachineSnapshot(*at, samples, host)
 
 
 def _live(options: argparse.Namespace, machine: Machine, monitor: Monitor) -> int:
     """The view, until a key or Ctrl-C ends it."""
     _hush()
-    monitor.on_warning(lambda alert: None)  # shown in the view, not in the log
+    monitor.on_alert(lambda alert: None)  # shown in the view, not in the log
     with Terminal() as terminal:
         try:
             with monitor:
@@ -162,9 +162,9 @@ def _show(
 ) -> None:
     view = View(unicode=takes_unicode(), sort=options.sort, everybody=options.all)
     colours = wants_colours()
-    shown: Snapshot | None = None
-    histories: dict[str, list[Sample]] = {}
-    alerts: list[Alert] = []
+    shown: MachineSnapshot | None = None
+    histories: dict[str, list[DeviceSample]] = {}
+    alerts: list[DeviceAlert] = []
     num_samples, drawn_at = 0, (0, 0)
     while True:
         key = terminal.key(_PATIENCE_S)
@@ -174,7 +174,7 @@ def _show(
         newest = monitor.latest()
         if newest is not shown and newest is not None and not view.paused:
             # Taken with the snapshot, so that a pause holds all of the picture.
-            shown, alerts = newest, monitor.warnings()
+            shown, alerts = newest, monitor.alerts()
             histories = {s.device: monitor.history(s.device) for s in shown.devices}
             num_samples += 1
             key = key or "new"

@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _reset(context: Context) -> int:
-    from anyrig.settings import saved
+    from anyrig.settings.saved_device import delete_saved_device
 
-    gone = saved.forget(context.folders.choice)
+    gone = delete_saved_device(context.folders.saved_device)
     if context.options.json:
         print_json({"saved": None, "forgotten": gone})
     else:

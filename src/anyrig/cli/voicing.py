@@ -133,7 +133,7 @@ def studio(
         environment=context.environment,
         options=chosen.options,
         store=store,
-        limits=Limits.load(context.folders.limits),
+        limits=Limits.load(context.folders.batch_limits),
         stamp=stamp(context, found),
         hire=fleet.hired(context, chosen, found),
     )

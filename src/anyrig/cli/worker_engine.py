@@ -127,7 +127,7 @@ class Shop:
         placed = compute.guard_workers(context, placed)
         stage = Stage(
             engine=engine, found=found, placed=placed, environment=context.environment,
-            options=options, limits=Limits.load(context.folders.limits),
+            options=options, limits=Limits.load(context.folders.batch_limits),
             stamp=voicing.stamp(context, placed),
         )  # fmt: skip
         voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))

@@ -1,10 +1,9 @@
-"""Live figures of every device: sampled, kept for a while, watched and reported.
+"""Monitor the devices and the host: load, memory, power, temperature, processes, alerts.
 
-`with Monitor(machine) as monitor:` samples in the background; `NullMonitor` has the same face and
-does nothing. No framework is loaded: its own figures come in through a callable, where it runs.
+`with Monitor(machine) as monitor:` samples in the background. No framework is loaded.
 """
 
-from anyrig.monitor.sample import HostSample, Sample, Snapshot
-from anyrig.monitor.watch import Monitor, NullMonitor
+from anyrig.monitor.monitor import Monitor
+from anyrig.monitor.sample import DeviceSample, HostSample, MachineSnapshot
 
-__all__ = ["HostSample", "Monitor", "NullMonitor", "Sample", "Snapshot"]
+__all__ = ["DeviceSample", "HostSample", "MachineSnapshot", "Monitor"]

@@ -1,205 +1,185 @@
-"""Which processes are ours and what they are called. Facts are read once for each process."""
+"""Which processes belong to anyrig, what they are called, and what they use of the host."""
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
-from anyrig.monitor.asking import Asker, Pool
-from anyrig.monitor.sample import HostProcess
+import psutil
 
-if TYPE_CHECKING:
-    import psutil
+from anyrig.monitor.queries import Queries, QueryBudget
+from anyrig.monitor.sample import DeviceProcess, HostProcess
 
-log = logging.getLogger(__name__)
-# The kernel gives the first process namespace this number (include/linux/proc_ns.h).
-_FIRST_NAMESPACE = "pid:[4026531836]"
+# The kernel gives the initial PID namespace this number (include/linux/proc_ns.h).
+_INITIAL_NAMESPACE = "pid:[4026531836]"
 _COMMAND_LENGTH = 300
-# More processes than this are not described one by one: it would cost more than it tells.
-_MOST_DESCRIBED = 48
-# Of one core: finding children means looking at every process there is.
-_SHARE = 0.002
-WhoIsOurs = Callable[[], frozenset[int]]
+# Describing more processes than this costs more than it tells.
+_MAX_DESCRIBED = 48
+# Of one core: finding child processes means looking at every process.
+_CPU_SHARE = 0.002
+_ERRORS = (psutil.Error, OSError, ValueError, KeyError)
 
 
-class Crowd:
-    """The processes of this machine, as far as they matter here."""
+class ProcessTable:
+    """The processes of this machine that matter here; fixed facts of each are read once.
 
-    def __init__(self, ours: WhoIsOurs, *, all_visible: bool | None = None) -> None:
-        self._who = ours
-        self._asker = Asker(Pool(_SHARE))
-        self._known: dict[int, _Known | None] = {}
+    Args:
+        find_ours: returns the pids that count as ours.
+    """
+
+    def __init__(self, find_ours: Callable[[], frozenset[int]]) -> None:
+        self._find_ours = find_ours
+        self._queries = Queries(QueryBudget(_CPU_SHARE))
+        self._processes: dict[int, _Process | None] = {}
         self.ours: frozenset[int] = frozenset()
-        self.all_visible = sees_all() if all_visible is None else all_visible
-        """Whether process numbers mean the same to a driver: not in a container of its own."""
+        self.all_visible = _in_initial_namespace()
+        """Whether a driver means the same processes by the same pids: not in a container."""
 
     def refresh(self) -> None:
-        """Look who is ours; forget who has gone."""
-        self.ours = self._asker.seldom("ours", self._who) or frozenset()
-        self._asker.seldom("gone", self._forget)
+        """Find our processes anew; forget those that ended."""
+        self.ours = self._queries.run_throttled("ours", self._find_ours) or frozenset()
+        self._queries.run_throttled("ended", self._forget_ended)
 
-    def _forget(self) -> None:
-        # Readers on their own threads may meet somebody meanwhile: a copy is looked through.
-        for pid, known in list(self._known.items()):
-            if known is None or not known.alive():
-                self._known.pop(pid, None)
+    def _forget_ended(self) -> None:
+        # Reader threads add to the table meanwhile: this iterates over a copy.
+        for pid, process in list(self._processes.items()):
+            if process is None or not process.is_running():
+                self._processes.pop(pid, None)
 
-    def is_ours(self, pid: int) -> bool | None:
-        """Whether a process is one of ours; None where its number may mean another one."""
-        if pid in self.ours:
-            return True
-        return False if self.all_visible else None
+    def describe_device_process(
+        self, pid: int, memory_bytes: int | None, compute_percent: float | None
+    ) -> DeviceProcess:
+        process = self._get(pid)
+        ours = True if pid in self.ours else False if self.all_visible else None
+        name = process.name if process else None
+        return DeviceProcess(pid, name, memory_bytes, compute_percent, ours)
 
-    def name(self, pid: int) -> str | None:
-        """What a process is called, where this user may know."""
-        known = self._meet(pid)
-        return known.name if known else None
-
-    def describe(self, pids: Iterable[int]) -> tuple[HostProcess, ...]:
-        """Ours and those asked for, ours first."""
-        wanted = [*sorted(self.ours), *sorted(set(pids) - self.ours)][:_MOST_DESCRIBED]
-        found = (known.now(pid in self.ours) for pid in wanted if (known := self._meet(pid)))
+    def describe_host_processes(self, pids: Iterable[int]) -> tuple[HostProcess, ...]:
+        """Our processes and these, ours first."""
+        wanted = [*sorted(self.ours), *sorted(set(pids) - self.ours)][:_MAX_DESCRIBED]
+        found = (p.describe(pid in self.ours) for pid in wanted if (p := self._get(pid)))
         return tuple(process for process in found if process is not None)
 
-    def _meet(self, pid: int) -> _Known | None:
-        if pid not in self._known:
-            self._known[pid] = _Known.meet(pid)
-        return self._known[pid]
+    def _get(self, pid: int) -> _Process | None:
+        if pid not in self._processes:
+            try:
+                self._processes[pid] = _Process(pid)
+            except _ERRORS:
+                self._processes[pid] = None
+        return self._processes[pid]
 
 
-class _Known:
-    """One process, with what does not change about it."""
+class _Process:
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self.is_running = self._process.is_running
+        with self._process.oneshot():
+            self.name = _replace_invalid(self._process.name())
+            self._command = self._read_command() or self.name
+            self._user = self._read_user()
+        self._process.cpu_percent(None)  # the first call only starts the measurement
 
-    def __init__(self, process: psutil.Process) -> None:
-        self._process = process
-        with process.oneshot():
-            self.name = process.name()
-            self.command = _command(process) or self.name
-            self.user = _user(process)
-        process.cpu_percent(None)  # the first call only begins to count
-
-    @classmethod
-    def meet(cls, pid: int) -> _Known | None:
-        try:
-            import psutil
-        except ImportError:
-            return None
-        try:
-            return cls(psutil.Process(pid))
-        except (psutil.Error, OSError, ValueError):
-            return None
-
-    def alive(self) -> bool:
-        """Whether the process is still this one and not a later one with its number."""
-        return self._process.is_running()
-
-    def now(self, ours: bool) -> HostProcess | None:
-        import psutil
-
+    def describe(self, ours: bool) -> HostProcess | None:
         try:
             with self._process.oneshot():
                 cpu = self._process.cpu_percent(None)
                 memory = int(self._process.memory_info().rss)
         except psutil.AccessDenied:
             cpu, memory = None, None
-        except (psutil.Error, OSError):
+        except _ERRORS:
             return None
         pid = self._process.pid
-        return HostProcess(pid, self.name, self.user, self.command, cpu, memory, ours)
+        return HostProcess(pid, self.name, self._user, self._command, cpu, memory, ours)
+
+    def _read_command(self) -> str:
+        try:
+            return _replace_invalid(" ".join(self._process.cmdline())[:_COMMAND_LENGTH])
+        except _ERRORS:
+            return ""
+
+    def _read_user(self) -> str | None:
+        try:
+            return self._process.username().rpartition("\\")[2]
+        except _ERRORS:
+            return None
 
 
-def _command(process: psutil.Process) -> str:
-    import psutil
-
-    try:
-        return " ".join(process.cmdline())[:_COMMAND_LENGTH]
-    except (psutil.Error, OSError):
-        return ""
+def _replace_invalid(text: str) -> str:
+    """Names and commands are bytes: what is not UTF-8 must not break JSON or Prometheus' text."""
+    return text.encode(errors="replace").decode()
 
 
-def _user(process: psutil.Process) -> str | None:
-    import psutil
-
-    try:
-        return process.username().rpartition("\\")[2]
-    except (psutil.Error, OSError, KeyError):
-        return None
-
-
-def family(pid: int | None = None) -> WhoIsOurs:
-    """This process and all that it started."""
-    root = os.getpid() if pid is None else pid
-
-    def who() -> frozenset[int]:
-        return _with_children([root])
-
-    return who
-
-
-def running(program: str) -> WhoIsOurs:
-    """Every process that runs a program, and all that those started; never this one."""
-    seen: dict[int, tuple[float, bool]] = {}
-
-    def who() -> frozenset[int]:
-        import psutil
-
-        found = []
-        alive = set()
-        for process in psutil.process_iter():
-            alive.add(process.pid)
-            # process_iter hands out one object for as long as the process lives.
-            born, runs = seen.get(process.pid, (-1.0, False))
-            try:
-                if born != process.create_time():
-                    runs = runs_program(process.cmdline(), program)
-                    seen[process.pid] = (process.create_time(), runs)
-            except (psutil.Error, OSError):
-                seen[process.pid] = (born, False)
-                continue
-            if runs:
-                found.append(process.pid)
-        for gone in seen.keys() - alive:
-            del seen[gone]
-        me = os.getpid()
-        return _with_children([pid for pid in found if pid != me]) - {me}
-
-    return who
-
-
-def runs_program(command: list[str], program: str) -> bool:
-    """Whether a command line starts a program: by its name, or through `python -m`."""
-    starts = {PurePath(word.replace("\\", "/")).name.removesuffix(".exe") for word in command[:2]}
-    if program in starts:
+def _in_initial_namespace() -> bool:
+    if sys.platform != "linux":
         return True
-    return any(
-        flag in ("-m", "-A") and (word == program or word.startswith(f"{program}."))
+    try:
+        return os.readlink("/proc/self/ns/pid") == _INITIAL_NAMESPACE
+    except OSError:
+        return False
+
+
+def sum_own_memory(processes: Sequence[DeviceProcess] | None, *, all_visible: bool) -> int:
+    """Device memory of our processes.
+
+    Args:
+        processes: what the driver lists; None where it does not.
+        all_visible: whether its pids mean the same processes here.
+
+    Raises:
+        LookupError: it cannot be known.
+    """
+    if processes is None:
+        raise LookupError("the driver does not list processes")
+    ours = [process.memory_bytes for process in processes if process.ours]
+    if not ours and not all_visible:
+        raise LookupError("the container hides which processes are ours")
+    if None in ours:
+        raise LookupError("the driver does not report the memory of a process")
+    return sum(filter(None, ours))
+
+
+def find_own_processes() -> frozenset[int]:
+    """This process and its descendants."""
+    return _add_descendants([os.getpid()])
+
+
+class AnyrigProcesses:
+    """Finds all processes that run anyrig, and their descendants, but not this process."""
+
+    def __init__(self) -> None:
+        self._runs: dict[psutil.Process, bool] = {}
+        """Command lines are read once for each process."""
+
+    def __call__(self) -> frozenset[int]:
+        runs: dict[psutil.Process, bool] = {}
+        for process in psutil.process_iter():
+            try:
+                known = self._runs.get(process)
+                runs[process] = runs_anyrig(process.cmdline()) if known is None else known
+            except _ERRORS:
+                continue  # another user's process, or ended
+        self._runs = runs
+        own_pid = os.getpid()
+        roots = [process.pid for process, found in runs.items() if found and process.pid != own_pid]
+        return _add_descendants(roots) - {own_pid}
+
+
+def runs_anyrig(command: Sequence[str]) -> bool:
+    """Whether a command line starts anyrig: by its name, with `python -m` or `celery -A`."""
+    programs = {PurePath(word.replace("\\", "/")).name.removesuffix(".exe") for word in command[:2]}
+    return "anyrig" in programs or any(
+        flag in ("-m", "-A") and (word == "anyrig" or word.startswith("anyrig."))
         for flag, word in zip(command, command[1:], strict=False)
     )
 
 
-def _with_children(roots: list[int]) -> frozenset[int]:
-    try:
-        import psutil
-    except ImportError:
-        return frozenset(roots)
+def _add_descendants(roots: Sequence[int]) -> frozenset[int]:
     found = set(roots)
     for root in roots:
         try:
             found.update(child.pid for child in psutil.Process(root).children(recursive=True))
-        except (psutil.Error, OSError):
+        except _ERRORS:
             continue
     return frozenset(found)
-
-
-def sees_all() -> bool:
-    """Whether this process is in the machine's first process namespace, as drivers count."""
-    if sys.platform != "linux":
-        return True
-    try:
-        return os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE
-    except OSError:
-        return False

@@ -1,34 +1,47 @@
-"""What one look at the devices and the host tells, as frozen values. No reading, no judging.
+"""What one reading of the devices and the host gives, as frozen values, and as JSON.
 
-`None` in a field means that nobody could tell, and `unknown` says why; zero is a measured zero. A
-device that stopped answering is `lost`, with all its fields None.
+`None` means unknown, and `unknown` says why; zero is a measured zero. A device that stopped
+responding is `lost`, and all its figures are None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-# Plain words for what holds a clock down, whichever vendor's bit says so.
-IDLE = "idle"
-POWER = "power limit"
-HOT = "too hot"
-CURRENT = "current limit"
-SLOWDOWN = "hardware slowdown"
-BRAKE = "power brake"
-USER = "clocks set by a user"
-OTHER = "another reason"
+if TYPE_CHECKING:
+    from anyrig.devices.describe import Device
+    from anyrig.monitor.alerts import DeviceAlert
 
 
-class Moment(NamedTuple):
-    """When something was looked at: for differences, and for people."""
+class ThrottleReason(StrEnum):
+    """Why clocks are reduced, in the same words for every vendor."""
+
+    IDLE = "idle"
+    POWER = "power limit"
+    THERMAL = "too hot"
+    CURRENT = "current limit"
+    HARDWARE_SLOWDOWN = "hardware slowdown"
+    POWER_BRAKE = "power brake"
+    USER = "clocks set by a user"
+    SYNC_BOOST = "sync boost"
+    DISPLAY = "display clocks"
+    BOARD_LIMIT = "board limit"
+    RELIABILITY = "reliability"
+    OTHER = "another reason"
+
+
+class SampleTime(NamedTuple):
+    """When a sample was taken: for differences, and for people."""
 
     monotonic_s: float
     wall_s: float
 
 
-class ProcessUse(NamedTuple):
+class DeviceProcess(NamedTuple):
     """What one process uses of a device."""
 
     pid: int
@@ -36,41 +49,28 @@ class ProcessUse(NamedTuple):
     memory_bytes: int | None = None
     compute_percent: float | None = None
     ours: bool | None = None
-    """Whether it is one of ours; None where its number means nothing here (another namespace)."""
-
-
-class Framework(NamedTuple):
-    """The framework's own books of a device: what this process holds through it."""
-
-    allocated_bytes: int | None = None
-    reserved_bytes: int | None = None
-    peak_bytes: int | None = None
-    peak_reserved_bytes: int | None = None
+    """None where the pid belongs to another PID namespace."""
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One look at one device."""
-
+class DeviceSample:
     device: str
     """The device's id."""
     name: str
     monotonic_s: float
     wall_s: float
     lost: str = ""
-    """Why the device no longer answers; empty while it does."""
+    """Why the device no longer responds; empty while it does."""
     compute_percent: float | None = None
-    """Share of the time in which something computed."""
+    """Share of the time in which a kernel ran."""
     memory_busy_percent: float | None = None
     """Share of the time in which memory was read or written."""
     encoder_percent: float | None = None
     decoder_percent: float | None = None
     memory_total_bytes: int | None = None
     memory_used_bytes: int | None = None
-    memory_free_bytes: int | None = None
+    """By all processes and the driver."""
     memory_ours_bytes: int | None = None
-    memory_others_bytes: int | None = None
-    """Of other processes and of the driver itself."""
     power_w: float | None = None
     power_limit_w: float | None = None
     temperature_c: float | None = None
@@ -82,10 +82,10 @@ class Sample:
     clock_max_mhz: int | None = None
     memory_clock_mhz: int | None = None
     memory_clock_max_mhz: int | None = None
-    throttling: tuple[str, ...] | None = None
-    """What holds the clocks down, in plain words; empty when nothing does."""
+    throttling: tuple[ThrottleReason, ...] | None = None
+    """Why clocks are reduced; empty when they are not."""
     ecc_errors: int | None = None
-    """Memory errors since the driver started that could not be corrected."""
+    """Uncorrectable memory errors since the driver was loaded."""
     pcie_generation: int | None = None
     pcie_generation_max: int | None = None
     pcie_width: int | None = None
@@ -93,28 +93,45 @@ class Sample:
     pcie_rx_bytes_s: float | None = None
     """Towards the device."""
     pcie_tx_bytes_s: float | None = None
-    """From the device."""
-    processes: tuple[ProcessUse, ...] | None = None
-    framework: Framework | None = None
+    processes: tuple[DeviceProcess, ...] | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
-    """Why a field has no answer; kept once for all samples of a device."""
+    """Why a figure is missing; samples of a device share the mapping."""
 
     @property
-    def moment(self) -> Moment:
-        """When it was taken."""
-        return Moment(self.monotonic_s, self.wall_s)
+    def memory_free_bytes(self) -> int | None:
+        return _subtract(self.memory_total_bytes, self.memory_used_bytes)
+
+    @property
+    def memory_others_bytes(self) -> int | None:
+        """Used by other processes and by the driver itself."""
+        return _subtract(self.memory_used_bytes, self.memory_ours_bytes)
 
     @property
     def memory_percent(self) -> float | None:
-        """How full the memory is."""
         if not self.memory_total_bytes or self.memory_used_bytes is None:
             return None
         return 100.0 * self.memory_used_bytes / self.memory_total_bytes
 
 
-class HostProcess(NamedTuple):
-    """A process as the host sees it."""
+def unknown_sample(
+    device: Device, at: SampleTime, reason: str, *, lost: bool = False
+) -> DeviceSample:
+    """What discovery found of a device that cannot be sampled."""
+    return DeviceSample(
+        device.id,
+        device.name,
+        *at,
+        lost=reason if lost else "",
+        memory_total_bytes=device.memory.total_bytes,
+        unknown={"device": reason},
+    )
 
+
+def _subtract(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None else max(0, whole - part)
+
+
+class HostProcess(NamedTuple):
     pid: int
     name: str
     user: str | None
@@ -127,16 +144,14 @@ class HostProcess(NamedTuple):
 
 @dataclass(frozen=True)
 class HostSample:
-    """One look at the machine around the devices."""
-
     monotonic_s: float
     wall_s: float
     cpu_percent: float | None = None
-    """Of all cores together; None on the first look, which has nothing to compare with."""
+    """Of all cores together; None in the first sample, which has nothing to compare with."""
     cores_percent: tuple[float, ...] = ()
     load: tuple[float, float, float] | None = None
     memory_total_bytes: int | None = None
-    """What this process may count on: a container's limit where there is one."""
+    """The container's limit where there is one."""
     memory_available_bytes: int | None = None
     memory_ours_bytes: int | None = None
     swap_total_bytes: int | None = None
@@ -151,45 +166,49 @@ class HostSample:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class MachineSnapshot:
     """All devices and the host at one moment."""
 
     monotonic_s: float
     wall_s: float
-    devices: tuple[Sample, ...]
+    devices: tuple[DeviceSample, ...]
     """In the machine's order, the CPU last."""
     host: HostSample
 
-    def of(self, device_id: str) -> Sample | None:
-        """The sample of one device."""
+    def find(self, device_id: str) -> DeviceSample | None:
         return next((sample for sample in self.devices if sample.device == device_id), None)
 
 
-class Shares(NamedTuple):
-    """A device's used memory, parted."""
+def snapshot_to_json(
+    snapshot: MachineSnapshot, alerts: Sequence[DeviceAlert] = ()
+) -> dict[str, Any]:
+    """Plain data without NaN or infinity, with the same keys every time."""
+    return {
+        "time": snapshot.wall_s,
+        "monotonic": snapshot.monotonic_s,
+        "devices": [
+            {
+                **_fields_to_json(sample),
+                "memory_free_bytes": sample.memory_free_bytes,
+                "memory_others_bytes": sample.memory_others_bytes,
+                "framework": None,  # part of the format since 0.1.0, never filled by a command
+            }
+            for sample in snapshot.devices
+        ],
+        "host": _fields_to_json(snapshot.host),
+        "warnings": [alert._asdict() for alert in alerts],
+    }
 
-    ours: int | None
-    others: int | None
-    why_unknown: str = ""
+
+def _fields_to_json(sample: DeviceSample | HostSample) -> dict[str, Any]:
+    return {name: _to_json(value) for name, value in vars(sample).items()}
 
 
-def part_memory(
-    used: int | None, processes: Iterable[ProcessUse] | None, *, all_visible: bool
-) -> Shares:
-    """How much of the used memory is ours.
-
-    Args:
-        used: of the whole device.
-        processes: what the driver lists; None where it does not.
-        all_visible: whether process numbers mean the same here and to the driver.
-    """
-    if processes is None:
-        return Shares(None, None, "no answer: the driver does not list processes")
-    mine = [process for process in processes if process.ours]
-    if any(process.memory_bytes is None for process in mine):
-        return Shares(None, None, "no answer: the driver does not tell a process's memory")
-    if not mine and not all_visible:
-        # The driver counts by the host's numbers, or hides what is not in this container.
-        return Shares(None, None, "no answer: the container hides which processes are ours")
-    ours = sum(process.memory_bytes or 0 for process in mine)
-    return Shares(ours, None if used is None else max(0, used - ours))
+def _to_json(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, DeviceProcess | HostProcess):
+        return value._asdict()
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from anyrig.app.settings import ServerSettings
     from anyrig.jobs import Jobs, Run
-    from anyrig.monitor import Snapshot
+    from anyrig.monitor import MachineSnapshot
     from anyrig.server.figures import Figures
     from anyrig.server.keeper import Keeper
     from anyrig.server.keys import Keys
     from anyrig.server.speaking import Speaking
     from anyrig.server.uploads import Uploads
     from anyrig.server.waiting import Piece
-    from anyrig.settings.server import ServerSettings
     from anyrig.work.live import Lane
 
 
@@ -72,7 +72,7 @@ class Rig(Protocol):
     def use(self, device: str) -> Mapping[str, Any]:
         """Choose one from now on, as `anyrig use`."""
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> MachineSnapshot | None:
         """The last samples as the monitor made them; None before the first."""
 
     def now(self) -> Mapping[str, Any]:

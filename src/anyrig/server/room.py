@@ -10,7 +10,7 @@ from anyrig.units import GIB, MIB, format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from anyrig.monitor import Snapshot
+    from anyrig.monitor import MachineSnapshot
 
 _SHARE = 0.05
 
@@ -28,7 +28,7 @@ class Watch:
         free_mb: what should stay free; 0 leaves it to us.
     """
 
-    def __init__(self, latest: Callable[[], Snapshot | None], free_mb: float = 0.0) -> None:
+    def __init__(self, latest: Callable[[], MachineSnapshot | None], free_mb: float = 0.0) -> None:
         self._latest, self._free_mb = latest, free_mb
         self._told: float | None = None
         """When the sample was taken by which something was called short: it is so once, as an

@@ -15,7 +15,7 @@ from anyrig.errors import OverloadedError
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from anyrig.settings.server import ServerSettings
+    from anyrig.app.settings import ServerSettings
 
 T = TypeVar("T")
 _LOOK_S = 1.0

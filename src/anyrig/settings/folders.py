@@ -1,6 +1,8 @@
-"""The user's folders, by the habit of each system: XDG, AppData, Library.
+"""The folders and files that anyrig keeps for a user.
 
-Data and state lay in the cache folder before; they are moved when they are first asked for.
+They follow the conventions of each platform: XDG, AppData, Library. platformdirs is asked only for
+a missing LOCALAPPDATA: it reads the environment itself, and on macOS it also honours
+XDG_CONFIG_HOME and XDG_CACHE_HOME, which would hide what version 0.1 saved there.
 """
 
 from __future__ import annotations
@@ -15,146 +17,140 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Folders:
-    """Where anyrig keeps what it knows of this user and machine."""
+    """Where anyrig keeps what belongs to a user and machine."""
 
     config: Path
-    """Settings and the saved choice: small, worth a backup."""
+    """Settings and small files: worth a backup."""
     cache: Path
-    """Figures and whatever else can be made again: systems may delete it."""
-    own_data: Path
-    """Where the platform puts a user's data."""
-    own_state: Path
-    """Where it puts the state of programs."""
+    """What can be made again. The system may delete it."""
+    data_target: Path
+    """Where `data` belongs on this platform."""
+    state_target: Path
 
     @cached_property
     def data(self) -> Path:
-        """Uploads, jobs, indexes: worth a backup. Moved there from the cache folder, once."""
-        from anyrig.settings import moving  # with SQLite, which most commands do not need
+        """Uploads, jobs, indexes: worth a backup. First access moves what 0.1 kept in the cache."""
+        from anyrig.settings import migrate  # imports sqlite3, which most commands do not need
 
-        return moving.settle(self.cache, self.own_data, moving.DATA)
+        return migrate.migrate(self.cache, self.data_target, migrate.DATA)
 
     @cached_property
     def state(self) -> Path:
-        """The data of a broker: a queue. Moved there from the cache folder, once."""
-        from anyrig.settings import moving
+        """Data of the cluster's broker. First access moves what 0.1 kept in the cache."""
+        from anyrig.settings import migrate
 
-        return moving.settle(self.cache, self.own_state, moving.STATE)
+        return migrate.migrate(self.cache, self.state_target, migrate.STATE)
 
     @property
-    def choice(self) -> Path:
+    def saved_device(self) -> Path:
         """The device saved by `anyrig use`."""
         return self.config / "choice.json"
 
     @property
-    def figures(self) -> Path:
-        """What `anyrig bench` and `anyrig doctor` measured."""
-        return self.cache / "figures.json"
-
-    @property
-    def limits(self) -> Path:
-        """The largest batches that worked, by device, engine and version."""
-        return self.cache / "limits.json"
-
-    @property
-    def selftests(self) -> Path:
-        """Which attention backends and number formats passed, by device, driver and library."""
-        return self.cache / "selftests.json"
-
-    @property
-    def rates(self) -> Path:
-        """How fast voices speak and are made here, as books have measured."""
-        return self.cache / "rates.json"
-
-    @property
-    def models(self) -> Path:
-        """Weights that were fetched, a folder for each engine."""
-        return self.cache / "models"
-
-    @property
-    def environments(self) -> Path:
-        """Engines that live in environments of their own."""
-        return self.cache / "environments"
-
-    @property
-    def results(self) -> Path:
-        """The store of results, kept by content."""
-        return self.cache / "results.sqlite"
-
-    @property
-    def indexes(self) -> Path:
-        """Folders that were indexed, a file for each index."""
-        return self.data / "indexes"
-
-    @property
     def classifiers(self) -> Path:
-        """Classifiers that were trained: small, and the examples may be gone."""
+        """Trained classifiers; not in the cache, as their examples may be gone."""
         return self.config / "classifiers"
 
     @property
-    def runs(self) -> Path:
-        """Where training runs lie, a small file for each; they themselves are elsewhere."""
-        return self.data / "runs"
-
-    @property
-    def jobs(self) -> Path:
-        """What is queued, runs and was done: beside what it has made so far."""
-        return self.data / "jobs.sqlite"
-
-    @property
-    def keys(self) -> Path:
-        """Who may call the server: keys, hashed."""
+    def api_keys(self) -> Path:
+        """The server's API keys, hashed."""
         return self.config / "keys.json"
 
     @property
     def coordinator(self) -> Path:
-        """The secrets of a cluster that this machine leads: for its owner's eyes alone."""
+        """Secrets of the cluster that this machine coordinates."""
         return self.config / "coordinator.json"
 
     @property
-    def cluster(self) -> Path:
-        """The data of the broker and the box of `anyrig coordinator`."""
-        return self.state / "cluster"
+    def measurements(self) -> Path:
+        """What `anyrig bench` and `anyrig doctor` measured."""
+        return self.cache / "figures.json"
+
+    @property
+    def batch_limits(self) -> Path:
+        """The largest batches that fitted, by device, engine and version."""
+        return self.cache / "limits.json"
+
+    @property
+    def selftests(self) -> Path:
+        """Attention backends and number formats that passed, by device, driver and library."""
+        return self.cache / "selftests.json"
+
+    @property
+    def rates(self) -> Path:
+        """Speaking and synthesis rates of voices, as measured while making books."""
+        return self.cache / "rates.json"
+
+    @property
+    def models(self) -> Path:
+        """Downloaded weights, a folder for each engine."""
+        return self.cache / "models"
+
+    @property
+    def environments(self) -> Path:
+        """Virtual environments of engines that need their own."""
+        return self.cache / "environments"
+
+    @property
+    def result_cache(self) -> Path:
+        """Results by content."""
+        return self.cache / "results.sqlite"
+
+    @property
+    def indexes(self) -> Path:
+        """Document indexes, a file for each."""
+        return self.data / "indexes"
+
+    @property
+    def runs(self) -> Path:
+        """A small file for each training run, with the path of its folder."""
+        return self.data / "runs"
+
+    @property
+    def jobs(self) -> Path:
+        """The job queue."""
+        return self.data / "jobs.sqlite"
 
     @property
     def server(self) -> Path:
-        """The server's data: uploads, and what jobs that came over HTTP have made."""
+        """Uploads, and the results of jobs submitted over HTTP."""
         return self.data / "server"
 
+    @property
+    def cluster(self) -> Path:
+        """Data of the broker and the blob store of `anyrig coordinator`."""
+        return self.state / "cluster"
 
-def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
-    """The folders of this user."""
-    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or _home())
+
+def find_folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
+    """Find the folders of the user whose environment this is."""
+    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or _find_home())
     if platform == "win32":
         roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming") / "anyrig"
-        local = Path(environment.get("LOCALAPPDATA") or _local(home)) / "anyrig"
+        local = Path(environment.get("LOCALAPPDATA") or _find_local_data(home)) / "anyrig"
         return Folders(roaming, local / "Cache", local, local)
+
+    def xdg(name: str, default: Path) -> Path:
+        value = environment.get(f"XDG_{name}_HOME")
+        return Path(value) / "anyrig" if value else default / "anyrig"
+
     if platform == "darwin":
-        support = home / "Library" / "Application Support" / "anyrig"
-        cache = home / "Library" / "Caches" / "anyrig"
-        data = environment.get("XDG_DATA_HOME")
-        state = environment.get("XDG_STATE_HOME")
+        support = home / "Library" / "Application Support"
         return Folders(
-            support,
-            cache,
-            Path(data) / "anyrig" if data else support,
-            Path(state) / "anyrig" if state else support,
+            support / "anyrig",
+            home / "Library" / "Caches" / "anyrig",
+            xdg("DATA", support),
+            xdg("STATE", support),
         )
-    usual = {
-        "CONFIG": ".config",
-        "CACHE": ".cache",
-        "DATA": ".local/share",
-        "STATE": ".local/state",
-    }
     return Folders(
-        *(
-            Path(environment.get(f"XDG_{name}_HOME") or home / place) / "anyrig"
-            for name, place in usual.items()
-        )
+        xdg("CONFIG", home / ".config"),
+        xdg("CACHE", home / ".cache"),
+        xdg("DATA", home / ".local" / "share"),
+        xdg("STATE", home / ".local" / "state"),
     )
 
 
-def _local(home: Path) -> Path:
-    """The folder for local data, by Windows itself where it can be asked."""
+def _find_local_data(home: Path) -> Path:
     if sys.platform != "win32":
         return home / "AppData" / "Local"
     from platformdirs import user_data_path
@@ -162,9 +158,8 @@ def _local(home: Path) -> Path:
     return user_data_path()
 
 
-def _home() -> Path:
-    """The home folder by the system's list; a temporary one for a user who is in no list."""
+def _find_home() -> Path:
     try:
         return Path.home()
-    except RuntimeError:
+    except RuntimeError:  # a user without an entry in the password database, as in containers
         return Path(tempfile.gettempdir())

@@ -1,111 +1,70 @@
-"""Who reads which device: one file per vendor, chosen by what the machine's description says.
-
-A vendor is named here, in `devices.sources` and in `backends`, and nowhere else.
-"""
+"""Readers: one file per vendor, chosen by what discovery found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
-from anyrig.devices.describe import Device, Machine
+from anyrig.devices.describe import Device, Machine, Platform
 from anyrig.devices.sources.system import System
-from anyrig.monitor.processes import Crowd
-from anyrig.monitor.sample import Moment, Sample
+from anyrig.monitor.processes import ProcessTable
+from anyrig.monitor.sample import DeviceSample, SampleTime, unknown_sample
 
 
-class Reader(Protocol):
+class DeviceReader(ABC):
     """Samples some devices of one kind."""
 
-    devices: tuple[Device, ...]
+    def __init__(self, devices: Sequence[Device], system: System) -> None:
+        self.devices = tuple(devices)
+        self.system = system
 
-    def read(self, moment: Moment, crowd: Crowd) -> list[Sample]:
+    @abstractmethod
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
         """One sample of each device, in their order. Never raises for a device that fails."""
 
-    def close(self) -> None:
-        """Give back what was opened."""
+    def close(self) -> None:  # noqa: B027 - most readers keep nothing open
+        """Release what was opened."""
 
 
-class NoReader:
-    """Stands for devices that nobody can read, and says why."""
+class StaticReader(DeviceReader):
+    """For devices that cannot be sampled: reports what discovery found, and the reason."""
 
-    def __init__(self, devices: Sequence[Device], reason: str) -> None:
-        self.devices = tuple(devices)
-        self._unknown = {"device": f"no answer: {reason}"}
-
-    def read(self, moment: Moment, crowd: Crowd | None = None) -> list[Sample]:
-        """What the description itself tells."""
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
         return [
-            Sample(
-                device.id,
-                device.name,
-                *moment,
-                memory_total_bytes=device.memory.total_bytes,
-                unknown=self._unknown,
+            unknown_sample(
+                device,
+                at,
+                device.blocked
+                or f"devices that use {device.driver or 'no driver'} cannot be sampled here",
             )
             for device in self.devices
         ]
 
-    def close(self) -> None:
-        """Nothing was opened."""
+
+def open_readers(machine: Machine, system: System) -> list[DeviceReader]:
+    """A reader for every GPU of this machine. Nothing is read yet."""
+    devices: dict[type[DeviceReader], list[Device]] = {}
+    for gpu in machine.gpus:
+        devices.setdefault(_choose_reader(gpu, machine.platform), []).append(gpu)
+    return [reader(gpus, system) for reader, gpus in devices.items()]
 
 
-def open_readers(machine: Machine, system: System, root: str = "/") -> list[Reader]:
-    """A reader for every GPU of this machine. Nothing is asked yet.
-
-    Args:
-        machine: what was found here.
-        system: the seam to its files and programs.
-        root: where its file system begins.
-    """
-    readers: list[Reader] = []
-    rest = list(machine.gpus)
-    for kind, devices in _kinds(machine):
-        rest = [device for device in rest if device not in devices]
-        if devices:
-            readers.append(_open(kind, devices, system, root))
-    readers += [NoReader([device], _why(device)) for device in rest]
-    return readers
-
-
-def _kinds(machine: Machine) -> Iterator[tuple[str, list[Device]]]:
-    """Kinds of reader, with the devices each can read here."""
-    yield "nvidia", [gpu for gpu in machine.of("nvidia") if "nvml" in gpu.indices]
-    here = machine.platform
-    others = [gpu for gpu in machine.gpus if "nvml" not in gpu.indices]
-    if here.system == "Linux" and not here.wsl:
-        for vendor in ("amd", "intel"):
-            held = [gpu for gpu in others if gpu.vendor == vendor and gpu.pci_address]
-            yield vendor, [gpu for gpu in held if gpu.driver not in (None, "vfio-pci", "radeon")]
-    elif here.system == "macOS":
-        yield "apple", others
-    elif here.system == "Windows":
-        yield "windows", [gpu for gpu in others if "dxgi" in gpu.indices]
-
-
-def _open(kind: str, devices: list[Device], system: System, root: str) -> Reader:
-    if kind == "nvidia":
-        from anyrig.monitor.readers.nvidia import NvidiaReader
-
-        return NvidiaReader(devices)
-    if kind == "amd":
-        from anyrig.monitor.readers.amd import AmdReader
-
-        return AmdReader(devices, system, root)
-    if kind == "intel":
-        from anyrig.monitor.readers.intel import IntelReader
-
-        return IntelReader(devices, system, root)
-    if kind == "apple":
-        from anyrig.monitor.readers.apple import AppleReader
-
-        return AppleReader(devices, system)
+def _choose_reader(gpu: Device, platform: Platform) -> type[DeviceReader]:
+    from anyrig.monitor.readers.amd import AmdReader
+    from anyrig.monitor.readers.apple import AppleReader
+    from anyrig.monitor.readers.intel import IntelReader
+    from anyrig.monitor.readers.nvidia import NvidiaReader
     from anyrig.monitor.readers.windows import WindowsReader
 
-    return WindowsReader(devices, system)
-
-
-def _why(device: Device) -> str:
-    if device.blocked:
-        return device.blocked
-    return f"nothing here samples a device under {device.driver or 'no driver'}"
+    if "nvml" in gpu.indices:
+        return NvidiaReader
+    if platform.system == "macOS":
+        return AppleReader
+    if platform.system == "Windows" and "dxgi" in gpu.indices:
+        return WindowsReader
+    if platform.system == "Linux" and not platform.wsl and gpu.pci_address:
+        if gpu.vendor == "amd" and gpu.driver not in (None, "vfio-pci", "radeon"):
+            return AmdReader
+        if gpu.vendor == "intel" and gpu.driver not in (None, "vfio-pci"):
+            return IntelReader
+    return StaticReader

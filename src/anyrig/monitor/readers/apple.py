@@ -1,81 +1,72 @@
-"""The GPU of a Mac through ioreg, which needs no root: load and memory in use.
+"""The GPU of a Mac through ioreg, which needs no root: load and memory.
 
-Power, temperature and clocks are told to root alone (powermetrics) and stay unknown.
+Power, temperature and clocks are available to root only (powermetrics).
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from anyrig.devices.describe import Device
 from anyrig.devices.sources.system import System
-from anyrig.monitor.asking import Asker
-from anyrig.monitor.processes import Crowd
-from anyrig.monitor.sample import Moment, Sample
+from anyrig.monitor.processes import ProcessTable
+from anyrig.monitor.queries import Queries
+from anyrig.monitor.readers import DeviceReader
+from anyrig.monitor.sample import DeviceSample, SampleTime
 
-COMMAND = ("ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
-# A program started for each answer: its CPU time is not ours to see, so it is simply asked seldom.
-_GAP_S = 2.0
-_UNTOLD = dict.fromkeys(
-    ("power", "temperature", "clock", "processes"), "no answer: macOS tells it to root alone"
+_COMMAND = ("ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
+# The CPU time of a child process is not measured, so the command runs at a fixed interval.
+_INTERVAL_S = 2.0
+_ROOT_ONLY = dict.fromkeys(
+    ("power", "temperature", "clock", "processes"), "macOS reports it to root only"
 )
 
 
-class AppleReader:
-    """Samples of a Mac's GPUs."""
+class AppleReader(DeviceReader):
+    def __init__(self, devices: Sequence[Device], system: System) -> None:
+        super().__init__(devices, system)
+        self._queries = Queries()
+        self._due_s: float | None = None
+        self._statistics: list[dict[str, int]] = []
 
-    def __init__(
-        self,
-        devices: Sequence[Device],
-        system: System,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.devices = tuple(devices)
-        self._system, self._clock = system, clock
-        self._asker = Asker()
-        self._due = 0.0
-        self._rows: list[dict[str, int]] = []
-
-    def read(self, moment: Moment, crowd: Crowd) -> list[Sample]:
-        """One sample of each device."""
-        if self._clock() >= self._due:
-            self._due = self._clock() + _GAP_S
-            self._rows = self._asker.ask("device", lambda: parse(self._system.run(*COMMAND))) or []
-        unknown = {**_UNTOLD, **self._asker.silences}
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+        if self._due_s is None or at.monotonic_s >= self._due_s:
+            self._due_s = at.monotonic_s + _INTERVAL_S
+            self._statistics = self._queries.run("device", self._read_statistics) or []
+        rows = [*self._statistics, *[{}] * len(self.devices)]
+        unknown = {**_ROOT_ONLY, **self._queries.errors}
         return [
-            _sample(device, self._rows[number] if number < len(self._rows) else {}, moment, unknown)
-            for number, device in enumerate(self.devices)
+            _build_sample(device, row, at, unknown)
+            for device, row in zip(self.devices, rows, strict=False)
         ]
 
-    def close(self) -> None:
-        """Nothing stays open."""
+    def _read_statistics(self) -> list[dict[str, int]]:
+        """The figures of each GPU, in ioreg's order."""
+        text = self.system.run(*_COMMAND)
+        blocks = re.findall(r'"PerformanceStatistics" = \{([^}]*)\}', text)
+        return [
+            {name: int(value) for name, value in re.findall(r'"([^"]+)"=(\d+)', block)}
+            for block in blocks
+        ]
 
 
-def parse(text: str) -> list[dict[str, int]]:
-    """The figures of each accelerator, in ioreg's order."""
-    found = []
-    for block in re.findall(r'"PerformanceStatistics" = \{([^}]*)\}', text):
-        found.append({name: int(value) for name, value in re.findall(r'"([^"]+)"=(\d+)', block)})
-    return found
-
-
-def _sample(device: Device, row: dict[str, int], moment: Moment, unknown: dict[str, str]) -> Sample:
-    busy = row.get("Device Utilization %", row.get("GPU Activity(%)"))
+def _build_sample(
+    device: Device, row: dict[str, int], at: SampleTime, unknown: dict[str, str]
+) -> DeviceSample:
+    load = row.get("Device Utilization %", row.get("GPU Activity(%)"))
     used = row.get("In use system memory", row.get("vramUsedBytes"))
     total = device.memory.total_bytes
     if total is None and used is not None and "vramFreeBytes" in row:
         total = used + row["vramFreeBytes"]
-    return Sample(
+    return DeviceSample(
         device.id,
         device.name,
-        *moment,
-        compute_percent=None if busy is None else float(min(100, busy)),
+        *at,
+        compute_percent=None if load is None else float(min(100, load)),
         memory_total_bytes=total,
         memory_used_bytes=used,
-        memory_free_bytes=None if total is None or used is None else max(0, total - used),
-        # Macs with an AMD card tell these two as well.
+        # Macs with an AMD card report these two as well.
         temperature_c=row.get("Temperature(C)"),
         power_w=row.get("Total Power(W)"),
         unknown=unknown,

@@ -1,223 +1,211 @@
-"""The host through psutil: cores, memory under a container's limit, swap, disks, network."""
+"""The host through psutil: cores, memory within a container's limit, swap, disks, network."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+import psutil
 
 from anyrig.devices.describe import Machine
 from anyrig.devices.sources.system import System
-from anyrig.monitor.asking import Asker, Pool, Rates, Unsupported
-from anyrig.monitor.processes import Crowd
-from anyrig.monitor.sample import HostSample, Moment, Sample
+from anyrig.monitor.processes import ProcessTable
+from anyrig.monitor.queries import CounterRates, Queries, Unsupported
+from anyrig.monitor.sample import DeviceSample, HostSample, SampleTime
 from anyrig.units import is_whole_number
 
 _CGROUP = "/sys/fs/cgroup"
+_CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal")
 
 
-def system_memory() -> tuple[int, int]:
-    """All memory of the system, and what it can still hand out."""
-    import psutil
-
+def read_system_memory() -> tuple[int, int]:
+    """Total and available memory of the system."""
     memory = psutil.virtual_memory()
     return int(memory.total), int(memory.available)
 
 
-Cores = tuple[tuple[float, float], ...]
-
-
 class HostReader:
-    """Samples of the host, and of the CPU as a device."""
+    """Samples the host, and the CPU as a device."""
 
     def __init__(self, machine: Machine, system: System) -> None:
-        self._device = machine.cpu_device
+        self._cpu = machine.cpu_device
         self._system = system
-        self._asker = Asker(Pool())
+        self._queries = Queries()
         self._limit = machine.cpu.memory.total_bytes
-        self._group: str | None = None
-        self._cores: Cores = ()
-        """Busy and whole seconds of each core at the last look."""
-        self._disk, self._network = Rates(), Rates()
+        self._cgroup: str | None = None
+        self._core_times: list[tuple[float, float]] = []
+        self._disk, self._network = CounterRates(), CounterRates()
 
-    def read(self, moment: Moment, crowd: Crowd, device_pids: Iterable[int]) -> HostSample:
-        """One look at the host; figures over time begin with the second."""
-        ask, seldom = self._asker.ask, self._asker.seldom
-        cores = ask("cpu", _core_seconds) or ()
-        cpu_percent, cores_percent = _busy(self._cores, cores)
-        self._cores = cores
-        total, available = ask("memory", self._memory) or (None, None)
-        swap = seldom("swap", _swap) or (None, None)
-        processes = ask("processes", lambda: crowd.describe(device_pids)) or ()
-        ours = [process.memory_bytes for process in processes if process.ours]
-        now_s = moment.monotonic_s
-        disk = _pair(self._disk, seldom("disk", lambda: (now_s, *_disk_bytes())))
-        network = _pair(self._network, seldom("network", lambda: (now_s, *_network_bytes())))
+    def read(
+        self, at: SampleTime, processes: ProcessTable, device_pids: Iterable[int]
+    ) -> HostSample:
+        """Loads and rates are known from the second sample on."""
+        run, throttled = self._queries.run, self._queries.run_throttled
+        cpu, cores = run("cpu", self._read_load) or (None, ())
+        total, available = run("memory", self._read_memory) or (None, None)
+        swap_total, swap_used = throttled("swap", _read_swap) or (None, None)
+        listed = run("processes", lambda: processes.describe_host_processes(device_pids)) or ()
+        ours = [process.memory_bytes for process in listed if process.ours]
+        read, written = self._read_rates("disk", self._disk, _read_disk_bytes, at)
+        received, sent = self._read_rates("network", self._network, _read_network_bytes, at)
         return HostSample(
-            *moment,
-            cpu_percent=cpu_percent,
-            cores_percent=cores_percent,
-            load=ask("load", _load),
+            *at,
+            cpu_percent=cpu,
+            cores_percent=cores,
+            load=run("load", _read_load_average),
             memory_total_bytes=total,
             memory_available_bytes=available,
             memory_ours_bytes=None if None in ours else sum(filter(None, ours)),
-            swap_total_bytes=swap[0],
-            swap_used_bytes=swap[1],
-            disk_read_bytes_s=disk[0],
-            disk_write_bytes_s=disk[1],
-            network_rx_bytes_s=network[0],
-            network_tx_bytes_s=network[1],
-            processes=processes,
-            unknown=self._asker.silences,
+            swap_total_bytes=swap_total,
+            swap_used_bytes=swap_used,
+            disk_read_bytes_s=read,
+            disk_write_bytes_s=written,
+            network_rx_bytes_s=received,
+            network_tx_bytes_s=sent,
+            processes=listed,
+            unknown=self._queries.errors,
         )
 
-    def as_device(self, host: HostSample) -> Sample:
-        """The CPU's own sample: the host's figures under the device's id."""
-        total, free = host.memory_total_bytes, host.memory_available_bytes
-        used = None if total is None or free is None else max(0, total - free)
-        ours = host.memory_ours_bytes
-        return Sample(
-            self._device.id,
-            self._device.name,
+    def read_cpu(self, host: HostSample) -> DeviceSample:
+        """The CPU as a device, with the host's figures."""
+        total, available = host.memory_total_bytes, host.memory_available_bytes
+        return DeviceSample(
+            self._cpu.id,
+            self._cpu.name,
             host.monotonic_s,
             host.wall_s,
             compute_percent=host.cpu_percent,
             memory_total_bytes=total,
-            memory_used_bytes=used,
-            memory_free_bytes=free,
-            memory_ours_bytes=ours,
-            memory_others_bytes=None if used is None or ours is None else max(0, used - ours),
-            clock_mhz=self._asker.seldom("clock", _clock),
-            temperature_c=self._asker.seldom("temperature", _temperature),
+            memory_used_bytes=None if total is None or available is None else total - available,
+            memory_ours_bytes=host.memory_ours_bytes,
+            clock_mhz=self._queries.run_throttled("clock", _read_clock),
+            temperature_c=self._queries.run_throttled("temperature", _read_temperature),
             unknown=host.unknown,
         )
 
-    def _memory(self) -> tuple[int, int]:
-        total, available = system_memory()
+    def _read_load(self) -> tuple[float | None, tuple[float, ...]]:
+        """Percent of all cores together, and of each, since the last call."""
+        before, self._core_times = self._core_times, _read_core_times()
+        if len(before) != len(self._core_times):
+            return None, ()
+        spent = [
+            (now[0] - then[0], now[1] - then[1])
+            for then, now in zip(before, self._core_times, strict=True)
+        ]
+        total = sum(core_total for _, core_total in spent)
+        if total <= 0:
+            return None, ()
+        return _percent(sum(busy for busy, _ in spent), total), tuple(_percent(*s) for s in spent)
+
+    def _read_rates(
+        self,
+        name: str,
+        rates: CounterRates,
+        read: Callable[[], tuple[int, int]],
+        at: SampleTime,
+    ) -> tuple[float | None, float | None]:
+        counts = self._queries.run_throttled(name, lambda: (at.monotonic_s, read()))
+        found = rates.update(*counts) if counts else None
+        return (found[0], found[1]) if found else (None, None)
+
+    def _read_memory(self) -> tuple[int, int]:
+        """Total and available."""
+        total, available = read_system_memory()
         if not self._limit or self._limit >= total:
             return total, available
-        if self._group is None:
-            self._group = self._limiting_group()
-        left = self._limit - self._group_used(self._group)
+        if self._cgroup is None:
+            self._cgroup = self._find_cgroup()
+        left = self._limit - self._read_cgroup_used()
         return self._limit, max(0, min(available, left))
 
-    def _limiting_group(self) -> str:
-        """The folder of the control group whose limit the machine's description tells."""
-        inner = ["/"]
+    def _find_cgroup(self) -> str:
+        """The folder of the control group that has the limit which discovery found."""
+        paths = ["/"]
         for line in self._system.peek("/proc/self/cgroup").splitlines():
-            inner.append(line.split(":", 2)[-1])
-        places = [f"{_CGROUP}{path}" for path in inner] + [f"{_CGROUP}/memory{p}" for p in inner]
-        for place in places:
-            while place.startswith(_CGROUP):
-                folder = place.rstrip("/")
+            paths.append(line.split(":", 2)[-1])
+        for start in [_CGROUP + p for p in paths] + [f"{_CGROUP}/memory{p}" for p in paths]:
+            folder = start
+            while folder.startswith(_CGROUP):
+                folder = folder.rstrip("/")
                 for name in ("memory.max", "memory.limit_in_bytes"):
                     if self._system.number(f"{folder}/{name}") == self._limit:
                         return folder
-                place = os.path.dirname(folder)
+                folder = os.path.dirname(folder)
         return ""
 
-    def _group_used(self, folder: str) -> int:
-        if not folder:
+    def _read_cgroup_used(self) -> int:
+        if not self._cgroup:
             return 0
         read = self._system.number
-        used = read(f"{folder}/memory.current") or read(f"{folder}/memory.usage_in_bytes") or 0
-        for line in self._system.peek(f"{folder}/memory.stat").splitlines():
+        used = read(f"{self._cgroup}/memory.current")
+        used = used or read(f"{self._cgroup}/memory.usage_in_bytes") or 0
+        for line in self._system.peek(f"{self._cgroup}/memory.stat").splitlines():
             name, _, text = line.partition(" ")
-            # Files that can be dropped count as used and are not.
+            # File pages that can be dropped count as used, but are available.
             if name in ("inactive_file", "total_inactive_file") and is_whole_number(text):
                 return max(0, used - int(text))
         return used
 
 
-def _core_seconds() -> tuple[tuple[float, float], ...]:
-    import psutil
-
+def _read_core_times() -> list[tuple[float, float]]:
+    """Busy and total seconds of each core."""
     found = []
     for core in psutil.cpu_times(percpu=True):
-        # Linux counts a guest's time in user already.
-        whole = sum(core) - getattr(core, "guest", 0.0) - getattr(core, "guest_nice", 0.0)
-        found.append((whole - core.idle - getattr(core, "iowait", 0.0), whole))
-    return tuple(found)
-
-
-def _busy(before: Cores, now: Cores) -> tuple[float | None, tuple[float, ...]]:
-    """Percent of all cores, and of each."""
-    if len(before) != len(now):
-        return None, ()
-    parts = [
-        (after[0] - earlier[0], after[1] - earlier[1])
-        for earlier, after in zip(before, now, strict=True)
-    ]
-    whole = sum(part[1] for part in parts)
-    if whole <= 0:
-        return None, ()
-    each = tuple(_percent(busy, all_) for busy, all_ in parts)
-    return _percent(sum(part[0] for part in parts), whole), each
+        # Linux counts a guest's time as user time already.
+        total = sum(core) - getattr(core, "guest", 0.0) - getattr(core, "guest_nice", 0.0)
+        found.append((total - core.idle - getattr(core, "iowait", 0.0), total))
+    return found
 
 
 def _percent(part: float, whole: float) -> float:
     return min(100.0, max(0.0, 100.0 * part / whole)) if whole > 0 else 0.0
 
 
-def _pair(
-    rates: Rates, counted: tuple[float, int, int] | None
-) -> tuple[float | None, float | None]:
-    told = rates.update(counted[0], counted[1:]) if counted else None
-    return (told[0], told[1]) if told else (None, None)
+def _read_disk_bytes() -> tuple[int, int]:
+    counters = psutil.disk_io_counters()
+    if counters is None:
+        raise Unsupported("the system does not count disk traffic")
+    return counters.read_bytes, counters.write_bytes
 
 
-def _disk_bytes() -> tuple[int, int]:
-    import psutil
-
-    told: Any = psutil.disk_io_counters()
-    return (told.read_bytes, told.write_bytes) if told else _unsupported("disk it counts for")
-
-
-def _network_bytes() -> tuple[int, int]:
-    import psutil
-
-    told: Any = psutil.net_io_counters()
-    return (told.bytes_recv, told.bytes_sent) if told else _unsupported("network it counts for")
+def _read_network_bytes() -> tuple[int, int]:
+    counters: Any = psutil.net_io_counters()
+    if counters is None:
+        raise Unsupported("the system does not count network traffic")
+    return counters.bytes_recv, counters.bytes_sent
 
 
-def _swap() -> tuple[int, int]:
-    # Linux is asked by ourselves: psutil warns, every time, where the kernel does not count pages
-    # swapped in and out. To silence it would change how the whole process handles warnings, from
-    # this thread, while others build their schemas under filters of their own.
+def _read_swap() -> tuple[int, int]:
+    """Total and used."""
+    # On Linux without psutil: where the kernel does not count swapped pages, psutil warns at every
+    # call, and to silence it would change the warning filters of the whole process.
     if sys.platform == "linux":
         rows = (line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines())
         found = {row[0]: int(row[1]) * 1024 for row in rows if row[0].startswith("Swap")}
         return found["SwapTotal:"], found["SwapTotal:"] - found["SwapFree:"]
-    import psutil
-
-    told = psutil.swap_memory()
-    return int(told.total), int(told.used)
+    memory = psutil.swap_memory()
+    return int(memory.total), int(memory.used)
 
 
-def _load() -> tuple[float, float, float]:
-    return os.getloadavg() if hasattr(os, "getloadavg") else _unsupported("load average")
+def _read_load_average() -> tuple[float, float, float]:
+    if not hasattr(os, "getloadavg"):
+        raise Unsupported("the system has no load average")
+    return os.getloadavg()
 
 
-def _clock() -> int:
-    import psutil
+def _read_clock() -> int:
+    clock = psutil.cpu_freq()
+    if not clock or not clock.current:
+        raise Unsupported("the system does not report the clock")
+    return round(clock.current)
 
-    told = psutil.cpu_freq()
-    return round(told.current) if told and told.current else _unsupported("clock it tells")
 
-
-def _temperature() -> float:
-    """The processor's own sensor, where the system shows one."""
-    import psutil
-
-    ask: Any = getattr(psutil, "sensors_temperatures", dict)
-    sensors = ask()
-    for name in ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal"):
+def _read_temperature() -> float:
+    sensors: Any = getattr(psutil, "sensors_temperatures", dict)()
+    for name in _CPU_SENSORS:
         if sensors.get(name):
             return float(max(sensor.current for sensor in sensors[name]))
-    return _unsupported("sensor of the processor")
-
-
-def _unsupported(what: str) -> NoReturn:
-    raise Unsupported(f"this system has no {what}")
+    raise Unsupported("the system has no CPU temperature sensor")

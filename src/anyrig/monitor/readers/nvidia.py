@@ -1,295 +1,270 @@
-"""NVIDIA devices through NVML: opened once, handles kept, what one call can tell asked in one call.
-
-The module is an argument, so that a small stand-in for the foreign library drives this very code
-where there is no GPU.
-"""
+"""NVIDIA GPUs through NVML: opened once, handles kept, related figures read in one call."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from anyrig.devices.describe import Device
-from anyrig.monitor.asking import Asker, Lost, Pool, Rates, Unsupported
-from anyrig.monitor.processes import Crowd
-from anyrig.monitor.readers.host import system_memory
+from anyrig.devices.sources.system import System
+from anyrig.monitor.processes import ProcessTable, sum_own_memory
+from anyrig.monitor.queries import CounterRates, DeviceLost, Queries, QueryBudget, Unsupported
+from anyrig.monitor.readers import DeviceReader
+from anyrig.monitor.readers.host import read_system_memory
 from anyrig.monitor.sample import (
-    BRAKE,
-    HOT,
-    IDLE,
-    OTHER,
-    POWER,
-    SLOWDOWN,
-    USER,
-    Moment,
-    ProcessUse,
-    Sample,
-    part_memory,
-)  # fmt: skip
+    DeviceProcess,
+    DeviceSample,
+    SampleTime,
+    ThrottleReason,
+    unknown_sample,
+)
 
 log = logging.getLogger(__name__)
-# nvmlClocksEventReasons: bit -> word.
-THROTTLING = (
-    (0x001, IDLE), (0x002, USER), (0x004, POWER), (0x008, SLOWDOWN), (0x010, "sync boost"),
-    (0x020, HOT), (0x040, HOT), (0x080, BRAKE), (0x100, "display clocks"), (0x200, "board limit"),
-    (0x400, "reliability"),
-)  # fmt: skip
+# nvmlClocksEventReasons
+_THROTTLE_BITS = (
+    (0x001, ThrottleReason.IDLE),
+    (0x002, ThrottleReason.USER),
+    (0x004, ThrottleReason.POWER),
+    (0x008, ThrottleReason.HARDWARE_SLOWDOWN),
+    (0x010, ThrottleReason.SYNC_BOOST),
+    (0x020, ThrottleReason.THERMAL),
+    (0x040, ThrottleReason.THERMAL),
+    (0x080, ThrottleReason.POWER_BRAKE),
+    (0x100, ThrottleReason.DISPLAY),
+    (0x200, ThrottleReason.BOARD_LIMIT),
+    (0x400, ThrottleReason.RELIABILITY),
+)
 # nvmlReturn_t
 _UNSUPPORTED = (3, 13, 25, 26)  # not supported, no such function or version of it, deprecated
 _LOST = (1, 9, 15, 16, 28)  # uninitialised, driver gone, lost, needs a reset, not found
-_NOTHING_NEW = (6, 21)  # not found, no data: no sample since the last one
+_NO_NEW_DATA = (6, 21)  # not found, no data: nothing since the last query
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
-# nvmlDeviceGetFieldValues' numbers: temperature of the memory, average power of the last second,
-# uncorrected memory errors, bytes over PCIe. All in one call.
+_TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
+# For nvmlDeviceGetFieldValues: temperature of the memory, average power of the last second,
+# uncorrectable memory errors, bytes over PCIe. All in one call.
 _FIELDS = {"memory_temperature": 82, "power": 185, "ecc": 4, "pcie_tx": 197, "pcie_rx": 198}
-_MOST_PCIE_BYTES_S = 3e11  # more than generation 6 with 16 lanes: a counter that wrapped
-_LOOK_AGAIN_S = 10.0
+# nvmlValueType_t -> the member of the union that holds the value.
+_UNION_MEMBERS = {0: "dVal", 1: "uiVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+_MAX_PCIE_BYTES_S = 3e11  # more than PCIe 6 x16: a counter that wrapped
+_RETRY_AFTER_S = 10.0
 
 
-class NvidiaReader:
-    """Samples of NVIDIA devices."""
+class NvidiaReader(DeviceReader):
+    """Samples GPUs and MIG instances; tests replace the module `pynvml`."""
 
-    def __init__(
-        self,
-        devices: Sequence[Device],
-        nvml: Any = None,
-        memory: Callable[[], tuple[int, int]] = system_memory,
-    ) -> None:
-        self.devices = tuple(devices)
-        self._nvml, self._memory = nvml, memory
-        self._pool = Pool()
-        self._gpus: list[_Gpu] = []
-        self._opened = False
-        self._retry_s, self._silence = 0.0, ""
+    def __init__(self, devices: Sequence[Device], system: System, nvml: Any = None) -> None:
+        super().__init__(devices, system)
+        self._nvml = nvml
+        self._gpus: list[_NvidiaGpu] = []
+        self._retry_s, self._error = 0.0, ""
 
-    def read(self, moment: Moment, crowd: Crowd) -> list[Sample]:
-        """One sample of each device."""
-        if not self._opened and (silence := self._open(moment)):
-            return [
-                Sample(d.id, d.name, *moment, unknown={"device": silence}) for d in self.devices
-            ]
-        return [gpu.read(moment, crowd) for gpu in self._gpus]
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+        if not self._gpus and at.monotonic_s >= self._retry_s:
+            self._open(at)
+        if not self._gpus:
+            return [unknown_sample(device, at, self._error) for device in self.devices]
+        return [gpu.read(at, processes) for gpu in self._gpus]
 
     def close(self) -> None:
-        """Let NVML go."""
-        if self._opened:
-            self._opened = False
+        if self._gpus:
+            self._gpus = []
             try:
                 self._nvml.nvmlShutdown()
             except self._nvml.NVMLError:
-                log.debug("NVML did not close", exc_info=True)
+                log.debug("nvmlShutdown failed", exc_info=True)
 
-    def _open(self, moment: Moment) -> str:
-        """Nothing when NVML is open, else why not; tried again after a while."""
-        if moment.monotonic_s < self._retry_s:
-            return self._silence
+    def _open(self, at: SampleTime) -> None:
         try:
             if self._nvml is None:
                 import pynvml
 
                 self._nvml = pynvml
             self._nvml.nvmlInit()
-        except Exception as error:  # noqa: BLE001 - no package, no library, no driver
-            self._silence = f"no answer: {error}"
-            self._retry_s = moment.monotonic_s + _LOOK_AGAIN_S
-            return self._silence
-        self._opened = True
-        self._gpus = [
-            _Gpu(device, self._nvml, Asker(self._pool), self._memory) for device in self.devices
-        ]
-        return ""
+        except Exception as error:  # noqa: BLE001 - no library or no driver
+            self._error = str(error)
+            self._retry_s = at.monotonic_s + _RETRY_AFTER_S
+            return
+        budget = QueryBudget()
+        self._gpus = [_NvidiaGpu(device, self._nvml, budget) for device in self.devices]
 
 
-def _field(value: Any) -> float:
-    """A field's number, out of the member of the union that its type names."""
-    members = {0: "dVal", 1: "uiVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-    return float(getattr(value.value, members.get(value.valueType, "ullVal")))
+class _NvidiaGpu:
+    """One GPU or MIG instance."""
 
-
-class _Gpu:
-    """One GPU or MIG instance: its handle and what does not change."""
-
-    def __init__(
-        self, device: Device, nvml: Any, asker: Asker, memory: Callable[[], tuple[int, int]]
-    ) -> None:
-        self._device, self._nvml, self._asker, self._system_memory = device, nvml, asker, memory
+    def __init__(self, device: Device, nvml: Any, budget: QueryBudget) -> None:
+        self._device, self._nvml, self._queries = device, nvml, Queries(budget)
         self._handle: Any = None
-        self._lost: Sample | None = None
-        self._unified = device.memory.kind == "unified"
-        self._bytes = Rates(_MOST_PCIE_BYTES_S)
-        self._seen_us = 0
-        self._fixed: dict[str, int | None] = {}
+        self._lost: DeviceSample | None = None
+        self._pcie_rates = CounterRates(_MAX_PCIE_BYTES_S)
+        self._process_load_us = 0
+        """The time of the newest load of a process."""
+        self._maxima: dict[str, int | None] = {}
 
-    def read(self, moment: Moment, crowd: Crowd) -> Sample:
+    def read(self, at: SampleTime, processes: ProcessTable) -> DeviceSample:
         lost = self._lost
-        if lost is not None and moment.monotonic_s - lost.monotonic_s < _LOOK_AGAIN_S:
-            # A lost GPU may take seconds to say so: not asked every time.
-            return replace(lost, monotonic_s=moment.monotonic_s, wall_s=moment.wall_s)
+        if lost is not None and at.monotonic_s - lost.monotonic_s < _RETRY_AFTER_S:
+            # Calls to a lost GPU may take seconds: not every time.
+            return replace(lost, monotonic_s=at.monotonic_s, wall_s=at.wall_s)
         try:
             if self._handle is None:
-                self._handle = self._find()
-                self._fixed = self._read_fixed()
-            sample = self._sample(moment, crowd)
-        except Lost as error:
+                self._handle = self._open_handle()
+                self._maxima = self._read_maxima()
+            sample = self._sample(at, processes)
+        except DeviceLost as error:
             self._handle = None
-            self._lost = Sample(self._device.id, self._device.name, *moment, lost=str(error))
+            self._lost = DeviceSample(self._device.id, self._device.name, *at, lost=str(error))
             return self._lost
         self._lost = None
         return sample
 
+    def _open_handle(self) -> Any:
+        """By UUID; by PCI address where the device has another id."""
+        nvml, device = self._nvml, self._device
+        try:
+            try:
+                return nvml.nvmlDeviceGetHandleByUUID(device.id.partition("@")[0])
+            except nvml.NVMLError:
+                if device.part == "mig" or not device.pci_address:
+                    raise
+                return nvml.nvmlDeviceGetHandleByPciBusId(device.pci_address)
+        except nvml.NVMLError as error:
+            raise DeviceLost(f"NVML: {error}") from error
+
     def _call(self, function: str, *arguments: Any) -> Any:
-        """One NVML call on this device."""
         nvml = self._nvml
         try:
             return getattr(nvml, function)(self._handle, *arguments)
         except AttributeError as error:
-            raise Unsupported(f"this nvidia-ml-py has no {function}") from error
+            raise Unsupported(f"this version of nvidia-ml-py has no {function}") from error
         except nvml.NVMLError as error:
             if error.value in _UNSUPPORTED:
                 raise Unsupported(f"NVML: {error}") from error
             if error.value in _LOST:
-                raise Lost(f"NVML: {error}") from error
+                raise DeviceLost(f"NVML: {error}") from error
             raise
 
-    def _find(self) -> Any:
-        """The handle, by UUID; by PCI address where the id is another."""
-        nvml, device = self._nvml, self._device
-        try:
-            return nvml.nvmlDeviceGetHandleByUUID(device.id.partition("@")[0])
-        except nvml.NVMLError as error:
-            if device.part == "mig" or not device.pci_address:
-                raise Lost(f"NVML: {error}") from error
-        try:
-            return nvml.nvmlDeviceGetHandleByPciBusId(device.pci_address)
-        except nvml.NVMLError as error:
-            raise Lost(f"NVML: {error}") from error
+    def _get(self, name: str, function: str, *arguments: Any) -> Any:
+        """A throttled call; None where it fails."""
+        return self._queries.run_throttled(name, lambda: self._call(function, *arguments))
 
-    def _read_fixed(self) -> dict[str, int | None]:
-        ask, call = self._asker.ask, self._call
-        generation = ask("pcie_max", lambda: call("nvmlDeviceGetMaxPcieLinkGeneration"))
+    def _read_maxima(self) -> dict[str, int | None]:
+        run, call = self._queries.run, self._call
         return {
-            "clock": ask("clock_max", lambda: call("nvmlDeviceGetMaxClockInfo", _SM)),
-            "memory_clock": ask("clock_max", lambda: call("nvmlDeviceGetMaxClockInfo", _MEMORY)),
-            "generation": generation,
-            "width": ask("pcie_max", lambda: call("nvmlDeviceGetMaxPcieLinkWidth")),
+            "clock": run("clock_max", lambda: call("nvmlDeviceGetMaxClockInfo", _SM)),
+            "memory_clock": run("clock_max", lambda: call("nvmlDeviceGetMaxClockInfo", _MEMORY)),
+            "generation": run("pcie_max", lambda: call("nvmlDeviceGetMaxPcieLinkGeneration")),
+            "width": run("pcie_max", lambda: call("nvmlDeviceGetMaxPcieLinkWidth")),
         }
 
-    def _sample(self, moment: Moment, crowd: Crowd) -> Sample:
-        ask, seldom, call = self._asker.ask, self._asker.seldom, self._call
-        total, used, free = ask("memory", self._memory_now) or (None, None, None)
-        rates = ask("utilisation", lambda: call("nvmlDeviceGetUtilizationRates"))
-        fields = seldom("fields", lambda: self._fields(moment.monotonic_s)) or {}
-        rx, tx = self._pcie_rates(fields)
-        processes = seldom("processes", lambda: self._processes(crowd))
-        shares = part_memory(used, processes, all_visible=crowd.all_visible)
-        power = fields.get("power") or seldom("power", lambda: call("nvmlDeviceGetPowerUsage"))
-        limit = seldom("power_limit", lambda: call("nvmlDeviceGetEnforcedPowerLimit"))
-        encoder = seldom("encoder", lambda: call("nvmlDeviceGetEncoderUtilization")[0])
-        decoder = seldom("decoder", lambda: call("nvmlDeviceGetDecoderUtilization")[0])
-        self._asker.note("memory_ours", shares.why_unknown)
-        return Sample(
+    def _sample(self, at: SampleTime, processes: ProcessTable) -> DeviceSample:
+        run, throttled, get = self._queries.run, self._queries.run_throttled, self._get
+        total, used = run("memory", self._read_memory) or (None, None)
+        load = run("utilisation", lambda: self._call("nvmlDeviceGetUtilizationRates"))
+        fields = throttled("fields", lambda: self._read_fields(at.monotonic_s)) or {}
+        rx, tx = self._read_pcie_rates(fields)
+        listed = throttled("processes", lambda: self._read_processes(processes))
+        visible = processes.all_visible
+        power = fields.get("power") or get("power", "nvmlDeviceGetPowerUsage")
+        limit = get("power_limit", "nvmlDeviceGetEnforcedPowerLimit")
+        encoder = get("encoder", "nvmlDeviceGetEncoderUtilization")
+        decoder = get("decoder", "nvmlDeviceGetDecoderUtilization")
+        return DeviceSample(
             self._device.id,
             self._device.name,
-            *moment,
-            compute_percent=None if rates is None else float(rates.gpu),
-            memory_busy_percent=None if rates is None else float(rates.memory),
-            encoder_percent=encoder,
-            decoder_percent=decoder,
+            *at,
+            compute_percent=None if load is None else float(load.gpu),
+            memory_busy_percent=None if load is None else float(load.memory),
+            encoder_percent=None if encoder is None else encoder[0],
+            decoder_percent=None if decoder is None else decoder[0],
             memory_total_bytes=total,
             memory_used_bytes=used,
-            memory_free_bytes=free,
-            memory_ours_bytes=shares.ours,
-            memory_others_bytes=shares.others,
+            memory_ours_bytes=run(
+                "memory_ours", lambda: sum_own_memory(listed, all_visible=visible)
+            ),
             power_w=None if power is None else power / 1000,
             power_limit_w=None if limit is None else limit / 1000,
-            temperature_c=seldom("temperature", lambda: call("nvmlDeviceGetTemperature", 0)),
+            temperature_c=get("temperature", "nvmlDeviceGetTemperature", 0),
             memory_temperature_c=fields.get("memory_temperature") or None,
-            fan_percent=seldom("fan", lambda: call("nvmlDeviceGetFanSpeed")),
-            clock_mhz=seldom("clock", lambda: call("nvmlDeviceGetClockInfo", _SM)),
-            memory_clock_mhz=seldom(
-                "memory_clock", lambda: call("nvmlDeviceGetClockInfo", _MEMORY)
-            ),
-            throttling=seldom("throttling", self._throttling),
+            fan_percent=get("fan", "nvmlDeviceGetFanSpeed"),
+            clock_mhz=get("clock", "nvmlDeviceGetClockInfo", _SM),
+            clock_max_mhz=self._maxima["clock"],
+            memory_clock_mhz=get("memory_clock", "nvmlDeviceGetClockInfo", _MEMORY),
+            memory_clock_max_mhz=self._maxima["memory_clock"],
+            throttling=throttled("throttling", self._read_throttling),
             ecc_errors=int(fields["ecc"]) if "ecc" in fields else None,
-            pcie_generation=seldom(
-                "pcie_generation", lambda: call("nvmlDeviceGetCurrPcieLinkGeneration")
-            ),
-            pcie_width=seldom("pcie_width", lambda: call("nvmlDeviceGetCurrPcieLinkWidth")),
+            pcie_generation=get("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_generation_max=self._maxima["generation"],
+            pcie_width=get("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
+            pcie_width_max=self._maxima["width"],
             pcie_rx_bytes_s=rx,
             pcie_tx_bytes_s=tx,
-            processes=processes,
-            unknown=self._asker.silences,
-            clock_max_mhz=self._fixed.get("clock"),
-            memory_clock_max_mhz=self._fixed.get("memory_clock"),
-            pcie_generation_max=self._fixed.get("generation"),
-            pcie_width_max=self._fixed.get("width"),
+            processes=listed,
+            unknown=self._queries.errors,
         )
 
-    def _memory_now(self) -> tuple[int, int, int]:
-        if self._unified:
-            total, available = self._system_memory()
-            return total, total - available, available
-        told = self._call("nvmlDeviceGetMemoryInfo")
-        return int(told.total), int(told.used), int(told.free)
+    def _read_memory(self) -> tuple[int, int]:
+        if self._device.memory.kind == "unified":
+            total, available = read_system_memory()
+            return total, total - available
+        memory = self._call("nvmlDeviceGetMemoryInfo")
+        return int(memory.total), int(memory.used)
 
-    def _throttling(self) -> tuple[str, ...]:
+    def _read_fields(self, at_s: float) -> dict[str, float]:
+        """Those of the fields that this device has."""
+        values = self._call("nvmlDeviceGetFieldValues", list(_FIELDS.values()))
+        found = {"at_s": at_s}
+        for name, value in zip(_FIELDS, values, strict=True):
+            if value.nvmlReturn == 0:
+                member = _UNION_MEMBERS.get(value.valueType, "ullVal")
+                found[name] = float(getattr(value.value, member))
+            elif value.nvmlReturn in _LOST:
+                raise DeviceLost("NVML: the GPU is lost")
+        return found
+
+    def _read_pcie_rates(self, fields: dict[str, float]) -> tuple[float | None, float | None]:
+        """Bytes a second to and from the device: from counters, else as NVML measures them."""
+        if "pcie_rx" in fields and "pcie_tx" in fields:
+            counts = (fields["pcie_rx"], fields["pcie_tx"])
+            rates = self._pcie_rates.update(fields["at_s"], counts)
+            return (rates[0], rates[1]) if rates else (None, None)
+        rx = self._get("pcie_rx", "nvmlDeviceGetPcieThroughput", _RX)
+        tx = self._get("pcie_tx", "nvmlDeviceGetPcieThroughput", _TX)
+        return None if rx is None else rx * 1024.0, None if tx is None else tx * 1024.0
+
+    def _read_throttling(self) -> tuple[ThrottleReason, ...]:
         try:
             bits = int(self._call("nvmlDeviceGetCurrentClocksEventReasons"))
         except Unsupported:  # its name before driver 535
             bits = int(self._call("nvmlDeviceGetCurrentClocksThrottleReasons"))
-        words = [word for bit, word in THROTTLING if bits & bit]
-        if bits and not words:
-            words = [OTHER]
-        return tuple(dict.fromkeys(words))
+        reasons = dict.fromkeys(reason for bit, reason in _THROTTLE_BITS if bits & bit)
+        return tuple(reasons or ([ThrottleReason.OTHER] if bits else []))
 
-    def _fields(self, now_s: float) -> dict[str, float]:
-        """Those of the fields that this device has."""
-        values = self._call("nvmlDeviceGetFieldValues", list(_FIELDS.values()))
-        found: dict[str, float] = {"at_s": now_s}
-        for name, value in zip(_FIELDS, values, strict=True):
-            if value.nvmlReturn == 0:
-                found[name] = _field(value)
-            elif value.nvmlReturn in _LOST:
-                raise Lost("NVML: the GPU is lost")
-        return found
-
-    def _pcie_rates(self, fields: dict[str, float]) -> tuple[float | None, float | None]:
-        """Bytes a second to and from the device, from its counters or as NVML measures them."""
-        if "pcie_rx" not in fields or "pcie_tx" not in fields:
-            kib_rx = self._asker.seldom("pcie_rx", lambda: self._throughput(1))
-            kib_tx = self._asker.seldom("pcie_tx", lambda: self._throughput(0))
-            return kib_rx, kib_tx
-        rates = self._bytes.update(fields["at_s"], (fields["pcie_rx"], fields["pcie_tx"]))
-        return (rates[0], rates[1]) if rates else (None, None)
-
-    def _throughput(self, counter: int) -> float:
-        return float(self._call("nvmlDeviceGetPcieThroughput", counter)) * 1024
-
-    def _processes(self, crowd: Crowd) -> tuple[ProcessUse, ...]:
-        memory: dict[int, int | None] = {}
-        for process in self._call("nvmlDeviceGetComputeRunningProcesses"):
-            memory[process.pid] = process.usedGpuMemory
+    def _read_processes(self, processes: ProcessTable) -> tuple[DeviceProcess, ...]:
+        running = list(self._call("nvmlDeviceGetComputeRunningProcesses"))
         try:
-            for process in self._call("nvmlDeviceGetGraphicsRunningProcesses"):
-                memory.setdefault(process.pid, process.usedGpuMemory)
+            running += self._call("nvmlDeviceGetGraphicsRunningProcesses")
         except Unsupported:
-            log.debug("%s lists no graphics processes", self._device.name)
-        busy = self._asker.seldom("process_utilisation", self._process_busy) or {}
+            log.debug("%s does not list graphics processes", self._device.name)
+        memory: dict[int, int | None] = {}
+        for process in running:
+            memory.setdefault(process.pid, process.usedGpuMemory)
+        loads = self._queries.run_throttled("process_utilisation", self._read_process_loads) or {}
         return tuple(
-            ProcessUse(pid, crowd.name(pid), used, busy.get(pid), crowd.is_ours(pid))
+            processes.describe_device_process(pid, used, loads.get(pid))
             for pid, used in sorted(memory.items())
         )
 
-    def _process_busy(self) -> dict[int, float]:
-        """Each process's share of the time since the last look."""
+    def _read_process_loads(self) -> dict[int, float]:
+        """Percent of the time since the last query, by pid."""
         try:
-            told = self._call("nvmlDeviceGetProcessUtilization", self._seen_us)
+            rows = self._call("nvmlDeviceGetProcessUtilization", self._process_load_us)
         except self._nvml.NVMLError as error:
-            if error.value in _NOTHING_NEW:
+            if error.value in _NO_NEW_DATA:
                 return {}
             raise
-        self._seen_us = max((row.timeStamp for row in told), default=self._seen_us)
-        latest = sorted((row for row in told if row.smUtil <= 100), key=lambda row: row.timeStamp)
-        return {int(row.pid): float(row.smUtil) for row in latest}
+        rows = sorted(rows, key=lambda row: row.timeStamp)
+        if rows:
+            self._process_load_us = max(self._process_load_us, rows[-1].timeStamp)
+        return {int(row.pid): float(row.smUtil) for row in rows if row.smUtil <= 100}

@@ -1,123 +1,193 @@
-"""Any GPU on Windows through the system's performance counters, which need no vendor's library.
+"""GPUs of any vendor on Windows, through performance counters (pdh.dll). Never run on Windows.
 
-Counters name an adapter by its LUID, which DXGI tells for each adapter in its own order.
-Temperature, power and clocks are in no counter and stay unknown.
+Counters name an adapter by its LUID, which DXGI reports for each adapter in its own order.
+Temperature, power and clocks have no counters.
 """
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 from collections.abc import Callable, Sequence
 
 from anyrig.devices.describe import Device
 from anyrig.devices.sources.system import System
-from anyrig.monitor.asking import Asker
-from anyrig.monitor.processes import Crowd
-from anyrig.monitor.sample import Moment, ProcessUse, Sample, part_memory
+from anyrig.monitor.processes import ProcessTable, sum_own_memory
+from anyrig.monitor.queries import Queries
+from anyrig.monitor.readers import DeviceReader
+from anyrig.monitor.sample import DeviceSample, SampleTime
 
 ENGINES = r"\GPU Engine(*)\Utilization Percentage"
 ADAPTER_MEMORY = r"\GPU Adapter Memory(*)\Dedicated Usage"
 ADAPTER_SHARED = r"\GPU Adapter Memory(*)\Shared Usage"
 PROCESS_MEMORY = r"\GPU Process Memory(*)\Dedicated Usage"
-PATHS = (ENGINES, ADAPTER_MEMORY, ADAPTER_SHARED, PROCESS_MEMORY)
+_COUNTERS = (ENGINES, ADAPTER_MEMORY, ADAPTER_SHARED, PROCESS_MEMORY)
 _INSTANCE = re.compile(
     r"(?:pid_(\d+)_)?luid_0x([0-9a-f]+)_0x([0-9a-f]+)_.*?(?:engtype_(.+))?$", re.I
 )
-Counters = Callable[[], dict[str, dict[str, float]]]
+_FORMAT_DOUBLE = 0x00000200  # PDH_FMT_DOUBLE
+_MORE_DATA = 0x800007D2
+_VALID = (0, 1)  # PDH_CSTATUS_VALID_DATA, PDH_CSTATUS_NEW_DATA
+CounterValues = dict[str, dict[str, float]]
+"""By counter and instance."""
+_Row = tuple[int | None, str, float]
+"""Pid, engine, value."""
 
 
-class WindowsReader:
-    """Samples of the adapters that DXGI lists."""
+class WindowsReader(DeviceReader):
+    """Samples the adapters that DXGI lists.
+
+    Args:
+        devices: the adapters.
+        system: lists them.
+        read_counters: a replacement for Windows' counters, for tests.
+    """
 
     def __init__(
-        self, devices: Sequence[Device], system: System, counters: Counters | None = None
+        self,
+        devices: Sequence[Device],
+        system: System,
+        read_counters: Callable[[], CounterValues] | None = None,
     ) -> None:
-        self.devices = tuple(devices)
-        self._system, self._counters = system, counters
-        self._asker = Asker()
+        super().__init__(devices, system)
+        self._counters = read_counters
+        self._queries = Queries()
         self._luids: dict[int, int] | None = None
 
-    def read(self, moment: Moment, crowd: Crowd) -> list[Sample]:
-        """One sample of each device."""
-        told = self._asker.ask("counters", self._collect) or {}
-        luids = self._asker.ask("adapters", self._places) or {}
-        samples = []
-        for device in self.devices:
-            luid = luids.get(device.indices.get("dxgi", -1))
-            rows = {} if luid is None else of_adapter(told, luid)
-            samples.append(_sample(device, rows, moment, crowd, self._asker))
-        return samples
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+        values = self._queries.run("counters", self._read_counters) or {}
+        luids = self._queries.run("adapters", self._read_luids) or {}
+        return [
+            self._build_sample(
+                device, _select_adapter(values, luids.get(device.indices["dxgi"])), at, processes
+            )
+            for device in self.devices
+        ]
 
-    def close(self) -> None:
-        """The query goes with the process."""
-
-    def _collect(self) -> dict[str, dict[str, float]]:
+    def _read_counters(self) -> CounterValues:
         if self._counters is None:
-            from anyrig.monitor.readers.pdh import open_counters
-
-            self._counters = open_counters(PATHS)
+            self._counters = _open_counters(_COUNTERS)
         return self._counters()
 
-    def _places(self) -> dict[int, int]:
-        """DXGI's number of each adapter -> its LUID."""
+    def _read_luids(self) -> dict[int, int]:
+        """By DXGI's number of the adapter."""
         if self._luids is None:
-            rows = self._system.adapters("dxgi")
-            self._luids = {n: int(row.get("AdapterLuid", 0)) for n, row in enumerate(rows)}
+            adapters = self.system.adapters("dxgi")
+            self._luids = {n: int(row.get("AdapterLuid", 0)) for n, row in enumerate(adapters)}
         return self._luids
 
+    def _build_sample(
+        self,
+        device: Device,
+        rows: dict[str, list[_Row]],
+        at: SampleTime,
+        processes: ProcessTable,
+    ) -> DeviceSample:
+        engines: dict[str, float] = {}
+        loads: dict[int, float] = {}
+        for pid, engine, value in rows.get(ENGINES, []):
+            engines[engine] = engines.get(engine, 0.0) + value
+            if pid is not None:
+                loads[pid] = max(loads.get(pid, 0.0), value)
+        listed = tuple(
+            processes.describe_device_process(pid, int(value), loads.get(pid))
+            for pid, _, value in sorted(rows.get(PROCESS_MEMORY, []))
+            if pid is not None
+        )
+        used: int | None = None
+        if ADAPTER_MEMORY in rows:
+            used = int(sum(value for _, _, value in rows[ADAPTER_MEMORY]))
+            if device.memory.kind == "unified":
+                used += int(sum(value for _, _, value in rows.get(ADAPTER_SHARED, [])))
+        return DeviceSample(
+            device.id,
+            device.name,
+            *at,
+            compute_percent=min(100.0, max(engines.values())) if engines else None,
+            encoder_percent=_limit_percent(engines.get("VideoEncode")),
+            decoder_percent=_limit_percent(engines.get("VideoDecode")),
+            memory_total_bytes=device.memory.total_bytes,
+            memory_used_bytes=used,
+            memory_ours_bytes=self._queries.run(
+                "memory_ours", lambda: sum_own_memory(listed or None, all_visible=True)
+            ),
+            processes=listed,
+            unknown=self._queries.errors,
+        )
 
-Row = tuple[int | None, str, float]
+
+def _limit_percent(value: float | None) -> float | None:
+    return None if value is None else min(100.0, value)
 
 
-def of_adapter(told: dict[str, dict[str, float]], luid: int) -> dict[str, list[Row]]:
-    """The counters of one adapter: for each path (process, engine, value)."""
-    found: dict[str, list[Row]] = {}
-    for path, instances in told.items():
+def _select_adapter(values: CounterValues, luid: int | None) -> dict[str, list[_Row]]:
+    """The values of one adapter, by counter."""
+    found: dict[str, list[_Row]] = {}
+    for counter, instances in values.items():
         for instance, value in instances.items():
             parts = _INSTANCE.match(instance)
             if parts and int(parts[2], 16) << 32 | int(parts[3], 16) == luid:
                 pid = int(parts[1]) if parts[1] else None
-                found.setdefault(path, []).append((pid, parts[4] or "", value))
+                found.setdefault(counter, []).append((pid, parts[4] or "", value))
     return found
 
 
-def _sample(
-    device: Device, rows: dict[str, list[Row]], moment: Moment, crowd: Crowd, asker: Asker
-) -> Sample:
-    engines: dict[str, float] = {}
-    busy: dict[int, float] = {}
-    for pid, engine, value in rows.get(ENGINES, []):
-        engines[engine] = engines.get(engine, 0.0) + value
-        if pid is not None:
-            busy[pid] = max(busy.get(pid, 0.0), value)
-    memory = {pid: int(value) for pid, _, value in rows.get(PROCESS_MEMORY, []) if pid is not None}
-    processes = tuple(
-        ProcessUse(pid, crowd.name(pid), memory.get(pid), busy.get(pid), crowd.is_ours(pid))
-        for pid in sorted(memory)
-    )
-    used: int | None = None
-    if ADAPTER_MEMORY in rows:
-        used = int(sum(value for _, _, value in rows[ADAPTER_MEMORY]))
-        if device.memory.kind == "unified":
-            used += int(sum(value for _, _, value in rows.get(ADAPTER_SHARED, [])))
-    total = device.memory.total_bytes
-    shares = part_memory(used, processes if memory else None, all_visible=True)
-    return Sample(
-        device.id,
-        device.name,
-        *moment,
-        compute_percent=min(100.0, max(engines.values())) if engines else None,
-        encoder_percent=_engine(engines, "VideoEncode"),
-        decoder_percent=_engine(engines, "VideoDecode"),
-        memory_total_bytes=total,
-        memory_used_bytes=used,
-        memory_free_bytes=None if total is None or used is None else max(0, total - used),
-        memory_ours_bytes=shares.ours,
-        memory_others_bytes=shares.others,
-        processes=processes,
-        unknown=asker.silences,
-    )
+# -- pdh.dll, from pdh.h ---------------------------------------------------------------------------
 
 
-def _engine(engines: dict[str, float], name: str) -> float | None:
-    return min(100.0, engines[name]) if name in engines else None
+class _CounterValue(ctypes.Structure):
+    """PDH_FMT_COUNTERVALUE with its union as a double."""
+
+    _fields_ = [("status", ctypes.c_uint32), ("number", ctypes.c_double)]
+
+
+class _CounterItem(ctypes.Structure):
+    """PDH_FMT_COUNTERVALUE_ITEM_W."""
+
+    _fields_ = [("name", ctypes.c_wchar_p), ("value", _CounterValue)]
+
+
+def _open_counters(paths: Sequence[str]) -> Callable[[], CounterValues]:
+    """A function that reads every counter that exists."""
+    if sys.platform != "win32":
+        raise OSError("performance counters exist only on Windows")
+    library = ctypes.WinDLL("pdh.dll")
+    query = ctypes.c_void_p()
+    _check("PdhOpenQueryW", library.PdhOpenQueryW(None, None, ctypes.byref(query)))
+    counters = {}
+    for path in paths:
+        counter = ctypes.c_void_p()
+        # English names work in every display language.
+        if library.PdhAddEnglishCounterW(query, path, None, ctypes.byref(counter)) == 0:
+            counters[path] = counter
+    library.PdhCollectQueryData(query)  # rates need two readings
+
+    def read() -> CounterValues:
+        _check("PdhCollectQueryData", library.PdhCollectQueryData(query))
+        return {path: _read_values(library, counter) for path, counter in counters.items()}
+
+    return read
+
+
+def _read_values(library: ctypes.CDLL, counter: ctypes.c_void_p) -> dict[str, float]:
+    size, count = ctypes.c_uint32(0), ctypes.c_uint32(0)
+    get = library.PdhGetFormattedCounterArrayW
+    result = get(counter, _FORMAT_DOUBLE, ctypes.byref(size), ctypes.byref(count), None)
+    if result & 0xFFFFFFFF != _MORE_DATA:
+        return {}
+    buffer = ctypes.create_string_buffer(size.value)
+    if get(counter, _FORMAT_DOUBLE, ctypes.byref(size), ctypes.byref(count), buffer) != 0:
+        return {}
+    items = ctypes.cast(buffer, ctypes.POINTER(_CounterItem))
+    found: dict[str, float] = {}
+    for item in items[: count.value]:
+        if item.value.status in _VALID and item.name:
+            # Several counters may share an instance's name.
+            found[item.name] = found.get(item.name, 0.0) + item.value.number
+    return found
+
+
+def _check(function: str, result: int) -> None:
+    if result != 0:
+        raise OSError(f"{function} failed with 0x{result & 0xFFFFFFFF:08x}")

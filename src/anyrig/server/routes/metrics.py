@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from anyrig.monitor.report import prometheus_text
+from anyrig.monitor.prometheus import prometheus_text
 from anyrig.server import observed
 from anyrig.server.kept import counter
 from anyrig.server.parts import Parts

@@ -43,8 +43,8 @@ from anyrig.units import format_duration
 
 if TYPE_CHECKING:
     from anyrig.backends.memory import MemoryUsage
-    from anyrig.monitor import Monitor, NullMonitor
-    from anyrig.monitor.sample import Sample
+    from anyrig.monitor import Monitor
+    from anyrig.monitor.sample import DeviceSample
 
 log = logging.getLogger(__name__)
 # Steps that the host may be ahead of the device before a step waits for an old one.
@@ -84,7 +84,7 @@ class Recorder:
         total: Callable[[torch.Tensor], torch.Tensor] | None = None,
         flops_per_sample: float | None = None,
         peaks: Mapping[str, float] | None = None,
-        monitor: Monitor | NullMonitor | None = None,
+        monitor: Monitor | None = None,
         monitor_device: str | None = None,
         rules: Rules | None = None,
         on_alert: Sequence[Callable[[Alert], object]] = (),
@@ -340,7 +340,7 @@ class Recorder:
         pace = took / (last.number - self._first[0])
         return max(0, self.total_steps - last.number) * pace
 
-    def _sample(self) -> Sample | None:
+    def _sample(self) -> DeviceSample | None:
         snapshot = self._monitor.latest() if self._monitor is not None else None
         if snapshot is None or not snapshot.devices:
             return None

@@ -1,6 +1,6 @@
 """Figures for Prometheus: as text for a server, and as `metrics.prom` for a node exporter.
 
-Names are in base units, as `anyrig.monitor.report` has them. What is not known is left out; a loss
+Names are in base units, as in `anyrig.monitor.prometheus`. What is not known is left out; a loss
 that is not a number is said as such, which Prometheus knows.
 """
 
@@ -18,7 +18,7 @@ from anyrig.training.watch.figures import Figures, Validation
 from anyrig.training.watch.sinks import Told
 
 FILE = "metrics.prom"
-# As `anyrig.monitor.report` has it, which is not loaded for one word.
+# Of all metric names of anyrig.
 PREFIX = "anyrig"
 Row = tuple[dict[str, str], float | None]
 

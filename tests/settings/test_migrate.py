@@ -1,4 +1,4 @@
-"""Data that 0.1 kept in the cache folder is moved once, whole, whatever happens meanwhile."""
+"""What version 0.1 kept in the cache folder is moved once, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from anyrig.jobs.local import LocalJobs
 from anyrig.services import train_runs
-from anyrig.settings import Folders, folders
+from anyrig.settings.folders import Folders, find_folders
 from tests.conftest import Anyrig
 
 
@@ -29,16 +29,16 @@ def data() -> Path:
     return Path(os.environ["XDG_DATA_HOME"]) / "anyrig"
 
 
-def found() -> Folders:
-    return folders(os.environ)
+def current_folders() -> Folders:
+    return find_folders(os.environ)
 
 
 @pytest.fixture
 def job() -> str:
-    """Uploads, an index, a run and a job, as the first version kept them; the job's id."""
+    """Uploads, an index, a run and a job as 0.1 kept them; returns the job's id."""
     upload = cache() / "server" / "uploads" / "ab.txt"
     upload.parent.mkdir(parents=True)
-    upload.write_text("somebody's letter")
+    upload.write_text("a letter")
     (cache() / "indexes").mkdir()
     with sqlite3.connect(cache() / "indexes" / "post.sqlite") as index:
         index.execute("PRAGMA journal_mode = WAL")
@@ -59,9 +59,9 @@ def job() -> str:
 
 
 def check_moved(job: str) -> None:
-    here = found()
+    here = current_folders()
     assert here.data == data()
-    assert (here.server / "uploads" / "ab.txt").read_text() == "somebody's letter"
+    assert (here.server / "uploads" / "ab.txt").read_text() == "a letter"
     with LocalJobs(here.jobs) as jobs:
         told = jobs.get(job).arguments
     assert told["file"] == str(data() / "server" / "uploads" / "ab.txt")
@@ -86,13 +86,13 @@ def test_everything_is_moved_once(job: str, anyrig: Anyrig) -> None:
     assert left == {"figures.json"}
     listed = json.loads(anyrig("jobs", "--json").stdout)
     assert job in json.dumps(listed)
-    (cache() / "server").mkdir()  # what an older version makes later is not ours any more
+    (cache() / "server").mkdir()  # created later by an older version: left alone
     check_moved(job)
     assert (cache() / "server").is_dir()
 
 
-def test_nothing_is_made_where_there_is_nothing_to_move(anyrig: Anyrig) -> None:
-    assert found().data == data()
+def test_no_folder_is_created_if_there_is_nothing_to_move(anyrig: Anyrig) -> None:
+    assert current_folders().data == data()
     assert anyrig("devices").returncode == 0
     assert not data().exists()
 
@@ -103,12 +103,12 @@ def test_devices_moves_nothing(job: str, anyrig: Anyrig) -> None:
     assert not data().exists()
 
 
-def test_several_processes_at_once(job: str) -> None:
+def test_concurrent_processes(job: str) -> None:
     program = (
         "import os, sys\n"
-        "from anyrig.settings import folders\n"
+        "from anyrig.settings.folders import find_folders\n"
         "sys.stdin.readline()\n"
-        "here = folders(os.environ)\n"
+        "here = find_folders(os.environ)\n"
         "print(here.data, (here.server / 'uploads' / 'ab.txt').read_text(), here.jobs.exists())\n"
     )
     started = [
@@ -124,12 +124,12 @@ def test_several_processes_at_once(job: str) -> None:
         process.stdin.flush()
     for process in started:
         out, error = process.communicate(timeout=60)
-        assert out == f"{data()} somebody's letter True\n", error
+        assert out == f"{data()} a letter True\n", error
     check_moved(job)
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EROFS, errno.EACCES, errno.EPERM])
-def test_another_file_system_and_an_old_folder_that_cannot_be_written(
+def test_other_file_system_and_read_only_cache(
     job: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_renames(monkeypatch, code)
@@ -141,8 +141,8 @@ def test_another_file_system_and_an_old_folder_that_cannot_be_written(
     assert (cache() / "server").exists() == (code != errno.EXDEV)
 
 
-def test_an_old_folder_for_reading_only(job: str) -> None:
-    """By its rights; root has its way anyhow, and then it is moved."""
+def test_cache_without_write_permission(job: str) -> None:
+    """As root the permissions have no effect, and the data are simply moved."""
     for folder in (cache(), cache() / "server" / "uploads", cache() / "indexes"):
         folder.chmod(0o555)
     try:
@@ -154,7 +154,7 @@ def test_an_old_folder_for_reading_only(job: str) -> None:
                 folder.chmod(0o755)
 
 
-def test_a_disk_that_is_full_leaves_everything_where_it_is(
+def test_full_disk_leaves_everything_in_place(
     job: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_leaves_everything_where_it_is(
 
         patched.setattr(shutil, "copytree", copy)
         patched.setattr(shutil, "copy2", lambda *_: copy(_[0], _[1]))
-        here = found()
+        here = current_folders()
         assert here.data == cache()
         with LocalJobs(here.jobs) as jobs:
             assert jobs.get(job).kind == "book"
@@ -176,10 +176,10 @@ def test_a_disk_that_is_full_leaves_everything_where_it_is(
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, 0])
-def test_a_move_that_fails_half_way_is_taken_back(
+def test_failed_move_is_undone(
     job: str, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The old place is used on, so that all of it must be there, and no stale copy here."""
+    """The old folder stays in use: all must be there, and no stale copy in the new one."""
     with monkeypatch.context() as patched:
         if code:
             refuse_renames(patched, code)
@@ -187,7 +187,7 @@ def test_a_move_that_fails_half_way_is_taken_back(
             patched.setattr(shutil, "copytree", refused_with(shutil.Error(full)))
         else:  # a folder that is a mount point cannot be renamed
             refuse_renames(patched, errno.EBUSY, only="server")
-        here = found()
+        here = current_folders()
         assert here.data == cache()
         with LocalJobs(here.jobs) as jobs:
             assert jobs.get(job).kind == "book"
@@ -195,31 +195,31 @@ def test_a_move_that_fails_half_way_is_taken_back(
         said = "No space left on device" if code else os.strerror(errno.EBUSY)
         assert caplog.text.strip().endswith(said)
     check_moved(job)
-    with LocalJobs(found().jobs) as jobs:
+    with LocalJobs(current_folders().jobs) as jobs:
         assert jobs.get(later).kind == "book"
 
 
-def test_without_room_for_a_mark_the_new_place_is_used(
+def test_new_folder_is_used_if_the_marker_cannot_be_written(
     job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         full = OSError(errno.ENOSPC, "No space left on device")
         patched.setattr("anyrig.storage.atomic.write_text", refused_with(full))
-        assert found().data == data()
-        with LocalJobs(found().jobs) as jobs:
+        assert current_folders().data == data()
+        with LocalJobs(current_folders().jobs) as jobs:
             assert jobs.get(job).kind == "book"
 
 
-def test_data_in_use_stay_until_nobody_uses_them(job: str) -> None:
+def test_data_in_use_are_moved_later(job: str) -> None:
     with LocalJobs(cache() / "jobs.sqlite") as running:
         assert running.get(job).kind == "book"
-        here = found()
+        here = current_folders()
         assert here.data == cache()  # so that both see the same queue
         assert here.server == cache() / "server"
     check_moved(job)
 
 
-def test_a_move_that_was_cut_short_goes_on(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_move_is_finished(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
 
@@ -235,35 +235,36 @@ def test_a_move_that_was_cut_short_goes_on(job: str, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", rename)
         with pytest.raises(Killed):
-            _ = found().data
+            _ = current_folders().data
     check_moved(job)
 
 
-def test_a_folder_that_a_person_put_elsewhere_stays_there(tmp_path: Path) -> None:
+def test_symlinked_folder_keeps_its_target(tmp_path: Path) -> None:
     large = tmp_path / "large"
     (large / "uploads").mkdir(parents=True)
     (large / "uploads" / "a.txt").write_text("a")
     cache().mkdir(parents=True)
     (cache() / "server").symlink_to(os.path.relpath(large, cache()))
-    assert (found().server / "uploads" / "a.txt").read_text() == "a"
-    assert found().server.resolve() == large
+    assert (current_folders().server / "uploads" / "a.txt").read_text() == "a"
+    assert current_folders().server.resolve() == large
 
 
-def test_what_is_at_both_places_is_left(job: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_items_in_both_folders_stay(job: str, caplog: pytest.LogCaptureFixture) -> None:
     (data() / "server" / "uploads").mkdir(parents=True)
     (data() / "server" / "uploads" / "new.txt").write_text("new")
-    here = found()
+    here = current_folders()
     assert (here.server / "uploads" / "new.txt").exists()
     assert (cache() / "server" / "uploads" / "ab.txt").exists()
     with LocalJobs(here.jobs) as jobs:
-        assert jobs.get(job).kind == "book"
+        file = jobs.get(job).arguments["file"]
+    assert Path(str(file)).is_file()  # the job still finds its upload, which was not moved
     assert "server" in caplog.text
 
 
-def test_folders_that_are_one_are_left_alone(job: str) -> None:
+def test_same_folder_for_cache_and_data(job: str) -> None:
     same = {**os.environ, "XDG_DATA_HOME": os.environ["XDG_CACHE_HOME"]}
-    assert folders(same).jobs == cache() / "jobs.sqlite"
-    assert folders(same).jobs.exists()
+    assert find_folders(same).jobs == cache() / "jobs.sqlite"
+    assert find_folders(same).jobs.exists()
 
 
 def refused(code: int, real: Callable[..., None], only: str = "") -> Callable[..., None]:

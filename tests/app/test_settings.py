@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.settings import LOADER, Settings
 from anyrig.errors import InvalidSettingError
-from anyrig.settings import Settings, folders, load, saved
-from anyrig.settings.load import ALIASES, keys, variable
+from anyrig.settings.load import variable_name
 from tests.conftest import MACHINES, Anyrig
 
 
@@ -22,25 +22,25 @@ def _file(path: Path, text: str) -> Path:
 
 
 def test_defaults() -> None:
-    loaded = load({})
+    loaded = LOADER.load({})
     assert loaded.settings == Settings()
     assert loaded.settings.server.port == 3000
     assert loaded.origins == {}
 
 
-def test_the_order_of_places(tmp_path: Path) -> None:
+def test_stronger_sources_win(tmp_path: Path) -> None:
     user = _file(tmp_path / "user.toml", 'device = "cpu"\n[server]\nport = 1\nhost = "a"\n')
     project = _file(tmp_path / "project.toml", "[server]\nport = 2\n")
     dotenv = _file(tmp_path / ".env", "ANYRIG_SERVER_PORT=3\n")
     places: dict[str, Any] = {"user_file": user, "project_file": project, "dotenv": dotenv}
-    loaded = load({"ANYRIG_SERVER_PORT": "4"}, **places)
+    loaded = LOADER.load({"ANYRIG_SERVER_PORT": "4"}, **places)
     assert loaded.settings.server.port == 4
     assert loaded.settings.server.host == "a"
     assert loaded.settings.device == "cpu"
     assert loaded.origins["server.port"] == ("environment", "ANYRIG_SERVER_PORT")
     assert loaded.origins["device"] == ("settings", str(user))
-    assert load({}, **places).settings.server.port == 3
-    assert load({}, user_file=user, project_file=project).settings.server.port == 2
+    assert LOADER.load({}, **places).settings.server.port == 3
+    assert LOADER.load({}, user_file=user, project_file=project).settings.server.port == 2
 
 
 @pytest.mark.parametrize(
@@ -49,41 +49,41 @@ def test_the_order_of_places(tmp_path: Path) -> None:
         ('devise = "cpu"', "unknown key 'devise'", "'device'"),
         ("[server]\nprot = 1", "unknown key 'server.prot'", "'server.port'"),
         ("[sever]\nport = 1", "unknown key 'sever.port'", "'server.port'"),
-        ("strict = 3.5", "strict = 3.5", "true or false"),
-        ('[server]\nport = "x"', "server.port = 'x'", "whole number"),
+        ("strict = 3.5", "strict: 3.5", "true or false"),
+        ('[server]\nport = "x"', "server.port: 'x'", "whole number"),
         ("[server]\nport = 70000", "70000", "65535"),
-        ("device = [1]", "device = [1]", "text"),
-        ("device = cpu", "not TOML", "quotes"),
-        ('[server]\nport = "--5"', "server.port = '--5'", "whole number"),
+        ("device = [1]", "device: [1]", "text"),
+        ("device = cpu", "not valid TOML", "quotes"),
+        ('[server]\nport = "--5"', "server.port: '--5'", "whole number"),
     ],
 )
-def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, words: str, hint: str) -> None:
+def test_invalid_file_is_an_error(tmp_path: Path, text: str, words: str, hint: str) -> None:
     with pytest.raises(InvalidSettingError) as caught:
-        load({}, project_file=_file(tmp_path / "anyrig.toml", text))
+        LOADER.load({}, project_file=_file(tmp_path / "anyrig.toml", text))
     assert words in caught.value.message
     assert hint in caught.value.hint
 
 
-def test_unknown_names_of_ours_are_told_and_others_are_not(tmp_path: Path) -> None:
-    assert "ANYRIG_DEVICE" in load({"ANYRIG_DEVCE": "cpu"}).warnings[0]
-    assert load({"PATH": "/bin", "DEVICE_X": "1"}).warnings == ()
+def test_unknown_variables_are_warnings(tmp_path: Path) -> None:
+    assert "ANYRIG_DEVICE" in LOADER.load({"ANYRIG_DEVCE": "cpu"}).warnings[0]
+    assert LOADER.load({"PATH": "/bin", "DEVICE_X": "1"}).warnings == ()
     foreign = "DATABASE_URL=postgres://x\nSERVER_PORT=1\nGPU_IDS=0,1\nmy.key=1\n-----BEGIN KEY\n"
-    assert load({}, dotenv=_file(tmp_path / "a", foreign)).warnings == ()
+    assert LOADER.load({}, dotenv=_file(tmp_path / "a", foreign)).warnings == ()
     for line in ("ANYRIG_PROT=1", "VIBEVOICE_PRT=1", "ANYRG_DEVICE=cpu", "DIRECTML_DEVISE=1"):
-        (warning,) = load({}, dotenv=_file(tmp_path / "b", line)).warnings
+        (warning,) = LOADER.load({}, dotenv=_file(tmp_path / "b", line)).warnings
         assert "unknown variable" in warning
 
 
-def test_a_dotenv_file(tmp_path: Path) -> None:
+def test_dotenv_syntax(tmp_path: Path) -> None:
     text = "\ufeff# comment\n\nexport ANYRIG_DEVICE='cuda:1' # one\nANYRIG_STRICT=yes # why\n"
-    loaded = load({}, dotenv=_file(tmp_path / ".env", text))
+    loaded = LOADER.load({}, dotenv=_file(tmp_path / ".env", text))
     assert (loaded.settings.device, loaded.settings.strict) == ("cuda:1", True)
     assert ".env" in loaded.origins["device"][1]
     with pytest.raises(InvalidSettingError, match="line 1"):
-        load({}, dotenv=_file(tmp_path / "bad", "ANYRIG_DEVICE cpu"))
+        LOADER.load({}, dotenv=_file(tmp_path / "bad", "ANYRIG_DEVICE cpu"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    assert load({}, dotenv=tmp_path / "binary").settings == Settings()
-    assert load({}, dotenv=tmp_path).settings == Settings()  # a folder of that name
+    assert LOADER.load({}, dotenv=tmp_path / "binary").settings == Settings()
+    assert LOADER.load({}, dotenv=tmp_path).settings == Settings()  # a folder of that name
 
 
 @pytest.mark.parametrize(
@@ -99,66 +99,23 @@ def test_a_dotenv_file(tmp_path: Path) -> None:
         ({"GPU_ID": "1", "ANYRIG_DEVICE": "xpu"}, "xpu"),
     ],
 )  # fmt: skip
-def test_the_old_names_of_a_device(variables: dict[str, str], device: str) -> None:
-    assert load(variables).settings.device == device
+def test_legacy_device_variables(variables: dict[str, str], device: str) -> None:
+    assert LOADER.load(variables).settings.device == device
 
 
-def test_the_other_old_names() -> None:
-    settings = load({"VIBEVOICE_MODEL": "models/x", "VIBEVOICE_PORT": "8080"}).settings
+def test_other_legacy_variables() -> None:
+    settings = LOADER.load({"VIBEVOICE_MODEL": "models/x", "VIBEVOICE_PORT": "8080"}).settings
     assert (settings.speech.model, settings.server.port) == ("models/x", 8080)
-    assert set(ALIASES.values()) <= set(keys())
+    assert set(LOADER.legacy_variables.values()) <= set(LOADER.settings)
 
 
-def test_every_key_has_a_variable() -> None:
-    assert variable("server.port") == "ANYRIG_SERVER_PORT"
-    assert len({variable(key) for key in keys()}) == len(keys())
+def test_each_key_has_its_own_variable() -> None:
+    assert variable_name("server.port") == "ANYRIG_SERVER_PORT"
+    names = {variable_name(key) for key in LOADER.settings}
+    assert len(names) == len(LOADER.settings)
 
 
-@pytest.mark.parametrize(
-    ("platform", "environment", "config", "cache", "data", "state"),
-    [
-        ("linux", {"HOME": "/h"}, "/h/.config/anyrig", "/h/.cache/anyrig",
-         "/h/.local/share/anyrig", "/h/.local/state/anyrig"),
-        ("linux", {"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_CACHE_HOME": "/k",
-                   "XDG_DATA_HOME": "/d", "XDG_STATE_HOME": "/s"},
-         "/c/anyrig", "/k/anyrig", "/d/anyrig", "/s/anyrig"),
-        ("darwin", {"HOME": "/h"}, "/h/Library/Application Support/anyrig",
-         "/h/Library/Caches/anyrig", "/h/Library/Application Support/anyrig",
-         "/h/Library/Application Support/anyrig"),
-        ("win32", {"USERPROFILE": "/u", "APPDATA": "/r", "LOCALAPPDATA": "/l"}, "/r/anyrig",
-         "/l/anyrig/Cache", "/l/anyrig", "/l/anyrig"),
-    ],
-)  # fmt: skip
-def test_folders(
-    platform: str, environment: dict[str, str], config: str, cache: str, data: str, state: str
-) -> None:
-    found = folders(environment, platform)
-    assert (found.config, found.cache) == (Path(config), Path(cache))
-    assert (found.data, found.state) == (Path(data), Path(state))
-
-
-def test_a_user_without_a_home_has_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nowhere() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", nowhere)
-    assert folders({}, "linux").config.name == "anyrig"
-
-
-def test_a_choice_is_kept_and_forgotten(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "choice.json"
-    assert saved.load(path) is None
-    saved.save(path, saved.SavedChoice("GPU-1", "card"))
-    assert saved.load(path) == saved.SavedChoice("GPU-1", "card")
-    assert saved.forget(path)
-    assert not saved.forget(path)
-    path.write_text("{")
-    with pytest.raises(InvalidSettingError) as caught:
-        saved.load(path)
-    assert "--reset" in caught.value.hint
-
-
-# -- variables that are not known ------------------------------------------------------------------
+# -- unknown variables -----------------------------------------------------------------------------
 
 KUBERNETES = {
     "ANYRIG_SERVICE_HOST": "10.0.0.1", "ANYRIG_SERVICE_PORT": "8000",
@@ -171,7 +128,7 @@ KUBERNETES = {
 }  # fmt: skip
 
 
-def test_an_unknown_variable_is_one_warning_with_the_nearest_name(anyrig: Anyrig) -> None:
+def test_unknown_variables_are_one_warning_with_suggestions(anyrig: Anyrig) -> None:
     Path(".env").write_text("VIBEVOICE_PRT=1\nANYRG_DEVICE=cpu\nDATABASE_URL=x\n")
     done = anyrig("devices", environment={"ANYRIG_DEVCE": "cpu", "INDEXTTS_USE_DEEPSPEED": "1"})
     assert done.returncode == 0
@@ -189,21 +146,21 @@ def test_an_unknown_variable_is_one_warning_with_the_nearest_name(anyrig: Anyrig
 
 @pytest.mark.parametrize("name", ["ANYRIG_X", "ANYRIG_DEVICES", "VIBEVOICE_MODLE"])
 @pytest.mark.parametrize("in_file", [False, True])
-def test_no_unknown_variable_stops_a_command(name: str, in_file: bool, tmp_path: Path) -> None:
+def test_unknown_variable_is_no_error(name: str, in_file: bool, tmp_path: Path) -> None:
     if in_file:
-        loaded = load({}, dotenv=_file(tmp_path / ".env", f"{name}=1\n"))
+        loaded = LOADER.load({}, dotenv=_file(tmp_path / ".env", f"{name}=1\n"))
     else:
-        loaded = load({name: "1"})
+        loaded = LOADER.load({name: "1"})
     assert loaded.settings == Settings()
     (warning,) = loaded.warnings
     assert name in warning
 
 
 @pytest.mark.parametrize("in_file", [False, True])
-def test_service_variables_of_kubernetes_do_not_matter(in_file: bool, tmp_path: Path) -> None:
+def test_kubernetes_service_variables_are_ignored(in_file: bool, tmp_path: Path) -> None:
     lines = "".join(f"{name}={value}\n" for name, value in KUBERNETES.items())
     dotenv = _file(tmp_path / ".env", lines if in_file else "")
-    loaded = load({} if in_file else KUBERNETES, dotenv=dotenv)
+    loaded = LOADER.load({} if in_file else KUBERNETES, dotenv=dotenv)
     assert loaded.settings == Settings()
     assert loaded.warnings == ()
 
@@ -213,25 +170,25 @@ def test_service_variables_of_kubernetes_do_not_matter(in_file: bool, tmp_path: 
     ["GPU_ID=0,1", "GPU_ID=all", "GPU_ID=none", "GPU_ID=-1", "GPU_ID=GPU-8f3", "USE_GPU=perhaps",
      "USE_GPU=2", "DIRECTML_DEVICE=x"],
 )  # fmt: skip
-def test_values_that_are_not_ours_to_judge_are_left_alone(anyrig: Anyrig, line: str) -> None:
+def test_foreign_values_of_shared_variables_are_ignored(anyrig: Anyrig, line: str) -> None:
     Path(".env").write_text(line + "\n")
-    loaded = load({}, dotenv=Path(".env"))
+    loaded = LOADER.load({}, dotenv=Path(".env"))
     assert loaded.settings == Settings()
     assert loaded.origins == {}
     name, _, value = line.partition("=")
-    assert load({name: value}).settings == Settings()
+    assert LOADER.load({name: value}).settings == Settings()
     if line == "GPU_ID=0,1":
         assert anyrig("devices", "--strict").returncode == 0
 
 
-def test_an_old_name_with_a_value_we_cannot_use_is_a_warning() -> None:
-    loaded = load({"VIBEVOICE_PORT": "http", "VIBEVOICE_MODEL": "a"})
+def test_invalid_legacy_value_is_a_warning() -> None:
+    loaded = LOADER.load({"VIBEVOICE_PORT": "http", "VIBEVOICE_MODEL": "a"})
     assert loaded.settings.server.port == 3000
     assert loaded.settings.speech.model == "a"
     assert len(loaded.warnings) == 1
     assert loaded.warnings == ("ignored VIBEVOICE_PORT: 'http' is not a valid server.port",)
     with pytest.raises(InvalidSettingError):
-        load({"ANYRIG_SERVER_PORT": "http"})
+        LOADER.load({"ANYRIG_SERVER_PORT": "http"})
 
 
 @pytest.mark.parametrize(
@@ -240,10 +197,9 @@ def test_an_old_name_with_a_value_we_cannot_use_is_a_warning() -> None:
      ("CUDA_VISIBLE_DEVICES=", {}, True),
      ("CUDA_VISIBLE_DEVICES=1", {"CUDA_VISIBLE_DEVICES": "0"}, False)],
 )  # fmt: skip
-def test_the_visible_devices_of_a_dotenv_file_are_honoured(
+def test_dotenv_sets_visible_devices_below_the_environment(
     anyrig: Anyrig, file: str, own: dict[str, str], hidden: bool
 ) -> None:
-    """The environment is stronger."""
     Path(".env").write_text(file + "\n")
     words = ("devices", "--json", "--machine", str(MACHINES / "h200-linux.json"))
     done = anyrig(*words, environment=own)
@@ -251,7 +207,7 @@ def test_the_visible_devices_of_a_dotenv_file_are_honoured(
     assert bool(gpu["blocked"]) == hidden, gpu
 
 
-def test_processes_that_a_command_starts_see_the_devices_of_a_dotenv_file(anyrig: Anyrig) -> None:
+def test_dotenv_device_variables_reach_child_processes(anyrig: Anyrig) -> None:
     Path(".env").write_text("CUDA_VISIBLE_DEVICES=7\n")
     program = (
         "import argparse, os\n"
@@ -263,7 +219,7 @@ def test_processes_that_a_command_starts_see_the_devices_of_a_dotenv_file(anyrig
     assert done.stdout == "7 7\n", done.stderr
 
 
-# -- files of the working directory ----------------------------------------------------------------
+# -- files in the working directory ----------------------------------------------------------------
 
 RESTRICTED = {
     "log_file": "log.txt", "cluster.broker": "redis://127.0.0.1:1/0",
@@ -282,10 +238,10 @@ def _toml(values: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("key", sorted(RESTRICTED))
 @pytest.mark.parametrize("in_dotenv", [False, True])
-def test_a_file_of_the_working_directory_may_not_say_where_things_go(
+def test_working_directory_files_cannot_set_restricted_settings(
     key: str, in_dotenv: bool, tmp_path: Path
 ) -> None:
-    name = variable(key) if in_dotenv else key
+    name = variable_name(key) if in_dotenv else key
     places: dict[str, Any]
     if in_dotenv:
         text = f"{name}={RESTRICTED[key]}\nANYRIG_SPEECH_RATE=2\n"
@@ -293,7 +249,7 @@ def test_a_file_of_the_working_directory_may_not_say_where_things_go(
     else:
         text = _toml({key: RESTRICTED[key]}) + "speech.rate = 2\n"
         places = {"project_file": _file(tmp_path / "anyrig.toml", text)}
-    loaded = load({}, **places)
+    loaded = LOADER.load({}, **places)
     assert replace(loaded.settings, speech=Settings().speech) == Settings()
     assert loaded.settings.speech.rate == 2.0
     assert key not in loaded.origins
@@ -301,19 +257,19 @@ def test_a_file_of_the_working_directory_may_not_say_where_things_go(
     assert name in loaded.warnings[0]
 
 
-def test_all_that_was_ignored_is_one_warning_that_says_what_to_do(tmp_path: Path) -> None:
+def test_ignored_restricted_settings_are_one_warning(tmp_path: Path) -> None:
     toml = _file(tmp_path / "anyrig.toml", _toml(RESTRICTED))
-    lines = "".join(f"{variable(key)}={value}\n" for key, value in RESTRICTED.items())
+    lines = "".join(f"{variable_name(key)}={value}\n" for key, value in RESTRICTED.items())
     dotenv = _file(tmp_path / ".env", lines)
     user = tmp_path / "user" / "anyrig.toml"
-    loaded = load({}, user_file=user, project_file=toml, dotenv=dotenv)
+    loaded = LOADER.load({}, user_file=user, project_file=toml, dotenv=dotenv)
     assert loaded.settings == Settings()
     (warning,) = loaded.warnings
     assert "--config" in warning
     assert str(user) in warning
 
 
-def test_what_is_named_or_the_users_own_may_say_everything(tmp_path: Path) -> None:
+def test_named_and_user_files_and_environment_set_restricted_settings(tmp_path: Path) -> None:
     toml = _file(tmp_path / "anyrig.toml", _toml(RESTRICTED))
     named: tuple[dict[str, Any], ...] = (
         {"project_file": toml, "project_named": True},
@@ -321,15 +277,15 @@ def test_what_is_named_or_the_users_own_may_say_everything(tmp_path: Path) -> No
         {"user_file": toml, "project_file": tmp_path / "." / "anyrig.toml"},
     )
     for places in named:
-        loaded = load({}, **places)
+        loaded = LOADER.load({}, **places)
         assert loaded.settings.cluster.broker == RESTRICTED["cluster.broker"]
         assert loaded.settings.log_file == "log.txt"
         assert loaded.warnings == ()
-    own = load({variable(key): value for key, value in RESTRICTED.items()}).settings
+    own = LOADER.load({variable_name(key): value for key, value in RESTRICTED.items()}).settings
     assert own.cache.url == RESTRICTED["cache.url"]
 
 
-def test_a_broker_in_the_working_directory_is_not_dialled(anyrig: Anyrig) -> None:
+def test_broker_from_the_working_directory_is_not_contacted(anyrig: Anyrig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
         Path("anyrig.toml").write_text(
@@ -342,31 +298,30 @@ def test_a_broker_in_the_working_directory_is_not_dialled(anyrig: Anyrig) -> Non
             listening.accept()
     assert "cluster.broker" in done.stderr
     assert "--config" in done.stderr
-    assert done.returncode == 0, done.stderr  # spoken here, without any broker
+    assert done.returncode == 0, done.stderr  # spoken locally, without a broker
     assert Path("hello.wav").is_file()
 
 
-def test_a_file_of_the_working_directory_may_ask_for_keys_and_not_for_none(tmp_path: Path) -> None:
-    """Who writes there that a proxy stands in front shall not be left open."""
+def test_working_directory_file_may_only_tighten_behind_proxy(tmp_path: Path) -> None:
     asks = _file(tmp_path / "asks.toml", "[server]\nbehind_proxy = true\n")
     opens = _file(tmp_path / "opens.toml", "[server]\nbehind_proxy = false\n")
     dotenv = _file(tmp_path / "a.env", "ANYRIG_SERVER_BEHIND_PROXY=yes\n")
     for places in ({"project_file": asks}, {"dotenv": dotenv}):
-        loaded = load({}, **places)  # type: ignore[arg-type]
+        loaded = LOADER.load({}, **places)  # type: ignore[arg-type]
         assert loaded.settings.server.behind_proxy
         assert loaded.warnings == ()
-    loaded = load({}, user_file=asks, project_file=opens)
+    loaded = LOADER.load({}, user_file=asks, project_file=opens)
     assert loaded.settings.server.behind_proxy
     assert "server.behind_proxy" in loaded.warnings[0]
 
 
-def test_spreading_is_ignored_with_the_broker_it_was_meant_for(tmp_path: Path) -> None:
+def test_spread_is_ignored_together_with_its_broker(tmp_path: Path) -> None:
     toml = _file(tmp_path / "anyrig.toml", '[cluster]\nbroker = "redis://a/0"\nspread = true\n')
     only = _file(tmp_path / "only.toml", "[cluster]\nspread = true\n")
     dotenv = _file(tmp_path / ".env", "ANYRIG_CLUSTER_BROKER=redis://a/0\n")
-    assert not load({}, project_file=toml).settings.cluster.spread
-    assert not load({}, project_file=only, dotenv=dotenv).settings.cluster.spread
-    assert load({}, project_file=only).settings.cluster.spread
-    assert load({}, project_file=toml, user_file=only).settings.cluster.spread
-    assert load({"ANYRIG_CLUSTER_SPREAD": "yes"}, project_file=toml).settings.cluster.spread
-    assert load({}, project_file=toml, project_named=True).settings.cluster.spread
+    assert not LOADER.load({}, project_file=toml).settings.cluster.spread
+    assert not LOADER.load({}, project_file=only, dotenv=dotenv).settings.cluster.spread
+    assert LOADER.load({}, project_file=only).settings.cluster.spread
+    assert LOADER.load({}, project_file=toml, user_file=only).settings.cluster.spread
+    assert LOADER.load({"ANYRIG_CLUSTER_SPREAD": "yes"}, project_file=toml).settings.cluster.spread
+    assert LOADER.load({}, project_file=toml, project_named=True).settings.cluster.spread

@@ -1,0 +1,1 @@
+"""The application: what the command line, the server and Python programs call."""

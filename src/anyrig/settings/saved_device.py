@@ -1,0 +1,55 @@
+"""The device saved by `anyrig use`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from anyrig.errors import InvalidSettingError
+from anyrig.storage import atomic
+
+
+@dataclass(frozen=True)
+class SavedDevice:
+    device: str
+    """A device's stable id, or `auto`, `all`, `cpu` or another kind."""
+    name: str = ""
+
+
+def load_saved_device(path: Path) -> SavedDevice | None:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return SavedDevice(str(data["device"]), str(data.get("name", "")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidSettingError(
+            f"cannot read the saved device in {path}: {error}",
+            hint="Delete it with `anyrig use --reset`.",
+        ) from error
+
+
+def save_device(path: Path, device: SavedDevice) -> None:
+    try:
+        atomic.write_text(path, json.dumps(asdict(device), indent=2) + "\n")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def delete_saved_device(path: Path) -> bool:
+    """Return whether a device was saved."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return True
+
+
+def _cannot_write(path: Path, error: OSError) -> InvalidSettingError:
+    return InvalidSettingError(
+        f"cannot write {path}: {error.strerror}",
+        hint="Set XDG_CONFIG_HOME to a writable folder, or pass --device each time.",
+    )

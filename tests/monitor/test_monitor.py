@@ -1,0 +1,233 @@
+"""The monitor: history, intervals, slow and failing readers, alerts, stopping."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from anyrig.devices.describe import Device, Machine
+from anyrig.devices.sources.live import LiveAnswers
+from anyrig.devices.sources.system import System
+from anyrig.errors import InvalidInputError
+from anyrig.monitor import DeviceSample, Monitor
+from anyrig.monitor.alerts import DeviceAlert
+from anyrig.monitor.monitor import ReaderThread
+from anyrig.monitor.processes import ProcessTable
+from anyrig.monitor.readers import DeviceReader
+from anyrig.monitor.sample import SampleTime
+
+GIB = 1024**3
+
+
+class ScriptedReader(DeviceReader):
+    """Used memory follows a list."""
+
+    def __init__(self, device: Device, used: list[int] | None = None) -> None:
+        super().__init__([device], System(LiveAnswers()))
+        self.used = used or [GIB]
+        self.num_reads = 0
+        self.num_closed = 0
+
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+        used = self.used[min(self.num_reads, len(self.used) - 1)]
+        self.num_reads += 1
+        device = self.devices[0]
+        return [DeviceSample(device.id, device.name, *at, memory_total_bytes=100 * GIB,
+                             memory_used_bytes=used)]  # fmt: skip
+
+    def close(self) -> None:
+        self.num_closed += 1
+
+
+class HangingReader(ScriptedReader):
+    """A driver call that does not return until it is released."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.released = threading.Event()
+
+    def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+        self.released.wait(30)
+        return super().read(at, processes)
+
+
+@pytest.fixture
+def h200(machine: Callable[..., Machine]) -> Machine:
+    return machine("h200-linux")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "timed out"
+        time.sleep(0.01)
+
+
+def test_samples_are_taken_in_the_background_and_kept(h200: Machine) -> None:
+    gpu = h200.gpus[0].id
+    reader = ScriptedReader(h200.gpus[0])
+    with Monitor(h200, 0.02, history_length=5, readers=[reader]) as monitor:
+        wait_for(lambda: reader.num_reads >= 12)
+        latest = monitor.latest()
+    assert latest is not None
+    assert [sample.device for sample in latest.devices] == [gpu, "cpu"]
+    assert latest.find(gpu) is not None
+    assert latest.find("nothing") is None
+    history = monitor.history(gpu)
+    assert len(history) == 5
+    assert history == sorted(history, key=lambda sample: sample.monotonic_s)
+    assert len(monitor.history("cpu")) == 5
+    assert len(monitor.host_history()) == 5
+    assert monitor.history("nothing") == []
+    assert reader.num_closed == 1
+
+
+def test_history_of_the_last_seconds(h200: Machine) -> None:
+    monitor = Monitor(h200, 1.0, readers=[ScriptedReader(h200.gpus[0])])
+    for _ in range(4):
+        monitor.sample()
+    monitor.stop()
+    whole = monitor.history("cpu")
+    seconds = (whole[-1].monotonic_s - whole[1].monotonic_s) + 1e-9
+    assert monitor.history("cpu", seconds) == whole[1:]
+    assert monitor.history("cpu", 0.0) == whole[-1:]
+
+
+def test_a_slow_sample_does_not_shift_those_after_it(h200: Machine) -> None:
+    interval = 0.05
+
+    class SlowReader(ScriptedReader):
+        def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+            if self.num_reads == 2:
+                time.sleep(0.12)
+            return super().read(at, processes)
+
+    with Monitor(h200, interval, readers=[SlowReader(h200.gpus[0])]) as monitor:
+        wait_for(lambda: len(monitor.history("cpu")) >= 10)
+    times = [sample.monotonic_s for sample in monitor.history("cpu")]
+    ticks = [(at_s - times[0]) / interval for at_s in times]
+    # However busy the machine is, a sample is never taken before its tick.
+    assert all(later - earlier > 0.5 for earlier, later in zip(ticks, ticks[1:], strict=False))
+
+
+def test_a_driver_that_hangs_delays_nobody_else(h200: Machine) -> None:
+    other = replace(h200.gpus[0], id="GPU-2", name="second")
+    both = replace(h200, gpus=(h200.gpus[0], other))
+    hanging, working = HangingReader(h200.gpus[0]), ScriptedReader(other)
+    with Monitor(both, 0.05, readers=[hanging, working]) as monitor:
+        wait_for(lambda: working.num_reads >= 3)
+        latest = monitor.latest()
+    assert latest is not None
+    silent, responding, _ = latest.devices
+    assert responding.memory_used_bytes == GIB
+    assert silent.memory_used_bytes is None
+    assert "has not responded for" in silent.unknown["device"]
+    assert not silent.lost  # not yet
+    hanging.released.set()
+
+
+def test_late_samples_keep_the_order_of_time(h200: Machine) -> None:
+    hanging = HangingReader(h200.gpus[0])
+    monitor = Monitor(h200, 0.1, readers=[hanging])
+    monitor.sample()
+    hanging.released.set()
+    wait_for(lambda: hanging.num_reads == 1)
+    monitor.sample()
+    monitor.stop()
+    first, second = monitor.history(h200.gpus[0].id)
+    assert first.memory_used_bytes is None
+    assert second.memory_used_bytes == GIB
+    assert second.monotonic_s > first.monotonic_s
+    assert second.monotonic_s == monitor.history("cpu")[-1].monotonic_s
+
+
+def test_stop_does_not_wait_for_a_driver_that_hangs(h200: Machine) -> None:
+    hanging = HangingReader(h200.gpus[0])
+    monitor = Monitor(h200, 60.0, readers=[hanging]).start()
+    wait_for(lambda: any(thread.name == "anyrig-reader" for thread in threading.enumerate()))
+    monitor.stop()
+    assert not hanging.released.is_set()  # stop() returned before the driver did
+    hanging.released.set()
+    wait_for(lambda: hanging.num_closed == 1)
+
+
+def test_a_driver_that_hangs_for_long_has_lost_its_devices(h200: Machine) -> None:
+    hanging = HangingReader(h200.gpus[0])
+    thread = ReaderThread(hanging, ProcessTable(frozenset))
+    thread.request(SampleTime(100.0, 0.0))
+    assert not thread.collect(SampleTime(114.0, 0.0), 0.0)[0].lost
+    assert "has not responded for 15 s" in thread.collect(SampleTime(115.0, 0.0), 0.0)[0].lost
+    hanging.released.set()
+    thread.close(20.0)
+    assert hanging.num_closed == 1
+
+
+def test_a_reader_that_fails_reports_why(h200: Machine) -> None:
+    class FailingReader(ScriptedReader):
+        def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
+            raise ValueError("unforeseen")
+
+    monitor = Monitor(h200, readers=[FailingReader(h200.gpus[0])])
+    sample = monitor.sample().devices[0]
+    monitor.stop()
+    assert sample.unknown == {"device": "ValueError: unforeseen"}
+
+
+def test_a_stopped_monitor_can_be_started_again(h200: Machine) -> None:
+    reader = ScriptedReader(h200.gpus[0])
+    monitor = Monitor(h200, 0.02, readers=[reader])
+    with monitor:
+        assert monitor.start() is monitor  # already running
+        wait_for(lambda: reader.num_reads >= 2)
+    num_reads = reader.num_reads
+    with monitor:
+        wait_for(lambda: reader.num_reads >= num_reads + 2)
+    monitor.stop()
+
+
+def test_callbacks_receive_alerts(h200: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    monitor = Monitor(h200, readers=[ScriptedReader(h200.gpus[0], [GIB, 97 * GIB, 97 * GIB])])
+    received: list[DeviceAlert] = []
+
+    def broken(alert: DeviceAlert) -> None:
+        raise RuntimeError
+
+    monitor.on_alert(broken)
+    monitor.on_alert(received.append)
+    with caplog.at_level(logging.ERROR):
+        for _ in range(4):
+            monitor.sample()
+    monitor.stop()
+    assert [alert.kind for alert in received] == ["memory-full"]
+    assert received == monitor.alerts()
+    assert "alert callback failed" in caplog.text
+
+
+def test_without_a_callback_alerts_are_logged(
+    h200: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitor = Monitor(h200, readers=[ScriptedReader(h200.gpus[0], [97 * GIB])])
+    with caplog.at_level(logging.WARNING):
+        monitor.sample()
+    monitor.stop()
+    assert "NVIDIA H200: memory is 97% full, 3 GiB left" in caplog.text
+
+
+@pytest.mark.parametrize(("interval", "length"), [(0.0, 10), (-1.0, 10), (1.0, 0)])
+def test_invalid_options_are_refused(h200: Machine, interval: float, length: int) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Monitor(h200, interval, length)
+    assert caught.value.hint
+
+
+def test_no_thread_runs_before_the_start(h200: Machine) -> None:
+    before = threading.active_count()
+    monitor = Monitor(h200, readers=[ScriptedReader(h200.gpus[0])])
+    assert threading.active_count() == before
+    assert monitor.latest() is None
+    monitor.stop()
