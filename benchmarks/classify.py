@@ -117,14 +117,14 @@ class Ours:
     """The service, as the command line calls it."""
 
     def __init__(self) -> None:
-        from anyrig.devices.choose import choose
+        from anyrig.devices.choose import choose_device
         from anyrig.devices.discover import discover
         from anyrig.documents.embed import Embedder
         from anyrig.documents.model import find
         from anyrig.placement import Wanted, place
 
         machine, model = discover(os.environ), find("minilm", models=Path("nowhere"))
-        placed = place(machine, choose(machine), model.need(), Wanted(workers_per_device=1))
+        placed = place(machine, choose_device(machine), model.need(), Wanted(workers_per_device=1))
         self._vectors = Embedder(model, placed=placed, environment=os.environ, here=True)
 
     def few(

@@ -214,7 +214,7 @@ def _long(url: str, store: str) -> None:
     from anyrig.cluster.card import offer_of
     from anyrig.cluster.fleet import Fleet
     from anyrig.cluster.link import Link
-    from anyrig.devices.describe import Device, Drive
+    from anyrig.devices.machine import Device, DeviceBackend
     from anyrig.placement import Placed, Placement
     from anyrig.speech.engines.tone import Tone
     from anyrig.speech.protocol import Line
@@ -228,7 +228,7 @@ def _long(url: str, store: str) -> None:
     fleet.wait_ready()
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
-    drive = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     placed = Placed((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
     process = psutil.Process()
     with Store(Path(store)) as kept:

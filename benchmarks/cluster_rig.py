@@ -355,7 +355,7 @@ def spoken(said: Sequence[Any]) -> list[bytes]:
     from anyrig.speech.booth import Booth
 
     device = discover().cpu_device
-    alone = Booth(Placement(device, device.drives[0], threads=1), engine="tone")
+    alone = Booth(Placement(device, device.backends[0], threads=1), engine="tone")
     return [plainly(one) for one in alone.run(said)]
 
 

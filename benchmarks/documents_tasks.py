@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, in_folder
@@ -64,7 +64,7 @@ def _model_folder(folder: Path) -> Path:
 @contextmanager
 def _vectors(where: str, model: Model) -> Iterator[Embedder]:
     machine = discover(os.environ)
-    choice = choose(machine, (Wish("cpu" if where == "cpu" else "auto", "flag"),))
+    choice = choose_device(machine, (DeviceRequest("cpu" if where == "cpu" else "auto", "flag"),))
     need = model.need()
     wanted = Wanted(precision="fp32" if where == "cpu" else "auto")
     placed = place(machine, choice, need, wanted, environment=os.environ)
@@ -175,7 +175,7 @@ def _pages() -> list[Row]:
     rows = []
     machine = discover(os.environ)
     places = ["cpu"]
-    if any(d.usable and d.backend == "onnx" for gpu in machine.gpus for d in gpu.drives):
+    if any(d.usable and d.backend == "onnx" for gpu in machine.gpus for d in gpu.backends):
         places.append("gpu")
     else:
         print("OCR on a GPU was not measured: ONNX Runtime has no provider for one", flush=True)
@@ -195,7 +195,7 @@ def _read_pages(where: str, pages: list[bytes]) -> float:
 
     machine = discover(os.environ)
     chosen = choose_engine("en", os.environ, wanted="rapidocr")
-    choice = choose(machine, (Wish("cpu" if where == "cpu" else "auto", "flag"),))
+    choice = choose_device(machine, (DeviceRequest("cpu" if where == "cpu" else "auto", "flag"),))
     placed = place(machine, choice, chosen.need(len(pages)), environment=os.environ)
     with Pages(chosen, placed=placed, environment=os.environ, language="en") as reader:
         list(reader.read(pages[:1]))

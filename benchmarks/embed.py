@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model
@@ -150,10 +150,12 @@ def _ours(folder: Path, texts: list[str], size: str) -> tuple[list[float], float
 def _placed() -> Placed:
     machine = discover(dict(os.environ))
     gpu = any(device.usable for device in machine.gpus)
-    wish = Wish("auto" if gpu else "cpu", "flag")
+    wish = DeviceRequest("auto" if gpu else "cpu", "flag")
     need = Need("embeddings", backends=("torch",), precisions=("bf16", "fp16", "fp32"))
     wanted = Wanted(precision="bf16" if gpu else "fp32", workers_per_device=2 if gpu else 1)
-    return place(machine, choose(machine, (wish,)), need, wanted, environment=dict(os.environ))
+    return place(
+        machine, choose_device(machine, (wish,)), need, wanted, environment=dict(os.environ)
+    )
 
 
 def _nearest(folder: Path, texts: list[str], vectors: Any) -> float:

@@ -164,7 +164,7 @@ def _ours(folder: Path) -> dict[str, Any]:
 def _embedder(folder: Path | None, backend: str = "onnx") -> Any:
     from dataclasses import replace
 
-    from anyrig.devices.choose import Wish, choose
+    from anyrig.devices.choose import DeviceRequest, choose_device
     from anyrig.devices.discover import discover
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import find, in_folder
@@ -172,7 +172,7 @@ def _embedder(folder: Path | None, backend: str = "onnx") -> Any:
 
     model = in_folder(folder, name="bench") if folder else find("minilm", models=Path())
     machine = discover(os.environ)
-    choice = choose(machine, (Wish("cpu", "flag"),))
+    choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     need = replace(model.need(), backends=(backend,))  # type: ignore[arg-type]
     placed = place(machine, choice, need, Wanted(precision="fp32"), environment=os.environ)
     one = replace(placed, placements=(replace(placed.placements[0], threads=1, workers=1),))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.entities.finder import Finder, Text
 from anyrig.documents.entities.names import choose as namer_of
@@ -70,7 +70,7 @@ def ours(texts: Sequence[Passage], *, names: bool = True) -> list[list[Marked]]:
     """What is found by default, the language told by itself."""
     namer = namer_of() if names else None
     machine = discover(dict(os.environ))
-    where = choose(machine, (Wish("cpu", "flag"),))
+    where = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     placed = place(machine, where, namer.need) if namer is not None else None
     with Finder(namer, placed=placed, environment=dict(os.environ)) as finder:
         found = list(finder.find(Text(one.text) for one in texts))

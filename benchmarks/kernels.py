@@ -14,8 +14,8 @@ from anyrig.bench import isolate
 from anyrig.bench.figures import Figure
 from anyrig.bench.kernels import PRODUCTS
 from anyrig.cli.bench import drive_of
-from anyrig.devices.describe import Device
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device
 from benchmarks.harness import Row
 
 # 8192-cubed products on this H200 with this torch, TFLOP/s, as measured before by hand: the bar is

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyrig.backends import open_device
-from anyrig.devices.describe import Device, Drive, Machine
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.monitor import Monitor
 from benchmarks.harness import ROOT, Row
 
@@ -44,7 +44,7 @@ def run(hardware: str) -> list[Row]:
     if hardware == "h200":
         gpu = next((gpu for gpu in machine.of("nvidia") if gpu.usable), None)
         drive = (
-            next((d for d in gpu.drives if d.backend == "torch" and d.usable), None)
+            next((d for d in gpu.backends if d.backend == "torch" and d.usable), None)
             if gpu
             else None
         )
@@ -179,7 +179,7 @@ def _drain(terminal: int) -> None:
             return
 
 
-def _training(machine: Machine, gpu: Device, drive: Drive) -> list[Row]:
+def _training(machine: Machine, gpu: Device, drive: DeviceBackend) -> list[Row]:
     """Seconds of a training step in turns: without the monitor, with it."""
     bound = open_device(gpu, drive)
     step = _gpt_step(bound.name)

@@ -35,7 +35,7 @@ Peer = Callable[[Image.Image], str]
 
 def run(hardware: str) -> list[Row]:
     device = discover().cpu_device
-    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    drive = next(drive for drive in device.backends if drive.backend == "onnx")
     ours = Rapid(Placement(device, drive, threads=1))
     plain = _plain_rapidocr()
     rows: list[Row] = []

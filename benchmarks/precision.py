@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Device, Drive
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.precision import kernel_checks, selftest
 from anyrig.precision.scaler import LossScaler
@@ -34,7 +34,7 @@ def run(hardware: str) -> list[Row]:
     rows = [*_after_bad_steps(where), _step_time(where, hardware)]
     machine = discover(os.environ)
     device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
-    drive = next(d for d in device.drives if d.backend == "torch")
+    drive = next(d for d in device.backends if d.backend == "torch")
     try:
         return [*rows, *_self_test(where, device, drive, hardware)]
     except AnyrigError as error:  # what was measured so far is told all the same
@@ -140,7 +140,9 @@ def _wait(where: torch.device) -> None:
 # -- the self-test ---------------------------------------------------------------------------------
 
 
-def _self_test(where: torch.device, device: Device, drive: Drive, hardware: str) -> list[Row]:
+def _self_test(
+    where: torch.device, device: Device, drive: DeviceBackend, hardware: str
+) -> list[Row]:
     backends: Any = torch.backends.cuda
     names = ("flash", "mem_efficient", "cudnn")
     before = {name: getattr(backends, f"{name}_sdp_enabled")() for name in names}

@@ -75,7 +75,7 @@ class Trial:
 
         machine = discover(os.environ)
         self.device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
-        drive = next(d for d in self.device.drives if d.backend == "torch" and d.usable)
+        drive = next(d for d in self.device.backends if d.backend == "torch" and d.usable)
         self.bound = open_device(self.device, drive)
         self.where = torch.device(self.bound.name)
         self.size = TENSOR_MIB[hardware] * MIB

@@ -107,11 +107,11 @@ def _timed(command: list[str], environment: dict[str, str] | None = None) -> tup
 
 @contextlib.contextmanager
 def _studio(workers: int = 1) -> Iterator[Studio]:
-    from anyrig.devices.choose import Wish, choose
+    from anyrig.devices.choose import DeviceRequest, choose_device
 
     machine, found = discover(os.environ), Hibari.find()
     need: Need = Hibari.need(found)
-    choice = choose(machine, (Wish("cpu", "flag"),))
+    choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     placed = place(machine, choice, need, Wanted(workers_per_device=workers))
     stage = Stage(engine="hibari", found=found, placed=placed, environment=os.environ)
     with Studio(stage) as studio:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.kokoro import UNIT, KokoroNet, KokoroRow
 from benchmarks.harness import Row, middle

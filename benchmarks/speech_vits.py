@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from transformers import VitsConfig, VitsModel
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.vits import VitsRow, VitsTorch
 from benchmarks.harness import Row, middle

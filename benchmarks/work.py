@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.pack import Budget, numbered, pack
@@ -26,7 +26,7 @@ from anyrig.work.pool import Pool
 from benchmarks.harness import ROOT, Row
 
 ROUNDS = 5
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 FIXED = 32
 
 

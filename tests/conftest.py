@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import Machine
 from anyrig.devices.discover import from_record
+from anyrig.devices.machine import Machine
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINES = ROOT / "tests" / "machines"

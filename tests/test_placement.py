@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.choose import Choice, Wish, choose
-from anyrig.devices.describe import Machine
+from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
 from anyrig.devices.discover import from_record
+from anyrig.devices.machine import Machine
 from anyrig.errors import DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.placement import Need, Placed, Wanted, place
 from anyrig.precision import selftest
@@ -21,8 +21,8 @@ Machines = Callable[..., Machine]
 VOICE = Need("the voice", precisions=("fp32", "bf16", "fp16"), worker_bytes=2 * GIB)
 
 
-def chosen(machine: Machine, word: str = "auto") -> Choice:
-    return choose(machine, [Wish(word, "flag")])
+def chosen(machine: Machine, word: str = "auto") -> DeviceChoice:
+    return choose_device(machine, [DeviceRequest(word, "flag")])
 
 
 def placed(machine: Machine, word: str = "auto", need: Need = VOICE, **wanted: object) -> Placed:
@@ -33,7 +33,7 @@ def test_a_gpu_with_everything(machine: Machines) -> None:
     found = placed(machine("h200-linux"))
     (placement,) = found.placements
     assert placement.device.name == "NVIDIA H200"
-    assert (placement.drive.backend, placement.drive.word) == ("torch", "cuda:0")
+    assert (placement.drive.backend, placement.drive.selector) == ("torch", "cuda:0")
     assert placement.precision in ("fp16", "bf16")
     assert placement.budget_bytes is not None
     assert placement.budget_bytes < (placement.device.memory.total_bytes or 0)
@@ -127,7 +127,7 @@ def test_an_engine_without_a_way_to_the_gpu_says_so(machine: Machines) -> None:
 def test_work_that_gains_nothing_from_a_gpu_stays_on_the_cpu(machine: Machines) -> None:
     found = placed(machine("h200-linux"), need=Need("a tiny model", gpu=False))
     assert found.placements[0].device.kind == "cpu"
-    assert "gains nothing" in found.passed_over[0].reason
+    assert "gains nothing" in found.passed_over[0].reason.message
 
 
 def test_a_machine_where_nothing_runs_it(machine: Machines) -> None:
@@ -180,12 +180,12 @@ def test_a_self_test_that_was_kept_reaches_the_placement(machine: Machines, tmp_
 def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:
     record = record_of("rtx4070-laptop-docker")
     plain = from_record(record).gpus[0]
-    assert not any("tensorrt" in word for word in plain.words)
+    assert not any("tensorrt" in word for word in plain.selectors)
     record["packages"]["tensorrt-cu13"] = "10.14.1"
-    drives = from_record(record).gpus[0].drives
+    drives = from_record(record).gpus[0].backends
     (way,) = [drive for drive in drives if drive.provider == "TensorrtExecutionProvider"]
     assert way.usable
-    assert way.word.startswith("tensorrt:")
+    assert way.selector.startswith("tensorrt:")
     assert "tensorrt-cu13 10.14.1" in way.reason
 
 
@@ -193,5 +193,5 @@ def test_the_word_cpu_leaves_the_way_to_the_engine(machine: Machines) -> None:
     for backends in (("onnx", "torch"), ("torch", "onnx")):
         need = Need("a model", backends=backends)
         found = placed(machine("h200-linux"), "cpu", need=need)
-        usable = [drive.backend for drive in found.placements[0].device.drives if drive.usable]
+        usable = [drive.backend for drive in found.placements[0].device.backends if drive.usable]
         assert found.placements[0].drive.backend == next(b for b in backends if b in usable)

@@ -11,9 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anyrig.backends.memory import MemoryUsage
-from anyrig.devices.choose import Choice, PassedOver
-from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
-from anyrig.devices.words import drive_for
+from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
+from anyrig.devices.machine import (
+    BackendName,
+    BlockCode,
+    BlockReason,
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+)
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
@@ -64,7 +71,7 @@ class Placement:
     """Where a piece of work runs, how, and why."""
 
     device: Device
-    drive: Drive
+    drive: DeviceBackend
     precision: Precision = "fp32"
     budget_bytes: int | None = None
     """Memory that one worker may use; None when nobody can tell."""
@@ -88,7 +95,7 @@ class Placement:
     @property
     def title(self) -> str:
         """`NVIDIA L4 as cuda:0 in bf16`."""
-        return f"{self.device.name} as {self.drive.word} in {self.precision}"
+        return f"{self.device.name} as {self.drive.selector} in {self.precision}"
 
 
 @dataclass(frozen=True)
@@ -98,13 +105,13 @@ class Placed:
     placements: tuple[Placement, ...]
     fallback: Placement | None = None
     """Where items go when a device is lost: the CPU, unless it works already."""
-    passed_over: tuple[PassedOver, ...] = ()
+    passed_over: tuple[SkippedDevice, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def place(
     machine: Machine,
-    choice: Choice,
+    choice: DeviceChoice,
     need: Need,
     wanted: Wanted | None = None,
     *,
@@ -149,7 +156,7 @@ class _Maker:
     def __init__(
         self,
         machine: Machine,
-        choice: Choice,
+        choice: DeviceChoice,
         need: Need,
         wanted: Wanted,
         speeds: Speeds,
@@ -163,23 +170,26 @@ class _Maker:
         wanted = replace(self._wanted, workers_per_device=1, precision="auto")
         return _Maker(self._machine, self._choice, self._need, wanted, self._speeds, self._failed)
 
-    def all_of(self, devices: Sequence[Device]) -> tuple[list[Placement], tuple[PassedOver, ...]]:
+    def all_of(
+        self, devices: Sequence[Device]
+    ) -> tuple[list[Placement], tuple[SkippedDevice, ...]]:
         """A placement on each device that can serve, and why the others cannot."""
         found, passed = [], []
         for device in devices:
             drive = self._drive(device)
             if drive is None or (device.kind == "gpu" and not self._need.gpu):
-                passed.append(PassedOver(device, self._no_way(device)))
+                reason = BlockReason(BlockCode.UNSUPPORTED, self._no_way(device))
+                passed.append(SkippedDevice(device, reason))
                 continue
             placement = self._on(device, drive)
             asked = self._need.worker_bytes
             if placement.budget_bytes is not None and asked > placement.budget_bytes:
-                passed.append(PassedOver(device, _too_small(asked, placement.budget_bytes)))
+                passed.append(SkippedDevice(device, _too_small(asked, placement.budget_bytes)))
                 continue
             found.append(placement)
         return found, tuple(passed)
 
-    def _on(self, device: Device, drive: Drive) -> Placement:
+    def _on(self, device: Device, drive: DeviceBackend) -> Placement:
         need, wanted = self._need, self._wanted
         measured = {
             precision: value
@@ -201,7 +211,7 @@ class _Maker:
         if workers > 1 and budget_bytes is not None:
             told += f", shared by {workers} workers"
             budget_bytes //= workers
-        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.word}: {drive.reason}"]
+        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.selector}: {drive.reason}"]
         room = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
         reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {room}{told}"]
         speed = measured.get(chosen.precision)
@@ -220,18 +230,18 @@ class _Maker:
             warnings=chosen.warnings,
         )
 
-    def _drive(self, device: Device) -> Drive | None:
+    def _drive(self, device: Device) -> DeviceBackend | None:
         """What the word asks for where the engine has that way; else the engine's own best."""
-        asked = drive_for(device, self._choice.word)
-        word = self._choice.word.strip().lower().partition(":")[0]
+        asked = select_backend(device, self._choice.selector)
+        word = self._choice.selector.strip().lower().partition(":")[0]
         # `cpu` is what every library calls it: that word asks for the device, not for a way.
-        alike = [one for one in device.drives if asked and one.word == asked.word]
-        named = len(alike) == 1 and alike[0].word.partition(":")[0] == word
+        alike = [one for one in device.backends if asked and one.selector == asked.selector]
+        named = len(alike) == 1 and alike[0].selector.partition(":")[0] == word
         if asked and named and asked.backend in self._need.backends:
             return asked
         own = self._need.gpu_backends if device.kind == "gpu" else ()
         for backend in own or self._need.backends:
-            for drive in device.drives:
+            for drive in device.backends:
                 if drive.usable and drive.backend == backend:
                     return drive
         return None
@@ -241,8 +251,12 @@ class _Maker:
             return f"{self._need.what} gains nothing from a GPU"
         names = {"onnx": "ONNX Runtime", "torch": "torch"}
         ways = " or ".join(names[backend] for backend in self._need.backends)
-        closed = [d.reason for d in device.drives if d.backend in self._need.backends]
-        why = device.why_not or "; ".join(dict.fromkeys(closed)) or "neither drives this device"
+        closed = [d.reason for d in device.backends if d.backend in self._need.backends]
+        why = (
+            str(device.block_reason or "")
+            or "; ".join(dict.fromkeys(closed))
+            or "neither drives this device"
+        )
         return f"{self._need.what} runs through {ways}: {why}"
 
     def _workers(self, device: Device, budget_bytes: int | None) -> int:
@@ -341,18 +355,19 @@ def _check(wanted: Wanted) -> None:
         )
 
 
-def _too_small(asked: int, budget_bytes: int) -> str:
-    return f"it needs {format_bytes(asked)} and may use {format_bytes(budget_bytes)}"
+def _too_small(asked: int, budget_bytes: int) -> BlockReason:
+    text = f"it needs {format_bytes(asked)} and may use {format_bytes(budget_bytes)}"
+    return BlockReason(BlockCode.INSUFFICIENT_MEMORY, text)
 
 
-def _nowhere(need: Need, passed: Sequence[PassedOver]) -> OutOfMemoryError | DeviceUnusableError:
+def _nowhere(need: Need, passed: Sequence[SkippedDevice]) -> OutOfMemoryError | DeviceUnusableError:
     why = "; ".join(f"{over.device.name}: {over.reason}" for over in passed)
-    if any("it needs" in over.reason for over in passed):
+    small = [o.device for o in passed if o.reason.code is BlockCode.INSUFFICIENT_MEMORY]
+    if small:
         error = OutOfMemoryError(
             f"{need.what} fits nowhere: {why}",
             hint="Raise --memory-gb, take --profile low-memory, or a smaller model.",
         )
-        small = [over.device for over in passed if "it needs" in over.reason]
         if all(device.kind == "gpu" for device in small):
             error.devices = tuple(device.id for device in small)
         return error

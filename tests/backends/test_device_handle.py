@@ -8,8 +8,8 @@ import torch
 
 from anyrig.backends import onnx_graph, open_device
 from anyrig.backends.onnx import create_session
-from anyrig.devices.describe import BackendName, Device, Drive, Machine, Memory
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Machine, Memory
 from anyrig.units import MIB
 
 
@@ -18,8 +18,8 @@ def here() -> Machine:
     return discover({})
 
 
-def drive_of(machine: Machine, backend: BackendName) -> Drive:
-    return next(drive for drive in machine.cpu_device.drives if drive.backend == backend)
+def drive_of(machine: Machine, backend: BackendName) -> DeviceBackend:
+    return next(drive for drive in machine.cpu_device.backends if drive.backend == backend)
 
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])

@@ -18,8 +18,8 @@ from anyrig.backends import onnx, onnx_graph, open_device, open_runner
 from anyrig.backends.memory import MemoryUsage
 from anyrig.backends.onnx import OnnxHandle, OnnxModel
 from anyrig.backends.process import bind_device
-from anyrig.devices.describe import Device, Drive, Machine, Memory
 from anyrig.devices.discover import discover, from_record
+from anyrig.devices.machine import Device, DeviceBackend, Machine, Memory
 from anyrig.units import MIB
 from tests.backends.test_runners import SWIFTSHADER
 from tests.conftest import record_of
@@ -92,7 +92,11 @@ def test_openvino_counts_integrated_graphics_first(machine: Load) -> None:
         ("Intel Arc B580", "GPU.1"),
         ("Intel Arc B580", "GPU.2"),
     ]
-    assert [gpu.words[0] for gpu in here.gpus] == ["xpu:2", "xpu:0", "xpu:1"]  # Level Zero's count
+    assert [gpu.selectors[0] for gpu in here.gpus] == [
+        "xpu:2",
+        "xpu:0",
+        "xpu:1",
+    ]  # Level Zero's count
 
 
 def test_openvino_counts_visible_devices_only(machine: Load) -> None:
@@ -148,7 +152,7 @@ def _handle(pci_id: str, **metadata: str) -> FakeHandle:
 
 
 def _picked(gpu: Device, sessions: list[FakeSession]) -> Any:
-    onnx.create_session(b"", gpu, Drive("onnx", "webgpu", WEBGPU, True, ""), threads=1)
+    onnx.create_session(b"", gpu, DeviceBackend("onnx", "webgpu", WEBGPU, True, ""), threads=1)
     return sessions[-1].handle
 
 
@@ -212,7 +216,7 @@ def test_threads_on_the_cpu_follow_the_container_limit(
     machine: Load, sessions: list[FakeSession], name: str, threads: int
 ) -> None:
     cpu = machine(name).cpu_device
-    drive = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     open_device(cpu, drive).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == threads
     assert sessions[-1].settings.inter_op_num_threads == 1
@@ -228,7 +232,7 @@ def test_a_quota_below_one_core_gives_one_thread(
     record = record_of("cpu64-cgroup4")
     path = next(path for path in record["files"] if path.endswith("cpu.max"))
     record["files"][path] = "50000 100000\n"
-    drive = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     open_device(from_record(record).cpu_device, drive).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == 1
 
@@ -236,7 +240,7 @@ def test_a_quota_below_one_core_gives_one_thread(
 def test_threads_beside_a_gpu_follow_the_container_limit(
     machine: Load, sessions: list[FakeSession]
 ) -> None:
-    drive = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     open_device(machine("h200-linux").gpus[0], drive).load(b"")  # type: ignore[attr-defined]
     cores = max(1, int(discover({}).cpu.cores_usable))
     assert sessions[-1].settings.intra_op_num_threads == cores
@@ -285,16 +289,16 @@ def here() -> Machine:
     return discover({})
 
 
-def onnx_drive(machine: Machine) -> Drive:
-    return next(drive for drive in machine.cpu_device.drives if drive.backend == "onnx")
+def onnx_drive(machine: Machine) -> DeviceBackend:
+    return next(drive for drive in machine.cpu_device.backends if drive.backend == "onnx")
 
 
 def test_memory_of_a_gpu_comes_from_its_description(here: Machine) -> None:
     gpu = Device("x", "gpu", "test", "x", memory=Memory("dedicated", 8 * MIB, 4 * MIB))
-    handle = OnnxHandle(gpu, Drive("onnx", "dml:0", "DmlExecutionProvider", True, ""))
+    handle = OnnxHandle(gpu, DeviceBackend("onnx", "dml:0", "DmlExecutionProvider", True, ""))
     assert handle.memory() == MemoryUsage(free_bytes=4 * MIB, total_bytes=8 * MIB)
     assert not handle.limit(MIB)
-    cuda = OnnxHandle(gpu, Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, ""))
+    cuda = OnnxHandle(gpu, DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, ""))
     assert cuda.limit(MIB)
 
 
@@ -351,7 +355,7 @@ import sys, logging
 sys.path[:0] = {paths!r}
 import numpy as np
 from anyrig.backends import open_device, onnx_graph
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, Drive
 drive = Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
 handle = open_device(Device("x", "gpu", "other", "software"), drive)
 model = handle.load(onnx_graph.build_product(16))

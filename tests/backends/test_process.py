@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 from anyrig.backends.process import bind_device, kill_process_group, start_module
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.pool import Pool
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
@@ -146,7 +146,7 @@ def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> Non
         sys.path.remove(site)
         sys.path.append(site)
         assert anyrig.__file__.startswith(site)
-        from anyrig.devices.describe import Device, Drive
+        from anyrig.devices.machine import Device, Drive
         from anyrig.placement import Placement
         from anyrig.work.engine import Recipe
         from anyrig.work.pool import Pool

@@ -11,8 +11,8 @@ import pytest
 
 from anyrig.backends import open_runner
 from anyrig.bench.kernels import probe
-from anyrig.devices.describe import Device, Drive, Features, Machine
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device, DeviceBackend, Features, Machine
 from anyrig.errors import KernelError
 
 SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
@@ -25,7 +25,7 @@ def here() -> Machine:
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 def test_product_on_the_cpu(here: Machine, backend: str) -> None:
-    drive = next(drive for drive in here.cpu_device.drives if drive.backend == backend)
+    drive = next(drive for drive in here.cpu_device.backends if drive.backend == backend)
     runner = open_runner(here.cpu_device, drive)
     random = np.random.default_rng(1)
     left = random.standard_normal((64, 64)).astype(np.float32)
@@ -37,7 +37,7 @@ def test_product_on_the_cpu(here: Machine, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 def test_every_listed_format_can_be_timed(here: Machine, backend: str) -> None:
-    drive = next(drive for drive in here.cpu_device.drives if drive.backend == backend)
+    drive = next(drive for drive in here.cpu_device.backends if drive.backend == backend)
     runner = open_runner(here.cpu_device, drive)
     assert runner.precisions[0] == "fp32"
     for precision in runner.precisions:
@@ -47,7 +47,7 @@ def test_every_listed_format_can_be_timed(here: Machine, backend: str) -> None:
 
 def test_a_provider_that_does_not_start_is_an_error(here: Machine) -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "none", features=Features(fp16="matrix"))
-    drive = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     with (
         pytest.warns(UserWarning, match="CUDAExecutionProvider"),
         pytest.raises(KernelError, match="fell back to CPUExecutionProvider"),
@@ -58,7 +58,7 @@ def test_a_provider_that_does_not_start_is_an_error(here: Machine) -> None:
 def test_torch_without_a_gpu_is_an_error() -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "none")
     with pytest.raises(KernelError, match="does not see a GPU"):
-        open_runner(gpu, Drive("torch", "cuda:0", "cuda", True, ""))
+        open_runner(gpu, DeviceBackend("torch", "cuda:0", "cuda", True, ""))
 
 
 @pytest.mark.system("chromium", SWIFTSHADER)
@@ -68,7 +68,7 @@ def test_webgpu_on_a_software_adapter() -> None:
 import numpy as np
 from anyrig.backends import open_runner
 from anyrig.bench.kernels import probe
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, Drive
 runner = open_runner(Device("x", "gpu", "unknown", "software"),
                      Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""))
 print(probe(runner) < 1e-4, runner.ran_on)
@@ -93,7 +93,7 @@ def test_every_usable_gpu() -> None:
     found = discover(os.environ)
     assert found.gpus
     for gpu in found.gpus:
-        for drive in gpu.drives:
+        for drive in gpu.backends:
             if drive.usable and not gpu.blocked:
                 answer = isolate.probe(gpu, drive, os.environ)
                 assert answer.ok, answer.error

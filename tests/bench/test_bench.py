@@ -13,9 +13,16 @@ import pytest
 from anyrig.bench import figures, isolate, kernels
 from anyrig.bench.figures import Book, Figure, Measured
 from anyrig.bench.plot import svg
-from anyrig.devices.describe import Device, Drive, Machine, Precision, device_from_json, to_json
-from anyrig.devices.diagnose import Probe
 from anyrig.devices.discover import discover
+from anyrig.devices.doctor import KernelResult
+from anyrig.devices.machine import (
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+    device_from_json,
+    to_json,
+)
 
 Load = Callable[..., Machine]
 
@@ -83,16 +90,16 @@ def test_quick_leaves_the_large_product_out(monkeypatch: pytest.MonkeyPatch) -> 
 # -- children --------------------------------------------------------------------------------------
 
 
-def _cpu() -> tuple[Device, Drive]:
+def _cpu() -> tuple[Device, DeviceBackend]:
     here = discover({})
-    return here.cpu_device, next(d for d in here.cpu_device.drives if d.backend == "onnx")
+    return here.cpu_device, next(d for d in here.cpu_device.backends if d.backend == "onnx")
 
 
 def test_a_child_proves_and_measures_the_cpu() -> None:
     device, drive = _cpu()
     asked = isolate.Asked(measure=True, quick=True, budget_s=0.5)
     answers = list(isolate.run(device, drive, asked, dict(os.environ)))
-    assert isinstance(answers[0], Probe)
+    assert isinstance(answers[0], KernelResult)
     assert answers[0].ok
     assert answers[0].max_error is not None
     assert answers[0].max_error < 1e-5
@@ -103,7 +110,9 @@ def test_a_child_proves_and_measures_the_cpu() -> None:
 
 def test_a_child_that_cannot_run_the_kernel_says_why() -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "card", indices={"cuda": 0})
-    answer = isolate.probe(gpu, Drive("torch", "cuda:0", "cuda", True, ""), dict(os.environ))
+    answer = isolate.probe(
+        gpu, DeviceBackend("torch", "cuda:0", "cuda", True, ""), dict(os.environ)
+    )
     assert not answer.ok
     assert "torch does not see a GPU" in answer.error
 
@@ -156,7 +165,9 @@ def test_a_device_survives_the_way_to_its_child(machine: Load) -> None:
     import json
 
     for gpu in machine("strix-halo-linux").gpus + machine("h100x8-mig").gpus:
-        assert device_from_json(json.loads(json.dumps(to_json(gpu)))) == gpu
+        again = device_from_json(json.loads(json.dumps(to_json(gpu))))
+        assert to_json(again) == to_json(gpu)
+        assert again == gpu or gpu.blocked
 
 
 # -- the book --------------------------------------------------------------------------------------
@@ -190,7 +201,10 @@ def test_figures_are_evidence_under_their_own_driver_alone(machine: Load, page: 
     assert Book().with_(page).evidence(here).speeds == {gpu.id: pytest.approx(760)}
     newer = replace(here, gpus=(replace(gpu, driver_version="999.1"),))
     assert Book().with_(page).evidence(newer).speeds == {}
-    other = replace(here, packages={**here.packages, "torch": "2.99"})
+    torch = here.host.installed.torch
+    assert torch is not None
+    installed = here.host.installed._replace(torch=torch._replace(version="2.99"))
+    other = replace(here, host=replace(here.host, installed=installed))
     assert Book().with_(page).evidence(other).speeds == {}
 
 

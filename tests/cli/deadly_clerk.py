@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli import clerk
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
 from anyrig.work.carried import told
@@ -22,7 +22,7 @@ class OwnPool:
     """A model in a process of its own."""
 
     def __init__(self, device: str) -> None:
-        drive = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+        drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
         place = Placement(Device(device, "gpu", "test", device), drive)
         recipe = Recipe("anyrig.work.rehearse:Rehearsal")
         self.pool = Pool([place], recipe, environment=os.environ)

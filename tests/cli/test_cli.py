@@ -93,7 +93,7 @@ def test_every_flag_may_stand_before_the_command(
         (["devices", "--machine", H200, "--device", "xpu:0"], 2, "no device matches", "H200"),
         (["devices", "--machine", H200, "--device", "xpu", "--strict"], 3, "no XPU", "H200"),
         (["use", "nonsense"], 2, "no device matches", "cpu ("),
-        (["use", "directml", "--strict"], 3, "there is no DirectML device", "doctor"),
+        (["use", "directml", "--strict"], 3, "no DirectML device found", "doctor"),
         (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
         (["use", "cpu", "--reset"], 2, "no place beside", "Leave"),
         (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
@@ -262,7 +262,7 @@ def test_doctor_and_a_device_that_answers_wrongly(anyrig: Anyrig, tmp_path: Path
     path.write_text(json.dumps(record))
     done = anyrig("doctor", "--machine", str(path))
     assert done.returncode == 1
-    assert "answers wrongly" in done.stdout
+    assert "wrong results" in done.stdout
 
 
 # -- use -------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_a_saved_device_that_is_gone_is_named(anyrig: Anyrig) -> None:
     path.write_text('{"device": "GPU-gone", "name": "NVIDIA GeForce RTX 2080 Ti"}')
     done = anyrig("devices")
     assert done.returncode == 0
-    assert "RTX 2080 Ti is gone" in done.stderr
+    assert "RTX 2080 Ti no longer exists" in done.stderr
     path.write_text("garbage")
     assert "--reset" in anyrig("devices").stderr
 
@@ -365,7 +365,7 @@ def test_the_log_file_and_verbosity(anyrig: Anyrig, tmp_path: Path) -> None:
     assert "source nvidia: found" in log.read_text()
     told = anyrig("-v", "devices", "--machine", PAIR).stderr
     assert "INFO" in told
-    assert "passed over: NVIDIA GeForce RTX 4090" in told
+    assert "skipped: NVIDIA GeForce RTX 4090" in told
     assert "DEBUG" not in told
     assert "DEBUG" in anyrig("-vv", "devices", "--machine", PAIR).stderr
 
@@ -456,10 +456,10 @@ def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:
     done = anyrig("devices")
     assert done.returncode == 2
     assert "CPU  " in done.stdout
-    assert "which anyrig.toml asks for" in done.stderr
+    assert "requested by anyrig.toml" in done.stderr
     doctor = anyrig("doctor", "--no-kernels")
     assert doctor.returncode == 1
-    assert "which anyrig.toml asks for" in doctor.stdout
+    assert "requested by anyrig.toml" in doctor.stdout
     saved = anyrig("use", "cpu", "--no-bench")
     assert "anyrig.toml asks for 'dml:0', which comes before" in saved.stderr
 

@@ -18,7 +18,7 @@ from anyrig.cli.frame import JobLine, View, frame
 from anyrig.cli.process_table import SORTS
 from anyrig.cli.terminal import Terminal
 from anyrig.cli.top import _show
-from anyrig.devices.describe import Machine
+from anyrig.devices.machine import Machine
 from anyrig.monitor import Monitor
 from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.sample import (

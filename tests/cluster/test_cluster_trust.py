@@ -18,7 +18,7 @@ import pytest
 
 from anyrig.cluster.card import Card, Roll, offer_of
 from anyrig.cluster.shard import Answer, Order
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech.audio import Take
 from anyrig.speech.booth import Booth, Recording
@@ -36,7 +36,7 @@ Say = Callable[[Booth, Line], bytes]
 
 
 def _booth() -> Booth:
-    drive = Drive("onnx", "cpu", "cpu", True, "")
+    drive = DeviceBackend("onnx", "cpu", "cpu", True, "")
     return Booth(Placement(Device("cpu", "cpu", "test", "CPU"), drive, threads=1), engine="tone")
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.devices.installed import ONNX_PACKAGES
-from anyrig.devices.reach.ground import INDEX
-from anyrig.devices.reach.nvidia import _ONNX_RELEASES
-from anyrig.devices.wheels import onnx_gpu
+from anyrig.devices.machine import TORCH_INDEX_URL
+from anyrig.devices.nvidia import ONNX_RELEASES
+from anyrig.devices.wheels import ONNX_PACKAGES, onnx_gpu
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from anyrig.version import __version__
@@ -205,7 +204,7 @@ def test_torch_comes_from_its_own_index_as_pinned(
     assert done.returncode == 0, done.stderr
     pip = (tmp_path / "asked").read_text().splitlines()[1]
     assert pip.startswith("-m pip install")
-    assert f"--extra-index-url {INDEX}/{flavour} torch" in pip
+    assert f"--extra-index-url {TORCH_INDEX_URL}/{flavour} torch" in pip
     assert "-c pins.txt" in pip
 
 
@@ -296,7 +295,7 @@ def test_an_onnx_runtime_that_drives_the_gpu_is_looked_at(
         cuda, kernels = onnx_gpu(number, arm=False, windows=False)
         assert version.removeprefix("cuda").startswith(cuda.partition(".")[0])
         assert kernels
-        assert number in {release for _, release in _ONNX_RELEASES}
+        assert number in {release for _, release in ONNX_RELEASES}
     # One that came without it stops the build.
     done = _rest(version, tmp_path, ONNX_RUNTIME="gpu", LACKS=provider)
     assert (done.returncode, done.stderr) == (1, f"{package} is installed and has no {provider}.\n")

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.choose import Wish, choose
-from anyrig.devices.describe import Machine
-from anyrig.devices.diagnose import diagnose
-from anyrig.devices.words import match
+from anyrig.devices.choose import DeviceRequest, choose_device, match_devices
+from anyrig.devices.doctor import diagnose
+from anyrig.devices.machine import Machine
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from tests.conftest import NAMES
 
@@ -44,10 +43,10 @@ def test_a_bare_number_is_an_index_only(machine: Load, name: str) -> None:
     written = {int(word) for d in here.devices for word in re.findall(r"\d{1,9}", d.name)}
     for number in {*range(12), *written}:
         if number in indices:
-            assert match(here, str(number))[0].indices["gpu"] == number
+            assert match_devices(here, str(number))[0].indices["gpu"] == number
         else:
             with pytest.raises(DeviceNotFoundError) as caught:
-                match(here, str(number))
+                match_devices(here, str(number))
             assert here.cpu.name in caught.value.hint
 
 
@@ -63,33 +62,33 @@ def test_a_bare_number_is_an_index_only(machine: Load, name: str) -> None:
 def test_numbers_in_names_are_not_matched(machine: Load, name: str, word: str) -> None:
     for origin in ("flag", "environment", "settings"):
         with pytest.raises(DeviceNotFoundError):
-            choose(machine(name), [Wish(word, origin)])
+            choose_device(machine(name), [DeviceRequest(word, origin)])
 
 
 def test_a_number_out_of_a_name_is_told_its_index(machine: Load) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
-        match(machine("rtx4090-rtxpro6000-wsl2"), "4090")
+        match_devices(machine("rtx4090-rtxpro6000-wsl2"), "4090")
     assert "A number is an index: NVIDIA GeForce RTX 4090 is '0'." in caught.value.hint
 
 
 def test_index_0_without_a_gpu_is_an_error(machine: Load) -> None:
     for strict in (False, True):
         with pytest.raises(DeviceNotFoundError):
-            choose(machine("no-gpu"), [Wish("0", "flag")], strict=strict)
+            choose_device(machine("no-gpu"), [DeviceRequest("0", "flag")], strict=strict)
 
 
 def test_a_vendor_is_not_the_maker_of_the_cpu(machine: Load) -> None:
     here = machine("t4-linux")
     assert "Intel" in here.cpu.name
-    choice = choose(here, [Wish("intel", "flag")])
-    assert choice.warnings == ("there is no Intel GPU; using the CPU",)
+    choice = choose_device(here, [DeviceRequest("intel", "flag")])
+    assert choice.warnings == ("no Intel GPU found; using the CPU",)
 
 
 def test_there_is_one_metal_device(machine: Load) -> None:
     here = machine("macbook-m4")
-    assert match(here, "mps:0") == match(here, "mps") == here.gpus
+    assert match_devices(here, "mps:0") == match_devices(here, "mps") == here.gpus
     with pytest.raises(DeviceNotFoundError):
-        match(here, "mps:1")
+        match_devices(here, "mps:1")
 
 
 # -- what is absent --------------------------------------------------------------------------------
@@ -99,15 +98,15 @@ def test_there_is_one_metal_device(machine: Load) -> None:
 def test_a_kind_that_is_not_there_is_the_cpu_with_one_warning(machine: Load, word: str) -> None:
     here = machine("no-gpu")
     for origin, place in (*OURS, *FOREIGN, ("saved", "")):
-        wish = Wish(word, origin, place=place)  # type: ignore[arg-type]
-        choice = choose(here, [wish])
+        wish = DeviceRequest(word, origin, place=place)  # type: ignore[arg-type]
+        choice = choose_device(here, [wish])
         assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
         assert len(choice.warnings) == 1
-        assert choice.warnings[0].startswith("there is no ")
+        assert choice.warnings[0].startswith("no ")
         assert choice.warnings[0].endswith("; using the CPU")
         assert place in choice.warnings[0]
         with pytest.raises(DeviceUnusableError) as caught:
-            choose(here, [wish], strict=True)
+            choose_device(here, [wish], strict=True)
         assert here.cpu.name in caught.value.hint
 
 
@@ -117,17 +116,17 @@ def test_one_device_that_is_not_there(machine: Load, word: str) -> None:
     for origin, place in OURS:
         for strict in (False, True):
             with pytest.raises(DeviceNotFoundError) as caught:
-                choose(here, [Wish(word, origin, place=place)], strict=strict)  # type: ignore[arg-type]
+                choose_device(here, [DeviceRequest(word, origin, place=place)], strict=strict)  # type: ignore[arg-type]
             assert here.cpu.name in caught.value.hint
             assert place in caught.value.message
     for origin, place in FOREIGN:
-        wish = Wish(word, origin, place=place)  # type: ignore[arg-type]
-        choice = choose(here, [wish])
+        wish = DeviceRequest(word, origin, place=place)  # type: ignore[arg-type]
+        choice = choose_device(here, [wish])
         assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
         assert len(choice.warnings) == 1
-        assert f"which {place} asks for; using the CPU" in choice.warnings[0]
+        assert f"(requested by {place}); using the CPU" in choice.warnings[0]
         with pytest.raises(DeviceNotFoundError):
-            choose(here, [wish], strict=True)
+            choose_device(here, [wish], strict=True)
 
 
 @pytest.mark.parametrize(
@@ -138,17 +137,17 @@ def test_one_device_that_is_not_there(machine: Load, word: str) -> None:
 )  # fmt: skip
 def test_another_gpu_does_not_stand_in_for_a_kind(machine: Load, name: str, word: str) -> None:
     here = machine(name)
-    choice = choose(here, [Wish(word, "flag")])
+    choice = choose_device(here, [DeviceRequest(word, "flag")])
     assert choice.device.kind == "cpu"
     assert len(choice.warnings) == 1
     with pytest.raises(DeviceUnusableError):
-        choose(here, [Wish(word, "flag")], strict=True)
+        choose_device(here, [DeviceRequest(word, "flag")], strict=True)
 
 
 def test_a_saved_device_that_is_gone_fails_when_strict(machine: Load) -> None:
-    wish = Wish("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")
-    with pytest.raises(DeviceNotFoundError, match="RTX 2080 Ti is gone"):
-        choose(machine("h200-linux"), [wish], strict=True)
+    wish = DeviceRequest("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")
+    with pytest.raises(DeviceNotFoundError, match="RTX 2080 Ti no longer exists"):
+        choose_device(machine("h200-linux"), [wish], strict=True)
 
 
 # -- variables that hide devices -------------------------------------------------------------------
@@ -170,26 +169,29 @@ def test_a_variable_that_names_an_absent_device_is_one_warning(
     machine: Load, name: str, variable: str, value: str, entry: str
 ) -> None:
     here = machine(name, {variable: value})
-    choice = choose(here)
-    assert choice.warnings == (f"{variable} names {entry}, which is not there: ignored",)
+    choice = choose_device(here)
+    assert choice.warnings == (f"{variable} lists {entry}, which does not exist: ignored",)
     if value != "0,7":
         assert choice.device.kind == "cpu"
     found = [f for f in diagnose(here) if f.check == "visibility" and f.state == "warning"]
-    assert any(f"{variable} names {entry}" in finding.message for finding in found)
+    assert any(f"{variable} lists {entry}" in finding.message for finding in found)
     with pytest.raises(DeviceNotFoundError, match=variable):
-        choose(here, strict=True)
+        choose_device(here, strict=True)
     for word in ("cpu", here.devices[0].id):  # who names a device does not ask the variable
-        assert not any("not there" in w for w in choose(here, [Wish(word, "flag")]).warnings)
+        assert not any(
+            "not there" in w for w in choose_device(here, [DeviceRequest(word, "flag")]).warnings
+        )
 
 
 @pytest.mark.parametrize("value", ["", "-1", "NoDevFiles", "none", "0", "GPU-"])
 def test_a_variable_that_hides_on_purpose_is_silent(machine: Load, value: str) -> None:
     assert (
-        choose(machine("h200-linux", {"CUDA_VISIBLE_DEVICES": value}), strict=True).warnings == ()
+        choose_device(machine("h200-linux", {"CUDA_VISIBLE_DEVICES": value}), strict=True).warnings
+        == ()
     )
 
 
 def test_a_card_whose_driver_is_silent_is_not_called_absent(machine: Load) -> None:
     for value in ("0", "GPU-12345678"):
         here = machine("nvidia-nouveau", {"CUDA_VISIBLE_DEVICES": value})
-        assert choose(here).warnings == ()
+        assert choose_device(here).warnings == ()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.choose import choose, suggested_workers
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.diagnose import diagnose
+from anyrig.devices.choose import choose_device, suggest_workers
 from anyrig.devices.discover import from_record
+from anyrig.devices.doctor import diagnose
+from anyrig.devices.machine import BlockCode, Device, Machine
 from tests.conftest import NAMES, record_of
 
 Load = Callable[..., Machine]
@@ -71,9 +71,9 @@ def test_gpu(
     total = gpu.memory.total_bytes
     assert (gpu.memory.kind, total and round(total / GIB)) == (kind, gib)
     assert _formats(gpu) == formats
-    assert tuple(dict.fromkeys(drive.word for drive in gpu.drives if drive.usable)) == words
+    assert tuple(dict.fromkeys(drive.selector for drive in gpu.backends if drive.usable)) == words
     assert gpu.usable == bool(words)
-    assert bool(gpu.why_not) != gpu.usable
+    assert bool(gpu.block_reason) != gpu.usable
 
 
 # machine: number of GPUs, platform, usable cores of all, memory in GiB, what is chosen
@@ -103,7 +103,7 @@ def test_machine(machine: Load, row: tuple[str, int, str, float, int, int, str])
     assert (here.cpu.cores_usable, here.cpu.cores_total) == (usable, total)
     assert here.cpu.memory.total_bytes is not None
     assert round(here.cpu.memory.total_bytes / GIB) == gib
-    device = choose(here).device
+    device = choose_device(here).device
     assert device.id == "cpu" if chosen == "cpu" else chosen in device.name
 
 
@@ -116,9 +116,9 @@ def test_what_holds_for_every_machine(machine: Load, name: str) -> None:
         total, free = device.memory.total_bytes, device.memory.free_bytes
         assert total is None or total > 0
         assert free is None or (total is not None and 0 <= free <= total)
-        assert suggested_workers(device) >= 1
-        assert all(drive.reason for drive in device.drives)
-        assert device.usable or device.why_not
+        assert suggest_workers(device) >= 1
+        assert all(drive.reason for drive in device.backends)
+        assert device.usable or device.block_reason
         assert device.name.strip()
     assert all(report.reason for report in here.sources)
     assert here == machine(name)
@@ -132,7 +132,8 @@ def test_mig_parents_are_not_used_and_instances_are(machine: Load) -> None:
     assert len(parents) == 2
     for gpu in here.gpus:
         if gpu.id in parents:
-            assert "MIG" in gpu.blocked
+            assert gpu.blocked is not None
+            assert gpu.blocked.code is BlockCode.MIG_PARENT
         else:
             assert gpu.usable
     assert all(gpu.capability == "9.0" and gpu.id.startswith("MIG-") for gpu in instances)
@@ -155,10 +156,11 @@ def test_metal_gives_a_larger_mac_a_larger_share(gib: int, low: float, high: flo
 
 def test_the_torch_of_arm_servers_does_not_run_on_a_jetson(machine: Load) -> None:
     here = machine("jetson-orin-linux")
-    assert choose(here).device.kind == "cpu"
+    assert choose_device(here).device.kind == "cpu"
     gpu = here.gpus[0]
-    assert "no kernels for compute capability 8.7" in gpu.why_not
-    assert "JetPack" in gpu.why_not_fix
+    assert gpu.block_reason is not None
+    assert "no kernels for compute capability 8.7" in gpu.block_reason.message
+    assert "JetPack" in gpu.block_reason.fix
     found = [f for f in diagnose(here) if f.check == "torch-kernels"]
     assert [(f.state, "JetPack" in f.fix) for f in found] == [("broken", True)]
 
@@ -170,7 +172,9 @@ def test_every_jetson_is_sent_to_jetpack(capability: tuple[int, int]) -> None:
     for torch in ("2.10.0+cu126", None):
         if torch is None:
             del record["packages"]["torch"], record["package_files"]
-        assert "JetPack" in from_record(record).gpus[0].why_not_fix
+        reason = from_record(record).gpus[0].block_reason
+        assert reason is not None
+        assert "JetPack" in reason.fix
 
 
 def test_the_apu_counts_carve_out_and_gtt(machine: Load) -> None:
@@ -189,13 +193,13 @@ def test_windows_memory_is_not_cut_at_four_gigabytes(machine: Load) -> None:
 def test_a_card_that_the_registry_remembers_is_not_listed_beside_dxgi(machine: Load) -> None:
     here = machine("rx640-uhd750-windows")
     assert not any("1050" in gpu.name for gpu in here.gpus)
-    assert any("1050" in r.reason and "remembered" in r.reason for r in here.sources)
+    assert any("1050" in r.reason and "only in the registry" in r.reason for r in here.sources)
 
 
 def test_a_card_that_nvml_describes_keeps_its_number_in_directml(machine: Load) -> None:
     card = machine("rtx5090-cpu-torch-windows").gpus[0]
     assert card.vendor == "nvidia"
-    assert "dml:0" in card.words
+    assert "dml:0" in card.selectors
 
 
 def test_software_adapters_are_no_devices(machine: Load) -> None:
@@ -216,7 +220,7 @@ def test_an_unknown_part_is_unknown(machine: Load) -> None:
     assert gpu.features == type(gpu.features)()
     assert gpu.capability == "14.3"
     assert not gpu.usable
-    assert "no kernels" in gpu.why_not
+    assert "no kernels" in str(gpu.block_reason)
 
 
 def test_a_failing_source_says_why_and_the_others_go_on(machine: Load) -> None:
@@ -290,7 +294,7 @@ def test_a_lost_gpu_is_blocked_with_its_error() -> None:
         record["nvml"]["devices"][1] = dict.fromkeys(device, lost)
 
     here = _changed("hidden-gpu", lose)
-    dead = [gpu for gpu in here.gpus if "GPU_IS_LOST" in gpu.blocked]
+    dead = [gpu for gpu in here.gpus if "GPU_IS_LOST" in str(gpu.blocked)]
     assert len(dead) == 1
     assert not dead[0].usable
     assert any("GPU_IS_LOST" in finding.message for finding in diagnose(here))
@@ -347,7 +351,7 @@ def test_a_self_built_torch_is_not_judged_by_the_wheels() -> None:
 
     gpu = _changed("gtx1080ti-linux", build).gpus[0]
     assert gpu.usable
-    assert "doctor" in gpu.drives[0].reason
+    assert "doctor" in gpu.backends[0].reason
 
 
 @pytest.mark.parametrize(
@@ -375,5 +379,5 @@ def test_pascal_is_told_of_its_last_driver() -> None:
     def old(record: dict[str, Any]) -> None:
         record["nvml"]["nvmlSystemGetCudaDriverVersion"] = 11040
 
-    fix = _changed("gtx1080ti-linux", old).gpus[0].drives[0].fix
+    fix = _changed("gtx1080ti-linux", old).gpus[0].backends[0].fix
     assert "580, the last for this card" in fix

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.sources.native import com, drm, dxcore, dxgi
+from anyrig.devices.native import directx, drm
 
 GIB = 1024**3
 
@@ -52,9 +52,9 @@ def test_a_node_that_is_no_drm_node_is_an_error(tmp_path: Any) -> None:
 def test_adapter_description() -> None:
     name = "AMD Radeon RX 7900 XTX".encode("utf-16-le").ljust(256, b"\0")
     numbers = (0x1002, 0x744C, 0x1EAE7901, 0xC8, 24 * GIB, 0, 16 * GIB)
-    data = struct.pack(dxgi.DESC1, name, *numbers, 0x89ABCDEF, -2, 2)
+    data = struct.pack(directx.DESC1, name, *numbers, 0x89ABCDEF, -2, 2)
     assert len(data) == 312
-    found = dxgi.decode_desc1(data)
+    found = directx.decode_desc1(data)
     assert found["Description"] == "AMD Radeon RX 7900 XTX"
     assert found["DedicatedVideoMemory"] == 24 * GIB
     assert found["AdapterLuid"] == 0xFFFFFFFE89ABCDEF
@@ -62,12 +62,12 @@ def test_adapter_description() -> None:
 
 
 def test_dxgi_elsewhere_is_an_error() -> None:
-    with pytest.raises(OSError, match="only on Windows"):
-        dxgi.adapters()
+    with pytest.raises(OSError, match="on Windows only"):
+        directx.list_dxgi_adapters()
 
 
 def test_driver_versions() -> None:
-    assert com.version_text(31 << 48 | 0 << 32 | 21921 << 16 | 1000) == "31.0.21921.1000"
+    assert directx.format_version(31 << 48 | 0 << 32 | 21921 << 16 | 1000) == "31.0.21921.1000"
 
 
 class Object:
@@ -147,8 +147,8 @@ def test_dxcore_walks_its_objects_and_lets_them_go(monkeypatch: pytest.MonkeyPat
         _give(ctypes.addressof(out._obj), factory.address)
         return 0
 
-    monkeypatch.setattr(dxcore, "_load", lambda _: _library(make))
-    (found,) = dxcore.adapters("libdxcore.so")  # in both lists, kept once
+    monkeypatch.setattr(directx, "_load", lambda _: _library(make))
+    (found,) = directx.list_dxcore_adapters("libdxcore.so")  # in both lists, kept once
     assert found["DriverDescription"] == "AMD Radeon RX 7900 XTX"
     assert found["HardwareID"] == {
         "vendorID": 0x1002, "deviceID": 0x744C, "subSysID": 0x1EAE7901, "revision": 0xC8,
@@ -161,9 +161,9 @@ def test_dxcore_walks_its_objects_and_lets_them_go(monkeypatch: pytest.MonkeyPat
 
 def test_a_failed_call_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse = 0x80004002 - 2**32
-    monkeypatch.setattr(dxcore, "_load", lambda _: _library(lambda iid, out: refuse))
+    monkeypatch.setattr(directx, "_load", lambda _: _library(lambda iid, out: refuse))
     with pytest.raises(OSError, match="DXCoreCreateAdapterFactory failed with HRESULT 0x80004002"):
-        dxcore.adapters("libdxcore.so")
+        directx.list_dxcore_adapters("libdxcore.so")
 
 
 def _library(make: Any) -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.devices import wheels
-from anyrig.devices.parts import amd, intel, nvidia
+from anyrig.devices import amd, intel, nvidia, wheels
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,7 @@ from anyrig.devices.parts import amd, intel, nvidia
     ],
 )  # fmt: skip
 def test_same_major_rule(capability: tuple[int, int], kernels: str, runs: bool) -> None:
-    assert nvidia.runs(capability, tuple(kernels.split())) == runs
+    assert nvidia.can_run(capability, tuple(kernels.split())) == runs
 
 
 @pytest.mark.parametrize(
@@ -59,10 +58,10 @@ def test_an_unread_build_is_unknown(torch: str, cuda: str) -> None:
 def test_thor_runs_on_arm_alone() -> None:
     arm = wheels.cuda_kernels("2.13.0", "13.0", arm=True, windows=False)
     x86 = wheels.cuda_kernels("2.13.0", "13.0", arm=False, windows=False)
-    assert nvidia.runs((11, 0), arm or ())
-    assert not nvidia.runs((11, 0), x86 or ())
-    assert nvidia.runs((7, 5), x86 or ())
-    assert not nvidia.runs((7, 5), arm or ())
+    assert nvidia.can_run((11, 0), arm or ())
+    assert not nvidia.can_run((11, 0), x86 or ())
+    assert nvidia.can_run((7, 5), x86 or ())
+    assert not nvidia.can_run((7, 5), arm or ())
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_thor_runs_on_arm_alone() -> None:
      ("7.14", "gfx906", False), ("6.4", "gfx1031", False), ("6.0", "gfx942", True)],
 )  # fmt: skip
 def test_rocm_wheels(rocm: str, target: str, runs: bool) -> None:
-    assert amd.runs(target, wheels.rocm_targets(rocm) or ()) == runs
+    assert amd.can_run(target, wheels.rocm_targets(rocm) or ()) == runs
 
 
 def test_rocm_newer_than_the_table_is_unknown() -> None:
@@ -87,7 +86,7 @@ def test_rocm_newer_than_the_table_is_unknown() -> None:
 def test_onnx_wheels(version: str, cuda: str, capability: tuple[int, int], runs: bool) -> None:
     needed, kernels = wheels.onnx_gpu(version, arm=False, windows=False)
     assert needed == cuda
-    assert nvidia.runs(capability, kernels or ()) == runs
+    assert nvidia.can_run(capability, kernels or ()) == runs
 
 
 def test_the_rule_is_torchs_own() -> None:
@@ -95,9 +94,9 @@ def test_the_rule_is_torchs_own() -> None:
     table = getattr(cuda, "DEVICE_REQUIREMENT", None)
     if table is None:
         pytest.skip("this torch has no such table")
-    devices = [*nvidia._PARTS]
+    devices = [*nvidia.CAPABILITIES]
     for built, runs_on in table.items():
-        found = {d for d in devices if nvidia.runs(d, (f"sm_{built}",))}
+        found = {d for d in devices if nvidia.can_run(d, (f"sm_{built}",))}
         assert found == {d for d in devices if 10 * d[0] + d[1] in runs_on}, f"sm_{built}"
 
 
@@ -110,7 +109,7 @@ def test_the_rule_is_torchs_own() -> None:
      (100301, "gfx1031"), (120001, "gfx1201"), (90012, "gfx90c"), (80003, "gfx803"), (0, None)],
 )  # fmt: skip
 def test_kfd_versions(version: int, target: str | None) -> None:
-    assert amd.target_of_version(version) == target
+    assert amd.parse_target(version) == target
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_kfd_versions(version: int, target: str | None) -> None:
 def test_amd_parts(
     target: str | None, architecture: str | None, bf16: bool | None, fp8: bool | None
 ) -> None:
-    told, features = amd.describe(target)
+    told, features = amd.describe_target(target)
     assert (told, features.bf16, features.fp8) == (architecture, bf16, fp8)
 
 
@@ -148,7 +147,7 @@ def test_nvidia_parts(
     capability: tuple[int, int], architecture: str, fp16: str, bf16: bool, tf32: bool, fp8: bool,
     fp4: bool,
 ) -> None:  # fmt: skip
-    told, features = nvidia.describe(capability, "NVIDIA")
+    told, features = nvidia.describe_capability(capability, "NVIDIA")
     assert told == architecture
     assert (features.fp16, features.bf16, features.tf32, features.fp8, features.fp4) == (
         fp16, bf16, tf32, fp8, fp4,
@@ -156,7 +155,7 @@ def test_nvidia_parts(
 
 
 def test_a_gtx_16_has_no_tensor_cores() -> None:
-    assert nvidia.describe((7, 5), "NVIDIA GeForce GTX 1660 Ti")[1].fp16 == "fast"
+    assert nvidia.describe_capability((7, 5), "NVIDIA GeForce GTX 1660 Ti")[1].fp16 == "fast"
 
 
 @pytest.mark.parametrize(
@@ -169,5 +168,5 @@ def test_a_gtx_16_has_no_tensor_cores() -> None:
 def test_intel_parts(
     device: int, architecture: str | None, xpu: bool | None, integrated: bool | None
 ) -> None:
-    part = intel.describe(device)
+    part = intel.find_family(device)
     assert (part.architecture, part.xpu, part.integrated) == (architecture, xpu, integrated)

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, advice, by_language, find, hashing, in_folder, listed
@@ -26,7 +26,7 @@ def on_cpu(model: Model, backend: str = "") -> Placed:
     need = model.need()
     if backend:
         need = replace(need, backends=(backend,))  # type: ignore[arg-type]
-    choice = choose(machine, (Wish("cpu", "flag"),))
+    choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     return place(machine, choice, need, Wanted(precision="fp32"), environment=os.environ)
 
 

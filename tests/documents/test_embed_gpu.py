@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, in_folder
@@ -23,10 +23,8 @@ pytestmark = pytest.mark.gpu
 
 def placed(model: Model, word: str, **wanted: Any) -> Placed:
     machine = discover(os.environ)
-    return place(
-        machine, choose(machine, (Wish(word, "flag"),)), model.need(), Wanted(**wanted),
-        environment=os.environ,
-    )  # fmt: skip
+    choice = choose_device(machine, (DeviceRequest(word, "flag"),))
+    return place(machine, choice, model.need(), Wanted(**wanted), environment=os.environ)
 
 
 def test_a_gpu_gives_what_the_cpu_gives(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
 import numpy as np
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.devices.discover import discover
 from anyrig.documents.bundle import bundles
 from anyrig.documents.engines import encoder
@@ -25,7 +25,7 @@ model = find("minilm", models=Path())
 cpu = discover().cpu_device
 seats = [
     Placement(Device("x", "gpu", "other", "software"),
-              Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""), threads=1),
+              DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""), threads=1),
     Placement(cpu, next(d for d in cpu.drives if d.backend == "onnx"), threads=1),
 ]
 rows = [np.array([101, 1996, 4937, 102], np.int32), np.array([101, 7592, 102], np.int32)]

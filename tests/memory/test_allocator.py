@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from anyrig.devices.describe import Device, Drive, Machine
+from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.memory.allocator import CUDA, GENERAL, parsed, settings_for
 
-CUDA_DRIVE = Drive("torch", "cuda:0", "cuda", True, "")
+CUDA_DRIVE = DeviceBackend("torch", "cuda:0", "cuda", True, "")
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def test_where_they_are_known_to_fail(h200: Device) -> None:
     board = replace(h200, capability="8.7", memory=replace(h200.memory, kind="unified"))
     spark = replace(h200, capability="12.1", memory=replace(h200.memory, kind="unified"))
     mig = replace(h200, part="mig")
-    onnx = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     amd = replace(h200, vendor="amd")
 
-    def given(device: Device, drive: Drive = CUDA_DRIVE, platform: str = "linux",
+    def given(device: Device, drive: DeviceBackend = CUDA_DRIVE, platform: str = "linux",
               wsl: bool = False) -> bool:  # fmt: skip
         found = settings_for(device, drive, {}, torch_started=False, platform=platform, wsl=wsl)
         assert found.reason

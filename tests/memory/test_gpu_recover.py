@@ -21,8 +21,8 @@ def test_twenty_failures_leave_the_memory_as_it_was() -> None:
     from anyrig.backends import open_device
     from anyrig.devices.discover import discover
 
-    gpu = next(gpu for gpu in discover(os.environ).gpus if any(_torch(d) for d in gpu.drives))
-    bound = open_device(gpu, next(drive for drive in gpu.drives if _torch(drive)))
+    gpu = next(gpu for gpu in discover(os.environ).gpus if any(_torch(d) for d in gpu.backends))
+    bound = open_device(gpu, next(drive for drive in gpu.backends if _torch(drive)))
     device = torch.device(bound.name)
     if device.type != "cuda":
         pytest.skip("its books are those of torch.cuda")

@@ -11,8 +11,8 @@ from torch import nn
 
 from anyrig.backends import DeviceHandle, open_device
 from anyrig.backends.memory import trim_heap
-from anyrig.devices.describe import Precision
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
 from anyrig.memory.fit import fit
 from anyrig.memory.module import Optimiser, fit_module, step_of, transformer
@@ -23,7 +23,7 @@ from anyrig.units import MIB
 @pytest.fixture
 def bound() -> DeviceHandle:
     machine = discover({})
-    drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "torch")
+    drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "torch")
     return open_device(machine.cpu_device, drive)
 
 
@@ -108,7 +108,7 @@ def test_the_largest_batch_on_this_cpu(bound: DeviceHandle) -> None:
 
 def test_a_module_needs_a_torch_device() -> None:
     machine = discover({})
-    drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "onnx")
+    drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "onnx")
     with pytest.raises(InvalidInputError, match="bound through torch"):
         fit_module(small(), (8, 32), open_device(machine.cpu_device, drive), budget_bytes=None)
 
@@ -118,7 +118,7 @@ def test_the_answer_holds_on_a_real_gpu() -> None:
     """Under a cap of 4 GiB: few tries, one failure at most, and twenty more steps."""
     machine = discover({})
     gpu = next(gpu for gpu in machine.gpus if gpu.usable)
-    drive = next(drive for drive in gpu.drives if drive.backend == "torch" and drive.usable)
+    drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
     bound = open_device(gpu, drive)
     total = bound.memory().total_bytes
     assert total is not None

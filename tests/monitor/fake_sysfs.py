@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor.processes import ProcessTable
 
 
@@ -17,7 +16,7 @@ def write_files(root: Path, files: dict[str, str | int]) -> None:
 
 
 def system_of(root: Path) -> System:
-    return System(LiveAnswers(str(root)))
+    return System(LiveProbe(str(root)))
 
 
 def open_gpu(root: Path, pid: int, fd: int, fdinfo: str) -> None:

@@ -56,14 +56,6 @@ def test_full_memory_is_raised_again_only_after_recovery() -> None:
     assert kinds(samples(*full, *low, *full)) == ["memory-full"] * 2
 
 
-def test_constant_high_use_is_full_memory_and_not_a_trend() -> None:
-    assert kinds(samples(*[97.0] * 100)) == ["memory-full"]
-
-
-def test_batches_that_allocate_and_free_raise_nothing() -> None:
-    assert detect(samples(*(40 + 45 * (t % 4) / 3 for t in range(200)))) == []
-
-
 def test_thermal_throttling_must_last() -> None:
     cool = samples(10.0)
     hot = samples(10.0, throttling=(ThrottleReason.THERMAL,), temperature_c=91.0)

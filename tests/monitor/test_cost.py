@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from anyrig.devices.describe import Device, Machine
 from anyrig.devices.discover import discover
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device, Machine
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor import Monitor
 from anyrig.monitor.readers.nvidia import NvidiaReader
 from tests.monitor.fake_nvml import FakeNvml
@@ -43,8 +42,8 @@ def test_our_own_part_of_eight_gpus(machine: Callable[..., Machine]) -> None:
     gpus = tuple(Device(f"GPU-{n}", "gpu", "nvidia", "H200") for n in range(8))
     nvml = FakeNvml()
     nvml.uuids = {gpu.id: "h0" for gpu in gpus}
-    there = Machine(here.platform, here.cpu, gpus, here.cpu_device)
-    costs = _costs(Monitor(there, readers=[NvidiaReader(gpus, System(LiveAnswers()), nvml)]))
+    there = Machine(here.host, here.cpu, gpus, here.cpu_device)
+    costs = _costs(Monitor(there, readers=[NvidiaReader(gpus, System(LiveProbe()), nvml)]))
     assert statistics.median(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from anyrig.devices.describe import Machine, Memory
+from anyrig.devices.machine import Machine, Memory
 from anyrig.monitor.processes import ProcessTable, find_own_processes
 from anyrig.monitor.readers import host
 from anyrig.monitor.readers.host import HostReader, read_system_memory

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device, Machine
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import DeviceSample, Monitor
 from anyrig.monitor.alerts import DeviceAlert
@@ -28,7 +27,7 @@ class ScriptedReader(DeviceReader):
     """Used memory follows a list."""
 
     def __init__(self, device: Device, used: list[int] | None = None) -> None:
-        super().__init__([device], System(LiveAnswers()))
+        super().__init__([device], System(LiveProbe()))
         self.used = used or [GIB]
         self.num_reads = 0
         self.num_closed = 0

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from anyrig.backends import open_device
-from anyrig.devices.describe import Device, Machine
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device, Machine
 from anyrig.monitor import Monitor
 
 pytestmark = pytest.mark.gpu
@@ -32,7 +32,7 @@ def gpu(here: Machine) -> Device:
 
 def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     torch = pytest.importorskip("torch")
-    drive = next(drive for drive in gpu.drives if drive.backend == "torch" and drive.usable)
+    drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
     bound = open_device(gpu, drive)
     # The context itself takes memory: created before the first sample.
     torch.zeros(1, device=bound.name)

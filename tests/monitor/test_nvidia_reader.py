@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import Device, Memory
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device, Memory
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor.readers import nvidia
 from anyrig.monitor.readers.nvidia import NvidiaReader
 from anyrig.monitor.sample import DeviceSample, SampleTime
@@ -21,7 +20,7 @@ OURS = 4242
 
 
 def open_reader(nvml: FakeNvml, device: Device = H200) -> NvidiaReader:
-    return NvidiaReader([device], System(LiveAnswers()), nvml)
+    return NvidiaReader([device], System(LiveProbe()), nvml)
 
 
 def read(nvml: FakeNvml, device: Device = H200, *, all_visible: bool = True) -> DeviceSample:

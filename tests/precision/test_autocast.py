@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.autocast import (
     DynamicPrecision,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.devices.describe import BackendName, Device, Drive, Features, Machine, Precision
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Features, Machine, Precision
 from anyrig.errors import InvalidSettingError
 from anyrig.placement import Wanted, budget
 from anyrig.precision.choose import (
@@ -29,11 +29,13 @@ H200: dict[Precision, float] = {
 }  # fmt: skip
 
 
-def drive(device: Device, backend: str, provider: str = "") -> Drive:
-    return next(d for d in device.drives if d.backend == backend and provider in ("", d.provider))
+def drive(device: Device, backend: str, provider: str = "") -> DeviceBackend:
+    return next(d for d in device.backends if d.backend == backend and provider in ("", d.provider))
 
 
-def on(machine: Machine, backend: str = "torch", provider: str = "") -> tuple[Device, Drive]:
+def on(
+    machine: Machine, backend: str = "torch", provider: str = ""
+) -> tuple[Device, DeviceBackend]:
     device = machine.gpus[0] if machine.gpus else machine.cpu_device
     return device, drive(device, backend, provider)
 
@@ -338,13 +340,18 @@ features = st.builds(
 )  # fmt: skip
 ways = st.sampled_from(
     [
-        Drive("torch", "cuda:0", "cuda", True, ""), Drive("torch", "xpu:0", "xpu", True, ""),
-        Drive("torch", "mps", "mps", True, ""), Drive("torch", "dml:0", "privateuseone", True, ""),
-        Drive("torch", "cpu", "cpu", True, ""),
-        Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, ""),
-        Drive("onnx", "cpu", "CPUExecutionProvider", True, ""),
+        DeviceBackend(backend, selector, provider, True, "")
+        for backend, selector, provider in (
+            ("torch", "cuda:0", "cuda"),
+            ("torch", "xpu:0", "xpu"),
+            ("torch", "mps", "mps"),
+            ("torch", "dml:0", "privateuseone"),
+            ("torch", "cpu", "cpu"),
+            ("onnx", "cuda:0", "CUDAExecutionProvider"),
+            ("onnx", "cpu", "CPUExecutionProvider"),
+        )
     ]
-)  # fmt: skip
+)
 formats = st.sampled_from(PRECISIONS)
 
 
@@ -360,14 +367,14 @@ formats = st.sampled_from(PRECISIONS)
 )
 def test_an_automatic_choice_is_always_safe(
     features: Features,
-    way: Drive,
+    way: DeviceBackend,
     supported: list[Precision],
     profile: ProfileName,
     speeds: dict[Precision, float],
     broken: list[Precision],
     training: bool,
 ) -> None:
-    kind = "cpu" if way.word == "cpu" else "gpu"
+    kind = "cpu" if way.selector == "cpu" else "gpu"
     device = Device("x", kind, "any", "X", features=features)  # type: ignore[arg-type]
     failed: dict[Precision, str] = dict.fromkeys(broken, "wrong")
     chosen = choose_precision(

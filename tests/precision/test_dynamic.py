@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision.autocast import DynamicPrecision, PrecisionPolicy, make_policy
 from anyrig.precision.dynamic import FallbackEvent, FallbackSettings

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from anyrig.devices.describe import Device, Drive
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.precision import kernel_checks, selftest
 from anyrig.precision.autocast import make_policy
 from anyrig.precision.choose import choose_precision
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture
-def gpu() -> tuple[Device, Drive]:
+def gpu() -> tuple[Device, DeviceBackend]:
     for device in discover(os.environ).gpus:
-        for drive in device.drives:
+        for drive in device.backends:
             if drive.usable and drive.backend == "torch":
                 return device, drive
     pytest.skip("no GPU that torch can use")
@@ -53,7 +53,7 @@ def _nonfinite_gradients(where: torch.device) -> int:
     return sum(int((~tensor.isfinite()).sum()) for tensor in found)
 
 
-def test_the_self_test(gpu: tuple[Device, Drive], tmp_path: Path) -> None:
+def test_the_self_test(gpu: tuple[Device, DeviceBackend], tmp_path: Path) -> None:
     where = torch.device("cuda") if torch.cuda.is_available() else torch.device(gpu[1].provider)
     before = _nonfinite_gradients(where)
     report = selftest.apply_selftest(*gpu, tmp_path / "selftests.json")
@@ -73,7 +73,7 @@ def test_the_self_test(gpu: tuple[Device, Drive], tmp_path: Path) -> None:
     assert again.messages == report.messages
 
 
-def test_a_correct_format_is_chosen(gpu: tuple[Device, Drive]) -> None:
+def test_a_correct_format_is_chosen(gpu: tuple[Device, DeviceBackend]) -> None:
     report = selftest.run_selftest(*gpu)
     chosen = choose_precision(*gpu, failed=report.failed_formats)
     assert chosen.precision not in report.failed_formats
@@ -81,7 +81,7 @@ def test_a_correct_format_is_chosen(gpu: tuple[Device, Drive]) -> None:
     assert chosen.precision in rights
 
 
-def test_training_survives_overflow_on_the_device(gpu: tuple[Device, Drive]) -> None:
+def test_training_survives_overflow_on_the_device(gpu: tuple[Device, DeviceBackend]) -> None:
     if not torch.cuda.is_available():
         pytest.skip("written for CUDA and ROCm")
     net = torch.nn.Linear(64, 64, device="cuda")
@@ -102,7 +102,7 @@ def test_training_survives_overflow_on_the_device(gpu: tuple[Device, Drive]) -> 
     assert applied.state_dict()["scale"] >= LossScaler().settings.floor
 
 
-def test_tf32_changes_products_and_comes_back(gpu: tuple[Device, Drive]) -> None:
+def test_tf32_changes_products_and_comes_back(gpu: tuple[Device, DeviceBackend]) -> None:
     if not gpu[0].features.tf32 or not torch.cuda.is_available():
         pytest.skip("no TF32 here")
     left = torch.randn(512, 512, device="cuda")
@@ -119,7 +119,7 @@ def test_tf32_changes_products_and_comes_back(gpu: tuple[Device, Drive]) -> None
     exact.restore()
 
 
-def test_fp8_layers(gpu: tuple[Device, Drive]) -> None:
+def test_fp8_layers(gpu: tuple[Device, DeviceBackend]) -> None:
     if not gpu[0].features.fp8 or not torch.cuda.is_available():
         pytest.skip("no fp8 here")
     net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 64)).cuda()

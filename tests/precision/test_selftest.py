@@ -15,13 +15,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import KernelError
 from anyrig.precision import kernel_checks, selftest
 from anyrig.precision.selftest import CheckResult, SelfTestReport
 
 CPU = Device("cpu", "cpu", "any", "a CPU", driver_version="1")
-DRIVE = Drive("torch", "cpu", "cpu", True, "")
+DRIVE = DeviceBackend("torch", "cpu", "cpu", True, "")
 NOWHERE = torch.device("cpu")
 BACKENDS: Any = torch.backends.cuda
 SWITCHES = ("flash", "mem_efficient", "cudnn", "math")
@@ -210,7 +210,7 @@ def test_an_unwritable_folder_is_not_an_error(
 
 
 def test_onnx_has_no_checks() -> None:
-    way = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     assert selftest.apply_selftest(CPU, way).results == ()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, place
@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def placement(precision: str = "fp32") -> Placement:
     machine = discover({})
     need = find_need(precision)
-    found = place(machine, choose(machine, ()), need, environment={}).placements[0]
+    found = place(machine, choose_device(machine, ()), need, environment={}).placements[0]
     return replace(found, threads=1)
 
 

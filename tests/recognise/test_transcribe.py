@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Need, Placed, place
@@ -45,7 +45,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def seats(need: Need) -> Placed:
     machine = discover({})
-    return place(machine, choose(machine, ()), need, environment={})
+    return place(machine, choose_device(machine, ()), need, environment={})
 
 
 @pytest.fixture

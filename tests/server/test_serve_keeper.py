@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
 from anyrig.monitor.sample import DeviceSample, HostSample, MachineSnapshot
 from anyrig.placement import Placement
@@ -239,7 +239,7 @@ def test_one_that_does_not_close_well_hinders_no_other(keeper: Keeper) -> None:
 
 def test_a_counter_that_fails_as_a_whole_is_swept_out(keeper: Keeper) -> None:
     """The real thing: a pool whose device dies for good."""
-    drive = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     place = Placement(Device("one", "cpu", "test", "one"), drive)
 
     def load() -> Live[float, float]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.choose import Wish, choose
-from anyrig.devices.describe import Machine
+from anyrig.devices.choose import DeviceRequest, choose_device
+from anyrig.devices.machine import Machine
 from anyrig.server.page import icons, jobs_facts, rig_reasons, theme, voices
 from anyrig.server.page.speak_lexicon import entries_of, text_of
 from anyrig.server.page.words import LANGUAGES, asked_for, tables, words
@@ -80,16 +80,16 @@ def test_reasons_of_devices_are_told_in_every_language(
     t = words(language)
     for name in NAMES:
         found = machine(name)
-        choice = choose(found)
-        texts = [choice.reason, *(one.reason for one in choice.passed_over),
-                 *(one.why_not for one in found.devices)]  # fmt: skip
+        choice = choose_device(found)
+        texts = [choice.reason, *(one.reason.message for one in choice.skipped),
+                 *(str(one.block_reason or "") for one in found.devices)]  # fmt: skip
         for text in texts:
             assert [one for one in rig_reasons.reason(t, text) if one.lang] == [], name
-    measured = "the fastest measured: 31.8 TFLOP/s against 2.1 of the CPU"
+    measured = "the fastest measured: 31.8 TFLOP/s, compared to 2.1 on the CPU"
     (said,) = rig_reasons.reason(t, measured)
     assert "31.8 TFLOP/s" in said.text
     assert said.text.endswith(t("rig.the_cpu"))
-    strange = rig_reasons.reason(t, "Card X cannot be used: it hums; there is no GPU")
+    strange = rig_reasons.reason(t, "Card X cannot be used: it hums; no GPU found")
     assert [one.lang for one in strange] == ["", "en", ""]
     assert strange[1].text == "it hums"
 
@@ -104,8 +104,8 @@ def test_a_device_that_is_absent_is_told_in_every_language(
     machine: Callable[..., Machine], language: str, word: str, place: str
 ) -> None:
     t = words(language)
-    wish = Wish(word, "environment" if place else "flag", place=place)
-    choice = choose(machine("no-gpu", {"CUDA_VISIBLE_DEVICES": "0"}), [wish])
+    wish = DeviceRequest(word, "environment" if place else "flag", place=place)
+    choice = choose_device(machine("no-gpu", {"CUDA_VISIBLE_DEVICES": "0"}), [wish])
     for text in (choice.reason, *choice.warnings):
         said = rig_reasons.reason(t, text)
         assert [one for one in said if one.lang] == [], text
@@ -113,8 +113,8 @@ def test_a_device_that_is_absent_is_told_in_every_language(
 
 
 def test_reasons_stay_as_they_are_in_english() -> None:
-    said = rig_reasons.reason(words("en"), "a GPU is there; it hums")
-    assert [(one.text, one.lang) for one in said] == [("a GPU is there", ""), ("it hums", "")]
+    said = rig_reasons.reason(words("en"), "a GPU is available; it hums")
+    assert [(one.text, one.lang) for one in said] == [("a GPU is available", ""), ("it hums", "")]
 
 
 def test_voices_are_told_apart() -> None:

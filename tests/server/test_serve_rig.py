@@ -49,8 +49,9 @@ def test_every_recorded_machine_is_told_whole(rig: Rigs, name: str) -> None:
         assert bool(row.why) == (not row.chosen)
         if device.kind == "gpu" and not device.usable:
             assert not row.usable
-            assert row.why == device.why_not
-            assert row.fix == device.why_not_fix
+            assert device.block_reason is not None
+            assert row.why == device.block_reason.message
+            assert row.fix == device.block_reason.fix
         else:
             assert row.usable
             assert row.fix == ""
@@ -105,7 +106,7 @@ def test_words_that_name_no_device_are_refused(rig: Rigs) -> None:
     with pytest.raises(DeviceNotFoundError):
         part.use("quantum:7")
     told = part.use("gpu")
-    assert told["warnings"] == ["there is no GPU; until there is one the CPU is used"]
+    assert told["warnings"] == ["no GPU found; until there is one the CPU is used"]
     assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace, Progress, Whole
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.placement import Placed, Placement
 from anyrig.services.book import Made, Order, UnfinishedBookError, ceiling_dbtp, make
@@ -30,7 +30,7 @@ from anyrig.speech.synthesise import Studio
 from anyrig.storage.results import Store
 from anyrig.text.document import About, Block, Chapter, Document
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
 TEXT = {
     "One": ("The clock struck nine in the tower.", "Nobody in the harbour moved or spoke."),
     "Two": ("The tide came in at noon that day.", "It took the rope, the bell and the boat.",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.describe import Machine
+from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs import owner
 from anyrig.services import train_config, train_runs

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Need, Placed, place
@@ -21,7 +21,7 @@ from tests.speech.sound.takes import RATE, said, sentences
 
 def seats(need: Need) -> Placed:
     machine = discover({})
-    return place(machine, choose(machine, ()), need, environment={})
+    return place(machine, choose_device(machine, ()), need, environment={})
 
 
 def test_bytes_become_what_clients_expect(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import OverloadedError, UnspeakableTextError, WorkError
 from anyrig.placement import Placed, Placement
 from anyrig.speech.engines.tone import Tone
@@ -23,7 +23,7 @@ from anyrig.speech.script import Segment
 from anyrig.speech.stage import Stage
 from anyrig.storage.results import Store
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
 SLOW = 0.01  # seconds a character
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placed, Placement
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
@@ -19,7 +19,7 @@ from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
 from anyrig.speech.stage import Stage
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
 
 
 def segment(text: str) -> Segment:

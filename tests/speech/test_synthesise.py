@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import WorkError
 from anyrig.placement import Placed, Placement
 from anyrig.speech.engines.tone import Tone
@@ -22,7 +22,7 @@ from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, Tally
 from anyrig.storage.results import Store
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
 WORDS = ["The first sentence.", "A second one, somewhat longer.", "Third.", "And the last of them."]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.devices.describe import Machine, Precision
+from anyrig.devices.machine import Machine, Precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.estimating.books import ROUNDING, Books
 from anyrig.training.estimating.estimate import Estimate, Recompute, estimate

@@ -17,7 +17,7 @@ from anyrig.training.estimating.profile import profile
 @pytest.fixture
 def bound() -> DeviceHandle:
     machine = discover({})
-    drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "torch")
+    drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "torch")
     return open_device(machine.cpu_device, drive)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from anyrig.devices.describe import Machine
+from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError
 from anyrig.training.estimating.fits import fits, rows
 from anyrig.training.estimating.task import batch_of_one, estimates_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Machine
+from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidSettingError
 from anyrig.training import Settings, Trainer, optimisers
 from anyrig.training.masters import Masters

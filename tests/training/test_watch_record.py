@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from anyrig.backends.memory import MemoryUsage
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device, Machine
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor import Monitor
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.readers import DeviceReader
@@ -266,7 +265,7 @@ class FixedReader(DeviceReader):
     """A reader whose devices say what it was given."""
 
     def __init__(self, devices: Sequence[Device], **said: float) -> None:
-        super().__init__(devices, System(LiveAnswers()))
+        super().__init__(devices, System(LiveProbe()))
         self._said: dict[str, Any] = {**said}
 
     def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:

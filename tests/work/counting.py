@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.live import Live
 from anyrig.work.pool import Pool
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 
 
 @contextlib.contextmanager

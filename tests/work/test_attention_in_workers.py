@@ -13,7 +13,7 @@ import pytest
 from anyrig.bench import isolate
 from anyrig.cli import compute
 from anyrig.cli.context import Context
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Need, Placed, Placement
 from anyrig.precision import selftest
 from anyrig.precision.selftest import CheckResult
@@ -21,7 +21,7 @@ from anyrig.work.engine import Recipe
 from anyrig.work.pool import Pool
 from tests.conftest import MACHINES
 
-TORCH = Drive("torch", "cpu", "cpu", True, "")
+TORCH = DeviceBackend("torch", "cpu", "cpu", True, "")
 WRONG = CheckResult("attention", "cudnn", "bf16", "a case", "wrong", 9.0, where="out")
 
 
@@ -76,7 +76,7 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
     tested: list[str] = []
 
     def self_test(
-        device: Device, drive: Drive, path: Path, environment: Mapping[str, str], **_: Any
+        device: Device, drive: DeviceBackend, path: Path, environment: Mapping[str, str], **_: Any
     ) -> isolate.SelfTested:
         tested.append(device.id)
         return isolate.SelfTested(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})

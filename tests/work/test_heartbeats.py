@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.server import observed
 from anyrig.work.engine import Recipe
@@ -25,7 +25,7 @@ from anyrig.work.outcome import Outcome
 from anyrig.work.pool import Pool
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 SILENT_S = 900.0
 
 

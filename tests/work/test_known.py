@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.memory.limits import Limits
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
@@ -16,7 +16,7 @@ from anyrig.work.pace import Pace
 from anyrig.work.pool import Pool
 from anyrig.work.run import run
 
-SEAT = Placement(Device("gpu", "gpu", "test", "gpu"), Drive("torch", "x", "cuda", True, ""))
+SEAT = Placement(Device("gpu", "gpu", "test", "gpu"), DeviceBackend("torch", "x", "cuda", True, ""))
 
 
 def test_the_next_run_begins_right(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_nothing_is_known_under_another_version_driver_or_format(tmp_path: Path)
 
 
 def test_a_pool_keeps_what_its_workers_learn(tmp_path: Path) -> None:
-    seat = Placement(Device("a", "cpu", "test", "a"), Drive("onnx", "cpu", "cpu", True, ""))
+    seat = Placement(Device("a", "cpu", "test", "a"), DeviceBackend("onnx", "cpu", "cpu", True, ""))
     options = {"most_items": 64, "fits": 0.02, "call_s": 0.01}
     recipe = Recipe("anyrig.work.rehearse:Rehearsal", options, "rehearsal", "1")
     out_of_memory = []

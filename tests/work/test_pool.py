@@ -16,14 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceLostError, InvalidInputError, WorkError
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pool import Pool
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 
 
 def seat(name: str, **values: Any) -> Placement:

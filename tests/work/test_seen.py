@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.live import Live
 from anyrig.work.pool import Pool
 from anyrig.work.seen import Seen
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
 

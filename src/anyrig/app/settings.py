@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from anyrig.audiobooks.ways import Ways
-from anyrig.devices.describe import Precision
-from anyrig.devices.formats import precision_named
+from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.profiles import ProfileName
 from anyrig.settings.load import SettingsLoader
@@ -170,7 +169,7 @@ class CacheSettings:
 @dataclass(frozen=True)
 class ComputeSettings:
     precision: str = setting(
-        "auto", choices=("auto", *get_args(Precision)), normalize=precision_named
+        "auto", choices=("auto", *get_args(Precision)), normalize=parse_precision
     )
     profile: ProfileName = "balanced"
     memory_gb: float = setting(0.0, ge=0, unit="GiB")

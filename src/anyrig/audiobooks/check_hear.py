@@ -17,7 +17,7 @@ from anyrig.recognise.protocol import Recording, Transcript
 if TYPE_CHECKING:
     from anyrig.audiobooks.check_passages import Row
     from anyrig.audiobooks.check_sound import Stretch
-    from anyrig.devices.describe import Machine
+    from anyrig.devices.machine import Machine
     from anyrig.placement import Placement
     from anyrig.work.outcome import Outcome
 
@@ -70,14 +70,13 @@ class Listeners:
 
     def _seats(self) -> tuple[Placement, ...]:
         """The CPU: the recognisers are small, and have no way to a GPU."""
-        from anyrig.devices.choose import Wish
-        from anyrig.devices.choose import choose as choose_device
+        from anyrig.devices.choose import DeviceRequest, choose_device
         from anyrig.placement import Need, place
 
         need = Need(
             "the recogniser", backends=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20
         )
-        choice = choose_device(self._machine, (Wish("cpu", "flag"),))
+        choice = choose_device(self._machine, (DeviceRequest("cpu", "flag"),))
         return place(self._machine, choice, need, environment=self._environment).placements
 
 

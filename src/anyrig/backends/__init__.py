@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.backends.memory import MemoryUsage
-    from anyrig.devices.describe import BackendName, Device, Drive, Precision
+    from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
 
 # ONNX Runtime sends telemetry unless this is set before it loads.
 NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
@@ -64,7 +64,9 @@ class KernelRunner(Protocol):
         """Seconds for copies within the device's memory."""
 
 
-def open_device(device: Device, drive: Drive, *, threads: int | None = None) -> DeviceHandle:
+def open_device(
+    device: Device, drive: DeviceBackend, *, threads: int | None = None
+) -> DeviceHandle:
     """Open a device through a framework, which is imported.
 
     Args:
@@ -82,7 +84,7 @@ def open_device(device: Device, drive: Drive, *, threads: int | None = None) -> 
         raise _missing_package(drive, error) from error
 
 
-def open_runner(device: Device, drive: Drive) -> KernelRunner:
+def open_runner(device: Device, drive: DeviceBackend) -> KernelRunner:
     """Open the kernels of a device through a framework, which is imported."""
     try:
         if drive.backend == "torch":
@@ -96,7 +98,7 @@ def open_runner(device: Device, drive: Drive) -> KernelRunner:
         raise _missing_package(drive, error) from error
 
 
-def _missing_package(drive: Drive, error: ImportError) -> MissingPackageError:
+def _missing_package(drive: DeviceBackend, error: ImportError) -> MissingPackageError:
     return MissingPackageError(
         f"cannot import {drive.backend}: {error}", hint=drive.fix or "Run `anyrig doctor`."
     )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from anyrig.backends import NO_TELEMETRY, onnx_graph
 from anyrig.backends.memory import MemoryUsage, ResidentMemory, keep_freed_memory
 from anyrig.backends.onnx_graph import BuiltModel
-from anyrig.devices.describe import BackendName, Device, Drive, Precision
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
 from anyrig.errors import KernelError
 from anyrig.units import is_whole_number, normalize_pci_address
 
@@ -73,7 +73,7 @@ def provider_options(device: Device, provider: str) -> dict[str, str]:
 def create_session(
     model: bytes | str,
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     *,
     profile: str = "",
     threads: int | None = None,
@@ -139,11 +139,10 @@ def _host_cores(device: Device) -> int:
 
 @functools.cache
 def _usable_cores() -> int:
-    from anyrig.devices.sources import cpu
-    from anyrig.devices.sources.live import LiveAnswers
-    from anyrig.devices.sources.system import System
+    from anyrig.devices import cpu
+    from anyrig.devices.probe import LiveProbe, System
 
-    return max(1, int(cpu.describe(System(LiveAnswers(), {})).cores_usable))
+    return max(1, int(cpu.read_cpu(System(LiveProbe(), {})).cores_usable))
 
 
 @functools.cache
@@ -279,7 +278,7 @@ class OnnxHandle:
 
     backend: BackendName = "onnx"
 
-    def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend, *, threads: int | None = None) -> None:
         self.name = drive.provider
         self.on_host = drive.provider == _CPU
         self._device, self._drive, self._threads = device, drive, threads
@@ -333,7 +332,7 @@ class OnnxRunner:
 
     kernels: tuple[str, ...] = ()
 
-    def __init__(self, device: Device, drive: Drive) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend) -> None:
         self._device, self._drive = device, drive
         self._prepared: tuple[object, Any] | None = None
         self.ran_on = drive.provider

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import IO, Any
 
 from anyrig.backends import NO_TELEMETRY
-from anyrig.devices.describe import Device
+from anyrig.devices.machine import Device
 
 log = logging.getLogger(__name__)
 KILL_TIMEOUT_S = 5.0

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.backends.memory import MemoryUsage, ResidentMemory
-from anyrig.devices.describe import BackendName, Device, Drive, Precision
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
 from anyrig.errors import KernelError
 
 DTYPES: dict[str, torch.dtype] = {
@@ -20,7 +20,7 @@ DTYPES: dict[str, torch.dtype] = {
 }  # fmt: skip
 
 
-def find_torch_device(device: Device, drive: Drive) -> torch.device:
+def find_torch_device(device: Device, drive: DeviceBackend) -> torch.device:
     if drive.provider in ("cpu", "mps"):
         return torch.device(drive.provider)
     if drive.provider == "privateuseone":
@@ -82,7 +82,7 @@ class TorchHandle:
 
     backend: BackendName = "torch"
 
-    def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend, *, threads: int | None = None) -> None:
         self.device = find_torch_device(device, drive)
         self.name = str(self.device)
         self.on_host = self.device.type == "cpu"
@@ -162,7 +162,7 @@ class TorchHandle:
 class TorchRunner:
     """Kernels that test and measure a device through torch."""
 
-    def __init__(self, device: Device, drive: Drive) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend) -> None:
         self._device = find_torch_device(device, drive)
         self.ran_on = str(self._device)
         self.kernels: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ class TorchRunner:
         return lambda: torch.mm(left, right, out=result)
 
 
-def _measurable_precisions(device: Device, drive: Drive) -> tuple[Precision, ...]:
+def _measurable_precisions(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
     """The formats that the hardware is described to have."""
     features = device.features
     found: list[Precision] = ["fp32"]

@@ -65,9 +65,9 @@ def _serve(request: dict[str, Any], say: Any) -> None:
         return
     from anyrig.backends import open_runner
     from anyrig.bench import kernels
-    from anyrig.devices.describe import Drive, device_from_json
+    from anyrig.devices.machine import backend_from_json, device_from_json
 
-    device, drive = device_from_json(request["device"]), Drive(**request["drive"])
+    device, drive = device_from_json(request["device"]), backend_from_json(request["drive"])
     start = time.perf_counter()
     runner = open_runner(device, drive)
     error = kernels.probe(runner)
@@ -96,10 +96,10 @@ def _serve(request: dict[str, Any], say: Any) -> None:
 def _self_test(request: dict[str, Any], say: Any) -> None:
     from pathlib import Path
 
-    from anyrig.devices.describe import Drive, device_from_json
+    from anyrig.devices.machine import backend_from_json, device_from_json
     from anyrig.precision import selftest
 
-    device, drive = device_from_json(request["device"]), Drive(**request["drive"])
+    device, drive = device_from_json(request["device"]), backend_from_json(request["drive"])
     path = Path(request["selftest"])
     whole = bool(request["whole"])
     budget_s = _WHOLE_S if whole else selftest.BUDGET_S

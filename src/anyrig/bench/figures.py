@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from anyrig.devices.choose import Evidence
-from anyrig.devices.describe import BackendName, Device, Machine, Precision
+from anyrig.devices.machine import BackendName, Device, Machine, Precision
 from anyrig.storage import atomic
 
 _FORMAT = 1

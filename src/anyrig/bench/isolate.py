@@ -20,8 +20,8 @@ from anyrig.backends.process import (
     start_module,
 )
 from anyrig.bench.figures import Figure
-from anyrig.devices.describe import Device, Drive, to_json
-from anyrig.devices.diagnose import Probe
+from anyrig.devices.doctor import KernelResult
+from anyrig.devices.machine import Device, DeviceBackend, backend_to_json, to_json
 
 log = logging.getLogger(__name__)
 # A first import of torch from a cold disk takes 5 s, from a network disk a minute.
@@ -41,11 +41,11 @@ class Asked:
 
 def run(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     asked: Asked,
     environment: Mapping[str, str],
     tell: Callable[[str], None] = lambda text: None,
-) -> Iterator[Probe | Figure]:
+) -> Iterator[KernelResult | Figure]:
     """What a child finds on a device, as it finds it: first the proof, then the figures.
 
     Args:
@@ -58,7 +58,7 @@ def run(
     variables, seen = bind_device(device, environment)
     request = {
         "device": to_json(seen),
-        "drive": drive.__dict__,
+        "drive": backend_to_json(drive),
         "measure": asked.measure,
         "quick": asked.quick,
         "budget_s": asked.budget_s,
@@ -75,19 +75,21 @@ def run(
             values = {name: line[name] for name in ("max_error", "finite", "ran_on", "seconds")}
             kernels = tuple(line["kernels"])
             values["provider"] = drive.provider
-            yield Probe(drive.backend, device.id, True, kernels=kernels, **values)
+            yield KernelResult(drive.backend, device.id, True, kernels=kernels, **values)
         elif not proven:
-            yield Probe(drive.backend, device.id, False, line["error"], provider=drive.provider)
+            yield KernelResult(
+                drive.backend, device.id, False, line["error"], provider=drive.provider
+            )
         else:
             log.warning("%s through %s: %s", device.name, drive.backend, line["error"])
 
 
-def probe(device: Device, drive: Drive, environment: Mapping[str, str]) -> Probe:
+def probe(device: Device, drive: DeviceBackend, environment: Mapping[str, str]) -> KernelResult:
     """Whether a kernel runs on a device and is right."""
     for answer in run(device, drive, Asked(), environment):
-        if isinstance(answer, Probe):
+        if isinstance(answer, KernelResult):
             return answer
-    return Probe(drive.backend, device.id, False, "the child said nothing")
+    return KernelResult(drive.backend, device.id, False, "the child said nothing")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class SelfTested:
 
 def self_test(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     path: Path,
     environment: Mapping[str, str],
     *,
@@ -127,8 +129,11 @@ def self_test(
     """
     variables, seen = bind_device(device, environment)
     request = {
-        "device": to_json(seen), "drive": drive.__dict__, "selftest": str(path), "whole": whole
-    }  # fmt: skip
+        "device": to_json(seen),
+        "drive": backend_to_json(drive),
+        "selftest": str(path),
+        "whole": whole,
+    }
     for line in _child(request, {**environment, **variables}, START_S):
         if line["kind"] == "selftest":
             return SelfTested(

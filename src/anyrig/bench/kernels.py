@@ -20,7 +20,7 @@ from anyrig.units import GIB, MIB
 
 if TYPE_CHECKING:
     from anyrig.backends import KernelRunner
-    from anyrig.devices.describe import Precision
+    from anyrig.devices.machine import Precision
 
 SQUARE = 2000
 """The size people compare devices by."""

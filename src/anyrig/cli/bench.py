@@ -16,9 +16,8 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask, keep_figures, pick
 from anyrig.cli.show import Progress, paint, print_warning, table
-from anyrig.devices.choose import explain
-from anyrig.devices.describe import Device, Drive
-from anyrig.devices.words import detour, drive_for
+from anyrig.devices.choose import describe_choice, describe_detour, select_backend
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceUnusableError, KernelError
 from anyrig.install import format_install
 from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops
@@ -81,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"Plot in {options.plot}.")
     if can_ask() and not options.device:
         options.no_bench = True  # everything has just been measured
-        print(f"Using {explain(pick(context))}.")
+        print(f"Using {describe_choice(pick(context))}.")
     return 0
 
 
@@ -96,26 +95,28 @@ def _wanted(context: Context) -> list[tuple[Device, str]]:
     found = context.resolve(word)
     wanted = found if plain == "all" else found[:1]
     for device in wanted:
-        other_way = detour(device, word)
+        other_way = describe_detour(device, word)
         if other_way and device.usable:
             raise DeviceUnusableError(
                 other_way, hint="Leave the backend out of the word to measure it."
             )
-        if device.why_not:
+        if reason := device.block_reason:
             raise DeviceUnusableError(
-                f"{device.name} cannot be measured: {device.why_not}",
-                hint=device.why_not_fix or "Run `anyrig doctor`.",
+                f"{device.name} cannot be measured: {reason}",
+                hint=reason.fix or "Run `anyrig doctor`.",
             )
     return [(device, word) for device in wanted]
 
 
-def drive_of(device: Device, word: str = "") -> Drive:
+def drive_of(device: Device, word: str = "") -> DeviceBackend:
     """What the word asks for, else torch where it can drive the device, else ONNX Runtime."""
-    drive = drive_for(device, word)
+    drive = select_backend(device, word)
     if drive is None:
+        reason = device.block_reason
+        fix = reason.fix if reason else ""
         raise DeviceUnusableError(
-            f"nothing can drive {device.name}: {device.why_not}",
-            hint=device.why_not_fix or format_install("onnxruntime"),
+            f"no usable backend for {device.name}: {reason}",
+            hint=fix or format_install("onnxruntime"),
         )
     return drive
 
@@ -141,12 +142,11 @@ def measure_devices(
 
 
 def _measure(
-    context: Context, device: Device, drive: Drive, quick: bool, progress: Progress
+    context: Context, device: Device, drive: DeviceBackend, quick: bool, progress: Progress
 ) -> Measured:
     from anyrig.bench import isolate
     from anyrig.bench.figures import Measured, stamp
-    from anyrig.devices.checks.kernels import wrong
-    from anyrig.devices.diagnose import Probe
+    from anyrig.devices.doctor import KernelResult, describe_wrong_result
 
     asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -157,16 +157,16 @@ def _measure(
         progress.step(f"{device.name}, {text}")
 
     for answer in isolate.run(device, drive, asked, context.environment, tell):
-        if not isinstance(answer, Probe):
+        if not isinstance(answer, KernelResult):
             page = replace(page, figures=(*page.figures, answer))
             continue
-        fault = wrong(answer)
+        fault = describe_wrong_result(answer)
         if not answer.ok:
             print_warning(
                 f"no kernel runs on {device.name} through {drive.provider}: {answer.error}"
             )
             # One way of several, a full memory or a slow start say nothing of the device itself.
-            alone = sum(way.usable for way in device.drives) == 1
+            alone = sum(way.usable for way in device.backends) == 1
             passing = "memory" in answer.error or "no answer within" in answer.error
             fault = f"no kernel runs on it: {answer.error}" if alone and not passing else ""
         elif fault:

@@ -14,13 +14,13 @@ from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.events import Events
 from anyrig.cli.show import Progress, paint, print_warning, table, wrapped
-from anyrig.devices.choose import choose
-from anyrig.devices.describe import Device
+from anyrig.devices.choose import choose_device
+from anyrig.devices.machine import Device
 from anyrig.errors import AnyrigError, InvalidInputError, KernelError
 from anyrig.units import format_duration
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Precision
+    from anyrig.devices.machine import Precision
     from anyrig.placement import Placed
     from anyrig.speech.script import Script, Segment
     from anyrig.speech.synthesise import Studio
@@ -130,13 +130,13 @@ def _is_there(context: Context, place: Placed, device: Device, precision: str) -
 def _placed(
     context: Context, engine: speaker.Chosen, device: Device, precision: Precision
 ) -> Placed:
-    from anyrig.devices.choose import Wish
+    from anyrig.devices.choose import DeviceRequest
     from anyrig.placement import place
 
     word = context.options.device if context.options.device not in (None, "all") else device.id
     found = place(
         context.machine,
-        choose(context.machine, (Wish(word, "flag"),)),
+        choose_device(context.machine, (DeviceRequest(word, "flag"),)),
         engine.kind.need(engine.found),
         replace(compute.wanted(context), precision=precision),
         speeds=context.book.speeds(context.machine),
@@ -174,7 +174,7 @@ def _timed(context: Context, engine: speaker.Chosen, place: Placed, progress: Pr
         _spoken(studio, _segments(context, engine, texts, count // 2))  # finds the batch size
         busy_s, audio_s = _spoken(studio, _segments(context, engine, _texts(), count))
     return Timed(
-        seat.device.name, seat.drive.word, seat.precision, load_s, heard[0],
+        seat.device.name, seat.drive.selector, seat.precision, load_s, heard[0],
         statistics.median(heard[1:]), statistics.median(times), (min(times), max(times)),
         sum(times) / sum(audio for _, audio in one), audio_s / busy_s,
     )  # fmt: skip

@@ -210,12 +210,12 @@ def _finder(room: ClerkRoom, engine: str, kinds: Sequence[str] | None, unchecked
         return room.keep(name, lambda: Finder(None, unchecked=unchecked))
 
     def load() -> AbstractContextManager[Finder]:
-        from anyrig.devices.choose import Wish
-        from anyrig.devices.choose import choose as device
+        from anyrig.devices.choose import DeviceRequest
+        from anyrig.devices.choose import choose_device as device
         from anyrig.memory.limits import Limits
 
         context = room.context
-        cpu = device(context.machine, (Wish("cpu", "flag"),))
+        cpu = device(context.machine, (DeviceRequest("cpu", "flag"),))
         placed = compute.placed(context, cpu, replace(namer.need, most_workers=1))
         return Finder(
             namer, placed=placed, environment=context.environment,

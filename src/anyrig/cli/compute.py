@@ -15,8 +15,8 @@ from anyrig.errors import InvalidInputError
 from anyrig.precision.profiles import PROFILES
 
 if TYPE_CHECKING:
-    from anyrig.devices.choose import Choice
-    from anyrig.devices.describe import Precision
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Precision
     from anyrig.placement import Need, Placed, Placement, Wanted
     from anyrig.precision.selftest import SelfTestReport
 
@@ -58,9 +58,9 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
 
 def _precision(text: str) -> str:
     """A number format by its usual names; what is unknown is refused later, in one place."""
-    from anyrig.devices.formats import precision_named
+    from anyrig.devices.machine import parse_precision
 
-    return precision_named(text) or text
+    return parse_precision(text) or text
 
 
 def memory_gb(text: str) -> float:
@@ -127,7 +127,7 @@ def failures(context: Context) -> dict[str, dict[Precision, str]]:
     return {id: report.failed_formats for id, report in known.items() if report.failed_formats}
 
 
-def placed(context: Context, choice: Choice, need: Need) -> Placed:
+def placed(context: Context, choice: DeviceChoice, need: Need) -> Placed:
     """Where a piece of work runs; its warnings are printed, its reasons logged."""
     from anyrig.placement import place
 

@@ -15,13 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.settings import LOADER, WARNED_VARIABLE, Settings
 from anyrig.cli.show import print_warning
-from anyrig.devices.choose import Choice, Evidence, Wish, choose, resolve
+from anyrig.devices.choose import (
+    DeviceChoice,
+    DeviceRequest,
+    Evidence,
+    choose_device,
+    resolve_request,
+)
 from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
     from anyrig.bench.figures import Book
-    from anyrig.devices.describe import Device, Machine
+    from anyrig.devices.machine import Device, Machine
     from anyrig.settings.saved_device import SavedDevice
 
 log = logging.getLogger(__name__)
@@ -98,7 +104,7 @@ class Context:
         path = getattr(self.options, "machine", None)
         if not path:
             return None
-        from anyrig.devices.sources.recorded import load_record
+        from anyrig.devices.probe import load_record
 
         return load_record(Path(path))
 
@@ -131,17 +137,17 @@ class Context:
         return load_saved_device(self.folders.saved_device)
 
     @property
-    def wishes(self) -> tuple[Wish, ...]:
+    def wishes(self) -> tuple[DeviceRequest, ...]:
         """What was asked for, the strongest first."""
-        found: list[Wish] = []
+        found: list[DeviceRequest] = []
         flag = getattr(self.options, "device", None)
         if flag:
-            found.append(Wish(flag, "flag"))
+            found.append(DeviceRequest(flag, "flag"))
         origin = self.loaded.origins.get("device")
         if origin is not None:
-            found.append(Wish(self.loaded.settings.device, origin[0], place=origin[1]))
+            found.append(DeviceRequest(self.loaded.settings.device, origin[0], place=origin[1]))
         if self.saved is not None:
-            found.append(Wish(self.saved.device, "saved", self.saved.name))
+            found.append(DeviceRequest(self.saved.device, "saved", self.saved.name))
         return tuple(found)
 
     @property
@@ -155,7 +161,7 @@ class Context:
         Raises:
             DeviceNotFoundError: it names one device, which is not there.
         """
-        found = resolve(self.machine, Wish(word, "flag"), strict=self.strict)
+        found = resolve_request(self.machine, DeviceRequest(word, "flag"), strict=self.strict)
         self._tell(found.warning)
         return found.devices
 
@@ -167,27 +173,29 @@ class Context:
             # Kept with the options: contexts made of these, here or in a child, stay silent.
             self.options.device_told = any(warnings)
 
-    def choose_cpu(self) -> Choice:
+    def choose_cpu(self) -> DeviceChoice:
         """The CPU, for work that runs nowhere else. A requested device that is not there is told of
         all the same; one that cannot be used does not matter here.
         """
         wish = next((one for one in self.wishes if one.origin != "saved"), None)
-        if wish is not None and wish.word.strip().lower() != "auto":
-            self._tell(resolve(self.machine, wish, strict=self.strict).warning)
-        return choose(self.machine, (Wish("cpu", "flag"),))
+        if wish is not None and wish.selector.strip().lower() != "auto":
+            self._tell(resolve_request(self.machine, wish, strict=self.strict).warning)
+        return choose_device(self.machine, (DeviceRequest("cpu", "flag"),))
 
-    def choose(self, *, quiet: bool = False) -> Choice:
+    def choose(self, *, quiet: bool = False) -> DeviceChoice:
         """The device for this command. Its warnings are printed once for a command.
 
         Args:
             quiet: the caller shows the warnings itself.
         """
-        choice = choose(self.machine, self.wishes, evidence=self.evidence, strict=self.strict)
+        choice = choose_device(
+            self.machine, self.wishes, evidence=self.evidence, strict=self.strict
+        )
         if not quiet:
             self._tell(*choice.warnings)
         log.info("chosen: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
-        for passed in choice.passed_over:
-            log.info("passed over: %s (%s)", passed.device.name, passed.reason)
+        for passed in choice.skipped:
+            log.info("skipped: %s (%s)", passed.device.name, passed.reason)
         return choice
 
     @property

@@ -9,8 +9,8 @@ from typing import Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import machine_text, paint, print_json, print_warning, table, wrapped
-from anyrig.devices.choose import Choice, explain, suggested_workers
-from anyrig.devices.describe import Machine, to_json
+from anyrig.devices.choose import DeviceChoice, describe_choice, suggest_workers
+from anyrig.devices.machine import Machine, to_json
 from anyrig.errors import DeviceNotFoundError, InvalidInputError
 from anyrig.install import localize_install_commands
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(_json(machine, choice))
         return 0
     print(machine_text(machine, [device.id for device in choice.devices], fix))
-    print(f"\nUsing {explain(choice)}.")
+    print(f"\nUsing {describe_choice(choice)}.")
     for report in machine.sources:
         if report.state == "failed" and not any(machine.of(report.source)):
             print_warning(f"the {report.source} source failed: {report.reason}")
@@ -85,23 +85,24 @@ def _profiles(context: Context) -> int:
     return 0
 
 
-def _json(machine: Machine, choice: Choice) -> dict[str, Any]:
+def _json(machine: Machine, choice: DeviceChoice) -> dict[str, Any]:
     data = to_json(machine)
     for row, device in zip(data["gpus"], machine.gpus, strict=True):
-        row["suggested_workers"] = suggested_workers(device)
-    data["cpu_device"]["suggested_workers"] = suggested_workers(machine.cpu_device)
+        row["suggested_workers"] = suggest_workers(device)
+    data["cpu_device"]["suggested_workers"] = suggest_workers(machine.cpu_device)
     data["choice"] = choice_json(choice)
     return data
 
 
-def choice_json(choice: Choice) -> dict[str, Any]:
+def choice_json(choice: DeviceChoice) -> dict[str, Any]:
     """A choice for programs."""
     return {
         "devices": [device.id for device in choice.devices],
         "origin": choice.origin,
         "reason": choice.reason,
         "passed_over": [
-            {"device": passed.device.id, "reason": passed.reason} for passed in choice.passed_over
+            {"device": passed.device.id, "reason": passed.reason.message}
+            for passed in choice.skipped
         ],
         "warnings": list(choice.warnings),
     }

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.context import Context
 from anyrig.cli.pick import keep_figures
 from anyrig.cli.show import Progress, paint, print_json, wrapped
-from anyrig.devices.choose import explain
-from anyrig.devices.describe import Device
-from anyrig.devices.diagnose import Finding, Probe, State, diagnose
+from anyrig.devices.choose import describe_choice
+from anyrig.devices.doctor import Finding, KernelResult, State, diagnose
+from anyrig.devices.machine import Device
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidRecordError
 from anyrig.install import format_install, localize_install_commands
 from anyrig.units import format_duration, pluralize
@@ -74,7 +74,7 @@ def _self_test(context: Context, devices: Sequence[Device]) -> tuple[SelfTested,
     pairs = [
         (device, drive)
         for device in devices
-        for drive in device.drives
+        for drive in device.backends
         if drive.usable and not device.blocked and drive.backend == "torch"
     ]
     found = []
@@ -111,7 +111,7 @@ def _choice(context: Context) -> Iterator[Finding]:
         yield Finding("choice", "broken", error.message, error.hint)
         return
     state: State = "warning" if choice.warnings else "good"
-    text = "; ".join([f"using {explain(choice)}", *choice.warnings])
+    text = "; ".join([f"using {describe_choice(choice)}", *choice.warnings])
     yield Finding("choice", state, text)
 
 
@@ -140,14 +140,14 @@ def _print(findings: Sequence[Finding], *, live: bool, proven: bool) -> None:
         print(f"\nAll is well.{last}")
 
 
-def _prove(context: Context, devices: Sequence[Device]) -> tuple[Probe, ...]:
+def _prove(context: Context, devices: Sequence[Device]) -> tuple[KernelResult, ...]:
     """A kernel on every device through every backend that claims it."""
     from anyrig.bench import isolate
 
     pairs = [
         (device, drive)
         for device in devices
-        for drive in device.drives
+        for drive in device.backends
         if drive.usable and not device.blocked
     ]
     found = []
@@ -159,17 +159,19 @@ def _prove(context: Context, devices: Sequence[Device]) -> tuple[Probe, ...]:
     return tuple(found)
 
 
-def _keep(context: Context, probes: Sequence[Probe]) -> None:
+def _keep(context: Context, probes: Sequence[KernelResult]) -> None:
     """Write down which devices answer wrongly or not at all, and take it back from the others."""
     from anyrig.bench import figures
-    from anyrig.devices.checks.kernels import wrong
+    from anyrig.devices.doctor import describe_wrong_result
 
     book = before = figures.load(context.folders.measurements)
     for device in context.machine.devices:
         mine = [probe for probe in probes if probe.device == device.id]
         if not mine or device.kind == "cpu":
             continue
-        fault = next((wrong(probe) for probe in mine if wrong(probe)), "")
+        fault = next(
+            (describe_wrong_result(probe) for probe in mine if describe_wrong_result(probe)), ""
+        )
         if not any(probe.ok for probe in mine):
             fault = f"no kernel runs on it: {mine[0].error}"
         page = book.of(device, context.machine)
@@ -181,7 +183,7 @@ def _keep(context: Context, probes: Sequence[Probe]) -> None:
         keep_figures(context, book)
 
 
-def _recorded(context: Context) -> tuple[Probe, ...]:
+def _recorded(context: Context) -> tuple[KernelResult, ...]:
     rows: dict[str, Any] = (context.record or {}).get("probes", {})
     found = []
     for key, row in rows.items():
@@ -191,7 +193,7 @@ def _recorded(context: Context) -> tuple[Probe, ...]:
         if isinstance(error, float) and error != error:  # JSON has no NaN, files have
             values |= {"max_error": None, "finite": False}
         try:
-            found.append(Probe(backend=backend, device=device, **values))
+            found.append(KernelResult(backend=backend, device=device, **values))
         except TypeError as error:
             raise InvalidRecordError(
                 f"probe {key!r} is not one: {error}",

@@ -16,8 +16,8 @@ from anyrig.cli.pick import pick
 from anyrig.cli.show import print_warning
 
 if TYPE_CHECKING:
-    from anyrig.devices.choose import Choice
-    from anyrig.devices.describe import Cpu
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Cpu
     from anyrig.documents.cache.shelf import Marks
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
@@ -97,7 +97,7 @@ def embedder(
     found: Model,
     *,
     num_characters: int | None = None,
-    choice: Choice | None = None,
+    choice: DeviceChoice | None = None,
     shared: bool = False,
 ) -> Iterator[Embedder]:
     """A model on the devices chosen; few texts on the CPU alone are done in this process.

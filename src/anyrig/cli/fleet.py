@@ -14,7 +14,7 @@ from anyrig.errors import InvalidInputError, WorkError
 if TYPE_CHECKING:
     from anyrig.cli.speaker import Chosen
     from anyrig.cluster.card import Card, Offer
-    from anyrig.devices.describe import Precision
+    from anyrig.devices.machine import Precision
     from anyrig.placement import Placed
     from anyrig.speech.script import Segment
     from anyrig.speech.synthesise import Tally
@@ -72,7 +72,7 @@ def placed(context: Context, chosen: Chosen) -> Placed:
     """Nothing is computed here: a placement that only says in what precision takes are made."""
     from anyrig.cli.cluster_link import linked
     from anyrig.cluster.card import Roll
-    from anyrig.devices.describe import Drive
+    from anyrig.devices.machine import DeviceBackend
     from anyrig.placement import Placed, Placement
 
     link = linked(context, url_of(context))
@@ -85,7 +85,7 @@ def placed(context: Context, chosen: Chosen) -> Placed:
     kind = precision_of(compute.wanted(context).precision, offer, cards)
     context.log_reasons(f"the cluster speaks in {kind}", _told(offer, cards))
     cpu = context.machine.cpu_device
-    drive = cpu.drives[0] if cpu.drives else Drive("onnx", "cpu", "cpu", False, "")
+    drive = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu", False, "")
     return Placed((Placement(cpu, drive, _FORMATS.get(kind, "fp32")),))
 
 

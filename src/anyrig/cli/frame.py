@@ -9,8 +9,8 @@ from typing import NamedTuple
 from anyrig.cli.canvas import Line, Span, Style, bar, clean, clipped, columns, graph, line, padded
 from anyrig.cli.canvas import wide as wide_of
 from anyrig.cli.process_table import processes
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.words import number_text
+from anyrig.devices.choose import gpu_number
+from anyrig.devices.machine import Device, Machine
 from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.sample import DeviceSample, HostSample, MachineSnapshot, ThrottleReason
 from anyrig.units import GIB, MIB, format_bandwidth, format_bytes
@@ -141,7 +141,7 @@ def _device(
     view: View,
 ) -> list[Line]:
     is_cpu = device is not None and device.kind == "cpu"
-    number = "CPU" if is_cpu else number_text(device) if device else "?"
+    number = "CPU" if is_cpu else gpu_number(device) if device else "?"
     if layout.detail == 1:
         return [_short(sample, number, view)]
     title = _title(sample, number, view)

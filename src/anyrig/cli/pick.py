@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import memory_line, paint, print_warning
-from anyrig.devices.choose import Choice, Evidence, choose, suggested_workers
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.words import match
+from anyrig.devices.choose import (
+    DeviceChoice,
+    Evidence,
+    choose_device,
+    match_devices,
+    suggest_workers,
+)
+from anyrig.devices.machine import Device, Machine
 from anyrig.errors import DeviceNotFoundError
 from anyrig.units import format_flops, is_whole_number
 
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.bench.figures import Book
 
 
-def pick(context: Context) -> Choice:
+def pick(context: Context) -> DeviceChoice:
     """What a computing command uses. Asks on a terminal when several GPUs could serve and none is
     saved; measures a device that has no figures yet.
     """
@@ -29,7 +34,7 @@ def pick(context: Context) -> Choice:
             device = context.machine.find(word)
             remember(context, word, device.name if device else word)
     choice = context.choose()
-    if context.measures and choice.word != "all":
+    if context.measures and choice.selector != "all":
         measure_first_use(context, choice.device)
     return choice
 
@@ -53,7 +58,7 @@ def ask(machine: Machine, evidence: Evidence) -> str | None:
 
     The end of the input, or `q`, picks nothing.
     """
-    best = choose(machine, evidence=evidence).device
+    best = choose_device(machine, evidence=evidence).device
     rows = list(machine.devices)
     print("Which device should anyrig use?\n", file=sys.stderr)
     for number, device in enumerate(rows):
@@ -73,7 +78,7 @@ def ask(machine: Machine, evidence: Evidence) -> str | None:
         if is_whole_number(answer) and int(answer) < len(rows):
             return rows[int(answer)].id
         try:
-            return match(machine, answer)[0].id
+            return match_devices(machine, answer)[0].id
         except DeviceNotFoundError:
             print(f"A number from 0 to {len(rows) - 1}, or a name, please.", file=sys.stderr)
 
@@ -83,7 +88,7 @@ def advice(device: Device, evidence: Evidence) -> str:
     if device.id in evidence.broken:
         return evidence.broken[device.id]
     if not device.usable and device.kind == "gpu":
-        return f"not usable: {device.why_not}"
+        return f"not usable: {device.block_reason}"
     parts = [device.architecture or "architecture unknown", memory_line(device)]
     if device.id in evidence.speeds:
         parts.append(f"measured {format_flops(evidence.speeds[device.id] * 1e12)}")
@@ -91,7 +96,7 @@ def advice(device: Device, evidence: Evidence) -> str:
         parts.append("bf16")
     elif device.features.fp16 in ("matrix", "fast"):
         parts.append("fp16, no bf16")
-    workers = suggested_workers(device)
+    workers = suggest_workers(device)
     parts.append(f"{workers} worker" + ("s" if workers > 1 else ""))
     return ", ".join(parts)
 

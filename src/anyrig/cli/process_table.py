@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from anyrig.cli.canvas import Line, Span, clean, line, padded
-from anyrig.devices.describe import Machine
-from anyrig.devices.words import number_text
+from anyrig.devices.choose import gpu_number
+from anyrig.devices.machine import Machine
 from anyrig.monitor.sample import MachineSnapshot
 from anyrig.units import format_bytes
 
@@ -87,7 +87,7 @@ def _rows(snapshot: MachineSnapshot, machine: Machine, everybody: bool) -> tuple
             shown.add(use.pid)
             host = known.get(use.pid)
             rows.append(_Row(
-                number_text(device) if device else "?", use.pid,
+                gpu_number(device) if device else "?", use.pid,
                 clean(host.user or "-") if host else "-", use.memory_bytes, use.compute_percent,
                 host.cpu_percent if host else None, host.memory_bytes if host else None,
                 _short(host.command) if host else clean(use.name or "not visible from here"),

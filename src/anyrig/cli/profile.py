@@ -19,8 +19,8 @@ from anyrig.memory.estimate import Budget
 from anyrig.units import format_bytes, format_duration, is_whole_number
 
 if TYPE_CHECKING:
-    from anyrig.devices.choose import Choice
-    from anyrig.devices.describe import Device, Drive, Precision
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Device, DeviceBackend, Precision
     from anyrig.memory.fit import Fit, Meter
     from anyrig.memory.seek import Rules, Try
     from anyrig.placement import Placement
@@ -52,7 +52,7 @@ class Profile(NamedTuple):
     """What was measured."""
 
     device: Device
-    drive: Drive
+    drive: DeviceBackend
     title: str
     precision: str
     budget: Budget
@@ -113,7 +113,7 @@ def _measure(context: Context) -> Profile:
         options.what, not options.inference, options.shape, options.length, options.tokens
     )
     first = context.choose()  # what cannot be run is said before anything is measured
-    way_to(first.device, first.word, is_onnx=workload(asked, first.device).is_onnx)
+    way_to(first.device, first.selector, is_onnx=workload(asked, first.device).is_onnx)
     choice = pick(context)
     work = workload(asked, choice.device)
     placement = _placement(context, choice, work, training=asked.training)
@@ -135,11 +135,13 @@ def _measure(context: Context) -> Profile:
     return Profile(device, placement.drive, work.title, shown, budget, found)
 
 
-def _placement(context: Context, choice: Choice, work: Workload, *, training: bool) -> Placement:
+def _placement(
+    context: Context, choice: DeviceChoice, work: Workload, *, training: bool
+) -> Placement:
     """Where and how a workload is measured: on the one device that was chosen."""
     from anyrig.placement import Need
 
-    drive = way_to(choice.device, choice.word, is_onnx=work.is_onnx)
+    drive = way_to(choice.device, choice.selector, is_onnx=work.is_onnx)
     formats: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
     if work.is_onnx:
         formats = ("fp32",)

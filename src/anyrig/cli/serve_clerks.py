@@ -96,12 +96,12 @@ class HiredClerks:
         return live
 
     def _started(self, lane: Lane) -> Counter:
-        from anyrig.devices.choose import Wish, choose
+        from anyrig.devices.choose import DeviceRequest, choose_device
         from anyrig.placement import Need
         from anyrig.work.pool import Pool
 
         context = self._context
-        cpu = choose(context.machine, (Wish("cpu", "flag"),))
+        cpu = choose_device(context.machine, (DeviceRequest("cpu", "flag"),))
         need = Need("documents", gpu=False, cores=1, most_workers=1)
         placed = compute.placed(context, cpu, need)
         recipe = clerk.recipe(context, bulk=lane == "bulk", factory=self._factory)

@@ -121,7 +121,7 @@ def log_start(context: Context, parts: Parts) -> None:
     """Say what the server runs on: versions, devices and models."""
     import platform
 
-    from anyrig.devices.choose import memory_text
+    from anyrig.devices.choose import describe_memory
     from anyrig.version import __version__
 
     system = context.machine.platform
@@ -131,7 +131,7 @@ def log_start(context: Context, parts: Parts) -> None:
         choice = context.choose()
         for device in choice.devices:
             driver = " ".join(filter(None, (device.driver, device.driver_version)))
-            facts = [device.id, device.name, memory_text(device), driver and f"driver {driver}"]
+            facts = [device.id, device.name, describe_memory(device), driver and f"driver {driver}"]
             # What was warned of, the command has said already.
             why = "" if choice.warnings else f" ({choice.reason})"
             start.info("device %s%s", ", ".join(filter(None, facts)), why)

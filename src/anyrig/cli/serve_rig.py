@@ -9,14 +9,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
-from anyrig.devices.choose import suggested_workers
+from anyrig.devices.choose import suggest_workers
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import everybody
 
 if TYPE_CHECKING:
-    from anyrig.devices.choose import Choice
-    from anyrig.devices.describe import Device
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Device
     from anyrig.monitor import MachineSnapshot
     from anyrig.monitor.sample import DeviceProcess, DeviceSample
 
@@ -116,7 +116,7 @@ class WatchedRig:
     def devices(self) -> Mapping[str, Any]:
         """As `anyrig devices --json`, a row for each, with its last sample and what runs on it."""
         from anyrig.cli.devices import choice_json
-        from anyrig.devices.choose import explain
+        from anyrig.devices.choose import describe_choice
 
         context, machine = self._context, self._context.machine
         with self._lock:
@@ -130,9 +130,9 @@ class WatchedRig:
             rows = [self._row(device, choice) for device in machine.devices]
             return {
                 "devices": rows,
-                "reason": explain(choice),
+                "reason": describe_choice(choice),
                 "warnings": list(choice.warnings),
-                "word": choice.word,
+                "word": choice.selector,
                 "choice": choice_json(choice),
             }
 
@@ -143,19 +143,20 @@ class WatchedRig:
             DeviceNotFoundError: nothing here answers to the word.
         """
         from anyrig.cli.pick import remember
-        from anyrig.devices.choose import Wish, resolve
-        from anyrig.devices.words import detour
+        from anyrig.devices.choose import DeviceRequest, describe_detour, resolve_request
 
         context, word = self._context, device.strip()
         warnings: list[str] = []
         saved = name = word.lower()
         if saved not in ("auto", "all"):
-            resolved = resolve(context.machine, Wish(word, "flag"), strict=context.strict)
-            if resolved.absent:
-                warnings.append(f"{resolved.absent}; until there is one the CPU is used")
+            resolved = resolve_request(
+                context.machine, DeviceRequest(word, "flag"), strict=context.strict
+            )
+            if resolved.missing:
+                warnings.append(f"{resolved.missing}; until there is one the CPU is used")
             else:
                 found = resolved.devices[0]
-                warnings += self._objections(found, detour(found, word))
+                warnings += self._objections(found, describe_detour(found, word))
                 saved, name = found.id, found.name
         with self._lock:
             before = _ids(context)
@@ -177,8 +178,8 @@ class WatchedRig:
     def _objections(self, device: Device, other_way: str) -> list[str]:
         """What speaks against a device; an error where the user wants it strict."""
         strict = self._context.strict
-        if device.why_not and device.kind == "gpu":
-            text = f"{device.name} cannot be used: {device.why_not}"
+        if device.block_reason and device.kind == "gpu":
+            text = f"{device.name} cannot be used: {device.block_reason}"
             if strict:
                 raise DeviceUnusableError(text, hint=self._fix(device) or "Run `anyrig doctor`.")
             return [f"{text}; until that is mended the CPU is used"]
@@ -186,23 +187,24 @@ class WatchedRig:
             raise DeviceUnusableError(other_way, hint="Run `anyrig doctor`.")
         return [other_way] if other_way else []
 
-    def _row(self, device: Device, choice: Choice | None) -> dict[str, Any]:
-        from anyrig.devices.describe import to_json
+    def _row(self, device: Device, choice: DeviceChoice | None) -> dict[str, Any]:
+        from anyrig.devices.machine import to_json
 
         snapshot = self.snapshot()
         sample = snapshot.find(device.id) if snapshot is not None else None
-        passed = next((p.reason for p in choice.passed_over if p.device.id == device.id), ""
+        passed = next((p.reason.message for p in choice.skipped if p.device.id == device.id), ""
                       ) if choice is not None else ""  # fmt: skip
         usable = device.usable or device.kind == "cpu"
         broken = self._context.evidence.broken.get(device.id, "")
         lost = sample.lost if sample is not None else ""
+        blocked = "" if device.kind == "cpu" else str(device.block_reason or "")
         return {
             **to_json(device),
             "usable": usable and not broken and not lost,
-            "why": lost or broken or ("" if device.kind == "cpu" else device.why_not) or passed,
+            "why": lost or broken or blocked or passed,
             "fix": "anyrig doctor" if broken or lost else "" if usable else self._fix(device),
             "chosen": choice is not None and any(d.id == device.id for d in choice.devices),
-            "suggested_workers": suggested_workers(device),
+            "suggested_workers": suggest_workers(device),
             **_live(device, sample),
             "running": self._running(device, sample),
         }
@@ -210,7 +212,7 @@ class WatchedRig:
     def _fix(self, device: Device) -> str:
         from anyrig.install import localize_install_commands
 
-        fix = device.why_not_fix
+        fix = device.block_reason.fix if device.block_reason else ""
         return localize_install_commands(fix) if fix and self._context.record is None else fix
 
     def _running(self, device: Device, sample: DeviceSample | None) -> list[dict[str, Any]]:

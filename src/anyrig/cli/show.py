@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 from anyrig.cli.escape import esc
-from anyrig.devices.choose import memory_text, suggested_workers
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.parts.amd import is_fnuz
-from anyrig.devices.words import number_text
+from anyrig.devices.amd import is_fnuz
+from anyrig.devices.choose import describe_memory, gpu_number, suggest_workers
+from anyrig.devices.machine import Device, Machine
 from anyrig.errors import AnyrigError
 from anyrig.install import localize_install_commands
 from anyrig.units import format_bytes, format_duration, pluralize
@@ -89,15 +88,15 @@ def machine_text(machine: Machine, chosen: Sequence[str], fix: Fix = str) -> str
 def device_text(device: Device, chosen: bool, fix: Fix = str) -> str:
     """One GPU in a few lines."""
     mark = " (chosen)" if chosen else ""
-    lines = [paint(f"{'GPU ' + number_text(device):<7} {device.name}{mark}", "bold")]
+    lines = [paint(f"{'GPU ' + gpu_number(device):<7} {device.name}{mark}", "bold")]
     lines.append(_facts(device))
     lines.append(f"number formats: {_formats(device)}")
     lines += _drive_lines(device, fix)
     if device.usable:
-        lines.append(f"suggested workers: {suggested_workers(device)}")
+        lines.append(f"suggested workers: {suggest_workers(device)}")
     if device.memory.note:
         lines.append(f"memory: {device.memory.note}")
-    lines += device.notes
+    lines += [note.message for note in device.notes]
     place = f" at {device.pci_address}" if device.pci_address not in (None, device.id) else ""
     lines.append(paint(f"id {device.id}{place}", "dim"))
     return _block(lines)
@@ -117,7 +116,7 @@ def _facts(device: Device) -> str:
     architecture = device.architecture or "architecture unknown"
     if architecture == device.name:
         architecture = ""
-    parts = [part, architecture, capability, memory_text(device), driver and f"driver {driver}"]
+    parts = [part, architecture, capability, describe_memory(device), driver and f"driver {driver}"]
     return ", ".join(filter(None, parts))
 
 
@@ -136,16 +135,16 @@ def _formats(device: Device) -> str:
 
 
 def _drive_lines(device: Device, fix: Fix) -> list[str]:
-    opened = [drive for drive in device.drives if drive.usable]
+    opened = [drive for drive in device.backends if drive.usable]
     if device.blocked:
-        mend = f" ({fix(device.blocked_fix)})" if device.blocked_fix else ""
+        mend = f" ({fix(device.blocked.fix)})" if device.blocked.fix else ""
         return [f"{paint('not usable', 'warning')}: {device.blocked}{mend}"]
-    lines = [f"usable as {drive.word} through {drive.reason}" for drive in opened]
+    lines = [f"usable as {drive.selector} through {drive.reason}" for drive in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]
         lines += [
-            f"  {drive.word}: {drive.reason}" + (f" -> {fix(drive.fix)}" if drive.fix else "")
-            for drive in device.drives
+            f"  {drive.selector}: {drive.reason}" + (f" -> {fix(drive.fix)}" if drive.fix else "")
+            for drive in device.backends
         ]
     return lines
 
@@ -155,12 +154,12 @@ def _cpu_text(machine: Machine, chosen: bool, fix: Fix) -> str:
     cores = f"{cpu.cores_usable:g} of {pluralize(cpu.cores_total, 'core')}"
     if cpu.cores_usable == cpu.cores_total:
         cores = pluralize(cpu.cores_total, "core")
-    memory = memory_text(machine.cpu_device)
+    memory = describe_memory(machine.cpu_device)
     lines = [paint(f"CPU     {cpu.name}{' (chosen)' if chosen else ''}", "bold")]
     lines.append(", ".join([cores, memory, *([" ".join(cpu.vectors)] if cpu.vectors else [])]))
     lines += _drive_lines(machine.cpu_device, fix)
-    lines.append(f"suggested workers: {suggested_workers(machine.cpu_device)}")
-    lines += cpu.limits
+    lines.append(f"suggested workers: {suggest_workers(machine.cpu_device)}")
+    lines += [limit.message for limit in cpu.limits]
     return _block(lines)
 
 

@@ -18,7 +18,7 @@ from anyrig.cli.frame import View, frame
 from anyrig.cli.process_table import SORTS
 from anyrig.cli.show import print_json
 from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
-from anyrig.devices.describe import Machine
+from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import MachineSnapshot, Monitor
 from anyrig.monitor.processes import AnyrigProcesses

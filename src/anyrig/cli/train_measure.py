@@ -14,8 +14,8 @@ from anyrig.cli.show import Progress, paint, print_json, table
 from anyrig.errors import AnyrigError
 
 if TYPE_CHECKING:
-    from anyrig.devices.choose import Choice
-    from anyrig.devices.describe import Device, Precision
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Device, Precision
     from anyrig.services.train_runs import Run
     from anyrig.training.estimating.estimate import Estimate
     from anyrig.training.estimating.fits import Fitting
@@ -71,7 +71,7 @@ def _estimate(context: Context, run: Run) -> int:
     return 0
 
 
-def _precision(context: Context, choice: Choice, device: Device, run: Run) -> Precision:
+def _precision(context: Context, choice: DeviceChoice, device: Device, run: Run) -> Precision:
     """What a device would train in; as asked for, or in full, where it cannot be used now."""
     from anyrig.cli.compute import failures, wanted
     from anyrig.placement import place
@@ -80,7 +80,7 @@ def _precision(context: Context, choice: Choice, device: Device, run: Run) -> Pr
     asked = str(run.train.get("precision", "auto"))
     try:
         found = place(
-            context.machine, replace(choice, devices=(device,), word=device.id), need(asked),
+            context.machine, replace(choice, devices=(device,), selector=device.id), need(asked),
             replace(wanted(context), precision=asked, memory_gb=None, memory_fraction=None),
             speeds=context.book.speeds(context.machine), failed=failures(context),
         )  # fmt: skip

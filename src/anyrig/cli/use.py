@@ -8,8 +8,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import choice_json
 from anyrig.cli.pick import ask, can_ask, measure_first_use, remember
 from anyrig.cli.show import print_json, print_warning
-from anyrig.devices.choose import Wish, explain, resolve
-from anyrig.devices.words import detour
+from anyrig.devices.choose import DeviceRequest, describe_choice, describe_detour, resolve_request
 from anyrig.errors import DeviceUnusableError, InvalidInputError
 
 HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The
@@ -68,18 +67,19 @@ def _set(context: Context, word: str) -> int:
     plain = word.strip().lower()
     if plain in ("auto", "all"):
         return _save(context, plain, plain)
-    found = resolve(context.machine, Wish(word, "flag"), strict=context.strict)
-    if found.absent:
-        print_warning(f"{found.absent}; until there is one the CPU is used")
+    found = resolve_request(context.machine, DeviceRequest(word, "flag"), strict=context.strict)
+    if found.missing:
+        print_warning(f"{found.missing}; until there is one the CPU is used")
         return _save(context, plain, plain)
     device = found.devices[0]
-    if device.why_not and device.kind == "gpu":
-        text = f"{device.name} cannot be used: {device.why_not}"
+    reason = device.block_reason
+    if reason and device.kind == "gpu":
+        text = f"{device.name} cannot be used: {reason}"
         if context.strict:
-            raise DeviceUnusableError(text, hint=device.why_not_fix or "Run `anyrig doctor`.")
+            raise DeviceUnusableError(text, hint=reason.fix or "Run `anyrig doctor`.")
         print_warning(f"{text}; until that is mended the CPU is used")
     else:
-        other_way = detour(device, word)
+        other_way = describe_detour(device, word)
         if other_way and context.strict:
             raise DeviceUnusableError(other_way, hint="Run `anyrig doctor`.")
         if other_way:
@@ -111,7 +111,7 @@ def _tell(context: Context) -> int:
         return 0
     print(f"Saved: {context.saved.name or context.saved.device}." if context.saved
           else "Nothing is saved.")  # fmt: skip
-    print(f"Using {explain(choice)}.")
+    print(f"Using {describe_choice(choice)}.")
     for warning in choice.warnings:
         print_warning(warning)
     return 0

@@ -16,8 +16,8 @@ from anyrig.errors import InvalidInputError
 from anyrig.units import is_whole_number
 
 if TYPE_CHECKING:
-    from anyrig.devices.choose import Choice
-    from anyrig.devices.describe import Device
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Device
 
 HELP = """Join a cluster: take shards of work from a broker, speak them on this machine's best
 device, and give the audio back. `anyrig coordinator` prints the line to type, with --join and a
@@ -117,7 +117,7 @@ def _posts(context: Context) -> list[Post]:
         device = chosen(context).device
         return [Post(device, name, True, int(share), int(number))]
     choice = chosen(context)
-    devices: Sequence[Device] = choice.devices if choice.word == "all" else (choice.device,)
+    devices: Sequence[Device] = choice.devices if choice.selector == "all" else (choice.device,)
     nodes = _nodes(context)
     several = len(devices) * nodes > 1
     found = []
@@ -130,7 +130,7 @@ def _posts(context: Context) -> list[Post]:
     return found
 
 
-def chosen(context: Context, *, quiet: bool = False) -> Choice:
+def chosen(context: Context, *, quiet: bool = False) -> DeviceChoice:
     """The device of this node.
 
     Args:
@@ -146,10 +146,10 @@ def chosen(context: Context, *, quiet: bool = False) -> Choice:
 
 def word_of(device: Device) -> str:
     """What its library calls a device."""
-    from anyrig.devices.words import drive_for
+    from anyrig.devices.choose import select_backend
 
-    drive = drive_for(device)
-    return drive.word if drive is not None else device.kind
+    drive = select_backend(device)
+    return drive.selector if drive is not None else device.kind
 
 
 def _name(context: Context) -> tuple[str, bool]:

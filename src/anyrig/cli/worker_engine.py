@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anyrig.cli.worker import Post
     from anyrig.cluster.card import Offer
     from anyrig.cluster.loaded import Loaded
-    from anyrig.devices.choose import Choice
+    from anyrig.devices.choose import DeviceChoice
     from anyrig.placement import Need, Placed, Wanted
     from anyrig.speech.protocol import Value
     from anyrig.speech.stage import Stage
@@ -31,7 +31,7 @@ class Shop:
         post: the node, with its share of the device.
     """
 
-    def __init__(self, context: Context, choice: Choice, post: Post) -> None:
+    def __init__(self, context: Context, choice: DeviceChoice, post: Post) -> None:
         self._context, self._choice, self._post = context, choice, post
         self.offers: tuple[Offer, ...] = ()
         """The engines that are ready here."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.context import Context
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Device
+    from anyrig.devices.machine import Device
 
 _EVERY_S = 5.0
 _FIRST_S = 3.0

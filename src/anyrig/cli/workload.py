@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.devices.words import drive_for
+from anyrig.devices.choose import select_backend
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, MissingPackageError
 from anyrig.install import format_install
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
-    from anyrig.devices.describe import Device, Drive, Precision
+    from anyrig.devices.machine import Device, DeviceBackend, Precision
 
 log = logging.getLogger(__name__)
 BUILT_IN = "transformer"
@@ -71,16 +71,16 @@ def workload(wanted: Wanted, device: Device) -> Workload:
     )
 
 
-def way_to(device: Device, word: str, *, is_onnx: bool) -> Drive:
+def way_to(device: Device, word: str, *, is_onnx: bool) -> DeviceBackend:
     """The drive that can run a workload on a device."""
     backend = "onnx" if is_onnx else "torch"
-    asked = drive_for(device, word)
+    asked = select_backend(device, word)
     if asked is not None and asked.backend == backend:
         return asked
-    for drive in device.drives:
+    for drive in device.backends:
         if drive.backend == backend and drive.usable:
             return drive
-    fix = next((d.fix for d in device.drives if d.backend == backend and d.fix), "")
+    fix = next((d.fix for d in device.backends if d.backend == backend and d.fix), "")
     if not is_onnx and importlib.util.find_spec("torch") is None:
         fix = fix or format_install("anyrig[torch]")
         raise MissingPackageError(

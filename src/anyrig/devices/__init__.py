@@ -1,6 +1,10 @@
-"""What hardware is here, what can drive it, and which is chosen. No framework is imported."""
+"""What devices a machine has, which backends can use them, and which one to use.
 
-from anyrig.devices.describe import Device, Machine
+No framework is imported.
+"""
+
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device, Machine
 
-__all__ = ["Device", "Machine", "discover"]
+__all__ = ["Device", "DeviceRequest", "Machine", "choose_device", "discover"]

@@ -1,359 +1,368 @@
-"""Which device to use: a pure function of the machine, the wishes and the figures, with its reason.
+"""Which device to use: a pure function of the machine, the requests and the measurements.
 
-The order: the flag, the environment variable, the settings file, the saved choice, the best
-measured device, the best described one, the CPU. A choice says why it was made and what was passed
-over.
+Requests are honoured in this order: the flag, the environment variable, the settings file, the
+device saved by `anyrig use`. Without one, the fastest measured device is used, else the one with
+the best specifications, else the CPU. A choice says why it was made and why others were skipped.
 
-`resolve` holds the one rule for a word that names nothing here. A kind (`gpu`, `cuda`) falls back
-to the CPU with a warning. One device (an index, an id, a name) is an error that lists what is
-there, unless the word comes from a variable that may be meant for other programs (`GPU_ID`): then
-it too falls back with a warning. `strict` makes every fallback an error.
+A selector is `cpu`, `all`, a kind of device (`gpu`, `cuda`, `amd`), an index (`1`, `6:1`), a
+library's name for one device (`cuda:1`, `dml:0`), an id or its beginning, a PCI address, or part of
+a name. Each form is looked up in its own way and in no other: a number never matches a name.
+
+`resolve_request` has the one rule for a selector that matches nothing. A kind (`gpu`, `cuda`) falls
+back to the CPU with a warning. One device (an index, an id, a name) is an error that lists the
+devices, unless the selector comes from a variable that may be meant for other programs (`GPU_ID`):
+then it falls back with a warning too. `strict` makes every fallback an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.words import KINDS, detour, kind_of, match, rank, ranked, what_is_there
+from anyrig.devices.machine import BlockCode, BlockReason, Device, DeviceBackend, Machine
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
-from anyrig.units import GIB, MIB, format_bytes
+from anyrig.units import GIB, MIB, format_bytes, is_whole_number, normalize_pci_address
 
 Origin = Literal["flag", "environment", "settings", "saved", "measured", "described", "fallback"]
-_ORIGIN_TEXT = {
-    "flag": "asked for on the command line",
-    "environment": "asked for by an environment variable",
-    "settings": "asked for by a settings file",
+_ORIGINS = {
+    "flag": "requested on the command line",
+    "environment": "requested by an environment variable",
+    "settings": "requested by a settings file",
     "saved": "saved by `anyrig use`",
 }
-# One worker holds its runtime's context and a model of a few hundred million parameters.
+_LIBRARIES = ("cuda", "tensorrt", "rocm", "xpu", "mps", "dml", "webgpu")
+_SYNONYMS = {"directml": "dml", "trt": "tensorrt", "hip": "rocm", "metal": "mps"}
+_VENDORS = {
+    "nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "qualcomm": "Qualcomm",
+}  # fmt: skip
+# Selectors of any device of a kind, with what messages call one.
+_KINDS = {
+    "gpu": "GPU",
+    "cuda": "CUDA device",
+    "tensorrt": "TensorRT device",
+    "rocm": "ROCm device",
+    "xpu": "XPU device",
+    "mps": "Metal (MPS) device",
+    "dml": "DirectML device",
+    "webgpu": "WebGPU device",
+    **{vendor: f"{title} GPU" for vendor, title in _VENDORS.items()},
+}
+_INDEX = re.compile(r"[+-]?[0-9]+(:[0-9]*)?")
+_FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
+_MAX_LISTED = 8
+_MAX_DIGITS = 18
+_OWN_VARIABLES = "ANYRIG_"
+_DOCTOR = "Run `anyrig doctor`."
+# One worker needs its runtime's context and a model of a few hundred million parameters.
 _GPU_WORKER_BYTES = 6 * GIB
 _CPU_WORKER_BYTES = 3 * GIB
 _CORES_PER_WORKER = 4
-_OWN = "ANYRIG_"
-_MOST_WORKERS = 8
+_MAX_WORKERS = 8
 
 
-class Wish(NamedTuple):
-    """A device somebody asked for, and where they said it."""
+class DeviceRequest(NamedTuple):
+    """A device that somebody requested, and where."""
 
-    word: str
+    selector: str
     origin: Origin
     name: str = ""
-    """What a saved device was called, to name it when it is gone."""
+    """The name of a saved device, for messages if it no longer exists."""
     place: str = ""
-    """The variable or file that holds the word."""
+    """The variable or file that contains the selector."""
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it stands in another tool's variable, which may be meant for that tool alone."""
-        return self.origin == "environment" and bool(self.place) and not self.place.startswith(_OWN)
+        """Whether it comes from another program's variable, which may be meant for that alone."""
+        own = self.place.startswith(_OWN_VARIABLES)
+        return self.origin == "environment" and bool(self.place) and not own
+
+    @property
+    def source_text(self) -> str:
+        """Who requested it, unless that is obvious."""
+        if self.origin in ("flag", "saved"):
+            return ""
+        return f" (requested by {self.place or self.origin})"
 
 
-class Resolved(NamedTuple):
-    """What a word means on a machine."""
+class DeviceMatch(NamedTuple):
+    """What a request means on a machine."""
 
     devices: tuple[Device, ...]
-    """The devices that it names, best first; the CPU where it names nothing."""
-    absent: str = ""
-    """What is not there, as a sentence; empty where the word names something."""
+    """The matching devices, best first; the CPU if none matches."""
+    missing: str = ""
+    """What was not found; empty if something matches."""
 
     @property
     def warning(self) -> str:
-        """What to tell of a fallback."""
-        return f"{self.absent}; using the CPU" if self.absent else ""
+        return f"{self.missing}; using the CPU" if self.missing else ""
 
 
-class PassedOver(NamedTuple):
-    """A device that was not taken, and why."""
-
+class SkippedDevice(NamedTuple):
     device: Device
-    reason: str
+    reason: BlockReason
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The device to use, or all of them, and how it came to that."""
+class DeviceChoice:
+    """The device or devices to use, and why."""
 
     devices: tuple[Device, ...]
     origin: Origin
     reason: str
-    passed_over: tuple[PassedOver, ...] = ()
+    skipped: tuple[SkippedDevice, ...] = ()
     warnings: tuple[str, ...] = ()
-    word: str = "auto"
+    selector: str = "auto"
 
     @property
     def device(self) -> Device:
-        """The first device: the one to use when only one can be."""
+        """The one to use if only one can be."""
         return self.devices[0]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was seen of devices, beside their description."""
+    """What was measured on devices."""
 
     speeds: Mapping[str, float] = field(default_factory=dict)
-    """Measured speed for the job at hand by device id; larger is faster."""
+    """Speed at the job at hand, by device id; larger is faster."""
     broken: Mapping[str, str] = field(default_factory=dict)
-    """Devices that answered wrongly or ran nothing, by id, with what they did."""
+    """Devices that computed wrong results or nothing, by id, with what they did."""
     unit: str = "TFLOP/s"
 
+    def find_block(self, device: Device) -> BlockReason | None:
+        if device.id in self.broken:
+            return BlockReason(BlockCode.WRONG_RESULTS, self.broken[device.id])
+        return device.block_reason
 
-def choose(
+
+def choose_device(
     machine: Machine,
-    wishes: Sequence[Wish] = (),
+    requests: Sequence[DeviceRequest] = (),
     *,
     evidence: Evidence | None = None,
     strict: bool = False,
-) -> Choice:
+) -> DeviceChoice:
     """The device for a piece of work.
 
     Args:
         machine: the devices to choose from.
-        wishes: what was asked for, the strongest first; `auto` ends the list of wishes.
-        evidence: what was measured and found wrong.
-        strict: a wish that cannot be met is an error instead of a warning and the CPU.
+        requests: what was requested, the strongest first; `auto` ends the list.
+        evidence: what was measured.
+        strict: a request that cannot be met is an error, not a warning and the CPU.
     """
     evidence = evidence or Evidence()
     warnings: list[str] = []
-    for wish in wishes:
-        word = wish.word.strip().lower()
-        if word == "auto":
+    for request in requests:
+        selector = request.selector.strip().lower()
+        if selector == "auto":
             break
-        if wish.origin == "saved" and _is_gone(machine, wish):
-            gone = f"the saved device {wish.name or wish.word} is gone"
+        if request.origin == "saved" and _is_gone(machine, request):
+            gone = f"the saved device {request.name or request.selector} no longer exists"
             if strict:
-                hint = f"`anyrig use` saves another. {what_is_there(machine)}"
+                hint = f"Save another with `anyrig use`. {list_devices(machine)}"
                 raise DeviceNotFoundError(gone, hint=hint)
-            warnings.append(f"{gone}; choosing anew")
+            warnings.append(f"{gone}; choosing another")
             continue
-        found = resolve(machine, wish, strict=strict)
-        if word == "all" or kind_of(word):
-            warnings += _unmatched(machine, strict)
-        if found.absent:
-            passed = _passed(machine, found.devices, evidence)
-            told = (*warnings, found.warning)
-            return Choice(found.devices, "fallback", found.absent, passed, told, wish.word)
-        return _granted(machine, wish, found.devices, evidence, strict, tuple(warnings))
-    warnings += _unmatched(machine, strict)
-    return _best(machine, evidence, tuple(warnings))
+        match = resolve_request(machine, request, strict=strict)
+        if selector == "all" or parse_kind(selector):
+            warnings += _warn_unmatched(machine, strict)
+        if match.missing:
+            skipped = _list_skipped(machine, match.devices, evidence)
+            told = (*warnings, match.warning)
+            return DeviceChoice(
+                match.devices, "fallback", match.missing, skipped, told, request.selector
+            )
+        return _grant(machine, request, match.devices, evidence, strict, tuple(warnings))
+    warnings += _warn_unmatched(machine, strict)
+    return _choose_best(machine, evidence, tuple(warnings))
 
 
-def resolve(machine: Machine, wish: Wish, *, strict: bool = False) -> Resolved:
-    """The devices that a word names, whether or not they can be used.
+def resolve_request(
+    machine: Machine, request: DeviceRequest, *, strict: bool = False
+) -> DeviceMatch:
+    """The devices that a request means, whether or not they can be used.
 
     Args:
         machine: the devices there are.
-        wish: the word and who said it; neither `auto` nor empty.
-        strict: a word that names nothing is always an error.
+        request: neither `auto` nor empty.
+        strict: a selector that matches nothing is always an error.
 
     Raises:
-        DeviceNotFoundError: the word names one device that is not there.
-        DeviceUnusableError: it names a kind that is not there, and `strict` is set.
+        DeviceNotFoundError: it names one device that does not exist.
+        DeviceUnusableError: it names a kind that does not exist, and `strict` is set.
     """
     try:
-        return Resolved(match(machine, wish.word))
+        return DeviceMatch(match_devices(machine, request.selector))
     except DeviceNotFoundError as error:
-        kind = kind_of(wish.word)
+        kind = parse_kind(request.selector)
         if kind:
-            absent = f"there is no {KINDS[kind]}{_requested(wish)}"
+            missing = f"no {_KINDS[kind]} found{request.source_text}"
             if strict:
-                hint = f"{what_is_there(machine)} `anyrig doctor` says more."
-                raise DeviceUnusableError(absent, hint=hint) from error
-            return Resolved((machine.cpu_device,), absent)
-        absent = f"{error.message}{_requested(wish)}"
-        if wish.is_foreign and not strict:
-            return Resolved((machine.cpu_device,), absent)
-        raise DeviceNotFoundError(absent, hint=error.hint) from error
+                hint = f"{list_devices(machine)} {_DOCTOR}"
+                raise DeviceUnusableError(missing, hint=hint) from error
+            return DeviceMatch((machine.cpu_device,), missing)
+        missing = f"{error.message}{request.source_text}"
+        if request.is_foreign and not strict:
+            return DeviceMatch((machine.cpu_device,), missing)
+        raise DeviceNotFoundError(missing, hint=error.hint) from error
 
 
-# -- decisions ----------------------------------------------------------------------------------
+# -- decisions -----------------------------------------------------------------------------------
 
 
-def _requested(wish: Wish) -> str:
-    """Who asked, where a person could not tell."""
-    if wish.origin in ("flag", "saved"):
-        return ""
-    return f", which {wish.place or wish.origin} asks for"
-
-
-def _is_gone(machine: Machine, wish: Wish) -> bool:
-    """Whether a saved device is not there any more."""
-    if kind_of(wish.word):
+def _is_gone(machine: Machine, request: DeviceRequest) -> bool:
+    if parse_kind(request.selector):
         return False
     try:
-        return not match(machine, wish.word)
+        return not match_devices(machine, request.selector)
     except DeviceNotFoundError:
         return True
 
 
-def _unmatched(machine: Machine, strict: bool) -> list[str]:
-    """Variables such as CUDA_VISIBLE_DEVICES that name devices which are not there."""
-    told = [
-        f"{one.variable} names {one.entry}, which is not there: ignored"
-        for one in machine.unmatched
-    ]
-    if told and strict:
-        raise DeviceNotFoundError(told[0].removesuffix(": ignored"), hint=what_is_there(machine))
-    return told
+def _warn_unmatched(machine: Machine, strict: bool) -> list[str]:
+    """Entries of variables such as CUDA_VISIBLE_DEVICES that match no device."""
+    texts = [f"{one.variable} lists {one.entry}, which does not exist" for one in machine.unmatched]
+    if texts and strict:
+        raise DeviceNotFoundError(texts[0], hint=list_devices(machine))
+    return [f"{text}: ignored" for text in texts]
 
 
-def _granted(
+def _grant(
     machine: Machine,
-    wish: Wish,
+    request: DeviceRequest,
     found: tuple[Device, ...],
     evidence: Evidence,
     strict: bool,
     warnings: tuple[str, ...],
-) -> Choice:
-    """What was asked for, or the CPU with a warning when it cannot be used."""
-    reason = f"{_ORIGIN_TEXT.get(wish.origin, wish.origin)}: {wish.word}"
-    if wish.origin == "saved":
-        reason = _ORIGIN_TEXT["saved"]
-    if wish.word.strip().lower() == "all":
-        fit = tuple(d for d in found if d.id not in evidence.broken)
-        return Choice(
-            fit or (machine.cpu_device,),
-            wish.origin,
-            reason,
-            _passed(machine, fit, evidence),
-            warnings,
-            "all",
-        )
-    good = [d for d in found if d.kind == "cpu" or not _why_not(d, evidence)]
+) -> DeviceChoice:
+    """The requested device, or the CPU with a warning if it cannot be used."""
+    reason = _ORIGINS.get(request.origin, request.origin)
+    if request.origin != "saved":
+        reason += f": {request.selector}"
+    if request.selector.strip().lower() == "all":
+        devices = tuple(d for d in found if d.id not in evidence.broken)
+        skipped = _list_skipped(machine, devices, evidence)
+        devices = devices or (machine.cpu_device,)
+        return DeviceChoice(devices, request.origin, reason, skipped, warnings, "all")
+    good = [d for d in found if d.kind == "cpu" or not evidence.find_block(d)]
     if good:
-        other_way = detour(good[0], wish.word)
-        if other_way and strict:
-            raise DeviceUnusableError(other_way, hint=good[0].why_not_fix or "Run `anyrig doctor`.")
-        left = _passed(machine, good[:1], evidence)
-        told = (*warnings, other_way) if other_way else warnings
-        return Choice((good[0],), wish.origin, reason, left, told, wish.word)
-    first = found[0]
-    why = _why_not(first, evidence)
-    fix = first.why_not_fix or "Run `anyrig doctor`."
+        device = good[0]
+        detour = describe_detour(device, request.selector)
+        if detour and strict:
+            named = _list_named_backends(device, request.selector)
+            fix = next((backend.fix for backend in named if backend.fix), _DOCTOR)
+            raise DeviceUnusableError(detour, hint=fix)
+        skipped = _list_skipped(machine, (device,), evidence)
+        warnings = (*warnings, detour) if detour else warnings
+        return DeviceChoice((device,), request.origin, reason, skipped, warnings, request.selector)
+    name, block = found[0].name, evidence.find_block(found[0])
+    fix = (found[0].block_reason or BlockReason(BlockCode.UNKNOWN, "")).fix or _DOCTOR
     if strict:
-        raise DeviceUnusableError(f"{first.name} cannot be used: {why}", hint=fix)
-    warning = f"{first.name} cannot be used ({why}); using the CPU. {_as_sentence(fix)}"
-    return Choice(
+        raise DeviceUnusableError(f"{name} cannot be used: {block}", hint=fix)
+    advice = fix if fix.endswith(".") else f"To fix: {fix}"
+    warning = f"{name} cannot be used ({block}); using the CPU. {advice}"
+    return DeviceChoice(
         (machine.cpu_device,),
         "fallback",
-        f"{first.name} cannot be used: {why}",
-        _passed(machine, (machine.cpu_device,), evidence),
+        f"{name} cannot be used: {block}",
+        _list_skipped(machine, (machine.cpu_device,), evidence),
         (*warnings, warning),
-        wish.word,
+        request.selector,
     )
 
 
-def _as_sentence(fix: str) -> str:
-    return fix if fix.endswith(".") else f"To mend it: {fix}"
-
-
-def _best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]) -> Choice:
-    fit = [d for d in machine.gpus if not _why_not(d, evidence)]
+def _choose_best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]) -> DeviceChoice:
+    usable = [d for d in machine.gpus if not evidence.find_block(d)]
     cpu = machine.cpu_device
-    if not fit:
-        reason = "no GPU can be used" if machine.gpus else "there is no GPU"
-        return Choice((cpu,), "fallback", reason, _passed(machine, (cpu,), evidence), warnings)
-    usable = fit
-    measured = [d for d in (*fit, cpu) if d.id in evidence.speeds]
-    gpus_measured = [d for d in measured if d.kind == "gpu"]
-    if gpus_measured:
-        # What has no figure yet is not passed over for want of one: it is ranked by description.
-        unmeasured = [d for d in fit if d.id not in evidence.speeds]
+    if not usable:
+        reason = "no GPU can be used" if machine.gpus else "no GPU found"
+        skipped = _list_skipped(machine, (cpu,), evidence)
+        return DeviceChoice((cpu,), "fallback", reason, skipped, warnings)
+    candidates = usable
+    measured = [d for d in (*usable, cpu) if d.id in evidence.speeds]
+    if any(d.kind == "gpu" for d in measured):
+        # A GPU that was not measured yet is not skipped for that: it is ranked by specifications.
         best = max(measured, key=lambda d: evidence.speeds[d.id])
-        better = [d for d in unmeasured if best.kind == "cpu" or rank(d) > rank(best)]
-        if not better:
-            return Choice(
-                (best,),
-                "measured",
-                _measured_reason(best, measured, evidence),
-                _passed(machine, (best,), evidence, best),
-                warnings,
-            )
-        fit = better
-    best = ranked(fit)[0]
-    reason = (
-        "the only usable GPU" if len(usable) == 1 else "the best of the usable GPUs by description"
-    )
-    return Choice((best,), "described", reason, _passed(machine, (best,), evidence, best), warnings)
+        unmeasured = [d for d in usable if d.id not in evidence.speeds]
+        candidates = [d for d in unmeasured if best.kind == "cpu" or rank(d) > rank(best)]
+        if not candidates:
+            reason = _describe_speed(best, measured, evidence)
+            skipped = _list_skipped(machine, (best,), evidence, best)
+            return DeviceChoice((best,), "measured", reason, skipped, warnings)
+    best = rank_devices(candidates)[0]
+    reason = "the only usable GPU" if len(usable) == 1 else "best specifications of the usable GPUs"
+    skipped = _list_skipped(machine, (best,), evidence, best)
+    return DeviceChoice((best,), "described", reason, skipped, warnings)
 
 
-def _measured_reason(best: Device, measured: Sequence[Device], evidence: Evidence) -> str:
-    speed = evidence.speeds[best.id]
+def _describe_speed(best: Device, measured: Sequence[Device], evidence: Evidence) -> str:
+    speed = f"{_format_speed(evidence.speeds[best.id])} {evidence.unit}"
     others = [d for d in measured if d is not best]
     if not others:
-        return f"measured: {_figure(speed)} {evidence.unit}"
+        return f"measured: {speed}"
     second = max(others, key=lambda d: evidence.speeds[d.id])
-    what = "the CPU is the fastest measured" if best.kind == "cpu" else "the fastest measured"
-    return (
-        f"{what}: {_figure(speed)} {evidence.unit} against "
-        f"{_figure(evidence.speeds[second.id])} of {_short(second)}"
-    )
+    subject = "the CPU is the fastest measured" if best.kind == "cpu" else "the fastest measured"
+    other = _format_speed(evidence.speeds[second.id])
+    return f"{subject}: {speed}, compared to {other} on {_short_name(second)}"
 
 
-def _figure(value: float) -> str:
+def _format_speed(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
-def _short(device: Device) -> str:
+def _short_name(device: Device) -> str:
     return "the CPU" if device.kind == "cpu" else device.name
 
 
-def _why_not(device: Device, evidence: Evidence) -> str:
-    if device.id in evidence.broken:
-        return evidence.broken[device.id]
-    return device.why_not
-
-
-def _passed(
-    machine: Machine, taken: Sequence[Device], evidence: Evidence, best: Device | None = None
-) -> tuple[PassedOver, ...]:
-    ids = {device.id for device in taken}
+def _list_skipped(
+    machine: Machine, chosen: Sequence[Device], evidence: Evidence, best: Device | None = None
+) -> tuple[SkippedDevice, ...]:
+    ids = {device.id for device in chosen}
     return tuple(
-        PassedOver(device, _why_passed(device, evidence, best))
+        SkippedDevice(device, _skip_reason(device, evidence, best))
         for device in machine.devices
         if device.id not in ids
     )
 
 
-def _why_passed(device: Device, evidence: Evidence, best: Device | None) -> str:
-    why = "" if device.kind == "cpu" else _why_not(device, evidence)
-    if why:
-        return why
+def _skip_reason(device: Device, evidence: Evidence, best: Device | None) -> BlockReason:
+    block = None if device.kind == "cpu" else evidence.find_block(device)
+    if block:
+        return block
     if best is None:
-        return "not asked for"
-    mine, theirs = evidence.speeds.get(device.id), evidence.speeds.get(best.id)
-    if mine is not None and theirs is not None:
-        slower = f"slower than {_short(best)}"
-        return f"measured {slower}: {_figure(mine)} against {_figure(theirs)} {evidence.unit}"
-    if device.kind == "cpu":
-        return "a GPU is there"
-    if mine is not None:
-        return "measured, but described as slower or smaller than one not measured yet"
-    return "described as slower or smaller"
+        return BlockReason(BlockCode.NOT_REQUESTED, "not requested")
+    own, others = evidence.speeds.get(device.id), evidence.speeds.get(best.id)
+    if own is not None and others is not None:
+        speeds = f"{_format_speed(own)} compared to {_format_speed(others)} {evidence.unit}"
+        text = f"measured slower than {_short_name(best)}: {speeds}"
+    elif device.kind == "cpu":
+        text = "a GPU is available"
+    elif own is not None:
+        text = "measured, but one with better specifications was not measured yet"
+    else:
+        text = "lower specifications"
+    return BlockReason(BlockCode.SLOWER, text)
 
 
-def suggested_workers(device: Device) -> int:
-    """How many processes a device can feed, from its memory (and cores): a start, not a promise."""
+def suggest_workers(device: Device) -> int:
+    """How many processes a device can serve, by its memory (and cores): an estimate."""
     total = device.memory.total_bytes
     if device.kind == "cpu":
         by_cores = max(1, (device.units or 1) // _CORES_PER_WORKER)
         by_memory = max(1, (total or 0) // _CPU_WORKER_BYTES)
-        return min(by_cores, by_memory, _MOST_WORKERS)
+        return min(by_cores, by_memory, _MAX_WORKERS)
     if total is None:
         return 1
-    return max(1, min(_MOST_WORKERS, (total + 512 * MIB) // _GPU_WORKER_BYTES))
+    return max(1, min(_MAX_WORKERS, (total + 512 * MIB) // _GPU_WORKER_BYTES))
 
 
-def explain(choice: Choice) -> str:
-    """The choice in one sentence."""
-    names = ", ".join(_short(d) if d.kind == "cpu" else d.name for d in choice.devices)
-    return f"{names} ({choice.reason})"
+def describe_choice(choice: DeviceChoice) -> str:
+    return f"{', '.join(map(_short_name, choice.devices))} ({choice.reason})"
 
 
-def memory_text(device: Device) -> str:
+def describe_memory(device: Device) -> str:
     """`24 GiB, 22.9 free`, or what is known."""
     memory = device.memory
     if memory.total_bytes is None:
@@ -364,3 +373,207 @@ def memory_text(device: Device) -> str:
     if memory.free_bytes is not None:
         text += f", {format_bytes(memory.free_bytes)} free"
     return text
+
+
+# -- selectors -----------------------------------------------------------------------------------
+
+
+def parse_kind(selector: str) -> str:
+    """The kind of device that a selector means (`directml` is `dml`); empty for one device."""
+    kind = _replace_synonym(selector.strip().lower())
+    return kind if kind in _KINDS else ""
+
+
+def _replace_synonym(library: str) -> str:
+    return _SYNONYMS.get(library, library)
+
+
+def _parse_library(selector: str) -> str:
+    """`directml:0` is `dml`."""
+    return _replace_synonym(selector.strip().lower().partition(":")[0])
+
+
+def match_devices(machine: Machine, selector: str) -> tuple[Device, ...]:
+    """The devices that a selector means, best first; an error lists the devices."""
+    plain = selector.strip()
+    lower = plain.lower()
+    if lower == "cpu":
+        return (machine.cpu_device,)
+    if lower == "all":
+        return (*(device for device in machine.gpus if device.usable), machine.cpu_device)
+    found = _match(machine, lower) if lower else ()
+    if not found:
+        hint = list_devices(machine, lower)
+        raise DeviceNotFoundError(f"no device matches {plain!r}", hint=hint)
+    return found
+
+
+def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
+    if selector == "gpu":
+        return rank_devices(machine.gpus)
+    if _INDEX.fullmatch(selector):
+        return _match_index(machine, selector)
+    if selector in _VENDORS:
+        return rank_devices(d for d in machine.gpus if d.vendor == selector)
+    _, colon, number = selector.partition(":")
+    if _parse_library(selector) in _LIBRARIES and (not colon or is_whole_number(number)):
+        return _match_library(machine, selector) if len(number) <= _MAX_DIGITS else ()
+    found = _match_id(machine, selector)
+    # `2.5` or `4,0` is not a name either, though a CPU's name ends in 2.50GHz.
+    return found if found or not any(map(str.isalpha, selector)) else _match_name(machine, selector)
+
+
+def _match_index(machine: Machine, selector: str) -> tuple[Device, ...]:
+    """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
+    number, colon, part = selector.partition(":")
+    valid = (
+        is_whole_number(number)
+        and (not colon or is_whole_number(part))
+        and len(selector) <= _MAX_DIGITS
+    )
+    if not valid:
+        return ()
+    wanted = (int(number), int(part) if colon else None)
+    return tuple(d for d in machine.gpus if (d.indices.get("gpu"), d.indices.get("mig")) == wanted)
+
+
+def _match_id(machine: Machine, selector: str) -> tuple[Device, ...]:
+    address = normalize_pci_address(selector)
+    exact = [d for d in machine.devices if selector == d.id.lower()]
+    exact = exact or [d for d in machine.gpus if address and address == d.pci_address]
+    if exact:
+        return tuple(exact[:1])
+    if len(selector) < 6:
+        return ()
+    forms = (selector, f"gpu-{selector}", f"mig-{selector}")
+    return _require_one([d for d in machine.gpus if d.id.lower().startswith(forms)], selector)
+
+
+def _match_library(machine: Machine, selector: str) -> tuple[Device, ...]:
+    library, (_, colon, number) = _parse_library(selector), selector.partition(":")
+    if library == "cuda" and not any(machine.of("nvidia")):
+        library = "rocm"  # torch's ROCm build calls its devices cuda
+    if library == "mps":  # there is one, which torch calls mps or mps:0
+        return tuple(d for d in machine.gpus if "mps" in d.selectors and int(number or 0) == 0)[:1]
+    if not colon:
+        return rank_devices(
+            d
+            for d in machine.gpus
+            if any(one.partition(":")[0] == library for one in d.selectors)
+            or (library == "cuda" and d.part == "mig")
+        )
+    counted = [d for d in machine.gpus if f"{library}:{number}" in d.selectors]
+    if counted:
+        return tuple(counted[:1])
+    index = int(number)
+    instances = [d for d in machine.gpus if d.part == "mig" and d.usable]
+    if library == "cuda" and instances:
+        return tuple(instances[index : index + 1])
+    # Cards that the library does not count (hidden, no driver) follow those it does.
+    uncounted = [d for d in machine.gpus if library in d.selectors]
+    index -= sum(any(s.startswith(f"{library}:") for s in d.selectors) for d in machine.gpus)
+    return tuple(uncounted[index : index + 1]) if index >= 0 else ()
+
+
+def _match_name(machine: Machine, selector: str) -> tuple[Device, ...]:
+    # The CPU of a Mac or an APU has its GPU's name in its own: GPUs come first.
+    named = [d for d in machine.gpus if selector in d.name.lower()]
+    named = named or [d for d in (machine.cpu_device,) if selector in d.name.lower()]
+    found = [d for d in named if d.name.lower() == selector] or named
+    return _require_one([d for d in found if d.part != "mig"] or found, selector)
+
+
+def _require_one(found: Sequence[Device], selector: str) -> tuple[Device, ...]:
+    if len(found) > 1:
+        names = ", ".join(f"{d.id} ({d.name})" for d in found)
+        raise DeviceNotFoundError(
+            f"{selector!r} matches {len(found)} devices: {names}",
+            hint="Select one by its number in `anyrig devices` or by its id.",
+        )
+    return tuple(found)
+
+
+def list_devices(machine: Machine, selector: str = "") -> str:
+    """The devices of a machine as a hint, with the selector that was probably meant."""
+    rows = [f"{gpu_number(gpu)} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus]
+    if len(rows) > _MAX_LISTED:
+        rest = len(rows) - _MAX_LISTED
+        rows = [*rows[:_MAX_LISTED], f"{rest} more in `anyrig devices`"]
+    listed = "; ".join([*rows, f"cpu ({machine.cpu.name})"])
+    suggestion = _suggest_selector(machine, selector)
+    return f"{suggestion}Devices: {listed}. `auto` selects the best, `all` uses every one."
+
+
+def _suggest_selector(machine: Machine, selector: str) -> str:
+    if is_whole_number(selector):
+        # `4090` is an index that does not exist; a model's name needs a letter.
+        pattern = rf"\b{selector}\b"
+        named = next((gpu for gpu in machine.gpus if re.search(pattern, gpu.name)), None)
+        if named is None or len(selector) < 3:
+            return ""
+        return f"A number is an index: {named.name} is {gpu_number(named)!r}. "
+    known = sorted({s for d in machine.devices for s in d.selectors} | {"auto", "all", "cpu"})
+    import difflib  # 3 ms that only a mistake should cost
+
+    near = difflib.get_close_matches(selector, known, n=1, cutoff=0.7) if selector else []
+    return f"Did you mean {near[0]!r}? " if near else ""
+
+
+def describe_detour(device: Device, selector: str) -> str:
+    """A warning if a selector names a backend that is unusable, while another one is usable."""
+    if _parse_library(selector) not in _LIBRARIES or device.kind == "cpu":
+        return ""
+    named = _list_named_backends(device, selector)
+    if any(backend.usable for backend in named):
+        return ""
+    other = next((one.selector for one in device.backends if one.usable), "another backend")
+    reason = named[0].reason if named else "it has no such backend"
+    return f"{device.name} cannot be used as {selector.strip()} ({reason}); using it as {other}"
+
+
+def _list_named_backends(device: Device, selector: str) -> list[DeviceBackend]:
+    library = _parse_library(selector)
+    same = {"cuda", "rocm"} if library in ("cuda", "rocm") else {library}
+    return [
+        one
+        for one in device.backends
+        if one.selector.partition(":")[0] in same or one.selector == device.id
+    ]
+
+
+def select_backend(device: Device, selector: str = "") -> DeviceBackend | None:
+    """The backend that the selector names if it is usable, else torch, else any usable one."""
+    library = _parse_library(selector)
+    usable = [backend for backend in device.backends if backend.usable]
+    requested = [one for one in usable if one.selector.partition(":")[0] == library]
+    for backends in (requested, usable):
+        for name in ("torch", "onnx"):
+            for backend in backends:
+                if backend.backend == name:
+                    return backend
+    return None
+
+
+def rank_devices(devices: Iterable[Device]) -> tuple[Device, ...]:
+    """The device with the best specifications first."""
+    return tuple(sorted(devices, key=rank, reverse=True))
+
+
+def rank(device: Device) -> tuple[bool, bool, bool, int, bool, int, float]:
+    """A sort key, larger is better: usable, then cards, matrix units, memory."""
+    return (
+        device.usable,
+        device.memory.kind == "dedicated",
+        device.vendor != "unknown",
+        _FP16_RANK[device.features.fp16],
+        bool(device.features.bf16),
+        # In whole GiB: two equal cards with a few MiB between them are equal.
+        (device.memory.total_bytes or 0) // GIB,
+        float(device.units or 0),
+    )
+
+
+def gpu_number(device: Device) -> str:
+    """`0`, or `6:1` for a MIG instance."""
+    number = str(device.indices.get("gpu", 0))
+    return f"{number}:{device.indices['mig']}" if device.part == "mig" else number

@@ -1,14 +1,21 @@
-"""Which machine code the official wheels of torch and ONNX Runtime carry, by version.
+"""Installed packages that can use a device, and the machine code in torch and ONNX Runtime wheels.
 
-For the wheels of the Python index the lists were read out of the wheels themselves (the flags that
-torch.cuda.get_arch_list() returns; the fat binaries of ONNX Runtime's CUDA provider) for torch 2.0
-to 2.15 and onnxruntime-gpu 1.21 to 1.31; for torch's other CUDA and ROCm flavours from its build
-scripts and release matrix. Release wheels carry no PTX, so nothing runs on a later major version. A
-build that is not here is unknown: doctor asks the library itself.
+Packages are read from their metadata folders and torch's version.py as text: nothing heavy is
+imported. For wheels on the Python index the kernel lists were read out of the wheels themselves
+(the flags that torch.cuda.get_arch_list() returns; the fat binaries of ONNX Runtime's CUDA
+provider) for torch 2.0 to 2.15 and onnxruntime-gpu 1.21 to 1.31; for torch's other CUDA and ROCm
+flavours from its build scripts and release matrix. Release wheels contain no PTX, so nothing runs
+on a later major version. A build that is not listed is unknown: the doctor asks the library.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Literal, NamedTuple
+
+from anyrig.devices.probe import System
+
+TorchFlavour = Literal["cuda", "rocm", "xpu", "cpu", "mac", "unknown"]
 Version = tuple[int, int]
 
 # First CUDA version and torch version of a row, to what Linux x86_64 wheels hold.
@@ -77,21 +84,127 @@ _ONNX_GPU: tuple[tuple[Version, str, str, str, str], ...] = (
     ((1, 29), "13.0", "sm_75 sm_80 sm_86 sm_89 sm_90 sm_120",
      "sm_75 sm_80 sm_86 sm_89 sm_90 sm_120", "sm_89 sm_90 sm_120 sm_121"),
 )  # fmt: skip
-NEWEST_TORCH = (2, 15)
-NEWEST_ONNX = (1, 31)
+_NEWEST_ONNX = (1, 31)
+
+# Packages that install the same `onnxruntime` module, with the providers they add.
+ONNX_PACKAGES: dict[str, tuple[str, ...]] = {
+    "onnxruntime": (),
+    "onnxruntime-gpu": ("CUDAExecutionProvider", "TensorrtExecutionProvider"),
+    "onnxruntime-rocm": ("ROCMExecutionProvider", "MIGraphXExecutionProvider"),
+    "onnxruntime-migraphx": ("MIGraphXExecutionProvider",),
+    "onnxruntime-openvino": ("OpenVINOExecutionProvider",),
+    "onnxruntime-directml": ("DmlExecutionProvider",),
+    "onnxruntime-windowsml": ("DmlExecutionProvider",),
+    "onnxruntime-qnn": ("QNNExecutionProvider",),
+    "onnxruntime-silicon": ("CoreMLExecutionProvider",),
+}
+WEBGPU_PACKAGE = "onnxruntime-ep-webgpu"
+_WATCHED = (
+    *ONNX_PACKAGES, WEBGPU_PACKAGE, "torch", "torch-directml", "flash-attn", "flash-attn-3",
+    "flash-attn-4",
+    "tensorrt", "tensorrt-cu12", "tensorrt-cu13", "nvidia-ml-py", "pynvml", "triton",
+    "triton-windows", "intel-extension-for-pytorch", "amdsmi",
+)  # fmt: skip
 
 
-def version(text: str) -> Version | None:
-    """The first two numbers of a version."""
-    numbers = text.partition("+")[0].split(".")[:2]
-    if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
+class TorchBuild(NamedTuple):
+    """The installed torch, according to its own version file."""
+
+    version: str
+    flavour: TorchFlavour
+    runtime: str = ""
+    """The version of CUDA or ROCm it was built with: `13.0`."""
+    kernels: tuple[str, ...] | None = None
+    """sm_ or gfx names in the wheel; None if the tables do not list this build."""
+
+    @property
+    def title(self) -> str:
+        """`torch 2.11.0 (CUDA 13.0)`."""
+        names = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "cpu": "CPU only", "mac": "macOS"}
+        build = f"{names.get(self.flavour, 'build unknown')} {self.runtime}".strip()
+        return f"torch {self.version} ({build})"
+
+
+class InstalledPackages(NamedTuple):
+    versions: dict[str, str] = {}
+    torch: TorchBuild | None = None
+
+    @property
+    def onnx(self) -> tuple[str, ...]:
+        """The installed packages that provide the module `onnxruntime`."""
+        return tuple(name for name in ONNX_PACKAGES if name in self.versions)
+
+    @property
+    def has_webgpu(self) -> bool:
+        """Whether the WebGPU provider and a runtime that can load it are both installed."""
+        return WEBGPU_PACKAGE in self.versions and bool(self.onnx)
+
+    def package_of(self, provider: str) -> str:
+        """The installed package that brings an ONNX Runtime provider, or an empty string."""
+        return next((package for package in self.onnx if provider in ONNX_PACKAGES[package]), "")
+
+
+def read_installed(system: System) -> InstalledPackages:
+    found = system.packages()
+    versions = {name: found[name] for name in _WATCHED if name in found}
+    return InstalledPackages(versions, _read_torch(system, versions.get("torch")))
+
+
+def _read_torch(system: System, version: str | None) -> TorchBuild | None:
+    if version is None:
         return None
-    return int(numbers[0]), int(numbers[1])
+    host = system.host()
+    text = system.package_file("torch/version.py")
+    facts = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]", text, re.MULTILINE))
+    full = facts.get("__version__", version)
+    flavour, runtime = _read_flavour(full, facts, str(host.get("system")), bool(text))
+    kernels = None
+    # The tables list official wheels: self-built, NGC's and conda's are left to the doctor.
+    if re.fullmatch(r"\d+\.\d+\.\d+(\+(cu\d+|rocm[\d.]+))?", full):
+        if flavour == "rocm":
+            kernels = rocm_targets(runtime)
+        elif flavour == "cuda":
+            arm = str(host.get("machine")).lower() in ("aarch64", "arm64")
+            windows = host.get("system") == "Windows"
+            kernels = cuda_kernels(full, runtime, arm=arm, windows=windows)
+    return TorchBuild(full, flavour, runtime, kernels)
+
+
+def _read_flavour(
+    full: str, facts: dict[str, str], system: str, has_file: bool
+) -> tuple[TorchFlavour, str]:
+    if facts.get("cuda"):
+        return "cuda", facts["cuda"]
+    if facts.get("hip"):
+        return "rocm", ".".join(facts["hip"].split(".")[:2])
+    if facts.get("xpu"):
+        return "xpu", facts["xpu"]
+    _, _, tag = full.partition("+")
+    found = re.match(r"cu(\d+)(\d)$", tag)
+    if found:
+        return "cuda", f"{found[1]}.{found[2]}"
+    if tag.startswith("rocm"):
+        return "rocm", ".".join(tag[4:].split(".")[:2])
+    if tag.startswith("xpu"):
+        return "xpu", ""
+    if system == "Darwin":
+        return "mac", ""
+    if tag.startswith("cpu") or has_file or system == "Windows":
+        return "cpu", ""  # torch from the Python index is a CPU build on Windows
+    return "unknown", ""
+
+
+def parse_version(text: str) -> Version | None:
+    """The first two numbers of a version; a missing minor is 0."""
+    numbers = text.partition("+")[0].split(".")[:2]
+    if not numbers[0].isdigit():
+        return None
+    return int(numbers[0]), int(numbers[1]) if len(numbers) > 1 and numbers[1].isdigit() else 0
 
 
 def cuda_kernels(torch: str, cuda: str, *, arm: bool, windows: bool) -> tuple[str, ...] | None:
-    """The sm_ names in torch's wheel of that version and CUDA; None where nobody read it."""
-    built, runtime = version(torch), version(cuda)
+    """The sm_ names in torch's wheel of that version and CUDA; None if not listed."""
+    built, runtime = parse_version(torch), parse_version(cuda)
     table = _ARM if arm else _WINDOWS if windows else _LINUX
     for row_cuda, first, last, kernels in table:
         if runtime == row_cuda and built is not None and first <= built <= last:
@@ -101,7 +214,7 @@ def cuda_kernels(torch: str, cuda: str, *, arm: bool, windows: bool) -> tuple[st
 
 def rocm_targets(rocm: str) -> tuple[str, ...] | None:
     """The gfx targets in torch's Linux wheel for that ROCm."""
-    runtime = version(rocm)
+    runtime = parse_version(rocm)
     rows = [kernels for first, kernels in _ROCM if runtime is not None and first <= runtime]
     if not rows or (runtime and runtime > _ROCM[-1][0]):
         return None
@@ -109,10 +222,10 @@ def rocm_targets(rocm: str) -> tuple[str, ...] | None:
 
 
 def onnx_gpu(onnxruntime: str, *, arm: bool, windows: bool) -> tuple[str, tuple[str, ...] | None]:
-    """The CUDA that onnxruntime-gpu needs, and its kernels where they were read."""
-    built = version(onnxruntime)
+    """The CUDA that onnxruntime-gpu requires, and its kernels if known."""
+    built = parse_version(onnxruntime)
     rows = [row for row in _ONNX_GPU if built is not None and row[0] <= built]
-    if not rows or built is None or built > NEWEST_ONNX:
+    if not rows or built is None or built > _NEWEST_ONNX:
         return "", None
     _, cuda, on_linux, on_windows, on_arm = rows[-1]
     kernels = on_arm if arm else on_windows if windows else on_linux

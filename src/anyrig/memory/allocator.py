@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 
 GENERAL, CUDA = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 # Two parameters of one mechanism: blocks that grow are never split.
@@ -37,7 +37,7 @@ class Settings(NamedTuple):
 
 def settings_for(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     environment: Mapping[str, str],
     *,
     torch_started: bool,
@@ -78,7 +78,7 @@ def parsed(text: str) -> dict[str, str]:
     return {key: value.strip() for key, value in pairs}
 
 
-def _why_not(device: Device, drive: Drive, platform: str, wsl: bool) -> str:
+def _why_not(device: Device, drive: DeviceBackend, platform: str, wsl: bool) -> str:
     if drive.backend != "torch" or drive.provider != "cuda" or device.vendor != "nvidia":
         return "only torch's CUDA allocator has expandable segments"
     if platform != "linux" or wsl:

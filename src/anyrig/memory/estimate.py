@@ -16,7 +16,7 @@ from anyrig.units import GIB, format_bytes
 
 if TYPE_CHECKING:
     from anyrig.backends.memory import MemoryUsage
-    from anyrig.devices.describe import Precision
+    from anyrig.devices.machine import Precision
 
 # Left free of what a process could have, for whoever else uses the device.
 _SHARE = 0.9

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
 from anyrig.memory.fit import Fit, Meter, fit
 from anyrig.memory.host import Trimming

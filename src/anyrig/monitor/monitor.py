@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from anyrig.devices.describe import Machine
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Machine
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.errors import InvalidInputError
 from anyrig.monitor.alerts import AlertDetector, DeviceAlert
 from anyrig.monitor.processes import ProcessTable, find_own_processes
@@ -41,6 +40,7 @@ _MIN_WAIT_S, _MAX_WAIT_S = 0.25, 2.0
 _STOP_TIMEOUT_S = 1.8
 _MAX_ALERTS = 100
 S = TypeVar("S", DeviceSample, HostSample)
+_Request = tuple[SampleTime, Future[list[DeviceSample]]]
 
 
 class Monitor:
@@ -71,11 +71,10 @@ class Monitor:
             )
         self._interval_s = interval_s
         self._wait_s = min(max(_WAIT_SHARE * interval_s, _MIN_WAIT_S), _MAX_WAIT_S)
-        system = System(LiveAnswers())
+        system = System(LiveProbe())
         self._readers = list(open_readers(machine, system) if readers is None else readers)
         self._host_reader = HostReader(machine, system)
         self._processes = ProcessTable(find_ours)
-        self._positions = {device.id: place for place, device in enumerate(machine.devices)}
         self._histories = {
             device.id: deque[DeviceSample](maxlen=history_length) for device in machine.devices
         }
@@ -157,20 +156,21 @@ class Monitor:
         for reader in self._reader_threads:
             reader.request(at)
         end_s = at.monotonic_s + self._wait_s
-        samples: list[DeviceSample] = []
+        samples: dict[str, DeviceSample] = {}
         for reader in self._reader_threads:
-            samples += reader.collect(at, max(0.0, end_s - time.monotonic()))
-        pids = {process.pid for sample in samples for process in sample.processes or ()}
+            collected = reader.collect(at, max(0.0, end_s - time.monotonic()))
+            samples |= {sample.device: sample for sample in collected}
+        pids = {process.pid for sample in samples.values() for process in sample.processes or ()}
         host = self._host_reader.read(at, self._processes, pids)
-        samples.append(self._host_reader.read_cpu(host))
-        samples.sort(key=lambda sample: self._positions.get(sample.device, len(self._positions)))
-        return MachineSnapshot(*at, tuple(samples), host)
+        cpu = self._host_reader.read_cpu(host)
+        samples[cpu.device] = cpu
+        ordered = tuple(samples[id_] for id_ in self._histories if id_ in samples)
+        return MachineSnapshot(*at, ordered, host)
 
     def _store(self, snapshot: MachineSnapshot) -> None:
         with self._lock:
             for sample in snapshot.devices:
-                if sample.device in self._histories:
-                    self._histories[sample.device].append(sample)
+                self._histories[sample.device].append(sample)
             self._host_history.append(snapshot.host)
             self._latest = snapshot
         # Only this method changes histories, one call at a time: reading them needs no lock.
@@ -210,11 +210,6 @@ def _keep_recent(samples: list[S], seconds: float | None) -> list[S]:
     return [sample for sample in samples if sample.monotonic_s >= start_s]
 
 
-class _Request(NamedTuple):
-    at: SampleTime
-    future: Future[list[DeviceSample]]
-
-
 class ReaderThread:
     """Runs one reader. A daemon: a driver call that never returns cannot keep the process alive."""
 
@@ -228,7 +223,7 @@ class ReaderThread:
     def request(self, at: SampleTime) -> None:
         """Request a reading, unless the last one is still under way."""
         if self._pending is None:
-            self._pending = _Request(at, Future())
+            self._pending = (at, Future())
             self._requests.put(self._pending)
 
     def collect(self, at: SampleTime, wait_s: float) -> list[DeviceSample]:
@@ -255,7 +250,8 @@ class ReaderThread:
 
     def _run(self) -> None:
         while request := self._requests.get():
-            request.future.set_result(self._read(request.at))
+            at, future = request
+            future.set_result(self._read(at))
         self._reader.close()
 
     def _read(self, at: SampleTime) -> list[DeviceSample]:

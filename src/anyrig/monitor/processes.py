@@ -77,8 +77,9 @@ class _Process:
         self.is_running = self._process.is_running
         with self._process.oneshot():
             self.name = _replace_invalid(self._process.name())
-            self._command = self._read_command() or self.name
-            self._user = self._read_user()
+            command = _read_or_none(lambda: " ".join(self._process.cmdline()))
+            self._command = _replace_invalid(command or "")[:_COMMAND_LENGTH] or self.name
+            self._user = _read_or_none(lambda: self._process.username().rpartition("\\")[2])
         self._process.cpu_percent(None)  # the first call only starts the measurement
 
     def describe(self, ours: bool) -> HostProcess | None:
@@ -93,17 +94,12 @@ class _Process:
         pid = self._process.pid
         return HostProcess(pid, self.name, self._user, self._command, cpu, memory, ours)
 
-    def _read_command(self) -> str:
-        try:
-            return _replace_invalid(" ".join(self._process.cmdline())[:_COMMAND_LENGTH])
-        except _ERRORS:
-            return ""
 
-    def _read_user(self) -> str | None:
-        try:
-            return self._process.username().rpartition("\\")[2]
-        except _ERRORS:
-            return None
+def _read_or_none(read: Callable[[], str]) -> str | None:
+    try:
+        return read()
+    except _ERRORS:
+        return None
 
 
 def _replace_invalid(text: str) -> str:

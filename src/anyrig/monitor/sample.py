@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Device
+    from anyrig.devices.machine import Device
     from anyrig.monitor.alerts import DeviceAlert
 
 

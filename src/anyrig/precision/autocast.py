@@ -15,8 +15,7 @@ from typing import Any, TypeVar, cast, get_args
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Precision
-from anyrig.devices.formats import precision_named
+from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision.dynamic import FallbackEvent, FallbackSettings, OverflowCounter
 from anyrig.precision.fp8 import convert_to_fp8
@@ -233,7 +232,7 @@ def make_policy(
             too, at the price of one synchronisation per step.
         sync_flag: for gradients that differ between processes; see `LossScaler`.
     """
-    named = precision_named(precision)
+    named = parse_precision(precision)
     if named not in get_args(Precision):
         raise InvalidSettingError(
             f"unknown number format {precision!r}",

@@ -12,9 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
-from anyrig.devices.formats import precision_named
-from anyrig.devices.parts.amd import is_fnuz
+from anyrig.devices.amd import is_fnuz
+from anyrig.devices.machine import (
+    BackendName,
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+    parse_precision,
+)
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.profiles import PROFILES, Profile, ProfileName, get_profile
 from anyrig.units import format_bytes, format_flops
@@ -60,7 +66,7 @@ class PrecisionChoice:
 
 def choose_precision(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     supported: Sequence[Precision] = DEFAULT_PRECISIONS,
     *,
     requested: str = "auto",
@@ -95,7 +101,7 @@ def choose_precision(
 
 def resolve_precision(text: str) -> Precision | None:
     """Parse the name of a format, such as `fp16`, `half` or `torch.float16`; None for `auto`."""
-    name = precision_named(text.strip() or "auto")
+    name = parse_precision(text.strip() or "auto")
     if name == "auto":
         return None
     if name not in PRECISIONS:
@@ -112,7 +118,7 @@ def resolve_precision(text: str) -> Precision | None:
 def _choose_requested(
     name: Precision,
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     supported: Sequence[Precision],
     support: Mapping[Precision, FormatSupport],
     training: bool,
@@ -154,7 +160,7 @@ def _has_native_bf16(support: Mapping[Precision, FormatSupport]) -> bool:
 
 def _choose_best(
     profile: Profile,
-    drive: Drive,
+    drive: DeviceBackend,
     supported: Sequence[Precision],
     support: Mapping[Precision, FormatSupport],
     training: bool,
@@ -210,7 +216,7 @@ def _pick(profile: Profile, candidates: Sequence[FormatSupport]) -> FormatSuppor
 
 
 def _fall_back(
-    drive: Drive,
+    drive: DeviceBackend,
     supported: Sequence[Precision],
     support: Mapping[Precision, FormatSupport],
     rejected: Mapping[Precision, str],
@@ -260,7 +266,7 @@ def _size_text(support: FormatSupport) -> str:
 def check_format(
     precision: Precision,
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     *,
     training: bool,
     speeds: Mapping[Precision, float],
@@ -286,7 +292,9 @@ def check_format(
     return FormatSupport(precision, "good", reason, ratio, True)
 
 
-def _describe(precision: Precision, device: Device, drive: Drive, training: bool) -> FormatSupport:
+def _describe(
+    precision: Precision, device: Device, drive: DeviceBackend, training: bool
+) -> FormatSupport:
     if precision == "fp32":
         return FormatSupport("fp32", "good", "every device computes in fp32")
     if precision == "tf32":
@@ -329,7 +337,7 @@ def _describe_directml(precision: Precision, device: Device, training: bool) -> 
     return found._replace(reason=reason)
 
 
-def _describe_tf32(device: Device, drive: Drive) -> FormatSupport:
+def _describe_tf32(device: Device, drive: DeviceBackend) -> FormatSupport:
     if drive.provider in _TF32_PROVIDERS:
         if device.features.tf32:
             reason = "TF32 matrix units multiply fp32 values"
@@ -371,7 +379,7 @@ def _describe_fp16(device: Device) -> FormatSupport:
     return FormatSupport("fp16", "slow", reason, speed)
 
 
-def _describe_fp8(device: Device, drive: Drive, training: bool) -> FormatSupport:
+def _describe_fp8(device: Device, drive: DeviceBackend, training: bool) -> FormatSupport:
     if not device.features.fp8 or drive.provider != "cuda":
         reason = f"{device.name} does not support fp8 through {drive.backend}"
         return FormatSupport("fp8", "unsupported", reason)
@@ -405,7 +413,7 @@ def profile_table(
     """
     rows: list[tuple[str, ...]] = []
     for device in machine.devices:
-        usable = [drive for drive in device.drives if drive.usable and not device.blocked]
+        usable = [drive for drive in device.backends if drive.usable and not device.blocked]
         if not usable:
             continue
         drive = next((one for one in usable if one.backend == "torch"), usable[0])

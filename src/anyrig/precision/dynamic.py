@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidSettingError
 
 

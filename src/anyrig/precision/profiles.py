@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from anyrig.devices.describe import Device
+from anyrig.devices.machine import Device
 from anyrig.errors import InvalidSettingError
 
 ProfileName = Literal["quality", "balanced", "fast", "low-memory"]

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.devices.describe import Device, Drive, Precision
-from anyrig.devices.parts.amd import is_fnuz
+from anyrig.devices.amd import is_fnuz
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.storage import atomic
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def _describe_fault(backend: str, wrong: list[CheckResult]) -> str:
 
 
 def apply_selftest(
-    device: Device, drive: Drive, path: Path | None = None, *, rerun: bool = False
+    device: Device, drive: DeviceBackend, path: Path | None = None, *, rerun: bool = False
 ) -> SelfTestReport:
     """Load or run the self-test, and disable faulty attention backends in this process."""
     if drive.backend != "torch":
@@ -140,7 +140,7 @@ def apply_selftest(
 
 def load_or_run(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     path: Path | None = None,
     *,
     rerun: bool = False,
@@ -162,7 +162,9 @@ def load_or_run(
     return report
 
 
-def run_selftest(device: Device, drive: Drive, *, budget_s: float = BUDGET_S) -> SelfTestReport:
+def run_selftest(
+    device: Device, drive: DeviceBackend, *, budget_s: float = BUDGET_S
+) -> SelfTestReport:
     """Run every check now, without caching or disabling anything."""
     from anyrig.backends.torch import find_torch_device
     from anyrig.precision.autocast import use_tf32
@@ -221,7 +223,7 @@ def select_disableable(backends: Iterable[str]) -> tuple[str, ...]:
 # -- cached results --------------------------------------------------------------------------------
 
 
-def report_key(device: Device, drive: Drive) -> str:
+def report_key(device: Device, drive: DeviceBackend) -> str:
     """Device, driver, torch and cuDNN: results are valid for these only."""
     import torch
 

@@ -18,7 +18,7 @@ from anyrig.services.train_config import settings_of
 from anyrig.services.train_runs import Run
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Device, Machine, Precision
+    from anyrig.devices.machine import Device, Machine, Precision
     from anyrig.memory.fit import Fit
     from anyrig.placement import Placement
     from anyrig.training.estimating.estimate import Estimate
@@ -88,7 +88,7 @@ def _two(
 
 def torch_word(device: Device) -> str:
     """What torch calls a device, or would."""
-    for drive in device.drives:
+    for drive in device.backends:
         if drive.backend == "torch":
             word = drive.provider.partition(":")[0]
             return _GPUS.get(word, word)

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Device
+    from anyrig.devices.machine import Device
 
 log = logging.getLogger(__name__)
 INLINE = re.compile(r"\[\[(.+?)\]\]")
@@ -55,11 +55,13 @@ class English:
         from hibari.g2p.oov import OOV
 
         from anyrig.backends.onnx import create_session
-        from anyrig.devices.describe import Drive
+        from anyrig.devices.machine import DeviceBackend
 
         path = f"{ASSETS}/{'oov_gb' if british else 'oov'}.onnx"
         # Tiny and called word by word: the host is the right place, whatever the voice runs on.
-        cpu = Drive("onnx", "cpu", "CPUExecutionProvider", True, "words are read on the host")
+        cpu = DeviceBackend(
+            "onnx", "cpu", "CPUExecutionProvider", True, "words are read on the host"
+        )
         unknown_words = OOV(path, session=create_session(path, device, cpu, threads=1))
         self._g2p = G2P(oov=unknown_words, british=british)
         self._british = british

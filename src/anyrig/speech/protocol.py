@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from anyrig.devices.describe import BackendName, Precision
+from anyrig.devices.machine import BackendName, Precision
 from anyrig.errors import InvalidInputError
 from anyrig.work.engine import Usual
 

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from anyrig.training.protocol import Batch, Loss
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Precision
+    from anyrig.devices.machine import Precision
     from anyrig.precision.kernel_checks import AttentionCase, MaskKind
 
 log = logging.getLogger(__name__)

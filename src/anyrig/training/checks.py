@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args
 
-from anyrig.devices.describe import Precision
-from anyrig.devices.formats import precision_named
+from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         usual = RENAMED.get(name, name)
         if usual == "precision":
-            value = precision_named(value) or value
+            value = parse_precision(value) or value
         if usual in found and found[usual] != value:
             other = next(one for one in RENAMED if RENAMED[one] == usual)
             raise InvalidSettingError(

@@ -130,11 +130,10 @@ def host_now() -> Host:
     """This host, as far as this process may use it."""
     import multiprocessing
 
-    from anyrig.devices.sources import cpu
-    from anyrig.devices.sources.live import LiveAnswers
-    from anyrig.devices.sources.system import System
+    from anyrig.devices import cpu
+    from anyrig.devices.probe import LiveProbe, System
 
-    found = cpu.describe(System(LiveAnswers()))
+    found = cpu.read_cpu(System(LiveProbe()))
     shared = None
     if os.path.isdir("/dev/shm"):
         space = os.statvfs("/dev/shm")

@@ -6,14 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device, parse_kind
 from anyrig.devices.discover import discover
-from anyrig.devices.words import kind_of
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Need, Placement, Wanted, place
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Machine
+    from anyrig.devices.machine import Machine
     from anyrig.training.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -67,9 +66,9 @@ def placed(
     """
     machine = machine or discover(environment)
     word = _own(device_ids, local_rank) if device is None or device == "" else str(device)
-    wishes = [Wish(word, "flag")] if word else []
-    particular = word is not None and not kind_of(word)
-    choice = choose(machine, wishes, strict=strict or particular)
+    wishes = [DeviceRequest(word, "flag")] if word else []
+    particular = word is not None and not parse_kind(word)
+    choice = choose_device(machine, wishes, strict=strict or particular)
     for warning in choice.warnings if local_rank == 0 else ():
         log.warning("%s", warning)
     found = place(machine, choice, need(settings.precision), wanted(settings))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from anyrig.devices.formats import precision_named
+from anyrig.devices.machine import parse_precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.dynamic import FallbackSettings
 from anyrig.precision.scaler import ScalerSettings
@@ -160,7 +160,7 @@ class Settings:
     """Name the module when something is not finite, by running its batch again with hooks."""
 
     def __post_init__(self) -> None:
-        precision = precision_named(self.precision) or self.precision
+        precision = parse_precision(self.precision) or self.precision
         object.__setattr__(self, "precision", precision)
         check(self)
 

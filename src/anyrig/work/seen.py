@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Kind
+    from anyrig.devices.machine import DeviceKind
 
 State = Literal["loading", "ready", "dead"]
 
@@ -16,7 +16,7 @@ class Seen(NamedTuple):
     pid: int
     device: str
     """The id of the device it sits on."""
-    kind: Kind
+    kind: DeviceKind
     word: str
     """By what word it drives the device: `cuda:0`, `cpu`."""
     state: State

@@ -98,7 +98,7 @@ class Staff:
             worker.pid,
             placement.device.id,
             placement.device.kind,
-            placement.drive.word,
+            placement.drive.selector,
             state,
             worker.started,
             worker.heard,

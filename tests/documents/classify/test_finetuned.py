@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from anyrig.backends.onnx_graph import GraphBuilder
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.classify.decide import Ways
 from anyrig.documents.classify.engine import Told, make
@@ -69,7 +69,9 @@ def _placed(model: FineTuned, backend: str) -> Placement:
     need = model.need()
     assert backend in need.backends
     only = type(need)(need.what, (backend,), need.precisions)
-    found = place(machine, choose(machine), only, Wanted(precision="fp32", workers_per_device=1))
+    found = place(
+        machine, choose_device(machine), only, Wanted(precision="fp32", workers_per_device=1)
+    )
     return found.placements[0]
 
 

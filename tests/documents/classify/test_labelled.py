@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.classify import examples
 from anyrig.documents.classify.decide import Chooser, Ways
@@ -28,7 +28,7 @@ from tests.documents.classify.labelled import Row
 
 def _embedder(name: str) -> Embedder:
     machine, model = discover(os.environ), find(name, models=Path("nowhere"))
-    placed = place(machine, choose(machine), model.need(), Wanted(workers_per_device=1))
+    placed = place(machine, choose_device(machine), model.need(), Wanted(workers_per_device=1))
     return Embedder(model, placed=placed, environment=os.environ, here=True)
 
 

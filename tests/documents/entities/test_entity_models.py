@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.entities.engines.spacy_names import SpacyNames
 from anyrig.documents.entities.finder import Finder
@@ -30,7 +30,7 @@ def placement() -> Callable[[str], Placement]:
     device = discover().cpu_device
 
     def on(backend: str) -> Placement:
-        drive = next(drive for drive in device.drives if drive.backend == backend)
+        drive = next(drive for drive in device.backends if drive.backend == backend)
         return Placement(device, drive, threads=1)
 
     return on
@@ -124,7 +124,7 @@ def test_a_model_through_workers_with_offsets_in_the_whole(graph: Path) -> None:
     namer = namer_of(model=str(graph))
     assert namer is not None
     machine = discover()
-    placed = place(machine, choose(machine, (Wish("cpu", "flag"),)), namer.need)
+    placed = place(machine, choose_device(machine, (DeviceRequest("cpu", "flag"),)), namer.need)
     with Finder(namer, placed=placed, environment=dict(os.environ)) as finder:
         first, second, third = finder.find([text, "", TEXT])
     assert all(text[one.start : one.end] == one.text for one in first.entities)

@@ -13,7 +13,7 @@ from anyrig.placement import Placement
 def seat() -> Placement:
     """One thread of this machine's CPU through ONNX Runtime."""
     device = discover().cpu_device
-    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    drive = next(drive for drive in device.backends if drive.backend == "onnx")
     return Placement(device, drive, threads=1)
 
 

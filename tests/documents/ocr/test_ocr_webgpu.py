@@ -16,11 +16,11 @@ TEXT = "The device that really ran is told."
 CODE = """
 import sys
 sys.path[:0] = {paths!r}
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.placement import Placement
-drive = Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
 seat = Placement(Device("x", "gpu", "other", "software"), drive, threads=1)
 (found,) = Rapid(seat).run([Sheet(open({file!r}, "rb").read(), "en")])
 print(found.device)

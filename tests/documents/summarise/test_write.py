@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.choose import Wish, choose
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.summarise.seq2seq import Piece, Seq2Seq
 from anyrig.documents.summarise.write import Scribe
@@ -34,7 +34,7 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Writer:
 
 def placed(writer: Writer) -> Placed:
     machine = discover({})
-    return place(machine, choose(machine, (Wish("cpu", "flag"),)), writer.need())
+    return place(machine, choose_device(machine, (DeviceRequest("cpu", "flag"),)), writer.need())
 
 
 @pytest.fixture(scope="module")

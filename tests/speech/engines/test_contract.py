@@ -18,7 +18,7 @@ _subjects: dict[str, contract.Subject] = {}
 def cpu(backends: tuple[str, ...]) -> Placement:
     """One thread of this machine's CPU, through the first of these backends that is here."""
     device = discover().cpu_device
-    usable = {drive.backend: drive for drive in device.drives if drive.usable}
+    usable = {drive.backend: drive for drive in device.backends if drive.usable}
     drive = next(usable[backend] for backend in backends if backend in usable)
     return Placement(device, drive, threads=1)
 

@@ -124,7 +124,7 @@ def test_indextts_takes_as_long_as_was_set(
     (tmp_path / "voices").mkdir()
     (tmp_path / "voices" / "anna.wav").write_bytes(b"RIFF")
     device = discover().cpu_device
-    placement = Placement(device, device.drives[0])
+    placement = Placement(device, device.backends[0])
     kind: Any = engines.engine_class("indextts")
     made = kind(placement, folder=str(tmp_path), environment=str(tmp_path), duration=duration)
     [take] = made.run([Line("Hello.", voice="anna", rate=rate)])

@@ -156,18 +156,18 @@ def test_a_main_environment_without_torch_still_places_it(
     """Torch is in the other environment: a CPU that only ONNX Runtime drives here will do."""
     from dataclasses import replace
 
-    from anyrig.devices.choose import Choice
+    from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.discover import discover
     from anyrig.placement import place
 
     machine = discover()
-    drives = tuple(drive for drive in machine.cpu_device.drives if drive.backend == "onnx")
-    cpu = replace(machine.cpu_device, drives=drives)
+    drives = tuple(drive for drive in machine.cpu_device.backends if drive.backend == "onnx")
+    cpu = replace(machine.cpu_device, backends=drives)
     bare = replace(machine, cpu_device=cpu, gpus=())
     found = IndexTts.find(
         _filled(tmp_path / "w", *IndexTts.files, "voices/anna.wav"), environments=homes
     )
-    placed = place(bare, Choice((cpu,), "flag", "asked for"), IndexTts.need(found))
+    placed = place(bare, DeviceChoice((cpu,), "flag", "asked for"), IndexTts.need(found))
     assert [device_word(placement) for placement in placed.placements] == ["cpu"]
     assert placed.placements[0].workers == 1
 

@@ -48,7 +48,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def subject(packs: Path) -> contract.Subject:
     device = discover().cpu_device
-    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    drive = next(drive for drive in device.backends if drive.backend == "onnx")
     placement = Placement(device, drive, threads=1)
     return contract.Subject(kokoro.Kokoro, placement, folder=packs, texts=TEXTS)
 
@@ -117,5 +117,5 @@ def test_torch_is_offered_only_with_its_weights(packs: Path, subject: contract.S
 
 def _on_torch(packs: Path) -> kokoro.Kokoro:
     device = discover().cpu_device
-    drive = next(drive for drive in device.drives if drive.backend == "torch")
+    drive = next(drive for drive in device.backends if drive.backend == "torch")
     return kokoro.Kokoro(Placement(device, drive), folder=str(packs))

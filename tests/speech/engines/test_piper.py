@@ -35,7 +35,7 @@ def voice() -> SpeechEngine:
     from anyrig.devices.discover import discover
 
     device = discover().cpu_device
-    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    drive = next(drive for drive in device.backends if drive.backend == "onnx")
     return engines.make(Placement(device, drive, threads=1), engine="piper")
 
 

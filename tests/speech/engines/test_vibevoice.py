@@ -68,7 +68,7 @@ def _tokenizer() -> Tokenizer:
 @pytest.fixture(scope="module")
 def placement() -> Placement:
     device = discover().cpu_device
-    drive = next(drive for drive in device.drives if drive.backend == "torch")
+    drive = next(drive for drive in device.backends if drive.backend == "torch")
     return Placement(device, drive, threads=1)
 
 

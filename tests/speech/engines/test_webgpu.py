@@ -28,11 +28,11 @@ CODE = """
 import sys
 sys.path[:0] = {paths!r}
 import numpy as np
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line
-drive = Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
 seat = Placement(Device("x", "gpu", "other", "software"), drive, threads=1)
 voice = engines.make(seat, engine="hibari")
 takes = voice.run([Line(text) for text in {texts!r}])

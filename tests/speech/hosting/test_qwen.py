@@ -43,7 +43,7 @@ def _built(home: Path, folder: Path, kind: str) -> Path:
 
 def _loaded(folder: Path, home: Path, **given: object) -> QwenTts:
     device = discover().cpu_device
-    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    drive = next(drive for drive in device.backends if drive.backend == "onnx")
     found = QwenTts.find(folder, environments=home)
     options: dict[str, Any] = options_of(QwenTts.spec, given)
     place = Placement(device, drive)

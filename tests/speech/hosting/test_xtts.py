@@ -33,7 +33,7 @@ RECIPE = RECIPES["xtts"]
 
 def _cpu() -> Placement:
     device = discover().cpu_device
-    return Placement(device, next(drive for drive in device.drives if drive.backend == "onnx"))
+    return Placement(device, next(drive for drive in device.backends if drive.backend == "onnx"))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from anyrig.placement import Need
 from anyrig.work.engine import Recipe
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import BackendName
+    from anyrig.devices.machine import BackendName
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
             "pytorch_model.bin.index.json")  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from anyrig.devices.describe import Device, Machine, Platform
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device, Machine, Platform
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.sample import DeviceSample, SampleTime, unknown_sample
 
@@ -34,8 +34,9 @@ class StaticReader(DeviceReader):
             unknown_sample(
                 device,
                 at,
-                device.blocked
-                or f"devices that use {device.driver or 'no driver'} cannot be sampled here",
+                device.blocked.message
+                if device.blocked
+                else f"devices that use {device.driver or 'no driver'} cannot be sampled here",
             )
             for device in self.devices
         ]

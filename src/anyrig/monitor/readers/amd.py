@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 
-from anyrig.devices.sources.system import System
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import Unsupported
 from anyrig.monitor.readers.linux import LinuxGpu, LinuxReader, ProcessUsage, UsageByAddress

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import Queries
 from anyrig.monitor.readers import DeviceReader

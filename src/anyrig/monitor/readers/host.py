@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from anyrig.devices.describe import Machine
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Machine
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import CounterRates, Queries, Unsupported
 from anyrig.monitor.sample import DeviceSample, HostSample, SampleTime

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import sum_own_memory
 from anyrig.monitor.queries import CounterRates, QueryBudget, Unsupported
 from anyrig.monitor.readers.host import read_system_memory

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import Queries, QueryBudget, Unsupported
 from anyrig.monitor.readers import DeviceReader
@@ -35,13 +35,7 @@ UsageByAddress = dict[str, dict[int, ProcessUsage]]
 
 
 class LinuxReader(DeviceReader):
-    """Samples the GPUs of one vendor.
-
-    Args:
-        devices: the GPUs.
-        system: reads sysfs.
-        root: of the file system, for fdinfo.
-    """
+    """Samples the GPUs of one vendor; `root` is where the file system begins."""
 
     gpu_type: type[LinuxGpu]
     memory_regions: tuple[str, ...]
@@ -80,13 +74,7 @@ class LinuxGpu(ABC):
     def sample(
         self, at: SampleTime, listed: tuple[DeviceProcess, ...], all_visible: bool
     ) -> DeviceSample:
-        """One sample.
-
-        Args:
-            at: when.
-            listed: the processes that use the GPU.
-            all_visible: whether those are all.
-        """
+        """One sample, with the listed processes; `all_visible` says whether those are all."""
 
     def read(self, at: SampleTime, usages: UsageByAddress, processes: ProcessTable) -> DeviceSample:
         if not self.system.peek(f"{self.folder}/vendor"):

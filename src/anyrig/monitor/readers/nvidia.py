@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import CounterRates, DeviceLost, Queries, QueryBudget, Unsupported
 from anyrig.monitor.readers import DeviceReader

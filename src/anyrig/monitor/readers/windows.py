@@ -11,8 +11,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import Queries
 from anyrig.monitor.readers import DeviceReader
@@ -36,13 +36,7 @@ _Row = tuple[int | None, str, float]
 
 
 class WindowsReader(DeviceReader):
-    """Samples the adapters that DXGI lists.
-
-    Args:
-        devices: the adapters.
-        system: lists them.
-        read_counters: a replacement for Windows' counters, for tests.
-    """
+    """Samples the adapters that DXGI lists; tests replace the counters."""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ class Devices(BaseModel):
                          "memory_free_bytes": 5254390272, "load": 12.5, "temperature_c": None,
                          "power_w": None, "running": []}
                     ],
-                    "reason": "the CPU (there is no GPU)", "word": "auto", "warnings": [],
+                    "reason": "the CPU (no GPU found)", "word": "auto", "warnings": [],
                 }
             ]
         }

@@ -22,7 +22,7 @@ from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
     from anyrig.backends.onnx import OnnxModel
-    from anyrig.devices.describe import BackendName
+    from anyrig.devices.machine import BackendName
     from anyrig.placement import Need, Placement
     from anyrig.speech.audio import Samples, Take
 

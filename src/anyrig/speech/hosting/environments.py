@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from anyrig.devices.reach.ground import INDEX
+from anyrig.devices.machine import TORCH_INDEX_URL
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.speech.hosting.recipes import Kind, Recipe, recipe_of
 from anyrig.storage import atomic
@@ -214,7 +214,7 @@ def _index(recipe: Recipe, kind: Kind) -> list[str]:
     """Torch's own index, for devices that the builds on the package index do not serve."""
     build = recipe.builds.get(kind)
     plain = kind == "cuda" and sys.platform == "linux"
-    return ["--extra-index-url", f"{INDEX}/{build}"] if build and not plain else []
+    return ["--extra-index-url", f"{TORCH_INDEX_URL}/{build}"] if build and not plain else []
 
 
 def _run(

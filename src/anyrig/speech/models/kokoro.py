@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.precision.autocast import use_tf32
 from anyrig.speech.audio import Samples

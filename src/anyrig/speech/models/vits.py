@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.precision.autocast import use_tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device

@@ -20,8 +20,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Precision
-from anyrig.devices.formats import precision_named
+from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidSettingError
 from anyrig.training.checks import accept_other_spellings
 from anyrig.training.estimating.books import Books
@@ -114,7 +113,7 @@ def estimate(
         raise InvalidInputError(
             f"a micro batch of {micro_batch}, {num_micro} of them", hint="Count from 1 up."
         )
-    precision = cast("Precision", precision_named(precision) or precision)
+    precision = cast("Precision", parse_precision(precision) or precision)
     run = _Run(precision, device_type, offload_optimizer)
     try:
         # A model that must be made with data draws its weights: the caller's draws stay the same.

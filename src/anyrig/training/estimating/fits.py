@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anyrig.devices.describe import Device, Machine
+from anyrig.devices.machine import Device, Machine
 from anyrig.errors import InvalidInputError
 from anyrig.training.estimating.estimate import Estimate
 from anyrig.units import GIB, MIB, format_bytes
@@ -108,7 +108,7 @@ def _fitting(device: Device, estimates: Sequence[Estimate], held: int | None) ->
 
 def _type(device: Device) -> str:
     """torch's word for a device; that of its maker where torch does not drive it now."""
-    for drive in device.drives:
+    for drive in device.backends:
         if drive.backend == "torch":
             return drive.provider.partition(":")[0]
     if device.kind == "cpu":
@@ -120,8 +120,8 @@ def _reason(device: Device, asked: Estimate, fit: bool | None, kind: str) -> str
     words = []
     if fit is None:
         words.append("it does not tell its memory")
-    if device.why_not:
-        words.append(f"not usable now: {device.why_not}")
+    if reason := device.block_reason:
+        words.append(f"not usable now: {reason}")
     if asked.device_type != kind:
         words.append(f"counted by {asked.device_type}'s rules")
     return "; ".join(words)

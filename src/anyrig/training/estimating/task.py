@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
 from anyrig.training.checks import accept_other_spellings
 from anyrig.training.estimating.estimate import Estimate, estimate

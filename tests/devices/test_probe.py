@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.discover import discover, from_record, record
-from anyrig.devices.sources.live import LiveAnswers, installed
-from anyrig.devices.sources.recorded import load_record
-from anyrig.devices.sources.system import NotThere, Silent, System
+from anyrig.devices.probe import (
+    LiveProbe,
+    NotFound,
+    System,
+    Unavailable,
+    list_distributions,
+    load_record,
+)
 from anyrig.errors import InvalidRecordError
 from tests.conftest import MACHINES, NAMES, record_of
 
@@ -51,10 +56,10 @@ def test_a_recording_tells_nothing_of_the_person(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", NAMES)
 def test_recording_a_recorded_machine_gives_it_back(name: str) -> None:
     """The recorder loses nothing: what it wrote describes the same machine."""
-    from anyrig.devices.sources.recorded import RecordedAnswers, Recorder
+    from anyrig.devices.probe import RecordedProbe, RecordingProbe
 
     original = record_of(name)
-    recorder = Recorder(RecordedAnswers(original), original.get("environment", {}))
+    recorder = RecordingProbe(RecordedProbe(original), original.get("environment", {}))
     first = discover(original.get("environment", {}), system=System(recorder))
     again = from_record(json.loads(json.dumps(recorder.record)))
     assert again == first == from_record(original)
@@ -82,7 +87,7 @@ def test_a_captured_tree_drives_the_same_code(tmp_path: Path) -> None:
             "/usr/share/misc/pci.ids": "1002  AMD\n\t744c  Navi 31 [Radeon RX 7900 XT/7900 XTX]\n",
         },
     )
-    here = discover({}, system=System(LiveAnswers(str(tmp_path))))
+    here = discover({}, system=System(LiveProbe(str(tmp_path))))
     (gpu,) = here.gpus
     assert gpu.name == "AMD Radeon RX 7900 XTX"
     assert (gpu.capability, gpu.units, gpu.pci_address) == ("gfx1100", 96, "0000:03:00.0")
@@ -99,36 +104,36 @@ def test_lists_of_parts(tmp_path: Path) -> None:
             "\t2684  AD102 [GeForce RTX 4090]\n\t\t10de 16f3  board\n10df  B\n\t2330  not here\n"
         },
     )
-    system = System(LiveAnswers(str(tmp_path)))
-    assert system.catalogue("pci", "10de:2684") == "AD102 [GeForce RTX 4090]"
-    assert system.catalogue("pci", "10de:2330") == ""
-    assert system.catalogue("pci", "ffff:0000") == ""
-    assert system.catalogue("amdgpu", "744c:c8") == ""
+    system = System(LiveProbe(str(tmp_path)))
+    assert system.hardware_name("pci", "10de:2684") == "AD102 [GeForce RTX 4090]"
+    assert system.hardware_name("pci", "10de:2330") == ""
+    assert system.hardware_name("pci", "ffff:0000") == ""
+    assert system.hardware_name("amdgpu", "744c:c8") == ""
 
 
 def test_absence_and_refusal_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    answers = LiveAnswers(str(tmp_path))
-    with pytest.raises(NotThere):
+    answers = LiveProbe(str(tmp_path))
+    with pytest.raises(NotFound):
         answers("files", "/nothing")
-    with pytest.raises(Silent, match="directory"):
+    with pytest.raises(Unavailable, match="directory"):
         answers("files", "/folder")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         answers("commands", "no-such-program-anywhere")
-    with pytest.raises(Silent, match="ended with 3"):
+    with pytest.raises(Unavailable, match="exited with 3"):
         answers("commands", "sh", "-c", "exit 3")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         answers("drm", "/dev/dri/renderD128")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         answers("dxgi")
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
         answers("telepathy")
 
 
 def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
     for name in ("torch-2.13.0+cpu.dist-info", "Onnxruntime_GPU-1.31.1.dist-info", "junk"):
         (tmp_path / name).mkdir()
-    assert installed([str(tmp_path), str(tmp_path / "missing"), ""]) == {
+    assert list_distributions([str(tmp_path), str(tmp_path / "missing"), ""]) == {
         "torch": "2.13.0+cpu",
         "onnxruntime-gpu": "1.31.1",
     }
@@ -137,12 +142,12 @@ def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
         ("[1]", "format 1"),
         ('{"format": 2}', "format 1"),
         ('{"format": 1, "gpus": {}}', "unknown section gpus"),
         ('{"format": 1, "files": []}', "files must be an object"),
-        ("[" * 100000, "not JSON"),
+        ("[" * 100000, "not valid JSON"),
     ],
 )
 def test_a_bad_record_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:

@@ -1,7 +1,6 @@
-"""The PCI bus as Linux shows it: every display and compute controller, with or without a driver.
+"""The PCI bus on Linux: every display and compute controller, with or without a driver.
 
-Vendors' own sources describe their cards better; this list is what they are checked against, so
-that a card without a driver is still seen.
+The vendors' own interfaces describe their cards better; this list shows the cards they miss.
 """
 
 from __future__ import annotations
@@ -10,37 +9,36 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import SourceReport
+from anyrig.devices.probe import System
 from anyrig.units import normalize_pci_address
 
+NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
 _BUS = "/sys/bus/pci/devices"
 _DRM = "/sys/class/drm"
 # VGA, 3D and other display controllers; and processing accelerators, which are AMD's Instinct cards
-# but also everybody's NPUs.
-_CLASSES = ("0x0300", "0x0302", "0x0380")
+# but also every vendor's NPUs.
+_DISPLAY = ("0x0300", "0x0302", "0x0380")
 _ACCELERATOR = "0x1200"
-_AMD = 0x1002
-# NVIDIA, AMD, Intel: each has a source of its own.
-COMPUTING = (0x10DE, 0x1002, 0x8086)
-# Adapters that draw a console and compute nothing: server boards and virtual machines.
-DISPLAY_ONLY = {
+# Adapters of server boards and virtual machines that only show a console.
+_DISPLAY_ONLY = {
     0x1A03: "ASPEED", 0x102B: "Matrox", 0x1234: "QEMU", 0x1B36: "QXL", 0x1AF4: "virtio",
     0x15AD: "VMware", 0x1013: "Cirrus", 0x80EE: "VirtualBox", 0x1414: "Hyper-V", 0x1D0F: "Amazon",
 }  # fmt: skip
 
 
 class Controller(NamedTuple):
-    """One graphics or compute controller on the bus."""
+    """One graphics or compute controller."""
 
     folder: str
-    """Where sysfs describes it."""
+    """Its folder in sysfs."""
     address: str
     vendor: int
     device: int
     revision: int
     driver: str
     card: str
-    """`card0`, when a DRM driver holds it."""
+    """`card0`, if a DRM driver is bound to it."""
     render_node: str
     """`/dev/dri/renderD128`, likewise."""
 
@@ -50,15 +48,24 @@ class Controller(NamedTuple):
         return f"{self.vendor:04x}:{self.device:04x}"
 
 
-def controllers(system: System) -> tuple[Controller, ...]:
+def list_controllers(system: System) -> tuple[Controller, ...]:
     """Every controller, by address; DRM's list first, then what only the bus shows."""
     found: dict[str, Controller] = {}
-    for controller in (*_from_drm(system), *_from_bus(system)):
+    for controller in (*_list_drm(system), *_list_bus(system)):
         found.setdefault(controller.address, controller)
     return tuple(found[address] for address in sorted(found))
 
 
-def _from_drm(system: System) -> Iterator[Controller]:
+def report_display_only(controllers: tuple[Controller, ...]) -> Iterator[SourceReport]:
+    for controller in controllers:
+        if controller.vendor not in (NVIDIA, AMD, INTEL):
+            maker = _DISPLAY_ONLY.get(controller.vendor)
+            what = f"{maker} adapter" if maker else "adapter of an unknown vendor"
+            text = f"{what} {controller.pci_id} at {controller.address} is display-only: ignored"
+            yield SourceReport("pci", "nothing", text)
+
+
+def _list_drm(system: System) -> Iterator[Controller]:
     for card in system.names(_DRM):
         if re.fullmatch(r"card\d+", card):
             controller = _read(system, f"{_DRM}/{card}/device", "")
@@ -66,14 +73,14 @@ def _from_drm(system: System) -> Iterator[Controller]:
                 yield controller
 
 
-def _from_bus(system: System) -> Iterator[Controller]:
+def _list_bus(system: System) -> Iterator[Controller]:
     for address in system.names(_BUS):
         folder = f"{_BUS}/{address}"
-        kind = system.peek(f"{folder}/class")
-        if not kind.startswith((*_CLASSES, _ACCELERATOR)):
+        pci_class = system.peek(f"{folder}/class")
+        if not pci_class.startswith((*_DISPLAY, _ACCELERATOR)):
             continue
         controller = _read(system, folder, address)
-        if controller is None or (kind.startswith(_ACCELERATOR) and controller.vendor != _AMD):
+        if controller is None or (pci_class.startswith(_ACCELERATOR) and controller.vendor != AMD):
             continue
         yield controller
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import to_json
-from anyrig.devices.diagnose import Probe, diagnose
 from anyrig.devices.discover import from_record
+from anyrig.devices.doctor import KernelResult, diagnose
+from anyrig.devices.machine import to_json
 from tests.conftest import NAMES, record_of
 
 Path = tuple[str | int, ...]
@@ -61,7 +61,7 @@ def _broken(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
 def _said(record: dict[str, Any]) -> Any:
     machine = from_record(record)
     probes = [
-        Probe(backend=key.split()[0], device=key.split()[1], **row)
+        KernelResult(backend=key.split()[0], device=key.split()[1], **row)
         for key, row in record.get("probes", {}).items()
     ]
     return to_json(machine), diagnose(machine, probes)

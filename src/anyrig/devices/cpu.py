@@ -1,7 +1,6 @@
-"""The processor and the platform: names, cores and memory this process may really use.
+"""The processor and the platform, with the cores and memory that this process may really use.
 
-A container or a batch system takes cores and memory away through cgroups and affinity; what is left
-is what counts.
+Containers and batch systems take cores and memory away through cgroups and affinity.
 """
 
 from __future__ import annotations
@@ -11,14 +10,25 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from anyrig.devices.describe import Cpu, Memory, Platform, SystemName
-from anyrig.devices.sources.system import Silent, System
+from anyrig.devices.machine import (
+    Cpu,
+    Device,
+    DeviceBackend,
+    Features,
+    HostFacts,
+    Memory,
+    Platform,
+    ResourceLimit,
+    SystemName,
+)
+from anyrig.devices.probe import System, Unavailable
+from anyrig.install import format_install
 from anyrig.units import format_bytes, pluralize
 
 _CGROUP = "/sys/fs/cgroup"
-# v1 says "no limit" with a huge number, rounded down to a page.
+# v1 means "no limit" by a huge number, rounded down to a page.
 _NO_LIMIT = 1 << 60
-# Extensions that change how fast numbers are crunched; the rest of the flags do not matter here.
+# Extensions that matter for the speed of matrix code.
 _X86_VECTORS = (
     "sse4_2 avx avx2 fma f16c avx_vnni avx512f avx512_vnni avx512_bf16 avx512_fp16 "
     "amx_tile amx_int8 amx_bf16 amx_fp16"
@@ -39,7 +49,7 @@ _MAC_KEYS = (
     "hw.optional.avx2_0 hw.optional.avx512f kern.osproductversion sysctl.proc_translated "
     "iogpu.wired_limit_mb"
 ).split()
-# What a virtual machine's firmware calls itself; a real board has a maker's name there.
+# What a virtual machine's firmware calls itself; a real board has its vendor's name there.
 _HYPERVISORS = {
     "QEMU": "QEMU", "Standard PC": "QEMU", "KVM": "KVM", "VMware": "VMware",
     "VirtualBox": "VirtualBox", "Xen": "Xen", "HVM domU": "Xen", "Amazon EC2": "Amazon EC2",
@@ -51,13 +61,13 @@ _SYSTEMS: dict[str, SystemName] = {"Linux": "Linux", "Windows": "Windows", "Darw
 _PROCESSOR_KEY = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
 
 
-def platform(system: System) -> Platform:
-    """The operating system, and what stands around it: WSL, a container, a hypervisor."""
+def read_platform(system: System) -> Platform:
+    """The operating system, and what it runs in: WSL, a container, a hypervisor."""
     host = system.host()
     name = _SYSTEMS.get(str(host.get("system")), "other")
     release = str(host.get("release", ""))
     if name == "macOS":
-        release = mac_facts(system).get("kern.osproductversion", release)
+        release = read_sysctl(system).get("kern.osproductversion", release)
     return Platform(
         system=name,
         release=release,
@@ -107,9 +117,8 @@ def _distribution(system: System, host: dict[str, Any]) -> str:
 def _virtual(system: System) -> str:
     if "gvisor" in system.peek("/proc/version").lower():
         return "gVisor"
-    told = system.peek("/sys/hypervisor/type")
-    if told:
-        return told
+    if hypervisor := system.peek("/sys/hypervisor/type"):
+        return hypervisor
     board = " ".join(
         system.peek(f"/sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")
     )
@@ -118,17 +127,17 @@ def _virtual(system: System) -> str:
     return known or ("a virtual machine" if guest else "")
 
 
-def describe(system: System) -> Cpu:
+def read_cpu(system: System) -> Cpu:
     """The processor as this process may use it."""
     kind = system.host().get("system")
     if kind == "Windows":
-        return _windows(system)
+        return _read_windows(system)
     if kind == "Darwin":
-        return _mac(system)
-    return _linux(system)
+        return _read_mac(system)
+    return _read_linux(system)
 
 
-def _linux(system: System) -> Cpu:
+def _read_linux(system: System) -> Cpu:
     host = system.host()
     info = _cpuinfo(system.peek("/proc/cpuinfo"))
     total = _online(system.peek("/sys/devices/system/cpu/online")) or int(host.get("cpu_count", 1))
@@ -176,21 +185,25 @@ def _online(text: str) -> int:
     )
 
 
-def _usable_cores(system: System, total: int, affinity: int) -> tuple[float, tuple[str, ...]]:
+def _usable_cores(
+    system: System, total: int, affinity: int
+) -> tuple[float, tuple[ResourceLimit, ...]]:
     usable: float = total
-    limits = []
+    limits: list[ResourceLimit] = []
     if affinity < total:
         usable = affinity
-        limits.append(f"affinity leaves {affinity} of {pluralize(total, 'core')}")
+        text = f"CPU affinity allows {affinity} of {pluralize(total, 'core')}"
+        limits.append(ResourceLimit("affinity", text))
     quota = min(_cpu_quotas(system), default=None)
     if quota is not None and quota < usable:
         usable = quota
-        limits.append(f"a cgroup quota leaves {quota:g} of {pluralize(total, 'core')}")
+        text = f"a cgroup quota allows {quota:g} of {pluralize(total, 'core')}"
+        limits.append(ResourceLimit("cgroup", text))
     return usable, tuple(limits)
 
 
 def _cpu_quotas(system: System) -> Iterator[float]:
-    """Every quota on the way from this process's group to the root; the smallest one binds."""
+    """Every quota between this process's group and the root; the smallest one applies."""
     for folder in _group_folders(system, ""):
         quota, _, period = system.peek(f"{folder}/cpu.max").partition(" ")
         if quota.isdigit() and period.isdigit() and int(period):
@@ -205,8 +218,8 @@ def _cpu_quotas(system: System) -> Iterator[float]:
 def _group_folders(system: System, controller: str) -> Iterator[str]:
     """The cgroup folders of this process, innermost first: v2 (controller "") or a v1 one.
 
-    Inside a container the path in /proc/self/cgroup may name the host's tree, which is not mounted;
-    the mount's own root is then the group, so it is always tried.
+    In a container the path in /proc/self/cgroup may be the host's, which is not mounted; the root
+    of the mount is then the group, so it is always included.
     """
     mount = f"{_CGROUP}/{controller}".rstrip("/")
     inner = PurePosixPath("/")
@@ -218,7 +231,7 @@ def _group_folders(system: System, controller: str) -> Iterator[str]:
         yield f"{mount}{step}".rstrip("/")
 
 
-def _linux_memory(system: System) -> tuple[Memory, tuple[str, ...]]:
+def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
     info = {
         key: int(kib) * 1024
         for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", system.peek("/proc/meminfo"), re.M)
@@ -228,11 +241,11 @@ def _linux_memory(system: System) -> tuple[Memory, tuple[str, ...]]:
     if limit is None or (total is not None and limit >= total):
         return Memory("dedicated" if total else "unknown", total, free), ()
     left = max(0, limit - (used or 0))
-    sentence = f"a cgroup limits memory to {format_bytes(limit)}"
+    text = f"a cgroup limits memory to {format_bytes(limit)}"
     if total:
-        sentence += f" of {format_bytes(total)}"
+        text += f" of {format_bytes(total)}"
     free = min(left, free) if free is not None else left
-    return Memory("dedicated", limit, free, note=sentence), (sentence,)
+    return Memory("dedicated", limit, free, note=text), (ResourceLimit("cgroup", text),)
 
 
 def _memory_limit(system: System) -> tuple[int | None, int | None]:
@@ -252,17 +265,16 @@ def _memory_limit(system: System) -> tuple[int | None, int | None]:
     return min(found) if found else (None, None)
 
 
-def mac_facts(system: System) -> dict[str, str]:
-    """What sysctl says, by name."""
+def read_sysctl(system: System) -> dict[str, str]:
     try:
         text = system.run("sysctl", *_MAC_KEYS)
-    except Silent:
+    except Unavailable:
         return {}
     return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
 
-def _mac(system: System) -> Cpu:
-    host, facts = system.host(), mac_facts(system)
+def _read_mac(system: System) -> Cpu:
+    host, facts = system.host(), read_sysctl(system)
     total = int(facts.get("hw.memsize", 0)) or None
     wanted = {
         "hw.optional.neon": "asimd", "hw.optional.arm.FEAT_BF16": "bf16",
@@ -271,6 +283,7 @@ def _mac(system: System) -> Cpu:
     }  # fmt: skip
     name = facts.get("machdep.cpu.brand_string", "Mac processor")
     cores = int(facts.get("hw.ncpu", host.get("cpu_count", 1)))
+    rosetta = ResourceLimit("rosetta", "Python runs under Rosetta translation")
     return Cpu(
         name=name,
         # Under Rosetta the brand is "VirtualApple".
@@ -280,28 +293,26 @@ def _mac(system: System) -> Cpu:
         cores_usable=cores,
         memory=Memory("unified", total, _mac_free(system)),
         vectors=tuple(word for key, word in wanted.items() if facts.get(key) == "1"),
-        limits=("Python runs translated by Rosetta",)
-        if facts.get("sysctl.proc_translated") == "1"
-        else (),
+        limits=(rosetta,) if facts.get("sysctl.proc_translated") == "1" else (),
     )
 
 
 def _mac_free(system: System) -> int | None:
-    """Free, inactive and speculative pages: what the system hands out without swapping."""
+    """Free, inactive and speculative pages: available without swapping."""
     try:
         text = system.run("vm_stat")
-    except Silent:
+    except Unavailable:
         return None
     size = re.search(r"page size of (\d+) bytes", text)
     pages = re.findall(r"^Pages (?:free|inactive|speculative):\s+(\d+)\.", text, re.MULTILINE)
     return int(size[1]) * sum(map(int, pages)) if size and pages else None
 
 
-def _windows(system: System) -> Cpu:
+def _read_windows(system: System) -> Cpu:
     host = system.host()
     try:
         values = system.registry(_PROCESSOR_KEY)
-    except Silent:
+    except Unavailable:
         values = {}
     cores = int(host.get("cpu_count", 1))
     return Cpu(
@@ -318,3 +329,41 @@ def _windows(system: System) -> Cpu:
 def _windows_memory(host: dict[str, Any]) -> Memory:
     total, free = host.get("memory_total"), host.get("memory_available")
     return Memory("dedicated" if total else "unknown", total, free)
+
+
+def describe_device(processor: Cpu) -> Device:
+    fast = {"avx512_fp16", "amx_fp16", "asimdhp"} & set(processor.vectors)
+    native = {"avx512_bf16", "amx_bf16", "bf16"} & set(processor.vectors)
+    return Device(
+        id="cpu",
+        kind="cpu",
+        vendor=processor.vendor,
+        name=processor.name,
+        architecture=processor.architecture,
+        memory=processor.memory,
+        features=Features("fast" if fast else "slow", False, bool(native), False, False),
+        units=int(processor.cores_usable) or 1,
+    )
+
+
+def list_backends(host: HostFacts) -> tuple[DeviceBackend, ...]:
+    onnx, torch = host.installed.onnx, host.installed.torch
+    onnx_title = f"{onnx[0]} {host.installed.versions[onnx[0]]}" if onnx else ""
+    return (
+        DeviceBackend(
+            "onnx",
+            "cpu",
+            "CPUExecutionProvider",
+            bool(onnx),
+            onnx_title or "no onnxruntime package is installed",
+            "" if onnx else format_install("onnxruntime"),
+        ),
+        DeviceBackend(
+            "torch",
+            "cpu",
+            "cpu",
+            torch is not None,
+            torch.title if torch else "torch is not installed",
+            "" if torch else format_install("anyrig[torch]"),
+        ),
+    )

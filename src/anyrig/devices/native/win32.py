@@ -1,4 +1,4 @@
-"""Windows' own figures: memory, processor features, the registry."""
+"""Windows: memory, processor features, the registry."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import struct
 import sys
 from typing import Any
 
-from anyrig.devices.sources.system import NotThere, Silent
+from anyrig.devices.probe import NotFound, Unavailable
 
 # MEMORYSTATUSEX: length, load, then seven 64-bit figures; the first two are all and free memory.
 _MEMORY_STATUS = "=2I7Q"
-# What is read of a key: drivers keep hundreds of values beside these.
+# The values that are read; drivers keep hundreds of others beside them.
 _VALUES = frozenset(
     "DriverDesc MatchingDeviceId DriverVersion ProviderName HardwareInformation.qwMemorySize "
     "ProcessorNameString VendorIdentifier".split()
@@ -21,7 +21,7 @@ _FEATURES = {39: "avx", 40: "avx2", 41: "avx512f", 19: "asimd"}
 
 
 def host() -> dict[str, Any]:
-    """Memory and vector extensions, where this is Windows."""
+    """Memory and vector extensions; empty on other systems."""
     if sys.platform != "win32":
         return {}
     kernel = ctypes.WinDLL("kernel32")
@@ -41,7 +41,7 @@ def host() -> dict[str, Any]:
 def registry_values(key: str) -> dict[str, Any]:
     """The values of a key below HKEY_LOCAL_MACHINE that describe a device."""
     if sys.platform != "win32":
-        raise NotThere("there is no registry on this system")
+        raise NotFound("only Windows has a registry")
     import winreg
 
     values: dict[str, Any] = {}
@@ -55,16 +55,15 @@ def registry_values(key: str) -> dict[str, Any]:
                 if name in _VALUES and isinstance(value, (int, str)):
                     values[name] = value
     except FileNotFoundError as error:
-        raise NotThere(f"no registry key {key}") from error
+        raise NotFound(f"no registry key {key}") from error
     except OSError as error:
-        raise Silent(f"registry key {key}: {error.strerror}") from error
+        raise Unavailable(f"registry key {key}: {error.strerror}") from error
     return values
 
 
 def registry_subkeys(key: str) -> list[str]:
-    """The keys below a key."""
     if sys.platform != "win32":
-        raise NotThere("there is no registry on this system")
+        raise NotFound("only Windows has a registry")
     import winreg
 
     try:
@@ -72,4 +71,4 @@ def registry_subkeys(key: str) -> list[str]:
             count = winreg.QueryInfoKey(opened)[0]
             return [winreg.EnumKey(opened, number) for number in range(count)]
     except OSError as error:
-        raise NotThere(f"no registry key {key}") from error
+        raise NotFound(f"no registry key {key}") from error

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.describe import Machine
+from anyrig.devices.machine import BlockCode, Machine
 
 Load = Callable[..., Machine]
 PAIR = "rtx4090-rtxpro6000-wsl2"
@@ -33,7 +33,9 @@ def test_pci_order_is_honoured(machine: Load) -> None:
 def test_an_index_is_cudas_not_nvmls(machine: Load) -> None:
     slow, fast = machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0"}).gpus
     assert fast.usable
-    assert slow.blocked == "hidden by CUDA_VISIBLE_DEVICES=0"
+    assert slow.blocked is not None
+    assert slow.blocked.code is BlockCode.HIDDEN
+    assert slow.blocked.message == "hidden by CUDA_VISIBLE_DEVICES=0"
     both = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     slow, fast = machine(PAIR, both).gpus
     assert slow.usable
@@ -52,8 +54,9 @@ def test_uuids_and_their_beginnings(machine: Load) -> None:
 def test_what_means_nothing_hides_everything(machine: Load, value: str) -> None:
     here = machine(PAIR, {"CUDA_VISIBLE_DEVICES": value})
     assert _shown(here) == []
-    assert all("hidden by CUDA_VISIBLE_DEVICES" in gpu.blocked for gpu in here.gpus)
-    assert all(gpu.blocked_fix == "unset CUDA_VISIBLE_DEVICES" for gpu in here.gpus)
+    blocked = [gpu.blocked for gpu in here.gpus]
+    assert all(b and b.code is BlockCode.HIDDEN for b in blocked)
+    assert all(b and b.fix == "unset CUDA_VISIBLE_DEVICES" for b in blocked)
 
 
 def test_the_list_ends_at_the_first_nonsense_and_a_repeat_empties_it(machine: Load) -> None:
@@ -69,7 +72,7 @@ def test_mig_instances_by_their_ids(machine: Load) -> None:
     assert _shown(here) == [instance.id]
     seen = here.find(instance.id)
     assert seen is not None
-    assert "cuda:0" in seen.words
+    assert "cuda:0" in seen.selectors
 
 
 def test_indices_count_whole_gpus_past_those_in_mig_mode(machine: Load) -> None:
@@ -93,7 +96,7 @@ def test_indices_count_whole_gpus_past_those_in_mig_mode(machine: Load) -> None:
 def test_amd(machine: Load, environment: dict[str, str], visible: bool) -> None:
     gpu = machine("mi300x-linux", environment).gpus[0]
     assert gpu.usable == visible
-    assert visible or "VISIBLE_DEVICES" in gpu.blocked
+    assert visible or "VISIBLE_DEVICES" in str(gpu.blocked)
 
 
 def test_amd_by_id(machine: Load) -> None:

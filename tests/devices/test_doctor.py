@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from anyrig.cli import main
-from anyrig.devices import checks
-from anyrig.devices.checks import CHECKS
-from anyrig.devices.describe import Machine
-from anyrig.devices.diagnose import Finding, Probe, diagnose
+from anyrig.devices import doctor
 from anyrig.devices.discover import from_record
+from anyrig.devices.doctor import Finding, KernelResult, diagnose
+from anyrig.devices.machine import BlockCode, Machine
 from tests.conftest import MACHINES, NAMES, record_of
 
 Load = Callable[..., Machine]
@@ -23,36 +22,37 @@ Load = Callable[..., Machine]
 # check, state, words in the message, words in the fix, machine that has it, machine that has not
 FINDINGS = [
     ("platform", "good", "Linux", "", "h200-linux", "wsl1"),
-    ("platform", "broken", "needs Python 3.11", "uv tool", "wsl1", "h200-linux"),
+    ("platform", "broken", "requires Python 3.11", "uv tool", "wsl1", "h200-linux"),
     ("platform", "broken", "no wheel for macOS on Intel", "silicon", "macbook-intel", "macbook-m4"),
     ("platform", "warning", "Windows on ARM", "x64", "snapdragon-windows", "rx7900xtx-windows"),
-    ("platform", "warning", "do not know", "bench", "freebsd", "no-gpu"),
+    ("platform", "warning", "unknown operating system", "bench", "freebsd", "no-gpu"),
     ("wsl", "broken", "WSL1", "set-version", "wsl1", "amd-wsl2"),
     ("wsl", "good", "never install a Linux driver", "", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
     ("wsl", "warning", "librocdxg", "troubleshooting", "amd-wsl2", "rtx4090-rtxpro6000-wsl2"),
-    ("sources", "good", "every source answered", "", "h200-linux", "nvidia-init-fails"),
+    ("sources", "good", "no source failed", "", "h200-linux", "nvidia-init-fails"),
     ("sources", "warning", "nvidia source failed", "-vv", "nvidia-init-fails", "h200-linux"),
-    ("limits", "good", "no limit", "", "h200-linux", "cpu64-cgroup4"),
-    ("limits", "warning", "quota leaves 4 of 64", "--cpus", "cpu64-cgroup4", "h200-linux"),
+    ("limits", "good", "no limits", "", "h200-linux", "cpu64-cgroup4"),
+    ("limits", "warning", "quota allows 4 of 64", "--cpus", "cpu64-cgroup4", "h200-linux"),
     ("limits", "warning", "limits memory to 8 GiB", "--memory", "cpu64-cgroup4", "h200-linux"),
-    ("limits", "warning", "affinity leaves", "taskset", "a100-mig-empty", "h200-linux"),
+    ("limits", "warning", "affinity allows", "taskset", "a100-mig-empty", "h200-linux"),
     ("limits", "warning", "Rosetta", "arm64", "macbook-m1-rosetta", "macbook-m4"),
     ("disk", "good", "free in the home folder", "", "h200-linux", "low-disk"),
     ("disk", "warning", "2.8 GiB free", "purge", "low-disk", "h200-linux"),
     ("disk", "broken", "only 1.4 GiB", "purge", "pod-gpu-void", "h200-linux"),
-    ("nvidia-driver", "good", "runs CUDA up to 13.0", "", "h200-linux", "nvidia-nouveau"),
+    ("nvidia-driver", "good", "supports CUDA up to 13.0", "", "h200-linux", "nvidia-nouveau"),
     ("nvidia-driver", "broken", "nouveau", "nvidia-driver", "nvidia-nouveau", "h200-linux"),
     ("nvidia-driver", "broken", "MISMATCH", "reboot", "nvidia-init-fails", "h200-linux"),
-    ("nvidia-driver", "warning", "does not start", "modprobe", "driver-without-card", "no-gpu"),
-    ("nvidia-driver", "warning", "remembers", "", "rx640-session0-windows", "rx7900xtx-windows"),
-    ("nvidia-container", "good", "given the GPU", "", "rtx4070-laptop-docker", "docker-no-toolkit"),
-    ("nvidia-container", "broken", "not given", "toolkit", "docker-no-toolkit", "h200-linux"),
+    ("nvidia-driver", "warning", "fails to start", "modprobe", "driver-without-card", "no-gpu"),
+    ("nvidia-driver", "warning", "registry", "", "rx640-session0-windows", "rx7900xtx-windows"),
+    ("nvidia-container", "good", "mapped into the container", "", "rtx4070-laptop-docker",
+     "docker-no-toolkit"),
+    ("nvidia-container", "broken", "not mapped", "toolkit", "docker-no-toolkit", "h200-linux"),
     ("nvidia-container", "warning", "void", "--gpus all", "pod-gpu-void", "h200-linux"),
-    ("nvidia-container", "broken", "leaves compute out", "compute", "a10-docker-utility",
+    ("nvidia-container", "broken", "excludes compute", "compute", "a10-docker-utility",
      "rtx4070-laptop-docker"),
-    ("cuda-runtime", "good", "runs on a driver", "", "h200-linux", "v100-linux"),
+    ("cuda-runtime", "good", "works with a driver", "", "h200-linux", "v100-linux"),
     ("cuda-runtime", "broken", "12.2 at most", "cu126", "v100-linux", "h200-linux"),
-    ("torch-kernels", "good", "cover", "", "h200-linux", "gtx1080ti-linux"),
+    ("torch-kernels", "good", "which torch supports", "", "h200-linux", "gtx1080ti-linux"),
     ("torch-kernels", "broken", "6.1; the torch wheel", "cu126", "gtx1080ti-linux", "t4-linux"),
     ("torch-kernels", "good", "gfx942", "", "mi300x-linux", "rx6700xt-linux"),
     ("torch-kernels", "broken", "gfx1031", "10.3.0", "rx6700xt-linux", "mi300x-linux"),
@@ -61,18 +61,18 @@ FINDINGS = [
     ("nvidia-parts", "good", "MIG instances: use those", "", "h100x8-mig", "h200-linux"),
     ("nvidia-parts", "broken", "no instance", "mig", "a100-mig-empty", "h100x8-mig"),
     ("nvidia-parts", "broken", "Prohibited", "-c DEFAULT", "a100-mig-empty", "h100x8-mig"),
-    ("amd-access", "good", "may open", "", "mi300x-linux", "rx7900xtx-linux"),
+    ("amd-access", "good", "accessible", "", "mi300x-linux", "rx7900xtx-linux"),
     ("amd-access", "broken", "/dev/kfd", "usermod", "rx7900xtx-linux", "mi300x-linux"),
-    ("amd-container", "broken", "not given", "--device /dev/kfd", "mi210-docker-no-kfd",
+    ("amd-container", "broken", "not mapped", "--device /dev/kfd", "mi210-docker-no-kfd",
      "mi210-docker"),
-    ("amd-container", "good", "given /dev/kfd", "", "mi210-docker", "mi210-docker-no-kfd"),
-    ("intel-access", "good", "may open", "", "arc-b580-linux", "arc-a770-closed-linux"),
-    ("intel-access", "broken", "may not open", "usermod", "arc-a770-closed-linux",
+    ("amd-container", "good", "/dev/kfd is mapped", "", "mi210-docker", "mi210-docker-no-kfd"),
+    ("intel-access", "good", "accessible", "", "arc-b580-linux", "arc-a770-closed-linux"),
+    ("intel-access", "broken", "no permission", "usermod", "arc-a770-closed-linux",
      "arc-b580-linux"),
     ("visibility", "good", "no variable", "", "h200-linux", "hidden-gpu"),
     ("visibility", "warning", "hidden by CUDA_VISIBLE_DEVICES=1", "unset", "hidden-gpu",
      "h200-linux"),
-    ("visibility", "warning", "CUDA_VISIBLE_DEVICES names 0, which is not there", "unset",
+    ("visibility", "warning", "CUDA_VISIBLE_DEVICES lists 0, which does not exist", "unset",
      "cpu-node-cuda-visible", "no-gpu"),
     ("torch", "good", "not installed", "anyrig[torch]", "core-ultra-linux", "h200-linux"),
     ("torch", "broken", "built for the CPU only", "cu130", "rtx5090-cpu-torch-windows",
@@ -86,31 +86,31 @@ FINDINGS = [
     ("leftovers", "warning", "pynvml", "nvidia-ml-py", "low-disk", "h200-linux"),
     ("leftovers", "warning", "intel-extension", "uninstall", "arc-a770-closed-linux",
      "arc-b580-linux"),
-    ("flash-attention", "good", "inside torch's SDPA", '"9.0"', "h200-linux", "t4-linux"),
+    ("flash-attention", "good", "in torch's SDPA", '"9.0"', "h200-linux", "t4-linux"),
     ("flash-attention", "warning", "2.8.3 has no kernels for 7.5", "", "t4-linux", "low-disk"),
     ("torch-kernels", "broken", "gfx1031", "HSA_OVERRIDE_GFX_VERSION=10.3.0",
      "rx6700xt-no-kfd-linux", "mi300x-linux"),
     ("flash-attention", "good", "2.8.3.post1", '"12.0"', "rtx4090-rtxpro6000-wsl2", "h200-linux"),
-    ("flash-attention", "good", "no flash-attention", "", "gtx1080ti-linux", "h200-linux"),
+    ("flash-attention", "good", "no FlashAttention", "", "gtx1080ti-linux", "h200-linux"),
     ("bf16", "good", "natively", "", "h200-linux", "t4-linux"),
-    ("bf16", "warning", "emulates bf16, whatever torch says: use fp16", "", "t4-linux",
+    ("bf16", "warning", "emulates bf16, whatever torch reports: use fp16", "", "t4-linux",
      "h200-linux"),
     ("bf16", "warning", "use fp32", "", "gtx1080ti-linux", "h200-linux"),
-    ("bf16", "good", "not known", "", "macbook-m4", "h200-linux"),
-    ("allocator", "good", "sound", "", "h200-linux", "hidden-gpu"),
+    ("bf16", "good", "unknown", "", "macbook-m4", "h200-linux"),
+    ("allocator", "good", "valid", "", "h200-linux", "hidden-gpu"),
     ("allocator", "warning", "the first wins", "unset", "hidden-gpu", "h200-linux"),
     ("allocator", "warning", "CUDA_LAUNCH_BLOCKING", "unset", "a10-docker-utility", "h200-linux"),
-    ("wsl", "warning", "shows no GPU", "wsl --update", "wsl2-no-gpu", "amd-wsl2"),
-    ("nvidia-parts", "warning", "next reset", "gpu-reset", "a100-mig-empty", "h100x8-mig"),
+    ("wsl", "warning", "no GPU in WSL2", "wsl --update", "wsl2-no-gpu", "amd-wsl2"),
+    ("nvidia-parts", "warning", "next GPU reset", "gpu-reset", "a100-mig-empty", "h100x8-mig"),
     ("intel-access", "warning", "no /dev/dri/renderD", "--device /dev/dri",
      "rtx4070-laptop-docker", "arc-b580-linux"),
-    ("amd-access", "broken", "/dev/kfd is not there", "modprobe", "rx6700xt-no-kfd-linux",
+    ("amd-access", "broken", "/dev/kfd does not exist", "modprobe", "rx6700xt-no-kfd-linux",
      "rx6700xt-linux"),
     ("leftovers", "warning", "torch-directml", "uninstall", "rtx3060-pair-windows",
      "rx640-directml-windows"),
-    ("leftovers", "good", "drives GPU 0 (Radeon RX 640)", "", "rx640-directml-windows",
+    ("leftovers", "good", "supports GPU 0 (Radeon RX 640)", "", "rx640-directml-windows",
      "rtx3060-pair-windows"),
-    ("usable", "broken", "ROCm in WSL2 needs librocdxg", "troubleshooting", "amd-wsl2",
+    ("usable", "broken", "ROCm in WSL2 requires librocdxg", "troubleshooting", "amd-wsl2",
      "mi300x-linux"),
     ("usable", "warning", "no GPU can be used", "anyrig[webgpu]", "rx640-uhd750-windows",
      "rx640-directml-windows"),
@@ -124,18 +124,23 @@ FINDINGS = [
      "h200-linux"),
     ("allocator", "warning", "TORCH_CUDNN_V8", "unset", "a10-docker-utility", "h200-linux"),
     ("allocator", "warning", "CACHING", "unset", "a10-docker-utility", "h200-linux"),
-    ("platform", "broken", "translated by Rosetta", "aarch64", "macbook-m1-rosetta",
+    ("platform", "broken", "Rosetta translation", "aarch64", "macbook-m1-rosetta",
      "macbook-intel"),
     ("spill", "warning", "spills", "Sysmem", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
 ]  # fmt: skip
 
 
 def _found(
-    here: Machine, check: str, state: str, message: str, fix: str, probes: tuple[Probe, ...] = ()
+    here: Machine,
+    check: str,
+    state: str,
+    message: str,
+    fix: str,
+    results: tuple[KernelResult, ...] = (),
 ) -> list[Finding]:
     return [
         finding
-        for finding in diagnose(here, probes)
+        for finding in diagnose(here, results)
         if (finding.check, finding.state) == (check, state)
         and message in finding.message
         and fix in finding.fix
@@ -151,52 +156,50 @@ def test_a_finding_has_a_machine_that_triggers_it_and_one_that_does_not(
     assert not _found(machine(has_not), check, state, message, fix)
 
 
-def test_every_check_in_the_code_is_in_the_table() -> None:
-    assert {check for _, check, _ in _sites()} - {"kernel"} == {row[0] for row in FINDINGS}
-    assert len(CHECKS) >= 20
+_MAKERS = ("_good", "_warning", "_broken", "_fault", "make")
 
 
-def _sites() -> set[tuple[str, str, range]]:
-    """Every place that makes a finding: file, name of the check, lines of the call."""
-    sites = set()
-    for path in Path(checks.__file__ or "").parent.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-                first = node.args[0]
-                assert isinstance(first, ast.Constant)
-                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                sites.add((path.name, str(first.value), lines))
+def _list_sites() -> dict[range, str]:
+    """The lines of every call that makes a finding, with the function it is in."""
+    sites = {}
+    for function in ast.parse(Path(doctor.__file__).read_text(encoding="utf-8")).body:
+        if not isinstance(function, ast.FunctionDef) or function.name in _MAKERS:
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _MAKERS:
+                sites[range(node.lineno, (node.end_lineno or node.lineno) + 1)] = function.name
     return sites
 
 
-def test_every_place_that_makes_a_finding_is_reached_by_one_machine_and_not_by_another(
+def test_each_finding_is_made_on_one_machine_and_not_on_another(
     machine: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new finding without a recorded machine fails here, by its line."""
-    made: set[tuple[str, int]] = set()
+    lines: set[int] = set()
+    checks: set[str] = set()
 
-    def noting(*values: Any, **named: Any) -> Finding:
+    def note(*values: Any) -> Finding:
         frame = sys._getframe(1)
-        made.add((Path(frame.f_code.co_filename).name, frame.f_lineno))
-        return Finding(*values, **named)
+        while frame.f_code.co_name in _MAKERS and frame.f_back:
+            frame = frame.f_back
+        lines.add(frame.f_lineno)
+        checks.add(values[0])
+        return Finding(*values)
 
-    for module in vars(checks).values():
-        if getattr(module, "Finding", None) is Finding:
-            monkeypatch.setattr(module, "Finding", noting)
-    reached: dict[tuple[str, str, range], int] = dict.fromkeys(_sites(), 0)
+    monkeypatch.setattr(doctor, "Finding", note)
+    counts = dict.fromkeys(_list_sites(), 0)
     variants: list[dict[str, Any]] = [{}, {"max_error": 0.5}, {"ok": False}, {"ran_on": "cpu"}]
-    runs: list[tuple[str, tuple[Probe, ...]]] = [(name, ()) for name in NAMES]
-    runs += [("h200-linux", _probe(machine("h200-linux"), **variant)) for variant in variants]
-    for name, probes in runs:
-        made.clear()
-        diagnose(machine(name), probes)
-        for site in reached:
-            reached[site] += any(f == site[0] and line in site[2] for f, line in made)
-    silent = sorted(
-        (site[0], site[1], site[2].start) for site, count in reached.items() if not count
-    )
-    assert not silent
-    assert all(count < len(runs) for count in reached.values())
+    runs: list[tuple[str, tuple[KernelResult, ...]]] = [(name, ()) for name in NAMES]
+    runs += [("h200-linux", _result(machine("h200-linux"), **variant)) for variant in variants]
+    for name, results in runs:
+        lines.clear()
+        diagnose(machine(name), results)
+        for site in counts:
+            counts[site] += any(line in site for line in lines)
+    unused = {site.start: _list_sites()[site] for site, count in counts.items() if not count}
+    assert not unused
+    assert all(count < len(runs) for count in counts.values())
+    assert checks - {"kernel"} == {row[0] for row in FINDINGS}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -211,43 +214,49 @@ def test_whatever_is_broken_has_a_fix_in_one_line(machine: Load, name: str) -> N
 # -- kernels --------------------------------------------------------------------------------------
 
 
-def _probe(here: Machine, **answer: object) -> tuple[Probe, ...]:
+def _result(here: Machine, **answer: object) -> tuple[KernelResult, ...]:
     values: dict[str, object] = {"ok": True, "max_error": 3e-7, "ran_on": "cuda:0", **answer}
-    return (Probe(backend="torch", device=here.gpus[0].id, **values),)  # type: ignore[arg-type]
+    return (KernelResult(backend="torch", device=here.gpus[0].id, **values),)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("answer", "state", "words"),
     [
         ({}, "good", "agrees with the CPU"),
-        ({"max_error": 0.12}, "broken", "answers wrongly: a product of matrices differs"),
-        ({"max_error": None, "finite": False}, "broken", "gave NaN"),
+        ({"max_error": 0.12}, "broken", "wrong results: a matrix product differs"),
+        ({"max_error": None, "finite": False}, "broken", "contains NaN"),
         ({"ok": False, "error": "CUDA error: no kernel image"}, "broken", "no kernel image"),
         ({"ran_on": "cpu"}, "broken", "silently fell back to the CPU"),
     ],
 )
 def test_kernels(machine: Load, answer: dict[str, object], state: str, words: str) -> None:
     here = machine("h200-linux")
-    assert _found(here, "kernel", state, words, "", _probe(here, **answer))
+    assert _found(here, "kernel", state, words, "", _result(here, **answer))
     assert not _found(here, "kernel", state, words, "")
 
 
 def test_what_the_library_lists_comes_before_the_table(machine: Load) -> None:
     here = machine("gtx1080ti-linux")
-    probes = _probe(here, kernels=("sm_60", "sm_70"))
-    assert _found(here, "torch-kernels", "good", "6.1", "", probes)
+    results = _result(here, kernels=("sm_60", "sm_70"))
+    assert _found(here, "torch-kernels", "good", "6.1", "", results)
 
 
 def test_one_good_provider_does_not_hide_a_failing_one(machine: Load) -> None:
     here = machine("rtx4070-laptop-docker")
     gpu = here.gpus[0]
-    probes = (
-        Probe("onnx", gpu.id, False, "libcudnn is missing", provider="CUDAExecutionProvider"),
-        Probe("onnx", gpu.id, True, max_error=1e-7, ran_on="WebGpuExecutionProvider",
-              provider="WebGpuExecutionProvider"),
-    )  # fmt: skip
-    assert _found(here, "kernel", "broken", "libcudnn", "", probes)
-    assert _found(here, "kernel", "good", "WebGpuExecutionProvider", "", probes)
+    results = (
+        KernelResult("onnx", gpu.id, False, "no libcudnn", provider="CUDAExecutionProvider"),
+        KernelResult(
+            "onnx",
+            gpu.id,
+            True,
+            max_error=1e-7,
+            ran_on="WebGpuExecutionProvider",
+            provider="WebGpuExecutionProvider",
+        ),
+    )
+    assert _found(here, "kernel", "broken", "libcudnn", "", results)
+    assert _found(here, "kernel", "good", "WebGpuExecutionProvider", "", results)
 
 
 # -- advice ----------------------------------------------------------------------------------------
@@ -293,8 +302,8 @@ def test_a_cpu_torch_beside_a_card_that_may_not_be_opened(machine: Load) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_a_gpu_that_cannot_be_used_is_never_passed_over(machine: Load, name: str) -> None:
     here = machine(name)
-    on_purpose = ("hidden by", "MIG instances", "virtual machine")
-    mine = [g for g in here.gpus if not any(word in g.blocked for word in on_purpose)]
+    on_purpose = (BlockCode.HIDDEN, BlockCode.MIG_PARENT, BlockCode.PASSED_THROUGH)
+    mine = [g for g in here.gpus if not g.blocked or g.blocked.code not in on_purpose]
     if not mine or any(gpu.usable for gpu in here.gpus):
         return
     told = [f for f in diagnose(here) if f.state == "broken" or f.check == "usable"]

@@ -1,0 +1,470 @@
+"""AMD: devices through amdgpu's sysfs and kfd on Linux, the gfx target table, ROCm backends.
+
+gfx names and families: LLVM's AMDGPU target table. bf16 and fp8: ISA documents; RDNA 2 has no bf16
+dot products, RDNA 3 has WMMA with bf16, gfx94x has fp8 (fnuz), gfx95x and gfx120x have OCP fp8.
+TF32 as in torch: gfx94x and gfx95x. A target that is not in the table is unknown.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from anyrig.devices import pci, wheels
+from anyrig.devices.machine import (
+    BlockCode,
+    BlockReason,
+    Device,
+    DeviceBackend,
+    DeviceNote,
+    Features,
+    HostFacts,
+    Memory,
+    MemoryPool,
+    NoteCode,
+    SourceReport,
+)
+from anyrig.devices.probe import System
+from anyrig.units import format_bytes, pluralize
+
+# -- hardware ------------------------------------------------------------------------------------
+
+_GCN = Features(fp16="slow", tf32=False, bf16=False, fp8=False, fp4=False)
+_VEGA = Features(fp16="fast", tf32=False, bf16=False, fp8=False, fp4=False)
+_CDNA = Features(fp16="matrix", tf32=False, bf16=True, fp8=False, fp4=False)
+_CDNA3 = Features(fp16="matrix", tf32=True, bf16=True, fp8=True, fp4=False)
+_CDNA4 = Features(fp16="matrix", tf32=True, bf16=True, fp8=True, fp4=True)
+_RDNA4 = Features(fp16="matrix", tf32=False, bf16=True, fp8=True, fp4=False)
+
+_TARGETS: dict[str, tuple[str, Features]] = {
+    "gfx801": ("GCN 3", _GCN),
+    "gfx802": ("GCN 3", _GCN),
+    "gfx803": ("GCN 4", _GCN),
+    "gfx900": ("Vega", _VEGA),
+    "gfx902": ("Vega", _VEGA),
+    "gfx904": ("Vega", _VEGA),
+    "gfx906": ("Vega", _VEGA),
+    "gfx909": ("Vega", _VEGA),
+    "gfx90c": ("Vega", _VEGA),
+    "gfx908": ("CDNA", _CDNA),
+    "gfx90a": ("CDNA 2", _CDNA),
+    "gfx940": ("CDNA 3", _CDNA3),
+    "gfx941": ("CDNA 3", _CDNA3),
+    "gfx942": ("CDNA 3", _CDNA3),
+    "gfx950": ("CDNA 4", _CDNA4),
+}
+# Families whose members share architecture and features.
+_FAMILIES: tuple[tuple[str, str, Features], ...] = (
+    ("gfx101", "RDNA", _VEGA),
+    ("gfx103", "RDNA 2", _VEGA),
+    ("gfx110", "RDNA 3", _CDNA),
+    ("gfx115", "RDNA 3.5", _CDNA),
+    ("gfx120", "RDNA 4", _RDNA4),
+)
+
+# Target by PCI device number, for systems without the kernel's kfd list (Windows, WSL2).
+# Numbers and names from the public PCI list; targets from the kernel's and LLVM's chip lists.
+_PCI: dict[int, str] = {}
+for _gfx, _numbers in {
+    "gfx803": "67c0 67c2 67c4 67c7 67ca 67cc 67cf 67d0 67d4 67d7 67df 6fdf "  # Polaris 10, 20
+    "67e0 67e1 67e3 67e8 67e9 67eb 67ef 67ff "  # Polaris 11
+    "6980 6981 6985 6986 6987 6995 6997 699f "  # Polaris 12: RX 550, 640
+    "7300 730f",  # Fiji
+    "gfx900": "6860 6861 6862 6863 6864 6867 6868 6869 686a 686b 686c 686d 686e 687f",
+    "gfx906": "66a0 66a1 66a2 66a3 66a7 66af",
+    "gfx908": "7388 738c 738e 7390",
+    "gfx90a": "7408 740c 740f 7410",
+    "gfx942": "74a0 74a1 74a2 74a5 74a9 74b5 74b6 74bd",
+    "gfx950": "75a0 75a3 75b0 75b3",
+    "gfx902": "15dd 15d8",
+    "gfx90c": "1636 1638 164c 15e7",
+    "gfx1010": "7310 7312 7318 7319 731a 731b 731e 731f",
+    "gfx1012": "7340 7341 7347 734f",
+    "gfx1030": "73a0 73a1 73a2 73a3 73a5 73ab 73ae 73af 73bf",
+    "gfx1031": "73c0 73c1 73c3 73da 73db 73dc 73dd 73de 73df",
+    "gfx1032": "73e0 73e1 73e2 73e3 73e8 73e9 73ea 73eb 73ec 73ed 73ef 73ff",
+    "gfx1034": "7420 7421 7422 7423 7424 743f",
+    "gfx1033": "163f",
+    "gfx1035": "1681 164d",
+    "gfx1036": "164e 13c0",
+    "gfx1100": "7448 7449 744a 744b 744c 745e",
+    "gfx1101": "7460 7461 7470 747e",
+    "gfx1102": "7480 7481 7483 7487 7489 748b 7499 749f",
+    "gfx1103": "15bf 15c8 1900 1901",
+    "gfx1150": "150e",
+    "gfx1151": "1586",
+    "gfx1152": "1114",
+    "gfx1200": "7590",
+    "gfx1201": "7550 7551",
+}.items():
+    _PCI.update(dict.fromkeys((int(number, 16) for number in _numbers.split()), _gfx))
+# On the processor's die: memory is a carve-out of the machine's plus what GTT may map.
+_APU_TARGETS = frozenset(
+    "gfx801 gfx902 gfx909 gfx90c gfx1033 gfx1035 gfx1036 gfx1103 gfx1150 gfx1151 gfx1152 "
+    "gfx1153".split()
+)
+
+
+def describe_target(target: str | None) -> tuple[str | None, Features]:
+    """Architecture and features; unknown for a target that is not listed."""
+    if target in _TARGETS:
+        return _TARGETS[target]
+    for family, architecture, features in _FAMILIES:
+        if target and target.startswith(family) and len(target) == len(family) + 1:
+            return architecture, features
+    return None, Features()
+
+
+def find_target(pci_device: int) -> str | None:
+    """The gfx target of a PCI device number, if known."""
+    return _PCI.get(pci_device)
+
+
+def parse_target(version: int) -> str | None:
+    """kfd's gfx_target_version as a name: 90402 is gfx942, 90010 gfx90a, 110501 gfx1151."""
+    if version <= 0:
+        return None
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def is_fnuz(target: str | None) -> bool:
+    """Whether a target's fp8 is the variant before OCP's, with other ranges and one zero."""
+    return (target or "").startswith("gfx94")
+
+
+def is_apu(target: str | None) -> bool:
+    """Whether a target is on the processor's die. The MI300A shares gfx942: see its memory."""
+    return target in _APU_TARGETS
+
+
+def can_run(target: str, kernels: tuple[str, ...]) -> bool:
+    """Whether a ROCm build for `kernels` runs on a target: exact, or the family's generic code."""
+    generic = {"gfx9-generic", "gfx10-3-generic", "gfx11-generic", "gfx12-generic"}
+    families = {f"gfx{target[3:-2]}-generic", f"gfx{target[3:-2]}-{target[-2]}-generic"}
+    return target in kernels or bool(families & generic & set(kernels))
+
+
+# -- discovery on Linux --------------------------------------------------------------------------
+
+_KFD = "/sys/class/kfd/kfd/topology/nodes"
+
+
+class ComputeNode(NamedTuple):
+    """A GPU as kfd, and so ROCm, lists it."""
+
+    number: int
+    """Its place among kfd's GPUs, which is ROCm's order."""
+    target: str | None
+    address: str
+    render_minor: int
+    num_units: int
+    unique_id: int
+    device: int
+    memory_bytes: int
+
+    @property
+    def id(self) -> str:
+        return f"GPU-{self.unique_id:016x}" if self.unique_id else ""
+
+
+def find_devices(
+    system: System, controllers: tuple[pci.Controller, ...], memory: Memory
+) -> tuple[list[Device], SourceReport]:
+    """Every AMD GPU that DRM or kfd lists."""
+    cards = [c for c in controllers if c.vendor == pci.AMD]
+    nodes = _list_compute_nodes(system)
+    devices: list[Device] = []
+    used: set[int] = set()
+    for card in cards:
+        own = [node for node in nodes if node.number not in used and _is_same(node, card)]
+        used |= {node.number for node in own}
+        # A partitioned accelerator (MI300X in CPX mode) is one card on the bus and several in kfd.
+        for part, node in enumerate(own or [None]):
+            devices.append(_describe(system, card, node, memory, part, len(own) or 1))
+    devices += [_describe_kfd_only(node, memory) for node in nodes if node.number not in used]
+    if not devices:
+        return [], SourceReport("amd", "nothing", "no AMD GPU on the bus or in kfd")
+    text = f"{pluralize(len(cards), 'card')} on the bus, {len(nodes)} in kfd"
+    return devices, SourceReport("amd", "found", text)
+
+
+def _list_compute_nodes(system: System) -> list[ComputeNode]:
+    nodes: list[ComputeNode] = []
+    for name in sorted(system.names(_KFD), key=lambda n: (len(n), n)):
+        facts = _read_properties(system, f"{_KFD}/{name}")
+        if not facts.get("simd_count"):
+            continue  # the CPU has a node too, without SIMD units
+        banks = [
+            _read_properties(system, f"{_KFD}/{name}/mem_banks/{bank}")
+            for bank in system.names(f"{_KFD}/{name}/mem_banks")
+        ]
+        # Heap types 1 and 2 are the frame buffer, public and private.
+        sizes = [bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in (1, 2)]
+        # kfd packs bus, slot and function into one number, as the bus itself does.
+        domain, location = facts.get("domain", 0), facts.get("location_id", 0)
+        bus, slot, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
+        nodes.append(
+            ComputeNode(
+                number=len(nodes),
+                target=parse_target(facts.get("gfx_target_version", 0)),
+                address=f"{domain:04x}:{bus:02x}:{slot:02x}.{function}",
+                render_minor=facts.get("drm_render_minor", 0),
+                num_units=facts["simd_count"] // max(1, facts.get("simd_per_cu", 0) or 2),
+                unique_id=facts.get("unique_id", 0),
+                device=facts.get("device_id", 0),
+                memory_bytes=sum(sizes),
+            )
+        )
+    return nodes
+
+
+def _read_properties(system: System, folder: str) -> dict[str, int]:
+    rows = (line.split() for line in system.peek(f"{folder}/properties").splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+def _is_same(node: ComputeNode, card: pci.Controller) -> bool:
+    # Partitions have render nodes of their own but share the card's address.
+    same_node = card.render_node.endswith(f"renderD{node.render_minor}")
+    return (node.render_minor > 0 and same_node) or node.address == card.address
+
+
+def _describe(
+    system: System,
+    card: pci.Controller,
+    node: ComputeNode | None,
+    memory: Memory,
+    part: int,
+    num_parts: int,
+) -> Device:
+    target = (node.target if node else None) or find_target(card.device)
+    architecture, features = describe_target(target)
+    unique_id = system.peek(f"{card.folder}/unique_id")
+    device_id = (node.id if node else "") or (f"GPU-{unique_id}" if unique_id.strip("0") else "")
+    if num_parts > 1:
+        device_id = f"{device_id or card.address}/{part}"
+    in_kernel = f"in kernel {system.host().get('release', '')}" if card.driver == "amdgpu" else None
+    unlisted = DeviceNote(NoteCode.NOT_IN_KFD, "not listed by kfd, so ROCm cannot use it")
+    return Device(
+        id=device_id or card.address,
+        kind="gpu",
+        vendor="amd",
+        name=_read_name(system, card, target),
+        architecture=architecture,
+        capability=target,
+        memory=_read_memory(system, card, target, memory, num_parts, node),
+        driver=card.driver or None,
+        driver_version=system.peek("/sys/module/amdgpu/version") or in_kernel,
+        pci_address=card.address,
+        pci_id=card.pci_id,
+        features=features,
+        part="partition" if num_parts > 1 else "whole",
+        units=node.num_units if node else None,
+        indices={"kfd": node.number} if node else {},
+        blocked=_driver_block(card),
+        notes=() if node else (unlisted,),
+    )
+
+
+def _driver_block(card: pci.Controller) -> BlockReason | None:
+    fix = "sudo modprobe amdgpu"
+    if card.driver == "vfio-pci":
+        text = "passed through to a virtual machine (vfio-pci)"
+        return BlockReason(BlockCode.PASSED_THROUGH, text)
+    if card.driver == "radeon":
+        text = "it uses the legacy radeon driver, which does not support compute"
+        return BlockReason(BlockCode.WRONG_DRIVER, text, fix)
+    if not card.driver and not card.card:
+        return BlockReason(BlockCode.NO_DRIVER, "no driver is loaded for it", fix)
+    return None
+
+
+def _read_name(system: System, card: pci.Controller, target: str | None) -> str:
+    name = (
+        system.peek(f"{card.folder}/product_name")
+        or system.hardware_name("amdgpu", f"{card.device:04x}:{card.revision:02x}")
+        or system.hardware_name("pci", card.pci_id).partition("[")[2].rstrip("]")
+    )
+    if not name:
+        return f"AMD GPU {card.pci_id}" + (f" ({target})" if target else "")
+    return name if name.startswith("AMD") else f"AMD {name}"
+
+
+def _read_memory(
+    system: System,
+    card: pci.Controller,
+    target: str | None,
+    system_memory: Memory,
+    num_parts: int,
+    node: ComputeNode | None,
+) -> Memory:
+    total = system.number(f"{card.folder}/mem_info_vram_total")
+    used = system.number(f"{card.folder}/mem_info_vram_used")
+    if total is None:
+        if node and node.memory_bytes:
+            note = "reported by kfd; free memory unknown"
+            return Memory("dedicated", node.memory_bytes, None, note=note)
+        return Memory(note="the driver does not report its memory")
+    free = max(0, total - used) if used is not None else None
+    gtt = system.number(f"{card.folder}/mem_info_gtt_total")
+    # The MI300A shares its target with the MI300X; it has no memory of its own.
+    if (is_apu(target) or total == 0) and gtt is not None:
+        gtt_used = system.number(f"{card.folder}/mem_info_gtt_used") or 0
+        return _apu_memory(total, free, gtt, gtt_used, system_memory)
+    if num_parts > 1:
+        free = free // num_parts if free is not None else None
+        note = f"one of {num_parts} partitions of {format_bytes(total)}"
+        return Memory("dedicated", total // num_parts, free, note=note)
+    return Memory("dedicated", total, free)
+
+
+def _apu_memory(
+    carve: int, carve_free: int | None, gtt: int, gtt_used: int, system_memory: Memory
+) -> Memory:
+    """A carve-out that is the GPU's alone, plus the system memory GTT may map."""
+    gtt_free = max(0, gtt - gtt_used)
+    if system_memory.free_bytes is not None:
+        gtt_free = min(gtt_free, system_memory.free_bytes)
+    return Memory(
+        "unified",
+        carve + gtt,
+        min(gtt_free + (carve_free or 0), carve + gtt),
+        (MemoryPool("carve-out", carve, carve_free), MemoryPool("GTT", gtt, gtt_free)),
+        f"{format_bytes(carve)} carve-out and {format_bytes(gtt)} of system memory through GTT",
+    )
+
+
+def _describe_kfd_only(node: ComputeNode, system_memory: Memory) -> Device:
+    """A GPU in a container that has /dev/kfd but not DRM's sysfs."""
+    architecture, features = describe_target(node.target)
+    memory = Memory("dedicated", node.memory_bytes) if node.memory_bytes else Memory()
+    if is_apu(node.target):
+        memory = Memory("unified", system_memory.total_bytes, system_memory.free_bytes)
+    pci_id = f"{pci.AMD:04x}:{node.device:04x}"
+    return Device(
+        id=node.id or node.address,
+        kind="gpu",
+        vendor="amd",
+        name=f"AMD GPU {pci_id} ({node.target or 'unknown target'})",
+        architecture=architecture,
+        capability=node.target,
+        memory=memory,
+        driver="amdgpu",
+        pci_address=node.address,
+        pci_id=pci_id,
+        features=features,
+        units=node.num_units,
+        indices={"kfd": node.number},
+    )
+
+
+# -- backends ------------------------------------------------------------------------------------
+
+_ROCM = "7.2"
+_DROPPED = ("gfx7", "gfx80", "gfx902")
+# If the driver is loaded already, the kernel's log says why it offers no compute.
+KFD_FIX = "sudo modprobe amdgpu && sudo dmesg | grep -i kfd"
+CONTAINER_FIX = "docker run --device /dev/kfd --device /dev/dri --group-add video ..."
+
+
+def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
+    block = _rocm_block(device, host)
+    return [_torch_rocm(device, host, block), _onnx_rocm(device, host, block)]
+
+
+def _torch_rocm(device: Device, host: HostFacts, block: BlockReason | None) -> DeviceBackend:
+    torch, fix = host.installed.torch, torch_fix(device, host)
+    # torch's ROCm build calls its devices cuda.
+    rocm = partial(DeviceBackend, "torch", device.selector_for("rocm"), "cuda")
+    if block:
+        return rocm(False, block.message, block.fix)
+    if torch is None:
+        return rocm(False, "torch is not installed", fix)
+    if torch.flavour != "rocm":
+        return rocm(False, f"{torch.title} was built without ROCm", fix)
+    if host.gfx_override:
+        return rocm(True, f"{torch.title}, with HSA_OVERRIDE_GFX_VERSION={host.gfx_override}")
+    target = device.capability
+    if target and torch.kernels is not None and not can_run(target, torch.kernels):
+        return rocm(False, f"{torch.title} has no kernels for {target}", fix)
+    return rocm(True, torch.title)
+
+
+def _onnx_rocm(device: Device, host: HostFacts, block: BlockReason | None) -> DeviceBackend:
+    """MIGraphX, or the older ROCm provider."""
+    selector = device.selector_for("rocm")
+    for provider in ("MIGraphXExecutionProvider", "ROCMExecutionProvider"):
+        if package := host.installed.package_of(provider):
+            rocm = partial(DeviceBackend, "onnx", selector, provider)
+            if block:
+                return rocm(False, block.message, block.fix)
+            return rocm(True, host.onnx_title(package))
+    # Published for Linux on x86_64 alone, and for what ROCm itself supports.
+    supported = (device.capability or "") in (wheels.rocm_targets(_ROCM) or ())
+    published = host.platform.system == "Linux" and not host.platform.is_arm
+    fix = host.onnx_command("onnxruntime-migraphx") if supported and published else ""
+    reason = "no ONNX Runtime for ROCm is installed"
+    return DeviceBackend("onnx", selector, "MIGraphXExecutionProvider", False, reason, fix)
+
+
+def torch_fix(device: Device, host: HostFacts) -> str:
+    """The wheel for this target, or for its sibling with the override; empty if there is none."""
+    target = device.capability or ""
+    if host.platform.system == "Windows":
+        supported = not _windows_block(target)
+        return (
+            "see docs/devices.md#amd-on-windows: AMD's wheels for Python 3.12" if supported else ""
+        )
+    if host.platform.is_arm or target.startswith(_DROPPED):
+        return ""
+    kernels = wheels.rocm_targets(_ROCM) or ()
+    command = host.torch_command("torch", f"rocm{_ROCM}")
+    if target in kernels:
+        return command
+    override = _override_command(target, kernels)
+    if override and host.torch_flavour == "rocm":
+        return override
+    return f"{command} && {override}" if override else ""
+
+
+def _override_command(target: str, kernels: tuple[str, ...]) -> str:
+    """RDNA 2 and 3 GPUs often run as their family's first target."""
+    family = target[:-1]
+    sibling = next((name for name in kernels if name.startswith(family)), "")
+    if not sibling or not family.startswith(("gfx103", "gfx110")):
+        return ""
+    return f"export HSA_OVERRIDE_GFX_VERSION={sibling[3:-2]}.{sibling[-2]}.{sibling[-1]}"
+
+
+def _rocm_block(device: Device, host: HostFacts) -> BlockReason | None:
+    """Why ROCm cannot use the card, whatever torch is installed."""
+    target, platform = device.capability or "", host.platform
+    if target.startswith(_DROPPED):
+        return BlockReason(BlockCode.UNSUPPORTED, f"ROCm no longer supports {target}")
+    if platform.system == "Windows":
+        return _windows_block(target)
+    if platform.wsl == 2:
+        text = "ROCm in WSL2 requires librocdxg, which is not installed"
+        fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
+        return None if host.has_rocdxg else BlockReason(BlockCode.NO_DRIVER, text, fix)
+    if platform.system != "Linux":
+        return BlockReason(BlockCode.UNSUPPORTED, f"ROCm is not available on {platform.system}")
+    if host.kfd_access is None:
+        if platform.container:
+            text = "/dev/kfd is not mapped into this container"
+            return BlockReason(BlockCode.NOT_IN_CONTAINER, text, CONTAINER_FIX)
+        text = "/dev/kfd does not exist: the amdgpu driver offers no compute"
+        return BlockReason(BlockCode.NO_DRIVER, text, KFD_FIX)
+    if "w" not in host.kfd_access:
+        fix = "sudo usermod -aG render,video $USER"
+        return BlockReason(BlockCode.NO_PERMISSION, "no permission to open /dev/kfd", fix)
+    if device.has_note(NoteCode.NOT_IN_KFD):
+        return BlockReason(BlockCode.UNSUPPORTED, "not listed by the kernel's kfd")
+    return None
+
+
+def _windows_block(target: str) -> BlockReason | None:
+    if target and not target.startswith(("gfx110", "gfx115", "gfx120")):
+        text = f"AMD provides no torch for {target} on Windows"
+        return BlockReason(BlockCode.UNSUPPORTED, text)
+    return None

@@ -1,0 +1,110 @@
+"""Apple: the GPU through system_profiler, Metal's share of unified memory, MPS and CoreML.
+
+fp16 runs at fp32's rate on M1 to M4, not at twice it: what it saves is memory. From M5 on each core
+has matrix units, which not every library uses yet: fp16's rate is unknown there until measured.
+Apple documents bfloat in Metal's language but not which generations compute it natively, so bf16
+is unknown; there is no TF32, FP8 or FP4.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from anyrig.devices.cpu import read_sysctl
+from anyrig.devices.machine import (
+    Device,
+    DeviceBackend,
+    Features,
+    HostFacts,
+    Memory,
+    SourceReport,
+    SourceState,
+)
+from anyrig.devices.probe import System, Unavailable
+from anyrig.install import format_install
+from anyrig.units import GIB, MIB, format_bytes, pluralize
+
+_FEATURES = Features(fp16="slow", tf32=False, bf16=None, fp8=False, fp4=False)
+_WITH_MATRIX_UNITS = re.compile(r"Apple M([5-9]|[1-9]\d)\b")
+# Metal's recommendedMaxWorkingSetSize as machines report it: 10.67 of 16 GiB, 27 of 36, 48 of 64,
+# 107.5 of 128. Releases of macOS differ by up to a tenth; these are the smaller figures.
+_WORKING_SETS = ((128 * GIB, 84, "84 %"), (36 * GIB, 75, "three quarters"))
+
+
+def find_devices(system: System, memory: Memory) -> tuple[list[Device], SourceReport]:
+    """Every GPU of a Mac."""
+    try:
+        answer = json.loads(system.run("system_profiler", "SPDisplaysDataType", "-json"))
+        rows = [row for row in answer.get("SPDisplaysDataType", []) if isinstance(row, dict)]
+    except (Unavailable, ValueError, AttributeError) as error:
+        return [], SourceReport("apple", "failed", f"system_profiler: {error}")
+    devices = [_describe(system, row, number, memory) for number, row in enumerate(rows)]
+    state: SourceState = "found" if devices else "nothing"
+    return devices, SourceReport("apple", state, f"{pluralize(len(devices), 'GPU')}")
+
+
+def _describe(system: System, row: dict[str, Any], number: int, memory: Memory) -> Device:
+    name = str(row.get("sppci_model") or row.get("_name") or "unknown GPU")
+    maker = str(row.get("spdisplays_vendor", "")).lower()
+    sysctl = read_sysctl(system)
+    device = Device(
+        id=f"mac-gpu-{number}",
+        kind="gpu",
+        vendor=next((word for word in ("amd", "intel", "nvidia") if word in maker), "unknown"),
+        name=name,
+        memory=Memory(note=str(row.get("spdisplays_vram", "macOS does not report its memory"))),
+        driver="Metal",
+        driver_version=sysctl.get("kern.osproductversion"),
+    )
+    if "apple" not in maker and not name.startswith("Apple"):
+        return device
+    # `spdisplays_metal4` is `metal4`; older systems use another key.
+    metal = row.get("spdisplays_mtlgpufamilysupport") or row.get("spdisplays_metal") or ""
+    has_matrix_units = _WITH_MATRIX_UNITS.match(name)
+    return replace(
+        device,
+        vendor="apple",
+        architecture=name,
+        capability=str(metal).removeprefix("spdisplays_") or None,
+        memory=_limit_memory(memory, sysctl.get("iogpu.wired_limit_mb", "0")),
+        features=replace(_FEATURES, fp16=None) if has_matrix_units else _FEATURES,
+        units=int(str(row.get("sppci_cores", "0"))) or None,
+    )
+
+
+def _limit_memory(memory: Memory, wired_limit_mb: str) -> Memory:
+    """Metal's working set: the share of unified memory that the GPU may hold."""
+    if memory.total_bytes is None:
+        return Memory("unified", note="macOS does not report its memory")
+    total, rule = memory.total_bytes * 2 // 3, "two thirds of memory, Metal's working-set limit"
+    for least, percent, share in _WORKING_SETS:
+        if memory.total_bytes >= least:
+            total = memory.total_bytes * percent // 100
+            rule = f"{share} of memory, Metal's working-set limit"
+            break
+    if wired_limit_mb.isdigit() and int(wired_limit_mb):
+        total, rule = int(wired_limit_mb) * MIB, "set by iogpu.wired_limit_mb"
+    free = None if memory.free_bytes is None else min(memory.free_bytes, total)
+    note = f"unified: {format_bytes(total)} of {format_bytes(memory.total_bytes)} ({rule})"
+    return Memory("unified", total, free, note=note)
+
+
+def list_backends(host: HostFacts) -> list[DeviceBackend]:
+    """torch on Metal, and CoreML in the plain ONNX Runtime package."""
+    torch, onnx = host.installed.torch, host.installed.onnx
+    mps = partial(DeviceBackend, "torch", "mps", "mps")
+    if torch is None:
+        metal = mps(False, "torch is not installed", format_install("anyrig[torch]"))
+    elif host.platform.machine != "arm64":
+        metal = mps(False, "this Python is built for Intel: Metal requires one for arm64")
+    else:
+        metal = mps(True, torch.title)
+    coreml = partial(DeviceBackend, "onnx", "mps", "CoreMLExecutionProvider")
+    if onnx:
+        return [metal, coreml(True, f"{onnx[0]} {host.installed.versions[onnx[0]]}")]
+    reason = "no onnxruntime package is installed"
+    return [metal, coreml(False, reason, format_install("onnxruntime"))]

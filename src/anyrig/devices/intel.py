@@ -1,0 +1,249 @@
+"""Intel: devices through sysfs and DRM ioctls on Linux, the hardware table, XPU and OpenVINO.
+
+Device numbers: the kernel's list of Intel graphics (i915 and xe). Matrix units (XMX) came with
+Xe-HPG and Xe-HPC; Xe-LP and Xe-LPG have none and compute no bf16. TF32 is documented for Xe-HPC;
+for Xe2 and later it is unknown. torch supports Arc A and B, Core Ultra and Data Center Max.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from anyrig.devices import pci
+from anyrig.devices.machine import (
+    BlockCode,
+    BlockReason,
+    Device,
+    DeviceBackend,
+    Features,
+    HostFacts,
+    Memory,
+    MemoryPool,
+    SourceReport,
+)
+from anyrig.devices.probe import System, Unavailable
+from anyrig.units import pluralize
+
+# -- hardware ------------------------------------------------------------------------------------
+
+_VECTOR = Features(fp16="fast", tf32=False, bf16=False, fp8=False, fp4=False)
+_XMX = Features(fp16="matrix", tf32=False, bf16=True, fp8=False, fp4=False)
+_XE2 = Features(fp16="matrix", tf32=None, bf16=True, fp8=False, fp4=False)
+_XE3 = Features(fp16="matrix", tf32=None, bf16=True, fp8=None, fp4=None)
+_HPC = Features(fp16="matrix", tf32=True, bf16=True, fp8=False, fp4=False)
+
+
+class GraphicsFamily(NamedTuple):
+    architecture: str | None
+    features: Features
+    integrated: bool | None
+    """None: unknown, or boards of both kinds share the family."""
+    xpu: bool | None
+    """Whether torch's XPU build lists it as supported."""
+
+
+_UNKNOWN = GraphicsFamily(None, Features(), None, None)
+_GEN9 = GraphicsFamily("Gen 9", _VECTOR, True, False)
+_GEN11 = GraphicsFamily("Gen 11", _VECTOR, True, False)
+_XE_LP = GraphicsFamily("Xe-LP", _VECTOR, True, False)
+_XE_LPG = GraphicsFamily("Xe-LPG", _VECTOR, True, True)
+_XE_LPG_PLUS = GraphicsFamily("Xe-LPG+", _XMX, True, True)
+
+# By the upper byte of the device number, except for Core Ultra.
+_FAMILIES: dict[int, GraphicsFamily] = {
+    0x19: _GEN9, 0x59: _GEN9, 0x5A: _GEN9, 0x31: _GEN9, 0x3E: _GEN9, 0x9B: _GEN9, 0x87: _GEN9,
+    0x8A: _GEN11, 0x45: _GEN11, 0x4E: _GEN11,
+    0x9A: _XE_LP, 0x4C: _XE_LP, 0x46: _XE_LP, 0xA7: _XE_LP,
+    0x49: GraphicsFamily("Xe-LP", _VECTOR, False, False),
+    0x4F: GraphicsFamily("Xe-HPG", _XMX, False, True),
+    0x56: GraphicsFamily("Xe-HPG", _XMX, False, True),
+    0x0B: GraphicsFamily("Xe-HPC", _HPC, False, True),
+    0xB6: _XE_LPG_PLUS,
+    0x64: GraphicsFamily("Xe2-LPG", _XE2, True, True),
+    0xE2: GraphicsFamily("Xe2-HPG", _XE2, False, True),
+    0xB0: GraphicsFamily("Xe3-LPG", _XE3, True, True),
+}  # fmt: skip
+_EXACT: dict[int, GraphicsFamily] = {
+    **dict.fromkeys((0x7D40, 0x7D45, 0x7D55, 0x7D60, 0x7DD5), _XE_LPG),  # Meteor Lake
+    0x7D67: _XE_LPG,  # Arrow Lake-S
+    0x7D41: _XE_LPG,  # Arrow Lake-U
+    **dict.fromkeys((0x7D51, 0x7DD1), _XE_LPG_PLUS),  # Arrow Lake-H
+}
+_NAMES = {
+    0x4C8A: "UHD Graphics 750", 0x4680: "UHD Graphics 770", 0xA780: "UHD Graphics 770",
+    0x9A49: "Iris Xe Graphics", 0x46A6: "Iris Xe Graphics", 0xA7A0: "Iris Xe Graphics",
+    0x56A0: "Arc A770", 0x56A1: "Arc A750", 0x56A2: "Arc A580", 0x56A5: "Arc A380",
+    0x56A6: "Arc A310", 0x5690: "Arc A770M", 0x56C0: "Data Center GPU Flex 170",
+    0x56C1: "Data Center GPU Flex 140", 0x0BD5: "Data Center GPU Max 1550",
+    0x0BDA: "Data Center GPU Max 1100", 0x7D55: "Arc Graphics (Meteor Lake-P)",
+    0x7D45: "Graphics (Meteor Lake-P)", 0x7D51: "Arc Graphics (Arrow Lake-H)",
+    0x64A0: "Arc Graphics 130V / 140V", 0xE20B: "Arc B580", 0xE20C: "Arc B570",
+    0xE211: "Arc Pro B60", 0xE212: "Arc Pro B50",
+}  # fmt: skip
+
+
+def find_family(pci_device: int | None) -> GraphicsFamily:
+    """The family of a PCI device number; unknown for one that is not listed."""
+    if pci_device is None:
+        return _UNKNOWN
+    return _EXACT.get(pci_device) or _FAMILIES.get(pci_device >> 8, _UNKNOWN)
+
+
+# -- discovery on Linux --------------------------------------------------------------------------
+
+_DEVICE_MEMORY = 1  # I915_MEMORY_CLASS_DEVICE, DRM_XE_MEM_REGION_CLASS_VRAM
+
+
+def find_devices(
+    system: System, controllers: tuple[pci.Controller, ...], memory: Memory
+) -> tuple[list[Device], SourceReport]:
+    """Every Intel GPU that DRM or the bus shows."""
+    cards = [c for c in controllers if c.vendor == pci.INTEL]
+    if not cards:
+        return [], SourceReport("intel", "nothing", "no Intel GPU on the bus")
+    devices = [_describe(system, card, memory) for card in cards]
+    drivers = ", ".join(sorted({card.driver or "no driver" for card in cards}))
+    text = f"{pluralize(len(cards), 'card')} with {drivers}"
+    return devices, SourceReport("intel", "found", text)
+
+
+def _describe(system: System, card: pci.Controller, system_memory: Memory) -> Device:
+    family = find_family(card.device)
+    blocked = None
+    if card.driver == "vfio-pci":
+        text = "passed through to a virtual machine (vfio-pci)"
+        blocked = BlockReason(BlockCode.PASSED_THROUGH, text)
+    elif not card.driver and not card.card:
+        module = "xe" if family.architecture in ("Xe2-HPG", "Xe2-LPG", "Xe3-LPG") else "i915"
+        fix = f"sudo modprobe {module}"
+        blocked = BlockReason(BlockCode.NO_DRIVER, "no driver is loaded for it", fix)
+    listed = system.hardware_name("pci", card.pci_id)
+    listed = listed.partition("[")[2].rstrip("]") or listed
+    name = _NAMES.get(card.device) or listed.removeprefix("Intel ")
+    name = name or f"{family.architecture or 'GPU'} {card.pci_id}"
+    return Device(
+        id=card.address,
+        kind="gpu",
+        vendor="intel",
+        name=f"Intel {name}",
+        architecture=family.architecture,
+        memory=_read_memory(system, card, family, system_memory),
+        driver=card.driver or None,
+        driver_version=f"in kernel {system.host().get('release', '')}" if card.driver else None,
+        pci_address=card.address,
+        pci_id=card.pci_id,
+        features=family.features,
+        blocked=blocked,
+    )
+
+
+def _read_memory(
+    system: System, card: pci.Controller, family: GraphicsFamily, system_memory: Memory
+) -> Memory:
+    regions, failure = _read_regions(system, card)
+    local = [region for region in regions if _region_class(region) == _DEVICE_MEMORY]
+    if local:
+        total = sum(_region_size(region) for region in local)
+        borrowed = [region for region in regions if _region_class(region) != _DEVICE_MEMORY]
+        pools = tuple(MemoryPool("system", _region_size(region)) for region in borrowed)
+        free = _free_bytes(local)
+        note = "the kernel reports free memory to privileged users only" if free is None else ""
+        return Memory("dedicated", total, free, pools, note)
+    by_sysfs = _sysfs_bytes(system, card)
+    if by_sysfs:
+        return Memory("dedicated", by_sysfs, None, note=failure)
+    if family.integrated or regions:
+        # The kernel's own figure of the system memory that the GPU may map, if it has one.
+        mapped = sum(_region_size(region) for region in regions) or system_memory.total_bytes
+        free = system_memory.free_bytes
+        pools = (MemoryPool("system", mapped, free),)
+        shared = min(filter(None, (mapped, system_memory.total_bytes)), default=None)
+        free = min(free, shared) if free and shared else free
+        note = "shared with the system" + (f" ({failure})" if failure else "")
+        return Memory("unified", shared, free, pools, note)
+    return Memory(note=failure or "the driver does not report its memory")
+
+
+def _read_regions(system: System, card: pci.Controller) -> tuple[list[dict[str, Any]], str]:
+    node = card.render_node or (f"/dev/dri/{card.card}" if card.card else "")
+    if not node:
+        return [], "no DRM node"
+    try:
+        return list(system.drm(node).get("regions", [])), ""
+    except Unavailable as error:
+        return [], str(error)
+
+
+def _region_class(region: dict[str, Any]) -> int:
+    return int(region.get("mem_class", region.get("memory_class", -1)))
+
+
+def _region_size(region: dict[str, Any]) -> int:
+    return int(region.get("total_size", region.get("probed_size", 0)))
+
+
+def _free_bytes(local: list[dict[str, Any]]) -> int | None:
+    """Without CAP_PERFMON xe reports 0 used and i915 everything unallocated, as an idle card would:
+    free memory is unknown then.
+    """
+    free = 0
+    for region in local:
+        size = _region_size(region)
+        left = size - int(region["used"]) if "used" in region else region.get("unallocated_size")
+        if left is None or left >= size:
+            return None
+        free += int(left)
+    return free
+
+
+def _sysfs_bytes(system: System, card: pci.Controller) -> int:
+    """xe's tiles, or the out-of-tree i915's total."""
+    tiles = [name for name in system.names(card.folder) if name.startswith("tile")]
+    sizes = [system.number(f"{card.folder}/{t}/physical_vram_size_bytes") or 0 for t in tiles]
+    return sum(sizes) or system.number(f"{card.folder}/lmem_total_bytes") or 0
+
+
+# -- backends ------------------------------------------------------------------------------------
+
+
+def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
+    return [_torch_xpu(device, host), _onnx_openvino(device, host)]
+
+
+def torch_fix(device: Device, host: HostFacts) -> str:
+    """The command that installs torch for XPU; empty if it does not support the device."""
+    return "" if _family_of(device).xpu is False else host.torch_command("torch", "xpu")
+
+
+def _family_of(device: Device) -> GraphicsFamily:
+    return find_family(int(device.pci_id.partition(":")[2], 16) if device.pci_id else None)
+
+
+def _torch_xpu(device: Device, host: HostFacts) -> DeviceBackend:
+    torch, family = host.installed.torch, _family_of(device)
+    xpu = partial(DeviceBackend, "torch", device.selector_for("xpu"), "xpu")
+    if family.xpu is False:
+        return xpu(False, f"torch's XPU build does not support {family.architecture}")
+    if block := host.render_block:
+        return xpu(False, block.message, block.fix)
+    fix = torch_fix(device, host)
+    if torch is None:
+        return xpu(False, "torch is not installed", fix)
+    if torch.flavour != "xpu":
+        return xpu(False, f"{torch.title} was built without XPU", fix)
+    if family.xpu is None:
+        return xpu(True, f"{torch.title}; whether it supports this GPU is unknown")
+    return xpu(True, torch.title)
+
+
+def _onnx_openvino(device: Device, host: HostFacts) -> DeviceBackend:
+    provider = "OpenVINOExecutionProvider"
+    openvino = partial(DeviceBackend, "onnx", device.selector_for("xpu"), provider)
+    package = host.installed.package_of(provider)
+    if not package:
+        fix = host.onnx_command("onnxruntime-openvino")
+        return openvino(False, "onnxruntime-openvino is not installed", fix)
+    if block := host.render_block:
+        return openvino(False, block.message, block.fix)
+    return openvino(True, host.onnx_title(package))

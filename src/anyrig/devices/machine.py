@@ -1,0 +1,492 @@
+"""A machine and its devices as frozen values: no probing, no decisions.
+
+`None` in a field means unknown; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from anyrig.devices.wheels import InstalledPackages
+from anyrig.install import format_install
+
+TORCH_INDEX_URL = "https://download.pytorch.org/whl"
+
+DeviceKind = Literal["gpu", "cpu"]
+Fp16Speed = Literal["matrix", "fast", "slow", "none"]
+DevicePart = Literal["whole", "mig", "vgpu", "partition"]
+SystemName = Literal["Linux", "Windows", "macOS", "other"]
+SourceState = Literal["found", "nothing", "failed"]
+MemoryKind = Literal["dedicated", "unified", "unknown"]
+BackendName = Literal["torch", "onnx"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+"""A number format for computation; tf32 is fp32 with rounded products."""
+
+_PRECISION_NAMES = {
+    name: precision
+    for precision, names in {
+        "auto": "auto",
+        "fp16": "fp16 float16 half f16 16 16-mixed",
+        "bf16": "bf16 bfloat16 bf16-mixed",
+        "fp32": "fp32 float32 float single full f32 32 32-true",
+        "tf32": "tf32 tensorfloat32",
+        "fp8": "fp8 float8 f8 8 float8_e4m3fn float8_e5m2",
+        "fp64": "fp64 float64 double f64 64 64-true",
+    }.items()
+    for name in names.split()
+}
+
+
+def parse_precision(value: object) -> str | None:
+    """`fp16` for torch.float16, "float16", "half" or Lightning's "16-mixed"; None if unknown.
+
+    fp64 is recognised, but it is no precision that can be requested: it is the model's own.
+    """
+    if isinstance(value, bool):
+        return None
+    text = value.__name__ if isinstance(value, type) else str(value)
+    return _PRECISION_NAMES.get(text.strip().lower().removeprefix("torch."))
+
+
+class BlockCode(StrEnum):
+    """Why a device is not used."""
+
+    # Whatever is installed:
+    HIDDEN = "hidden"
+    MIG_PARENT = "mig_parent"
+    MIG_EMPTY = "mig_empty"
+    COMPUTE_PROHIBITED = "compute_prohibited"
+    PASSED_THROUGH = "passed_through"
+    NO_DRIVER = "no_driver"
+    WRONG_DRIVER = "wrong_driver"
+    DRIVER_FAILED = "driver_failed"
+    NOT_IN_CONTAINER = "not_in_container"
+    NO_PERMISSION = "no_permission"
+    LOST = "lost"
+    UNSUPPORTED = "unsupported"
+    # With what is installed:
+    NO_BACKEND = "no_backend"
+    # For this piece of work:
+    WRONG_RESULTS = "wrong_results"
+    NOT_REQUESTED = "not_requested"
+    SLOWER = "slower"
+    INSUFFICIENT_MEMORY = "insufficient_memory"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class BlockReason:
+    """Why a device is not used. Code decides by `code`; people read `message` and `fix`."""
+
+    code: BlockCode
+    message: str
+    fix: str = ""
+    """A command, or where to read on."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class NoteCode(StrEnum):
+    NOT_IN_KFD = "not_in_kfd"
+    MIG_PENDING = "mig_pending"
+    NOT_IN_NVML = "not_in_nvml"
+    REGISTRY_ONLY = "registry_only"
+
+
+@dataclass(frozen=True)
+class DeviceNote:
+    """Something unusual about a device that does not block it by itself."""
+
+    code: NoteCode
+    message: str
+
+
+@dataclass(frozen=True)
+class MemoryPool:
+    """One of several memories behind a device, such as an APU's carve-out."""
+
+    name: str
+    total_bytes: int | None
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    kind: MemoryKind = "unknown"
+    total_bytes: int | None = None
+    """What work may use at most; for unified memory, the share that counts."""
+    free_bytes: int | None = None
+    pools: tuple[MemoryPool, ...] = ()
+    note: str = ""
+    """Where an unusual figure comes from, or why there is none."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Number formats that the hardware computes in. None: unknown."""
+
+    fp16: Fp16Speed | None = None
+    """`matrix`: matrix units; `fast`: at least twice fp32; `slow`: no faster than fp32."""
+    tf32: bool | None = None
+    bf16: bool | None = None
+    """Native. Emulated bf16 is False: it runs, slower than fp32."""
+    fp8: bool | None = None
+    """Any variant: CDNA 3 has the older one (fnuz), all others OCP's."""
+    fp4: bool | None = None
+
+
+@dataclass(frozen=True)
+class DeviceBackend:
+    """One way to run work on a device, and whether it is usable."""
+
+    backend: BackendName
+    selector: str
+    """What a user selects it by: `cuda:0`, `rocm:0`, `webgpu:0`, `cpu`."""
+    provider: str
+    """What the library calls it: `cuda`, `CUDAExecutionProvider`."""
+    usable: bool
+    reason: str
+    """Why it is usable, or why not."""
+    fix: str = ""
+    """The command that would make it usable, if there is one."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU or the CPU, as the operating system sees it."""
+
+    id: str
+    """Stable over reboots: a UUID if there is one, else the PCI address."""
+    kind: DeviceKind
+    vendor: str
+    name: str
+    architecture: str | None = None
+    capability: str | None = None
+    """CUDA compute capability (`8.9`) or gfx target (`gfx1100`)."""
+    memory: Memory = field(default_factory=Memory)
+    driver: str | None = None
+    driver_version: str | None = None
+    pci_address: str | None = None
+    pci_id: str | None = None
+    """Vendor and device number, `10de:2684`."""
+    features: Features = field(default_factory=Features)
+    part: DevicePart = "whole"
+    parent: str | None = None
+    """The id of the device this is a part of."""
+    units: int | None = None
+    """Shader cores, compute units or CPU cores: compares devices of one vendor."""
+    indices: Mapping[str, int] = field(default_factory=dict)
+    """Position in each library's own order: {"nvml": 0, "cuda": 1}."""
+    blocked: BlockReason | None = None
+    """Why no backend can use it, whatever is installed."""
+    backends: tuple[DeviceBackend, ...] = ()
+    notes: tuple[DeviceNote, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether an installed backend can use it, as far as package metadata tell."""
+        return self.blocked is None and any(backend.usable for backend in self.backends)
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(backend.selector for backend in self.backends))
+
+    @property
+    def block_reason(self) -> BlockReason | None:
+        """Why it cannot be used, with the first command that would change that."""
+        if self.blocked or self.usable:
+            return self.blocked
+        reasons = "; ".join(dict.fromkeys(backend.reason for backend in self.backends))
+        fix = next((backend.fix for backend in self.backends if backend.fix), "")
+        return BlockReason(BlockCode.NO_BACKEND, reasons or "no backend supports it", fix)
+
+    def selector_for(self, library: str) -> str:
+        """`cuda:0`; without a number if the library does not count the device.
+
+        A MIG instance has no place in CUDA's order and is selected by its id.
+        """
+        if library in self.indices:
+            return f"{library}:{self.indices[library]}"
+        return self.id if self.part == "mig" else library
+
+    def has_note(self, code: NoteCode) -> bool:
+        return any(note.code is code for note in self.notes)
+
+
+@dataclass(frozen=True)
+class ResourceLimit:
+    """Something that takes cores or memory away from this process."""
+
+    kind: Literal["affinity", "cgroup", "rosetta"]
+    message: str
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The processor, and what this process may use of it."""
+
+    name: str
+    vendor: str
+    architecture: str
+    """The instruction set: x86_64, aarch64, arm64, AMD64."""
+    cores_total: int
+    cores_usable: float
+    """Under affinity and cgroup limits; a quota of one and a half cores is 1.5."""
+    memory: Memory
+    vectors: tuple[str, ...] = ()
+    """Vector and matrix extensions: avx2, avx512f, amx_bf16, sve."""
+    limits: tuple[ResourceLimit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The operating system around the devices."""
+
+    system: SystemName = "other"
+    release: str = ""
+    machine: str = ""
+    python: str = ""
+    wsl: int = 0
+    """0, 1 or 2."""
+    container: str = ""
+    """docker, podman, kubernetes, lxc, ...; empty outside one."""
+    distribution: str = ""
+    virtual: str = ""
+    """The hypervisor, if known."""
+
+    @property
+    def title(self) -> str:
+        """`WSL2`, `Linux in docker`, `Windows`."""
+        base = f"WSL{self.wsl}" if self.wsl else self.system
+        if self.system == "other":
+            base = self.distribution or "an unknown system"
+        return f"{base} in {self.container}" if self.container else base
+
+    @property
+    def is_arm(self) -> bool:
+        return self.machine.lower() in ("aarch64", "arm64")
+
+    def unset_command(self, variable: str) -> str:
+        """The command that removes a variable from the shell."""
+        windows = self.system == "Windows"
+        return f"Remove-Item Env:{variable}" if windows else f"unset {variable}"
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What decides which backends can use a device, beside the device itself."""
+
+    platform: Platform = field(default_factory=Platform)
+    installed: InstalledPackages = field(default_factory=InstalledPackages)
+    cuda_driver: str = ""
+    """The newest CUDA that the NVIDIA driver supports: `12.4`."""
+    gfx_override: str = ""
+    """HSA_OVERRIDE_GFX_VERSION: run as another gfx target."""
+    kfd_access: str | None = None
+    """Access rights to /dev/kfd; None if it does not exist."""
+    render_access: str | None = None
+    """The best access rights to any /dev/dri/renderD*; None if there is none."""
+    has_rocdxg: bool = False
+    """ROCm's bridge to DirectX in WSL2 is installed."""
+    has_vulkan: bool = False
+    """Linux has a Vulkan loader and a driver manifest."""
+    driver_capabilities: str = ""
+    """NVIDIA_DRIVER_CAPABILITIES of the container; empty if not set."""
+    rocm_version: str = ""
+    nvidia_module: str = ""
+    """The kernel module's own version line."""
+
+    @property
+    def torch_flavour(self) -> str:
+        return self.installed.torch.flavour if self.installed.torch else ""
+
+    def torch_command(self, requirement: str, flavour: str) -> str:
+        """The command that installs another build of torch.
+
+        pip considers a requirement satisfied by any installed build, so the old one goes first.
+        """
+        old = ["torch"] if self.installed.torch else []
+        return format_install(requirement, index_url=f"{TORCH_INDEX_URL}/{flavour}", uninstall=old)
+
+    def onnx_command(self, package: str) -> str:
+        """The command that replaces the installed ONNX Runtime packages by one."""
+        return format_install(package, uninstall=list(self.installed.onnx))
+
+    def onnx_title(self, package: str) -> str:
+        """The package with its version, and a caveat if another one installs the same files."""
+        title = f"{package} {self.installed.versions[package]}"
+        others = [name for name in self.installed.onnx if name != package]
+        return title + (f", unless overwritten by {' and '.join(others)}" if others else "")
+
+    @property
+    def render_block(self) -> BlockReason | None:
+        """Why this user cannot open the render nodes, which Level Zero and Vulkan need."""
+        if self.platform.system != "Linux" or self.platform.wsl:
+            return None
+        if self.render_access is None:
+            if self.platform.container:
+                return BlockReason(
+                    BlockCode.NOT_IN_CONTAINER,
+                    "/dev/dri is not mapped into this container",
+                    "docker run --device /dev/dri ...",
+                )
+            return BlockReason(BlockCode.NO_DRIVER, "no /dev/dri/renderD* found")
+        if "w" not in self.render_access:
+            fix = "sudo usermod -aG render,video $USER"
+            return BlockReason(
+                BlockCode.NO_PERMISSION, "no permission to open /dev/dri/render*", fix
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """What one source of devices reported, or why it failed."""
+
+    source: str
+    state: SourceState
+    reason: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A device file and this user's access to it."""
+
+    path: str
+    access: str
+    """`rw`, `r` or empty."""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class UnmatchedEntry:
+    """An entry of a variable such as CUDA_VISIBLE_DEVICES that matches no device."""
+
+    variable: str
+    entry: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All devices of a machine, with what surrounds them."""
+
+    host: HostFacts
+    cpu: Cpu
+    gpus: tuple[Device, ...]
+    cpu_device: Device
+    sources: tuple[SourceReport, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that affect devices, no others."""
+    nodes: tuple[DeviceNode, ...] = ()
+    groups: tuple[str, ...] = ()
+    root: bool = False
+    disk_free_bytes: int | None = None
+    unmatched: tuple[UnmatchedEntry, ...] = ()
+
+    @property
+    def platform(self) -> Platform:
+        return self.host.platform
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Installed packages that can use a device, with their versions; torch's with its build."""
+        titles = dict(self.host.installed.versions)
+        if torch := self.host.installed.torch:
+            titles["torch"] = torch.title.removeprefix("torch ")
+        return titles
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Every device, the CPU last."""
+        return (*self.gpus, self.cpu_device)
+
+    def find(self, device_id: str) -> Device | None:
+        return next((device for device in self.devices if device.id == device_id), None)
+
+    def of(self, vendor: str) -> Iterator[Device]:
+        """The GPUs of one vendor, in order."""
+        return (gpu for gpu in self.gpus if gpu.vendor == vendor)
+
+
+# -- JSON: keys and values are public and older than some of the names above -------------------
+
+
+def to_json(value: Machine | Device) -> dict[str, Any]:
+    """Plain data for `--json` and HTTP."""
+    return _machine_json(value) if isinstance(value, Machine) else _device_json(value)
+
+
+def _machine_json(machine: Machine) -> dict[str, Any]:
+    host = machine.host
+    torch = host.installed.torch
+    facts = {
+        "cuda_driver": host.cuda_driver,
+        "torch_flavour": torch.flavour if torch else "",
+        "torch_runtime": torch.runtime if torch else "",
+        "torch_kernels": " ".join(torch.kernels or ()) if torch else "",
+        "rocdxg": "yes" if host.has_rocdxg else "",
+        "vulkan": "yes" if host.has_vulkan else "",
+        "rocm": host.rocm_version,
+        "nvidia_module": host.nvidia_module,
+    }
+    return {
+        "platform": asdict(machine.platform),
+        "cpu": {**asdict(machine.cpu), "limits": [limit.message for limit in machine.cpu.limits]},
+        "gpus": [_device_json(gpu) for gpu in machine.gpus],
+        "cpu_device": _device_json(machine.cpu_device),
+        "sources": [
+            {"source": report.source, "state": report.state, "reason": report.reason}
+            for report in machine.sources
+        ],
+        "packages": dict(machine.packages),
+        "environment": dict(machine.environment),
+        "facts": {name: fact for name, fact in facts.items() if fact},
+        "nodes": [asdict(node) for node in machine.nodes],
+        "groups": list(machine.groups),
+        "root": machine.root,
+        "disk_free_bytes": machine.disk_free_bytes,
+        "unmatched": [asdict(entry) for entry in machine.unmatched],
+    }
+
+
+def _device_json(device: Device) -> dict[str, Any]:
+    data = asdict(device)
+    data["drives"] = [backend_to_json(backend) for backend in device.backends]
+    del data["backends"]
+    data["blocked"] = device.blocked.message if device.blocked else ""
+    data["blocked_fix"] = device.blocked.fix if device.blocked else ""
+    data["notes"] = [note.message for note in device.notes]
+    data["usable"] = device.usable
+    data["words"] = list(device.selectors)
+    data["why_not"] = str(device.block_reason or "")
+    return data
+
+
+def backend_to_json(backend: DeviceBackend) -> dict[str, Any]:
+    data = asdict(backend)
+    data["word"] = data.pop("selector")
+    return data
+
+
+def backend_from_json(data: Mapping[str, Any]) -> DeviceBackend:
+    """The inverse of `backend_to_json`."""
+    values = dict(data)
+    return DeviceBackend(selector=values.pop("word"), **values)
+
+
+def device_from_json(data: Mapping[str, Any]) -> Device:
+    """The inverse of `to_json` for a device that is not blocked: codes and notes are not kept."""
+    derived = ("usable", "words", "why_not", "drives", "blocked", "blocked_fix", "notes")
+    values = {key: value for key, value in data.items() if key not in derived}
+    memory = dict(values["memory"])
+    memory["pools"] = tuple(MemoryPool(**pool) for pool in memory["pools"])
+    values["memory"] = Memory(**memory)
+    values["features"] = Features(**values["features"])
+    if data["blocked"]:
+        values["blocked"] = BlockReason(BlockCode.UNKNOWN, data["blocked"], data["blocked_fix"])
+    return Device(backends=tuple(map(backend_from_json, data["drives"])), **values)

@@ -1,1 +1,0 @@
-"""What is known of each vendor's parts: architecture and number formats. Data, no probing."""

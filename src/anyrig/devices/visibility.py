@@ -1,0 +1,221 @@
+"""Which devices the environment leaves visible, and in which order each library counts them.
+
+NVML counts by PCI address; CUDA counts the fastest first unless CUDA_DEVICE_ORDER says otherwise.
+So an index in CUDA_VISIBLE_DEVICES is not an index of nvidia-smi. Everything here maps to the
+device's id; CUDA's own order cannot be known without starting CUDA, so it is predicted from cores
+and capability, and the torch backend finds its device by UUID whatever the prediction was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from anyrig.devices.machine import (
+    BlockCode,
+    BlockReason,
+    Device,
+    NoteCode,
+    Platform,
+    UnmatchedEntry,
+)
+from anyrig.devices.nvidia import parse_capability
+from anyrig.units import is_whole_number
+
+_MAX_DIGITS = 18
+_VARIABLES = {
+    "CUDA_VISIBLE_DEVICES": ("nvidia", "amd"),
+    "HIP_VISIBLE_DEVICES": ("amd",),
+    "ROCR_VISIBLE_DEVICES": ("amd",),
+    "ZE_AFFINITY_MASK": ("intel",),
+}
+
+
+def apply_visibility(
+    devices: Sequence[Device], environment: Mapping[str, str], platform: Platform
+) -> tuple[Device, ...]:
+    """The devices with their library indices; the hidden ones are blocked."""
+    found = {device.id: device for device in devices}
+    for vendor, order in (("nvidia", _order_nvidia), ("amd", _order_amd), ("intel", _order_intel)):
+        own = [device for device in devices if device.vendor == vendor and not device.blocked]
+        for device in order(own, environment, platform):
+            found[device.id] = device
+    return tuple(found[device.id] for device in devices)
+
+
+def find_unmatched(
+    devices: Sequence[Device], environment: Mapping[str, str]
+) -> tuple[UnmatchedEntry, ...]:
+    """The entries of visibility variables that match no device.
+
+    An empty value, `-1`, or a word such as Slurm's `NoDevFiles` hides everything on purpose and
+    refers to no device.
+    """
+    found = []
+    for variable, vendors in _VARIABLES.items():
+        for entry in (part.strip() for part in environment.get(variable, "").split(",")):
+            number = entry.partition(".")[0] if variable == "ZE_AFFINITY_MASK" else entry
+            if not is_whole_number(number) and not entry.startswith(("GPU-", "MIG-")):
+                break
+            if not any(_may_match(devices, vendor, number) for vendor in vendors):
+                found.append(UnmatchedEntry(variable, entry))
+    return tuple(found)
+
+
+def _may_match(devices: Sequence[Device], vendor: str, entry: str) -> bool:
+    """Whether an entry may mean one of a vendor's devices, including those without a driver."""
+    own = [device for device in devices if device.vendor == vendor]
+    if is_whole_number(entry):
+        cards = [d for d in own if d.part != "mig"] or own
+        return len(entry) < _MAX_DIGITS and int(entry) < len(cards)
+    ids = [device.id.lower() for device in own]
+    any_without_uuid = any(not device_id.startswith(("gpu-", "mig-")) for device_id in ids)
+    return any_without_uuid or any(device_id.startswith(entry.lower()) for device_id in ids)
+
+
+def _number_devices(
+    devices: Sequence[Device],
+    visible: Sequence[Device],
+    library: str,
+    setting: str,
+    platform: Platform,
+) -> list[Device]:
+    """Indices for the visible devices; the rest blocked by `setting` (`VARIABLE=value`)."""
+    # A MIG instance has a number only if a variable gives it one.
+    counted = [device for device in visible if device.part != "mig" or setting]
+    index = {device.id: number for number, device in enumerate(counted)}
+    visible_ids = {device.id for device in visible}
+    fix = platform.unset_command(setting.partition("=")[0])
+    hidden = BlockReason(BlockCode.HIDDEN, f"hidden by {setting}", fix)
+    found = []
+    for device in devices:
+        if device.id not in visible_ids:
+            device = replace(device, blocked=hidden)
+        elif device.id in index:
+            device = replace(device, indices={**device.indices, library: index[device.id]})
+        found.append(device)
+    return found
+
+
+def _order_nvidia(
+    devices: list[Device], environment: Mapping[str, str], platform: Platform
+) -> list[Device]:
+    order = _cuda_order(devices, environment.get("CUDA_DEVICE_ORDER", ""))
+    value = environment.get("CUDA_VISIBLE_DEVICES")
+    if value is None:
+        return _number_devices(order, order, "cuda", "", platform)
+    visible = _cuda_visible(order, value)
+    return _number_devices(order, visible, "cuda", f"CUDA_VISIBLE_DEVICES={value}", platform)
+
+
+def _cuda_order(devices: Sequence[Device], rule: str) -> list[Device]:
+    """By PCI address, or the fastest first."""
+    by_address = sorted(devices, key=lambda d: (d.indices.get("nvml", 0), d.indices.get("mig", -1)))
+    if rule == "PCI_BUS_ID":
+        return by_address
+    # Stable: equal GPUs keep their address order, as in CUDA. MIG instances come last.
+    return sorted(by_address, key=lambda d: (d.part == "mig", *_slowness(d)))
+
+
+def _slowness(device: Device) -> tuple[float, float]:
+    capability = parse_capability(device.capability) or (0, 0)
+    generation = capability[0] + capability[1] / 10
+    return (-(device.units or 0) * max(1.0, generation), -generation)
+
+
+def _cuda_visible(order: Sequence[Device], value: str) -> list[Device]:
+    """What CUDA_VISIBLE_DEVICES leaves, in its order.
+
+    Entries are indices, UUIDs or MIG ids, or unambiguous beginnings of them. The first entry that
+    matches nothing ends the list, and a repeated one empties it: that is CUDA's rule.
+    """
+    visible: list[Device] = []
+    for entry in (part.strip() for part in value.split(",")):
+        device = _cuda_entry(order, entry)
+        if device is None:
+            break
+        if device in visible:
+            return []
+        visible.append(device)
+    return visible
+
+
+def _cuda_entry(order: Sequence[Device], entry: str) -> Device | None:
+    if is_whole_number(entry):
+        # Indices count whole GPUs; a GPU in MIG mode is not among them.
+        whole = [device for device in order if device.part != "mig"]
+        if not whole:
+            # Only cards in MIG mode: an index means a card's first instance.
+            first = {device.parent: device for device in reversed(order)}
+            whole = [first[parent] for parent in dict.fromkeys(d.parent for d in order)]
+        return whole[int(entry)] if int(entry) < len(whole) else None
+    if entry.startswith("MIG-GPU-"):
+        # `MIG-GPU-<uuid>/<gpu instance>/<compute instance>`, the form before driver 470.
+        return next((device for device in order if device.id.lower() == entry.lower()), None)
+    if not entry.startswith(("GPU-", "MIG-")):
+        return None
+    matches = [device for device in order if device.id.lower().startswith(entry.lower())]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _order_amd(
+    devices: list[Device], environment: Mapping[str, str], platform: Platform
+) -> list[Device]:
+    """ROCR_VISIBLE_DEVICES applies first, below HIP; then HIP's own list, or else CUDA's."""
+    listed = [device for device in devices if not device.has_note(NoteCode.NOT_IN_KFD)]
+    listed.sort(key=lambda d: d.indices.get("kfd", 0))
+    rest = [device for device in devices if device not in listed]
+    hip = "HIP_VISIBLE_DEVICES" in environment
+    visible, setting = list(listed), ""
+    for name in ("ROCR_VISIBLE_DEVICES", f"{'HIP' if hip else 'CUDA'}_VISIBLE_DEVICES"):
+        value = environment.get(name)
+        if value is not None:
+            visible = _rocm_visible(visible, value)
+            setting = f"{name}={value}"
+    return [*_number_devices(listed, visible, "rocm", setting, platform), *rest]
+
+
+def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
+    """Indices or `GPU-` ids, up to the first that matches nothing."""
+    visible: list[Device] = []
+    for entry in (part.strip() for part in value.split(",")):
+        if is_whole_number(entry) and int(entry) < len(devices):
+            device: Device | None = devices[int(entry)]
+        else:
+            same = (d for d in devices if entry and d.id.lower() == entry.lower())
+            device = next(same, None)
+        if device is None:
+            break
+        visible.append(device)
+    return visible
+
+
+def _order_intel(
+    devices: list[Device], environment: Mapping[str, str], platform: Platform
+) -> list[Device]:
+    """ZE_AFFINITY_MASK lists devices, or tiles of them as `0.1`.
+
+    Level Zero counts cards first. OpenVINO, behind the same mask, counts the processor's own
+    graphics first: `GPU.0` is the integrated one.
+    """
+    cards_first = sorted(devices, key=lambda d: d.memory.kind == "unified")
+    order = [
+        replace(device, indices={**device.indices, "ze": number})
+        for number, device in enumerate(cards_first)
+    ]
+    value = environment.get("ZE_AFFINITY_MASK", "")
+    visible, setting = order, ""
+    if value.strip():  # an empty mask hides nothing
+        numbers = [entry.strip().partition(".")[0] for entry in value.split(",")]
+        visible = [device for number, device in enumerate(order) if str(number) in numbers]
+        setting = f"ZE_AFFINITY_MASK={value}"
+    numbered = _number_devices(order, visible, "xpu", setting, platform)
+    shown = [device for device in numbered if not device.blocked]
+    shown.sort(key=lambda d: (d.memory.kind != "unified", d.indices["xpu"]))
+    openvino = {device.id: number for number, device in enumerate(shown)}
+    return [
+        device
+        if device.blocked
+        else replace(device, indices={**device.indices, "openvino": openvino[device.id]})
+        for device in numbered
+    ]

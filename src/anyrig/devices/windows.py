@@ -1,0 +1,325 @@
+"""GPUs that DirectX lists: DXGI and the registry on Windows, DXCore in WSL2; and DirectML.
+
+The registry's HardwareInformation.qwMemorySize is 64 bits wide; Win32_VideoController.AdapterRAM is
+32 and saturates at 4 GiB, so it is never used. Registry keys outlive the card they describe and
+have an order of their own: they are matched with DXGI's adapters by PCI numbers, not by position.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from anyrig.devices import amd, intel, pci
+from anyrig.devices.machine import (
+    Device,
+    DeviceBackend,
+    DeviceNote,
+    Features,
+    HostFacts,
+    Memory,
+    MemoryPool,
+    NoteCode,
+    SourceReport,
+)
+from anyrig.devices.probe import NotFound, System, Unavailable
+from anyrig.install import format_install
+from anyrig.units import MIB, format_bytes, pluralize
+
+_DISPLAY_CLASS = r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
+_VENDORS = {
+    pci.NVIDIA: "nvidia", pci.AMD: "amd", 0x1022: "amd", pci.INTEL: "intel",
+    0x5143: "qualcomm", 0x4D4F4351: "qualcomm",
+}  # fmt: skip
+_MICROSOFT = 0x1414
+_SOFTWARE_FLAG = 2  # DXGI_ADAPTER_FLAG_SOFTWARE
+# An adapter with less memory of its own than this is on the processor and borrows the rest.
+_INTEGRATED_BYTES = 1024 * MIB
+# torch-directml's last release was built for these and nothing newer.
+_DIRECTML_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12")
+
+
+class Adapter(NamedTuple):
+    """One adapter, as DXGI, DXCore or the registry describes it."""
+
+    name: str
+    vendor: int
+    device: int
+    dedicated_bytes: int
+    driver_version: str
+    shared_bytes: int = 0
+    budget_bytes: int | None = None
+    used_bytes: int | None = None
+    dxgi_index: int | None = None
+    """Its place in DXGI's order, which is DirectML's."""
+    integrated: bool | None = None
+    installed_bytes: int = 0
+    """The registry's qwMemorySize, beside what DXGI lets programs have of it."""
+    source: str = "dxgi"
+
+    @property
+    def pci_id(self) -> str:
+        """`1002:744c`."""
+        return f"{self.vendor:04x}:{self.device:04x}"
+
+
+def find_devices(
+    system: System, others: list[Device], memory: Memory
+) -> tuple[list[Device], SourceReport]:
+    """Every adapter that no other source has described.
+
+    Args:
+        system: the machine to ask.
+        others: what other sources found, so that a card in NVML is not listed twice.
+        memory: the machine's, which integrated GPUs share.
+    """
+    registry = _read_registry(system)
+    try:
+        listed = [_from_dxgi(row, n) for n, row in enumerate(system.adapters("dxgi"))]
+        source = "DXGI"
+    except Unavailable as error:
+        listed, source = registry, f"the registry only ({error})"
+    adapters = [_add_registry(adapter, registry) for adapter in _drop_software(listed)]
+    present = {adapter.pci_id for adapter in adapters}
+    removed = [entry for entry in registry if entry.pci_id not in present]
+    report = _report("windows", source, adapters, len(listed) - len(adapters), removed)
+    return _describe_new(adapters, others, memory), report
+
+
+def find_devices_in_wsl(
+    system: System, others: list[Device], memory: Memory
+) -> tuple[list[Device], SourceReport]:
+    """The same through DXCore: the Windows host's adapters as a WSL2 guest sees them."""
+    try:
+        listed = [_from_dxcore(row, n) for n, row in enumerate(system.adapters("dxcore"))]
+    except NotFound as error:
+        return [], SourceReport("wsl", "nothing", str(error))
+    except Unavailable as error:
+        return [], SourceReport("wsl", "failed", str(error))
+    adapters = _drop_software(listed)
+    report = _report("wsl", "DXCore", adapters, len(listed) - len(adapters), [])
+    return _describe_new(adapters, others, memory), report
+
+
+def add_dxgi_indices(system: System, devices: list[Device]) -> list[Device]:
+    """The devices with their place in DXGI's order, which DirectML uses."""
+    try:
+        rows = system.adapters("dxgi")
+    except Unavailable:
+        return devices
+    places: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        places.setdefault(_from_dxgi(row, number).pci_id, []).append(number)
+    found = []
+    for device in devices:
+        numbers = places.get(device.pci_id or "", [])
+        if numbers and "dxgi" not in device.indices and device.part != "mig":
+            device = replace(device, indices={**device.indices, "dxgi": numbers.pop(0)})
+        found.append(device)
+    return found
+
+
+def _report(
+    name: str, source: str, adapters: list[Adapter], num_software: int, removed: list[Adapter]
+) -> SourceReport:
+    text = f"{pluralize(len(adapters), 'adapter')} in {source}"
+    for entry in removed:
+        size = format_bytes(entry.dedicated_bytes) if entry.dedicated_bytes else "memory unknown"
+        text += f", {entry.name} ({size}, driver {entry.driver_version}) only in the registry"
+    if num_software:
+        text += f", {pluralize(num_software, 'software adapter')} ignored"
+    return SourceReport(name, "found" if adapters else "nothing", text)
+
+
+def _drop_software(listed: list[Adapter]) -> list[Adapter]:
+    return [adapter for adapter in listed if adapter.vendor != _MICROSOFT]
+
+
+def _describe_new(adapters: list[Adapter], others: list[Device], memory: Memory) -> list[Device]:
+    """Adapters that other sources have not described; each of theirs accounts for one adapter."""
+    known_ids = [device.pci_id for device in others if device.part != "mig"]
+    known_names = [device.name for device in others]
+    devices: list[Device] = []
+    for adapter in adapters:
+        if adapter.pci_id in known_ids:
+            known_ids.remove(adapter.pci_id)
+        elif adapter.name in known_names and not any(known_ids):
+            known_names.remove(adapter.name)
+        else:
+            twins = sum(device.pci_id == adapter.pci_id for device in devices)
+            devices.append(_describe(adapter, twins, memory))
+    return devices
+
+
+def _describe(adapter: Adapter, num_twins: int, system_memory: Memory) -> Device:
+    """LUIDs change at every boot, so the id is made of PCI numbers."""
+    vendor = _VENDORS.get(adapter.vendor, "unknown")
+    architecture, target, features = None, None, Features()
+    if vendor == "amd":
+        target = amd.find_target(adapter.device)
+        architecture, features = amd.describe_target(target)
+    elif vendor == "intel":
+        architecture, features, _, _ = intel.find_family(adapter.device)
+    notes = []
+    if vendor == "nvidia":
+        notes.append(DeviceNote(NoteCode.NOT_IN_NVML, "NVML does not list it"))
+    if adapter.source == "registry":
+        text = "only the registry lists it: it may have been removed"
+        notes.append(DeviceNote(NoteCode.REGISTRY_ONLY, text))
+    return Device(
+        id=f"pci-{adapter.pci_id}" + (f"#{num_twins}" if num_twins else ""),
+        kind="gpu",
+        vendor=vendor,
+        name=adapter.name,
+        architecture=architecture,
+        capability=target,
+        memory=_describe_memory(adapter, _is_integrated(adapter, target), system_memory),
+        driver="WDDM of Windows" if adapter.source == "dxcore" else "WDDM",
+        driver_version=adapter.driver_version or None,
+        pci_id=adapter.pci_id,
+        features=features,
+        indices={} if adapter.dxgi_index is None else {"dxgi": adapter.dxgi_index},
+        notes=tuple(notes),
+    )
+
+
+def _is_integrated(adapter: Adapter, target: str | None) -> bool:
+    """By the hardware tables, else by what the adapter says, else by its own memory."""
+    if target:
+        return amd.is_apu(target)
+    if _VENDORS.get(adapter.vendor) == "intel":
+        integrated = intel.find_family(adapter.device).integrated
+        if integrated is not None:
+            return integrated
+    if adapter.integrated is not None:
+        return adapter.integrated
+    return adapter.dedicated_bytes < _INTEGRATED_BYTES
+
+
+def _describe_memory(adapter: Adapter, integrated: bool, system_memory: Memory) -> Memory:
+    dedicated, shared = adapter.dedicated_bytes, adapter.shared_bytes
+    free = None
+    if adapter.budget_bytes is not None and adapter.used_bytes is not None:
+        free = max(0, adapter.budget_bytes - adapter.used_bytes)
+    if not integrated:
+        installed = adapter.installed_bytes
+        return Memory(
+            "dedicated" if dedicated else "unknown",
+            dedicated or None,
+            None if free is None else min(free, dedicated),
+            (MemoryPool("installed", installed),) if installed else (),
+        )
+    if not shared:
+        return Memory("unified", note="its share of system memory is unknown")
+    if system_memory.free_bytes is not None:
+        left = min(shared, system_memory.free_bytes)
+        free = left if free is None else min(free, dedicated + left)
+    pools = (MemoryPool("dedicated", dedicated), MemoryPool("shared", shared))
+    note = f"{format_bytes(dedicated)} of its own and {format_bytes(shared)} shared with the system"
+    return Memory("unified", dedicated + shared, free, pools, note)
+
+
+def _from_dxgi(row: dict[str, Any], index: int) -> Adapter:
+    software = bool(int(row.get("Flags", 0)) & _SOFTWARE_FLAG)
+    budget, used = row.get("Budget"), row.get("CurrentUsage")
+    return Adapter(
+        name=str(row.get("Description", "unknown adapter")).strip(),
+        vendor=_MICROSOFT if software else int(row.get("VendorId", 0)),
+        device=int(row.get("DeviceId", 0)),
+        dedicated_bytes=int(row.get("DedicatedVideoMemory", 0)),
+        driver_version=str(row.get("DriverVersion", "")),
+        shared_bytes=int(row.get("SharedSystemMemory", 0)),
+        budget_bytes=None if budget is None else int(budget),
+        used_bytes=None if used is None else int(used),
+        dxgi_index=index,
+    )
+
+
+def _from_dxcore(row: dict[str, Any], index: int) -> Adapter:
+    numbers = row.get("HardwareID") or {}
+    version, integrated = row.get("DriverVersion", ""), row.get("IsIntegrated")
+    if isinstance(version, int) and version > 0xFFFF:
+        # DXCore packs four numbers of 16 bits into one.
+        version = ".".join(str(version >> shift & 0xFFFF) for shift in (48, 32, 16, 0))
+    return Adapter(
+        name=str(row.get("DriverDescription", "unknown adapter")).strip(),
+        vendor=int(numbers.get("vendorID", 0)) if row.get("IsHardware", True) else _MICROSOFT,
+        device=int(numbers.get("deviceID", 0)),
+        dedicated_bytes=int(row.get("DedicatedAdapterMemory", 0)),
+        driver_version=str(version or ""),
+        shared_bytes=int(row.get("SharedSystemMemory", 0)),
+        dxgi_index=index,
+        integrated=None if integrated is None else bool(integrated),
+        source="dxcore",
+    )
+
+
+def _read_registry(system: System) -> list[Adapter]:
+    found = []
+    for key in system.subkeys(_DISPLAY_CLASS):
+        if not re.fullmatch(r"\d{4}", key):
+            continue
+        try:
+            values = system.registry(f"{_DISPLAY_CLASS}\\{key}")
+        except Unavailable:
+            continue
+        hardware_id = str(values.get("MatchingDeviceId", "")).upper()
+        numbers = re.search(r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", hardware_id)
+        if not numbers:
+            continue
+        size = values.get("HardwareInformation.qwMemorySize", 0)
+        found.append(
+            Adapter(
+                name=str(values.get("DriverDesc", "unknown adapter")),
+                vendor=int(numbers[1], 16),
+                device=int(numbers[2], 16),
+                dedicated_bytes=int(size) if isinstance(size, int) else 0,
+                driver_version=str(values.get("DriverVersion", "")),
+                source="registry",
+            )
+        )
+    return found
+
+
+def _add_registry(adapter: Adapter, registry: list[Adapter]) -> Adapter:
+    """The registry's driver version, and its memory size if DXGI has none."""
+    same = [entry for entry in registry if entry.pci_id == adapter.pci_id]
+    if not same:
+        return adapter
+    entry = next((e for e in same if e.driver_version == adapter.driver_version), same[0])
+    return adapter._replace(
+        driver_version=adapter.driver_version or entry.driver_version,
+        dedicated_bytes=adapter.dedicated_bytes or entry.dedicated_bytes,
+        installed_bytes=entry.dedicated_bytes,
+    )
+
+
+def list_directml(device: Device, host: HostFacts) -> Iterator[DeviceBackend]:
+    """DirectML runs on any brand on Windows; through torch also in WSL2."""
+    # Without DXGI's order DirectML's numbers are unknown.
+    selector = f"dml:{device.indices['dxgi']}" if "dxgi" in device.indices else "dml"
+    versions, torch = host.installed.versions, host.installed.torch
+    directml = partial(DeviceBackend, "torch", selector, "privateuseone")
+    python = ".".join(host.platform.python.split(".")[:2])
+    if version := versions.get("torch-directml"):
+        if torch and not torch.version.startswith("2.4."):
+            text = f"torch-directml {version} requires torch 2.4.1, not {torch.version}"
+            yield directml(False, text, format_install("torch==2.4.1"))
+        else:
+            yield directml(True, f"torch-directml {version}")
+    elif python in _DIRECTML_PYTHONS and not host.platform.is_arm:
+        yield directml(False, "torch-directml is not installed", format_install("torch-directml"))
+    else:
+        text = f"torch-directml has no wheel for Python {python} on {host.platform.machine}"
+        yield directml(False, text)
+    if host.platform.system != "Windows":
+        return
+    onnx = partial(DeviceBackend, "onnx", selector, "DmlExecutionProvider")
+    if package := host.installed.package_of("DmlExecutionProvider"):
+        yield onnx(True, f"{package} {versions[package]}")
+    else:
+        fix = host.onnx_command("onnxruntime-directml")
+        yield onnx(False, "onnxruntime-directml is not installed", fix)
