@@ -355,8 +355,8 @@ import sys, logging
 sys.path[:0] = {paths!r}
 import numpy as np
 from anyrig.backends import open_device, onnx_graph
-from anyrig.devices.machine import Device, Drive
-drive = Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+from anyrig.devices.machine import Device, DeviceBackend
+drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
 handle = open_device(Device("x", "gpu", "other", "software"), drive)
 model = handle.load(onnx_graph.build_product(16))
 left = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)

@@ -146,12 +146,12 @@ def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> Non
         sys.path.remove(site)
         sys.path.append(site)
         assert anyrig.__file__.startswith(site)
-        from anyrig.devices.machine import Device, Drive
+        from anyrig.devices.machine import Device, DeviceBackend
         from anyrig.placement import Placement
         from anyrig.work.engine import Recipe
         from anyrig.work.pool import Pool
         seat = Placement(Device("a", "cpu", "test", "a"),
-                         Drive("onnx", "cpu", "CPUExecutionProvider", True, ""))
+                         DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
         recipe = Recipe("anyrig.work.rehearse:Rehearsal")
         with Pool([seat], recipe, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])

@@ -68,9 +68,9 @@ def test_webgpu_on_a_software_adapter() -> None:
 import numpy as np
 from anyrig.backends import open_runner
 from anyrig.bench.kernels import probe
-from anyrig.devices.machine import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 runner = open_runner(Device("x", "gpu", "unknown", "software"),
-                     Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""))
+                     DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""))
 print(probe(runner) < 1e-4, runner.ran_on)
 """
     done = subprocess.run(
