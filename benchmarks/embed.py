@@ -20,7 +20,7 @@ from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model
-from anyrig.placement import Need, Placed, Wanted, place
+from anyrig.placement import PlacementOptions, PlacementPlan, Workload, plan_placement
 from benchmarks.harness import ROOT, Row
 
 TEXTS = 20_000
@@ -147,13 +147,15 @@ def _ours(folder: Path, texts: list[str], size: str) -> tuple[list[float], float
     return rates, _nearest(folder, texts, np.stack(vectors))
 
 
-def _placed() -> Placed:
+def _placed() -> PlacementPlan:
     machine = discover(dict(os.environ))
     gpu = any(device.usable for device in machine.gpus)
     wish = DeviceRequest("auto" if gpu else "cpu", "flag")
-    need = Need("embeddings", backends=("torch",), precisions=("bf16", "fp16", "fp32"))
-    wanted = Wanted(precision="bf16" if gpu else "fp32", workers_per_device=2 if gpu else 1)
-    return place(
+    need = Workload("embeddings", backends=("torch",), precisions=("bf16", "fp16", "fp32"))
+    wanted = PlacementOptions(
+        precision="bf16" if gpu else "fp32", workers_per_device=2 if gpu else 1
+    )
+    return plan_placement(
         machine, choose_device(machine, (wish,)), need, wanted, environment=dict(os.environ)
     )
 

@@ -168,13 +168,15 @@ def _embedder(folder: Path | None, backend: str = "onnx") -> Any:
     from anyrig.devices.discover import discover
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import find, in_folder
-    from anyrig.placement import Wanted, place
+    from anyrig.placement import PlacementOptions, plan_placement
 
     model = in_folder(folder, name="bench") if folder else find("minilm", models=Path())
     machine = discover(os.environ)
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     need = replace(model.need(), backends=(backend,))  # type: ignore[arg-type]
-    placed = place(machine, choice, need, Wanted(precision="fp32"), environment=os.environ)
+    placed = plan_placement(
+        machine, choice, need, PlacementOptions(precision="fp32"), environment=os.environ
+    )
     one = replace(placed, placements=(replace(placed.placements[0], threads=1, workers=1),))
     made = Embedder(model, placed=one, environment=os.environ, here=True)
     made.wait_ready()

@@ -20,7 +20,7 @@ from anyrig.devices.discover import discover
 from anyrig.documents.entities.finder import Finder, Text
 from anyrig.documents.entities.names import choose as namer_of
 from anyrig.documents.entities.names import installed
-from anyrig.placement import place
+from anyrig.placement import plan_placement
 from benchmarks.harness import Row
 
 FILE = Path(__file__).resolve().parent / "data" / "entities.txt"
@@ -71,7 +71,7 @@ def ours(texts: Sequence[Passage], *, names: bool = True) -> list[list[Marked]]:
     namer = namer_of() if names else None
     machine = discover(dict(os.environ))
     where = choose_device(machine, (DeviceRequest("cpu", "flag"),))
-    placed = place(machine, where, namer.need) if namer is not None else None
+    placed = plan_placement(machine, where, namer.need) if namer is not None else None
     with Finder(namer, placed=placed, environment=dict(os.environ)) as finder:
         found = list(finder.find(Text(one.text) for one in texts))
     return [[Marked(one.kind, one.start, one.end) for one in each.entities] for each in found]

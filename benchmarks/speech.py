@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from anyrig.devices.discover import discover
-from anyrig.placement import Need, Wanted, place
+from anyrig.placement import PlacementOptions, Workload, plan_placement
 from anyrig.speech.engines.hibari import Hibari
 from anyrig.speech.prepare import prepare
 from anyrig.speech.script import Script
@@ -110,9 +110,9 @@ def _studio(workers: int = 1) -> Iterator[Studio]:
     from anyrig.devices.choose import DeviceRequest, choose_device
 
     machine, found = discover(os.environ), Hibari.find()
-    need: Need = Hibari.need(found)
+    need: Workload = Hibari.need(found)
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
-    placed = place(machine, choice, need, Wanted(workers_per_device=workers))
+    placed = plan_placement(machine, choice, need, PlacementOptions(workers_per_device=workers))
     stage = Stage(engine="hibari", found=found, placed=placed, environment=os.environ)
     with Studio(stage) as studio:
         studio.wait_ready()

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from anyrig.storage.key import key
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
+from anyrig.storage.keys import make_key
 from benchmarks.harness import ROOT, Row, python
 
 # bytes -> how many of them one process keeps.
@@ -91,7 +91,7 @@ def _rate(who: str, action: str, size: int, processes: int, folder: str) -> floa
 
 def _work(who: str, action: str, size: int, number: int, folder: Path) -> None:
     """Keep or read one process's share; a reader asks for what all of them kept, its own first."""
-    keys = [key(process=number, number=index) for index in range(SIZES[size])]
+    keys = [make_key(process=number, number=index) for index in range(SIZES[size])]
     with _OPENED[who](folder, size) as (put, get):
         do = put if action == "put" else get
         print("ready", flush=True)
@@ -105,9 +105,9 @@ def _work(who: str, action: str, size: int, number: int, folder: Path) -> None:
 @contextlib.contextmanager
 def _ours(folder: Path, size: int) -> Iterator[tuple[Action, Action]]:
     data = os.urandom(size)
-    with Store(folder / "results.sqlite") as store:
+    with ResultCache(folder / "results.sqlite") as store:
         yield (
-            lambda name: store.put(name, data, kind="speech", note={"engine": "tone"}),
+            lambda name: store.put(name, data, kind="speech", metadata={"engine": "tone"}),
             lambda name: _whole(store.get(name)),
         )
 

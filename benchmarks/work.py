@@ -20,9 +20,9 @@ from typing import Any
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
-from anyrig.work.engine import Recipe
-from anyrig.work.pack import Budget, numbered, pack
-from anyrig.work.pool import Pool
+from anyrig.work.batching import LOOK_AHEAD, Batch, BatchBudget, BatchQueue, number_items
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
 from benchmarks.harness import ROOT, Row
 
 ROUNDS = 5
@@ -45,7 +45,7 @@ def _packing() -> list[Row]:
     letters = [len(sentence) for sentence in re.split(r"(?<=[.!?])\s+", text)]
     rows = []
     for what, costs in (("20,000 lognormal lengths", tokens), ("sentences of Alice", letters)):
-        batches = list(pack(numbered(costs, float), Budget(8192)))
+        batches = pack(costs, BatchBudget(8192))
         ours = sum(b.cost for b in batches) / sum(costs)
         by_length = _fixed(sorted(costs, reverse=True))
         rows.append(Row(f"padded over real cost, {what}", ours, "", _fixed(costs),
@@ -53,6 +53,21 @@ def _packing() -> list[Row]:
         rows.append(Row(f"padded over real cost, {what}", ours, "", by_length,
                         f"batches of {FIXED}, all sorted", high=1.05))  # fmt: skip
     return rows
+
+
+def pack(
+    costs: Sequence[float], budget: BatchBudget, look_ahead: int = LOOK_AHEAD
+) -> list[Batch[float]]:
+    """Batches of a stream, of which so many items wait, each around the oldest."""
+    waiting: BatchQueue[float] = BatchQueue()
+    batches = []
+    for item in number_items(costs, float):
+        waiting.add(item)
+        if len(waiting) >= look_ahead:
+            batches.append(waiting.take_batch(waiting.oldest(), budget))
+    while len(waiting):
+        batches.append(waiting.take_batch(waiting.oldest(), budget))
+    return batches
 
 
 def _fixed(costs: Sequence[int]) -> float:
@@ -89,10 +104,10 @@ def _pools() -> list[Row]:
 def _ours(costs: Sequence[float], speeds: Sequence[float]) -> list[float]:
     names = {f"device{number}": speed for number, speed in enumerate(speeds)}
     seats = [Placement(Device(name, "cpu", "test", name), DRIVE) for name in names]
-    recipe = Recipe("anyrig.work.rehearse:Rehearsal", {"speeds": names})
+    recipe = EngineFactory("anyrig.work.fake:FakeEngine", {"speeds": names})
     times = []
     for _ in range(ROUNDS):
-        with Pool(seats, recipe, environment=os.environ) as pool:
+        with WorkerPool(seats, recipe, environment=os.environ) as pool:
             pool.wait_ready()
             start = time.perf_counter()
             assert sum(1 for _ in pool.run(costs, cost=float)) == len(costs)

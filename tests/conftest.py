@@ -140,5 +140,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             if key == "missing" and report.nodeid not in missing.setdefault(package, []):
                 missing[package].append(report.nodeid)
     for package, tests in missing.items():
-        terminalreporter.write_line(f"Skipped for want of {package}: {', '.join(tests)}")
+        terminalreporter.write_line(f"Skipped, {package} is not installed: {', '.join(tests)}")
         terminalreporter.write_line(f"  sudo apt install --no-install-recommends {package}")

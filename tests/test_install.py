@@ -1,4 +1,4 @@
-"""Install commands: made by one function, printed once, and accepted by pip as they stand."""
+"""Install commands: formatted by one function, printed once, accepted by pip."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "anyrig"
 
 
 def _calls() -> Iterator[tuple[str, str]]:
-    """Every call of `format_install` with constant words in the source, and what it returns."""
+    """Every call of `format_install` with constant arguments in the source, and its result."""
     for file in sorted(SOURCE.rglob("*.py")):
         text = file.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "format_install(" in text else ():
@@ -29,7 +29,7 @@ def _calls() -> Iterator[tuple[str, str]]:
                 try:
                     words = [ast.literal_eval(one) for one in node.args]
                     named = {str(one.arg): ast.literal_eval(one.value) for one in node.keywords}
-                except ValueError:  # a requirement that is worked out there
+                except ValueError:  # a requirement computed at run time
                     continue
                 yield (
                     f"{file.relative_to(SOURCE)}:{node.lineno}",
@@ -37,8 +37,8 @@ def _calls() -> Iterator[tuple[str, str]]:
                 )
 
 
-def test_only_one_function_makes_format_installs() -> None:
-    """A literal `pip install` elsewhere would escape its quoting."""
+def test_only_one_function_formats_install_commands() -> None:
+    """A literal `pip install` elsewhere would not be quoted."""
     found = []
     for file in sorted(SOURCE.rglob("*.py")):
         text = file.read_text(encoding="utf-8")
@@ -60,8 +60,7 @@ def test_only_one_function_makes_format_installs() -> None:
     assert found == []
 
 
-def test_pip_accepts_every_format_install() -> None:
-    """Each distinct line is parsed as pip itself parses it, after a shell has split it."""
+def test_pip_accepts_every_install_command() -> None:
     from pip._internal.commands import create_command
     from pip._vendor.packaging.requirements import Requirement
 
@@ -78,10 +77,10 @@ def test_pip_accepts_every_format_install() -> None:
 
 
 @pytest.mark.parametrize("words", [("engines", "install", "kokoro"), ("speak", "こんにちは")])
-def test_a_printed_format_install_runs(
+def test_printed_install_command_runs(
     anyrig: Anyrig, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """With no `pip` of this interpreter on the path, as after `/env/bin/anyrig`."""
+    """Also if this interpreter's `pip` is not on the PATH, as with `/env/bin/anyrig`."""
     bare = {"PATH": "/usr/bin:/bin", "ANYRIG_CACHE_FOLDER": str(tmp_path)}
     done = anyrig(*words, environment=bare)
     assert done.returncode == 2, done.stderr
@@ -94,7 +93,7 @@ def test_a_printed_format_install_runs(
         ["sh", "-c", found[0].replace("pip install", "pip install --dry-run --no-deps")],
         capture_output=True, text=True, env=dry, timeout=120,
     )  # fmt: skip
-    # 2 is a command line that pip does not understand; 1 is an index that cannot be reached.
+    # 2: pip rejects the command line; 1: it cannot reach an index.
     assert ran.returncode in (0, 1), ran.stderr
     assert "Invalid requirement" not in ran.stderr
 
@@ -115,9 +114,7 @@ def test_windows_gets_double_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert local == r'"C:\My Programs\python.exe" -m pip install torch'
 
 
-def test_a_line_names_the_environment_it_is_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_command_names_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
     monkeypatch.setattr("anyrig.install.sys.executable", "/my env/bin/python")
     monkeypatch.setattr("anyrig.install.sys.prefix", str(tmp_path / "anyrig"))
@@ -132,7 +129,7 @@ def test_a_line_names_the_environment_it_is_for(
 
     pip = f"{python} -m pip"
     assert twice() == f"{pip} uninstall -y torch && {pip} install 'anyrig[torch]'"
-    monkeypatch.setattr("anyrig.install._has_pip", lambda: False)  # made by `uv venv`
+    monkeypatch.setattr("anyrig.install._has_pip", lambda: False)  # created by `uv venv`
     assert f"&& uv pip install --python {python} 'anyrig[torch]'" in twice()
     (tmp_path / "anyrig").mkdir()
     (tmp_path / "anyrig" / "pipx_metadata.json").write_text("{}")
@@ -149,9 +146,7 @@ def test_a_checkout_installs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert localize_install_commands(local) == local
 
 
-def test_a_package_that_is_missing_in_the_midst_of_a_command_is_one_error(
-    anyrig: Anyrig, tmp_path: Path
-) -> None:
+def test_missing_package_is_one_error(anyrig: Anyrig, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     (tmp_path / "t.toml").write_text('[task]\nkind = "texts"\nexamples = "e.csv"\n')
     (tmp_path / "e.csv").write_text("text,label\na,b\nc,d\n")

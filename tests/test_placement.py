@@ -11,22 +11,24 @@ from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
 from anyrig.devices.discover import from_record
 from anyrig.devices.machine import Machine
 from anyrig.errors import DeviceUnusableError, InvalidInputError, OutOfMemoryError
-from anyrig.placement import Need, Placed, Wanted, place
+from anyrig.placement import PlacementOptions, PlacementPlan, Workload, plan_placement
 from anyrig.precision import selftest
 from anyrig.precision.selftest import CheckResult
 from anyrig.units import GIB
 from tests.conftest import NAMES, record_of
 
 Machines = Callable[..., Machine]
-VOICE = Need("the voice", precisions=("fp32", "bf16", "fp16"), worker_bytes=2 * GIB)
+VOICE = Workload("the voice", precisions=("fp32", "bf16", "fp16"), worker_bytes=2 * GIB)
 
 
 def chosen(machine: Machine, word: str = "auto") -> DeviceChoice:
     return choose_device(machine, [DeviceRequest(word, "flag")])
 
 
-def placed(machine: Machine, word: str = "auto", need: Need = VOICE, **wanted: object) -> Placed:
-    return place(machine, chosen(machine, word), need, Wanted(**wanted))  # type: ignore[arg-type]
+def placed(
+    machine: Machine, word: str = "auto", need: Workload = VOICE, **wanted: object
+) -> PlacementPlan:
+    return plan_placement(machine, chosen(machine, word), need, PlacementOptions(**wanted))  # type: ignore[arg-type]
 
 
 def test_a_gpu_with_everything(machine: Machines) -> None:
@@ -62,7 +64,7 @@ def test_workers_share_a_device_and_are_refused_above_its_budget(machine: Machin
     with pytest.raises(InvalidInputError, match=r"100 workers of 2 GiB each do not fit") as caught:
         placed(here, workers_per_device=100)
     assert "--workers-per-device" in caught.value.hint
-    with pytest.raises(InvalidInputError, match="--workers-per-device 0"):
+    with pytest.raises(InvalidInputError, match="--workers-per-device is 0"):
         placed(here, workers_per_device=0)
 
 
@@ -91,59 +93,59 @@ def test_measured_speeds_reach_the_placement(machine: Machines) -> None:
     here = machine("h200-linux")
     gpu = here.gpus[0].id
     speeds = {gpu: {("torch", "bf16"): 700e12, ("torch", "fp16"): 600e12, ("torch", "fp32"): 50e12}}
-    found = place(here, chosen(here), VOICE, speeds=speeds)  # type: ignore[arg-type]
+    found = plan_placement(here, chosen(here), VOICE, speeds=speeds)  # type: ignore[arg-type]
     assert (found.placements[0].precision, found.placements[0].speed) == ("bf16", 700e12)
 
 
 def test_a_format_that_failed_its_self_test_is_not_taken(machine: Machines) -> None:
     here = machine("h200-linux")
     failed = {here.gpus[0].id: {"fp16": "NaN", "bf16": "NaN"}}
-    found = place(here, chosen(here), VOICE, failed=failed)  # type: ignore[arg-type]
+    found = plan_placement(here, chosen(here), VOICE, failed=failed)  # type: ignore[arg-type]
     assert found.placements[0].precision == "fp32"
 
 
 def test_what_does_not_fit_goes_to_the_cpu_with_a_warning(machine: Machines) -> None:
     here = machine("arc-b580-linux")
-    need = Need("a giant", ("torch", "onnx"), worker_bytes=15 * GIB)
+    need = Workload("a giant", ("torch", "onnx"), worker_bytes=15 * GIB)
     found = placed(here, need=need)
     assert found.placements[0].device.kind == "cpu"
-    assert "it needs 15 GiB and may use" in found.warnings[0]
+    assert "needs 15 GiB, may use" in found.warnings[0]
 
 
 def test_what_fits_nowhere_is_an_error(machine: Machines) -> None:
-    with pytest.raises(OutOfMemoryError, match="a giant fits nowhere") as caught:
-        placed(machine("t4-linux"), need=Need("a giant", worker_bytes=900 * GIB))
+    with pytest.raises(OutOfMemoryError, match="a giant does not fit on any device") as caught:
+        placed(machine("t4-linux"), need=Workload("a giant", worker_bytes=900 * GIB))
     assert "--memory-gb" in caught.value.hint
 
 
 def test_an_engine_without_a_way_to_the_gpu_says_so(machine: Machines) -> None:
-    found = placed(machine("h200-linux"), need=Need("a model", backends=("onnx",)))
+    found = placed(machine("h200-linux"), need=Workload("a model", backends=("onnx",)))
     assert found.placements[0].device.kind == "cpu"
-    assert "runs through ONNX Runtime" in found.warnings[0]
-    (over,) = found.passed_over
+    assert "needs ONNX Runtime" in found.warnings[0]
+    (over,) = found.skipped
     assert over.device.name == "NVIDIA H200"
 
 
 def test_work_that_gains_nothing_from_a_gpu_stays_on_the_cpu(machine: Machines) -> None:
-    found = placed(machine("h200-linux"), need=Need("a tiny model", gpu=False))
+    found = placed(machine("h200-linux"), need=Workload("a tiny model", gpu=False))
     assert found.placements[0].device.kind == "cpu"
-    assert "gains nothing" in found.passed_over[0].reason.message
+    assert "does not benefit" in found.skipped[0].reason.message
 
 
 def test_a_machine_where_nothing_runs_it(machine: Machines) -> None:
-    with pytest.raises(DeviceUnusableError, match="nothing can run a model"):
-        placed(machine("h200-linux"), "cpu", need=Need("a model", backends=()))
+    with pytest.raises(DeviceUnusableError, match="no device can run a model"):
+        placed(machine("h200-linux"), "cpu", need=Workload("a model", backends=()))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_recorded_machine_has_a_place_for_small_work(machine: Machines, name: str) -> None:
     here = machine(name)
-    need = Need("small work", ("torch", "onnx"), ("fp32", "bf16", "fp16"))
+    need = Workload("small work", ("torch", "onnx"), ("fp32", "bf16", "fp16"))
     if not any(device.usable for device in here.devices):
         with pytest.raises(DeviceUnusableError):
-            place(here, chosen(here), need)
+            plan_placement(here, chosen(here), need)
         return
-    for placement in place(here, chosen(here), need).placements:
+    for placement in plan_placement(here, chosen(here), need).placements:
         assert placement.drive.usable
         assert placement.threads >= 1
         assert len(placement.reasons) >= 5
@@ -191,7 +193,7 @@ def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:
 
 def test_the_word_cpu_leaves_the_way_to_the_engine(machine: Machines) -> None:
     for backends in (("onnx", "torch"), ("torch", "onnx")):
-        need = Need("a model", backends=backends)
+        need = Workload("a model", backends=backends)
         found = placed(machine("h200-linux"), "cpu", need=need)
         usable = [drive.backend for drive in found.placements[0].device.backends if drive.usable]
         assert found.placements[0].drive.backend == next(b for b in backends if b in usable)

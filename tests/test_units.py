@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops, pluralize
+from anyrig.units import (
+    format_bandwidth,
+    format_bytes,
+    format_duration,
+    format_flops,
+    is_whole_number,
+    normalize_pci_address,
+    pluralize,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +28,7 @@ def test_bytes(count: int, text: str) -> None:
 
 
 @given(st.integers(min_value=0, max_value=2**60))
-def test_bytes_never_print_1024_of_a_unit_below_the_largest(count: int) -> None:
+def test_bytes_use_the_next_unit_instead_of_1024(count: int) -> None:
     number, unit = format_bytes(count).split()
     assert unit == "TiB" or float(number) < 1024
 
@@ -45,3 +53,17 @@ def test_plural() -> None:
     assert (pluralize(1, "core"), pluralize(0, "core"), pluralize(4, "core")) == (
         "1 core", "0 cores", "4 cores",
     )  # fmt: skip
+
+
+def test_whole_numbers() -> None:
+    assert is_whole_number("12")
+    assert not any(map(is_whole_number, ("", "-1", "1.0", "\u00b2", "\u0661")))
+
+
+@pytest.mark.parametrize("address", ["00000000:01:00.0", "0000:01:00.0", "01:00.0", " 1:0.0 "])
+def test_pci_addresses_have_one_form(address: str) -> None:
+    assert normalize_pci_address(address) == "0000:01:00.0"
+
+
+def test_other_text_is_no_pci_address() -> None:
+    assert normalize_pci_address("GPU-1") == ""

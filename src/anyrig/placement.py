@@ -1,7 +1,7 @@
-"""Need in, placement out: device, backend, precision, budget and threads, with reasons.
+"""Where a workload runs: device, backend, precision, memory budget and threads, with reasons.
 
-The one front door to devices, precision and memory. Apps receive a `Placement`, never a word. A
-pure function: nothing is touched, and no framework is loaded.
+The single entry point to devices, precision and memory for everything above them. A pure function:
+nothing is touched, and no framework is loaded.
 """
 
 from __future__ import annotations
@@ -29,66 +29,67 @@ from anyrig.units import format_bytes, format_flops, pluralize
 
 Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
 """By device id: measured FLOP/s by backend and number format."""
+_LIBRARIES = {"onnx": "ONNX Runtime", "torch": "torch"}
 
 
 @dataclass(frozen=True)
-class Need:
-    """What a piece of work asks for."""
+class Workload:
+    """What a workload needs."""
 
     what: str
     """For reasons and errors: `the voice amy`."""
     backends: tuple[BackendName, ...] = ("onnx", "torch")
-    """Libraries its engine has a way through, the best first."""
+    """Libraries its engine can use, the best first."""
     precisions: tuple[Precision, ...] = ("fp32",)
-    """Number formats its weights bear, its author's best first."""
+    """Number formats its weights can be used in, its author's preference first."""
     worker_bytes: int = 0
-    """What one worker holds at least: weights and runtime. 0 when nobody knows."""
+    """The least memory one worker needs, weights and runtime; 0 if unknown."""
     training: bool = False
     gpu: bool = True
-    """Whether a GPU is of any use to it."""
+    """Whether it benefits from a GPU."""
     cores: int | None = None
-    """How many cores of a CPU one process keeps busy; more cores get more processes. None: all."""
+    """CPU cores that one process keeps busy; more cores get more processes. None: all."""
     most_workers: int = 1 << 30
     """More processes than this would have nothing to do."""
     gpu_backends: tuple[BackendName, ...] = ()
-    """The libraries on a GPU, where another order is best there; empty is no other."""
+    """The libraries on a GPU, if another order is best there."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a person asked for; the defaults leave it to us."""
+class PlacementOptions:
+    """What the user requested."""
 
     precision: str = "auto"
     profile: ProfileName = "balanced"
     memory_gb: float | None = None
     memory_fraction: float | None = None
     workers_per_device: int | None = None
-    """None leaves it to the work: one on a GPU, and on a CPU as many as it gains from."""
+    """None: one on a GPU, on a CPU as many as the workload benefits from."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a piece of work runs, how, and why."""
+    """Where a workload runs, how, and why."""
 
     device: Device
     drive: DeviceBackend
     precision: Precision = "fp32"
     budget_bytes: int | None = None
-    """Memory that one worker may use; None when nobody can tell."""
+    """Memory that one worker may use; None if unknown."""
     budget_reason: str = ""
     threads: int = 1
-    """Of the host, for one worker."""
+    """Host threads of one worker."""
     workers: int = 1
     """Processes on this device."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What a worker's environment must hold before its framework loads."""
+    """Environment variables that must be set before a worker's framework loads."""
     wrong_attention: tuple[str, ...] = ()
-    """Attention backends of torch that a self-test found wrong on the device: a worker switches
-    them off before it loads its engine."""
+    """Attention backends of torch that failed the device's self-test: a worker disables them
+    before it loads its engine."""
     batch_speed: float = 0.95
-    """The smallest batch is taken that keeps this share of the best speed."""
+    """The smallest batch is used that keeps this share of the best speed."""
     speed: float | None = None
-    """The device's measured speed at this precision, to begin with."""
+    """The device's measured speed at this precision."""
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -99,121 +100,137 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """Every placement of a piece of work, and what was passed over."""
-
+class PlacementPlan:
     placements: tuple[Placement, ...]
     fallback: Placement | None = None
-    """Where items go when a device is lost: the CPU, unless it works already."""
-    passed_over: tuple[SkippedDevice, ...] = ()
+    """Where items go when a device is lost: the CPU, unless it is used already."""
+    skipped: tuple[SkippedDevice, ...] = ()
+    """Chosen devices that cannot run the workload."""
     warnings: tuple[str, ...] = ()
 
 
-def place(
+def plan_placement(
     machine: Machine,
     choice: DeviceChoice,
-    need: Need,
-    wanted: Wanted | None = None,
+    workload: Workload,
+    options: PlacementOptions | None = None,
     *,
     speeds: Speeds | None = None,
     failed: Mapping[str, Mapping[Precision, str]] | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Placed:
-    """Where a piece of work runs.
+) -> PlacementPlan:
+    """Where a workload runs: on the chosen devices that can run it, else on the CPU.
 
     Args:
         machine: all devices.
         choice: those to use, from `devices.choose`.
-        need: what the work asks for.
-        wanted: what the person asked for.
-        speeds: what was measured.
-        failed: by device id, number formats that its self-test found wrong.
-        environment: what is set already; a worker's allocator settings are laid on top.
+        workload: what it needs.
+        options: what the user requested.
+        speeds: measured speeds.
+        failed: by device id, number formats that failed its self-test.
+        environment: a worker's allocator settings are added to what is set already.
     """
-    wanted = wanted or Wanted()
-    _check(wanted)
-    maker = _Maker(machine, choice, need, wanted, speeds or {}, failed or {})
-    placements, passed = maker.all_of(choice.devices)
+    options = options or PlacementOptions()
+    if options.workers_per_device is not None and options.workers_per_device < 1:
+        raise InvalidInputError(
+            f"--workers-per-device is {options.workers_per_device}", hint="Use 1 or more."
+        )
+    if options.memory_gb is not None and options.memory_fraction is not None:
+        raise InvalidInputError(
+            "--memory-gb and --memory-fraction were both given", hint="Use one of them."
+        )
+    planner = _Planner(machine, choice, workload, options, speeds or {}, failed or {})
+    placements, skipped = planner.place_on(choice.devices)
     warnings: list[str] = []
     cpu = machine.cpu_device
     if not placements:
-        why = "; ".join(f"{over.device.name}: {over.reason}" for over in passed)
         if any(device.id == cpu.id for device in choice.devices):
-            raise _nowhere(need, passed)
-        placements, more = maker.all_of((cpu,))
+            raise _cannot_place(workload, skipped)
+        placements, also = planner.place_on((cpu,))
         if not placements:
-            raise _nowhere(need, (*passed, *more))
-        warnings.append(f"{need.what} runs on the CPU: {why}")
-    tuned = [_with_allocator(p, machine, environment or {}) for p in placements]
-    shared = _with_threads(tuned, machine.cpu.cores_usable)
+            raise _cannot_place(workload, (*skipped, *also))
+        why = "; ".join(f"{one.device.name}: {one.reason}" for one in skipped)
+        warnings.append(f"{workload.what} runs on the CPU: {why}")
+    tuned = [_set_allocator(one, machine, environment or {}) for one in placements]
+    shared = _share_cores(tuned, machine.cpu.cores_usable)
     warnings += [text for placement in shared for text in placement.warnings]
-    return Placed(shared, _fallback(maker, shared, cpu), tuple(passed), tuple(warnings))
+    return PlacementPlan(shared, planner.fallback(shared), tuple(skipped), tuple(warnings))
 
 
-class _Maker:
-    """Placements on one device after the other, for one need."""
+@dataclass(frozen=True)
+class _Planner:
+    machine: Machine
+    choice: DeviceChoice
+    workload: Workload
+    options: PlacementOptions
+    speeds: Speeds
+    failed: Mapping[str, Mapping[Precision, str]]
 
-    def __init__(
-        self,
-        machine: Machine,
-        choice: DeviceChoice,
-        need: Need,
-        wanted: Wanted,
-        speeds: Speeds,
-        failed: Mapping[str, Mapping[Precision, str]],
-    ) -> None:
-        self._machine, self._choice, self._need, self._wanted = machine, choice, need, wanted
-        self._speeds, self._failed = speeds, failed
-
-    def modest(self) -> _Maker:
-        """The same for one worker that takes what it gets."""
-        wanted = replace(self._wanted, workers_per_device=1, precision="auto")
-        return _Maker(self._machine, self._choice, self._need, wanted, self._speeds, self._failed)
-
-    def all_of(
-        self, devices: Sequence[Device]
-    ) -> tuple[list[Placement], tuple[SkippedDevice, ...]]:
-        """A placement on each device that can serve, and why the others cannot."""
-        found, passed = [], []
+    def place_on(self, devices: Sequence[Device]) -> tuple[list[Placement], list[SkippedDevice]]:
+        placements, skipped = [], []
+        what, needed = self.workload.what, self.workload.worker_bytes
         for device in devices:
-            drive = self._drive(device)
-            if drive is None or (device.kind == "gpu" and not self._need.gpu):
-                reason = BlockReason(BlockCode.UNSUPPORTED, self._no_way(device))
-                passed.append(SkippedDevice(device, reason))
+            if device.kind == "gpu" and not self.workload.gpu:
+                reason = f"{what} does not benefit from a GPU"
+                skipped.append(SkippedDevice(device, BlockReason(BlockCode.UNSUPPORTED, reason)))
                 continue
-            placement = self._on(device, drive)
-            asked = self._need.worker_bytes
-            if placement.budget_bytes is not None and asked > placement.budget_bytes:
-                passed.append(SkippedDevice(device, _too_small(asked, placement.budget_bytes)))
+            drive = self._choose_drive(device)
+            if drive is None:
+                reason = self._no_backend_reason(device)
+                skipped.append(SkippedDevice(device, BlockReason(BlockCode.NO_BACKEND, reason)))
                 continue
-            found.append(placement)
-        return found, tuple(passed)
+            placement = self._place(device, drive)
+            budget = placement.budget_bytes
+            if budget is not None and needed > budget:
+                reason = f"needs {format_bytes(needed)}, may use {format_bytes(budget)}"
+                skipped.append(
+                    SkippedDevice(device, BlockReason(BlockCode.INSUFFICIENT_MEMORY, reason))
+                )
+            else:
+                placements.append(placement)
+        return placements, skipped
 
-    def _on(self, device: Device, drive: DeviceBackend) -> Placement:
-        need, wanted = self._need, self._wanted
+    def fallback(self, placements: Sequence[Placement]) -> Placement | None:
+        """One worker on the CPU at any precision, whatever was requested of the GPU."""
+        cpu = self.machine.cpu_device
+        if any(placement.device.id == cpu.id for placement in placements):
+            return None
+        options = replace(self.options, workers_per_device=1, precision="auto")
+        try:
+            found, _ = replace(self, options=options).place_on((cpu,))
+        except AnyrigError:
+            return None
+        return replace(found[0], threads=placements[0].threads) if found else None
+
+    def _place(self, device: Device, drive: DeviceBackend) -> Placement:
+        workload, options = self.workload, self.options
         measured = {
             precision: value
-            for (backend, precision), value in self._speeds.get(device.id, {}).items()
+            for (backend, precision), value in self.speeds.get(device.id, {}).items()
             if backend == drive.backend
         }
         chosen = precisions.choose_precision(
             device,
             drive,
-            need.precisions,
-            requested=wanted.precision,
-            profile=wanted.profile,
+            workload.precisions,
+            requested=options.precision,
+            profile=options.profile,
             speeds=measured,
-            failed=self._failed.get(device.id, {}),
-            training=need.training,
+            failed=self.failed.get(device.id, {}),
+            training=workload.training,
         )
-        budget_bytes, told = budget(device, wanted)
-        workers = self._workers(device, budget_bytes)
+        budget_bytes, budget_reason = memory_budget(device, options)
+        workers = self._count_workers(device, budget_bytes)
         if workers > 1 and budget_bytes is not None:
-            told += f", shared by {workers} workers"
+            budget_reason += f", shared by {workers} workers"
             budget_bytes //= workers
-        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.selector}: {drive.reason}"]
-        room = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
-        reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {room}{told}"]
+        amount = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
+        reasons = [
+            f"{device.name}: {self.choice.reason}",
+            f"{drive.selector}: {drive.reason}",
+            f"{chosen.precision}: {chosen.reason}",
+            f"memory: {amount}{budget_reason}",
+        ]
         speed = measured.get(chosen.precision)
         if speed is not None:
             reasons.append(f"speed: {format_flops(speed)} measured in {chosen.precision}")
@@ -222,102 +239,92 @@ class _Maker:
             drive,
             chosen.precision,
             budget_bytes,
-            told,
+            budget_reason,
             workers=workers,
-            batch_speed=get_profile(wanted.profile).batch_speed,
+            batch_speed=get_profile(options.profile).batch_speed,
             speed=speed,
             reasons=tuple(reasons),
             warnings=chosen.warnings,
         )
 
-    def _drive(self, device: Device) -> DeviceBackend | None:
-        """What the word asks for where the engine has that way; else the engine's own best."""
-        asked = select_backend(device, self._choice.selector)
-        word = self._choice.selector.strip().lower().partition(":")[0]
-        # `cpu` is what every library calls it: that word asks for the device, not for a way.
+    def _choose_drive(self, device: Device) -> DeviceBackend | None:
+        """The requested backend if the engine can use it; else the engine's own preference."""
+        asked = select_backend(device, self.choice.selector)
+        word = self.choice.selector.strip().lower().partition(":")[0]
+        # `cpu` is what every library calls it: that word requests the device, not a backend.
         alike = [one for one in device.backends if asked and one.selector == asked.selector]
         named = len(alike) == 1 and alike[0].selector.partition(":")[0] == word
-        if asked and named and asked.backend in self._need.backends:
+        if asked and named and asked.backend in self.workload.backends:
             return asked
-        own = self._need.gpu_backends if device.kind == "gpu" else ()
-        for backend in own or self._need.backends:
+        preferred = self.workload.gpu_backends if device.kind == "gpu" else ()
+        for backend in preferred or self.workload.backends:
             for drive in device.backends:
                 if drive.usable and drive.backend == backend:
                     return drive
         return None
 
-    def _no_way(self, device: Device) -> str:
-        if device.kind == "gpu" and not self._need.gpu:
-            return f"{self._need.what} gains nothing from a GPU"
-        names = {"onnx": "ONNX Runtime", "torch": "torch"}
-        ways = " or ".join(names[backend] for backend in self._need.backends)
-        closed = [d.reason for d in device.backends if d.backend in self._need.backends]
+    def _no_backend_reason(self, device: Device) -> str:
+        libraries = " or ".join(_LIBRARIES[backend] for backend in self.workload.backends)
+        reasons = [d.reason for d in device.backends if d.backend in self.workload.backends]
         why = (
-            str(device.block_reason or "")
-            or "; ".join(dict.fromkeys(closed))
-            or "neither drives this device"
+            device.block_reason or "; ".join(dict.fromkeys(reasons)) or "no support for this device"
         )
-        return f"{self._need.what} runs through {ways}: {why}"
+        return f"{self.workload.what} needs {libraries}: {why}"
 
-    def _workers(self, device: Device, budget_bytes: int | None) -> int:
-        """As many as were asked for, refused when they do not fit; else what gains something."""
-        asked, each = self._wanted.workers_per_device, self._need.worker_bytes
-        if asked is None:
-            return self._gaining(device, budget_bytes)
-        count = min(asked, max(1, self._need.most_workers))
+    def _count_workers(self, device: Device, budget_bytes: int | None) -> int:
+        """As many as requested, an error if they do not fit; else as many as are of use."""
+        workload, requested = self.workload, self.options.workers_per_device
+        each = workload.worker_bytes
+        if requested is None:
+            if device.kind == "gpu" or workload.cores is None:
+                return 1
+            cores = math.floor(self.machine.cpu.cores_usable)
+            count = min(math.ceil(cores / workload.cores), workload.most_workers)
+            if budget_bytes is not None and each:
+                count = min(count, budget_bytes // each)
+            return max(1, count)
+        count = min(requested, max(1, workload.most_workers))
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
             raise InvalidInputError(
                 f"{count} workers of {format_bytes(each)} each do not fit into "
                 f"{format_bytes(budget_bytes)} of {device.name}",
-                hint=f"--workers-per-device {fit} fits; --memory-gb raises the budget.",
+                hint=f"Use --workers-per-device {fit}, or raise the budget with --memory-gb.",
             )
         return count
 
-    def _gaining(self, device: Device, budget_bytes: int | None) -> int:
-        need = self._need
-        if device.kind == "gpu" or need.cores is None:
-            return 1
-        cores = math.floor(self._machine.cpu.cores_usable)
-        count = min(math.ceil(cores / need.cores), need.most_workers)
-        if budget_bytes is not None and need.worker_bytes:
-            count = min(count, budget_bytes // need.worker_bytes)
-        return max(1, count)
 
-
-def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
-    """The memory that work may take of a device, and why so much."""
-    asked = wanted.memory_gb is not None or wanted.memory_fraction is not None
-    share = get_profile(wanted.profile).memory_share(device)
+def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None, str]:
+    """The memory that a workload may use of a device, and why."""
+    requested = options.memory_gb is not None or options.memory_fraction is not None
+    share = get_profile(options.profile).memory_share(device)
     found = estimate.budget(
         MemoryUsage(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
-        gib=wanted.memory_gb,
-        fraction=wanted.memory_fraction if asked else share,
+        gib=options.memory_gb,
+        fraction=options.memory_fraction if requested else share,
     )
-    if asked or found.num_bytes is None:
+    if requested or found.num_bytes is None:
         return found.num_bytes, found.reason
     total = device.memory.total_bytes or 0
     if found.num_bytes == int(total * share):
-        told = f"{share:.0%} of {format_bytes(total)}, as the {wanted.profile} profile has it"
-        return found.num_bytes, told
-    free = device.memory.free_bytes or 0
-    return found.num_bytes, f"most of the {format_bytes(free)} that are free"
+        return found.num_bytes, f"{share:.0%} of {format_bytes(total)} ({options.profile} profile)"
+    return found.num_bytes, f"most of the {format_bytes(device.memory.free_bytes or 0)} free"
 
 
-def _with_threads(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:
+def _share_cores(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:
     """Usable cores over all processes, at least one each."""
     processes = sum(placement.workers for placement in placements)
     threads = max(1, math.floor(cores / processes))
-    told = f"{pluralize(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
+    reason = f"{pluralize(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
     if processes == 1:
-        told = f"{pluralize(threads, 'thread')}: all usable cores"
-    return tuple(replace(p, threads=threads, reasons=(*p.reasons, told)) for p in placements)
+        reason = f"{pluralize(threads, 'thread')}: all usable cores"
+    return tuple(replace(p, threads=threads, reasons=(*p.reasons, reason)) for p in placements)
 
 
-def _with_allocator(
+def _set_allocator(
     placement: Placement, machine: Machine, environment: Mapping[str, str]
 ) -> Placement:
-    """What a worker's allocator is told before its framework starts; never afterwards."""
+    """A worker's allocator is configured before its framework starts; never afterwards."""
     found = allocator.settings_for(
         placement.device,
         placement.drive,
@@ -333,42 +340,19 @@ def _with_allocator(
     return replace(placement, variables=found.variables, reasons=reasons)
 
 
-def _fallback(maker: _Maker, placements: Sequence[Placement], cpu: Device) -> Placement | None:
-    """The CPU as well as it can, whatever was asked of the GPU."""
-    if any(placement.device.id == cpu.id for placement in placements):
-        return None
-    try:
-        found, _ = maker.modest().all_of((cpu,))
-    except AnyrigError:
-        return None
-    return replace(found[0], threads=placements[0].threads) if found else None
-
-
-def _check(wanted: Wanted) -> None:
-    if wanted.workers_per_device is not None and wanted.workers_per_device < 1:
-        raise InvalidInputError(
-            f"--workers-per-device {wanted.workers_per_device}", hint="At least one is needed."
+def _cannot_place(
+    workload: Workload, skipped: Sequence[SkippedDevice]
+) -> OutOfMemoryError | DeviceUnusableError:
+    why = "; ".join(f"{one.device.name}: {one.reason}" for one in skipped)
+    small = [one.device for one in skipped if one.reason.code is BlockCode.INSUFFICIENT_MEMORY]
+    if not small:
+        return DeviceUnusableError(
+            f"no device can run {workload.what}: {why}", hint="Run `anyrig doctor`."
         )
-    if wanted.memory_gb is not None and wanted.memory_fraction is not None:
-        raise InvalidInputError(
-            "--memory-gb and --memory-fraction were both given", hint="Give one of them."
-        )
-
-
-def _too_small(asked: int, budget_bytes: int) -> BlockReason:
-    text = f"it needs {format_bytes(asked)} and may use {format_bytes(budget_bytes)}"
-    return BlockReason(BlockCode.INSUFFICIENT_MEMORY, text)
-
-
-def _nowhere(need: Need, passed: Sequence[SkippedDevice]) -> OutOfMemoryError | DeviceUnusableError:
-    why = "; ".join(f"{over.device.name}: {over.reason}" for over in passed)
-    small = [o.device for o in passed if o.reason.code is BlockCode.INSUFFICIENT_MEMORY]
-    if small:
-        error = OutOfMemoryError(
-            f"{need.what} fits nowhere: {why}",
-            hint="Raise --memory-gb, take --profile low-memory, or a smaller model.",
-        )
-        if all(device.kind == "gpu" for device in small):
-            error.devices = tuple(device.id for device in small)
-        return error
-    return DeviceUnusableError(f"nothing can run {need.what}: {why}", hint="Run `anyrig doctor`.")
+    error = OutOfMemoryError(
+        f"{workload.what} does not fit on any device: {why}",
+        hint="Raise --memory-gb, use --profile low-memory, or choose a smaller model.",
+    )
+    if all(device.kind == "gpu" for device in small):
+        error.devices = tuple(device.id for device in small)
+    return error

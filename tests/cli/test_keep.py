@@ -9,17 +9,16 @@ import pytest
 
 from anyrig.cli.keep import Forgiving
 from anyrig.errors import StorageError
-from anyrig.storage.protocol import Claim, Claims, Result, Results
-from anyrig.storage.results import Store
+from anyrig.storage.cache import Cache, CachedResult, Claim, ResultCache
 
 
-class Failing(Store):
+class Failing(ResultCache):
     """It knows who makes what, and cannot say."""
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
+    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
         raise StorageError("the disk is gone", hint="Find it.")
 
-    def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
+    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
         raise StorageError("the disk is gone", hint="Find it.")
 
     def release(self, claim: Claim) -> None:
@@ -27,12 +26,11 @@ class Failing(Store):
 
 
 def test_a_good_store_is_asked(tmp_path: Path) -> None:
-    with Store(tmp_path / "results.sqlite") as store:
-        forgiving: Results = Forgiving(store)
+    with ResultCache(tmp_path / "results.sqlite") as store:
+        forgiving: Cache = Forgiving(store)
         assert forgiving.put("a", b"1", kind="speech")
         assert forgiving.get_many(["a", "b"]).keys() == {"a"}
-        assert isinstance(forgiving, Claims)
-        assert forgiving.claim(["a"], lapse_s=1) == Claim("", frozenset({"a"}))
+        assert forgiving.claim(["a"], expires_s=1) == Claim("", frozenset({"a"}))
 
 
 def test_a_failing_one_is_told_of_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +39,6 @@ def test_a_failing_one_is_told_of_once(tmp_path: Path, capsys: pytest.CaptureFix
         forgiving = Forgiving(store)
         assert forgiving.get_many(["a"]) == {}
         assert forgiving.get_many(["a"]) == {}
-        assert forgiving.claim(["a"], lapse_s=1) == Claim("", frozenset({"a"}))
+        assert forgiving.claim(["a"], expires_s=1) == Claim("", frozenset({"a"}))
         forgiving.release(Claim("token", frozenset({"a"})))
     assert capsys.readouterr().err.count("the disk is gone") == 1

@@ -75,7 +75,7 @@ def test_a_killed_worker_costs_a_warning_and_no_words() -> None:
     victim.kill()
     out, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
-    assert errors.count("another takes its place") == 1
+    assert errors.count("starting another") == 1
     assert errors.startswith("WARNING")
     told = json.loads(out)
     said = " ".join(segment["text"] for segment in told["segments"])

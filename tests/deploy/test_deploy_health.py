@@ -17,7 +17,7 @@ from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Workers, until
 from tests.deploy import files
 from tests.deploy.files import DOCKER
-from tests.storage.served import free_port
+from tests.storage.redis_server import free_port
 
 HEALTH = DOCKER / "healthcheck.py"
 

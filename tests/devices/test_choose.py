@@ -1,5 +1,8 @@
+"""Selectors, the order of requests, and what happens when a requested device does not exist."""
+
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -11,8 +14,11 @@ from anyrig.devices.choose import (
     match_devices,
     select_backend,
 )
+from anyrig.devices.discover import from_record
+from anyrig.devices.doctor import diagnose
 from anyrig.devices.machine import BlockCode, Machine
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
+from tests.conftest import NAMES, record_of
 
 Load = Callable[..., Machine]
 PAIR = "rtx4090-rtxpro6000-wsl2"
@@ -31,12 +37,12 @@ PAIR = "rtx4090-rtxpro6000-wsl2"
         ("nvidia-nouveau", "cuda:0", 0),
     ],
 )  # fmt: skip
-def test_words(machine: Load, name: str, word: str, number: int) -> None:
+def test_selectors(machine: Load, name: str, word: str, number: int) -> None:
     here = machine(name)
     assert match_devices(here, word)[0] is here.gpus[number]
 
 
-def test_ids_and_their_beginnings(machine: Load) -> None:
+def test_id_prefixes(machine: Load) -> None:
     here = machine(PAIR)
     for gpu in here.gpus:
         assert match_devices(here, gpu.id) == (gpu,)
@@ -52,20 +58,20 @@ def test_cpu_and_all(machine: Load) -> None:
 @pytest.mark.parametrize(
     "word", ["cuda:9", "9", "xpu", "radeon", "GPU-ffffffff", "mps", "", "cuda:x"]
 )
-def test_a_word_that_matches_nothing_lists_what_is_there(machine: Load, word: str) -> None:
+def test_unknown_selector_lists_devices(machine: Load, word: str) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
         match_devices(machine("h200-linux"), word)
     assert "NVIDIA H200" in caught.value.hint
     assert "cpu" in caught.value.hint
 
 
-def test_a_near_miss_is_named(machine: Load) -> None:
+def test_typo_is_suggested(machine: Load) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
         match_devices(machine("h200-linux"), "cuda;0")
     assert "Did you mean 'cuda:0'?" in caught.value.hint
 
 
-def test_a_name_that_matches_several_is_refused(machine: Load) -> None:
+def test_ambiguous_name_is_an_error(machine: Load) -> None:
     with pytest.raises(DeviceNotFoundError, match="matches 2 devices"):
         match_devices(machine("hidden-gpu"), "rtx 3090")
 
@@ -73,7 +79,7 @@ def test_a_name_that_matches_several_is_refused(machine: Load) -> None:
 # -- the order of decision ------------------------------------------------------------------------
 
 
-def test_the_strongest_wish_wins(machine: Load) -> None:
+def test_first_request_wins(machine: Load) -> None:
     here = machine(PAIR)
     wishes = [
         DeviceRequest("rtx 4090", "flag"),
@@ -86,25 +92,25 @@ def test_the_strongest_wish_wins(machine: Load) -> None:
     assert (saved.device, saved.origin) == (here.gpus[1], "saved")
 
 
-def test_auto_on_the_flag_passes_the_saved_choice_over(machine: Load) -> None:
+def test_auto_flag_overrides_saved_device(machine: Load) -> None:
     here = machine(PAIR)
     choice = choose_device(here, [DeviceRequest("auto", "flag"), DeviceRequest("cpu", "saved")])
     assert (choice.device, choice.origin) == (here.gpus[1], "described")
 
 
-def test_a_saved_device_that_is_gone_is_named_and_passed(machine: Load) -> None:
+def test_missing_saved_device_is_skipped_with_warning(machine: Load) -> None:
     here = machine(PAIR)
     choice = choose_device(here, [DeviceRequest("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")])
     assert choice.device is here.gpus[1]
     assert "RTX 2080 Ti" in choice.warnings[0]
 
 
-def test_a_flag_for_a_device_that_is_not_there_is_an_error(machine: Load) -> None:
+def test_flag_for_missing_device_is_an_error(machine: Load) -> None:
     with pytest.raises(DeviceNotFoundError):
         choose_device(machine("no-gpu"), [DeviceRequest("cuda:0", "flag")])
 
 
-def test_measured_comes_before_described(machine: Load) -> None:
+def test_measured_speed_beats_specifications(machine: Load) -> None:
     here = machine(PAIR)
     slow, fast = here.gpus
     evidence = Evidence(speeds={slow.id: 80.0, fast.id: 70.0, "cpu": 1.0})
@@ -114,7 +120,7 @@ def test_measured_comes_before_described(machine: Load) -> None:
     assert any(p.device is fast and "measured slower" in p.reason.message for p in choice.skipped)
 
 
-def test_a_gpu_measured_slower_than_the_cpu_is_not_chosen_and_the_reason_says_so(
+def test_gpu_slower_than_cpu_is_not_chosen(
     machine: Load,
 ) -> None:
     here = machine("core-ultra-linux")
@@ -131,7 +137,7 @@ def test_a_gpu_measured_slower_than_the_cpu_is_not_chosen_and_the_reason_says_so
     assert asked.device is gpu
 
 
-def test_a_device_that_answers_wrongly_is_never_chosen(machine: Load) -> None:
+def test_device_with_wrong_results_is_never_chosen(machine: Load) -> None:
     here = machine("h200-linux")
     gpu = here.gpus[0]
     evidence = Evidence(speeds={gpu.id: 700.0}, broken={gpu.id: "wrong results: differs by 12 %"})
@@ -144,7 +150,7 @@ def test_a_device_that_answers_wrongly_is_never_chosen(machine: Load) -> None:
 # -- what cannot be used --------------------------------------------------------------------------
 
 
-def test_a_gpu_nothing_can_drive_gives_a_warning_and_the_cpu(machine: Load) -> None:
+def test_unusable_gpu_falls_back_to_cpu_with_warning(machine: Load) -> None:
     here = machine("gtx1080ti-linux")
     choice = choose_device(here, [DeviceRequest("cuda:0", "flag")])
     assert (choice.device.kind, choice.origin) == ("cpu", "fallback")
@@ -152,13 +158,13 @@ def test_a_gpu_nothing_can_drive_gives_a_warning_and_the_cpu(machine: Load) -> N
     assert "cu126" in choice.warnings[0]
 
 
-def test_strict_makes_it_an_error(machine: Load) -> None:
+def test_unusable_gpu_is_an_error_if_strict(machine: Load) -> None:
     with pytest.raises(DeviceUnusableError) as caught:
         choose_device(machine("gtx1080ti-linux"), [DeviceRequest("cuda:0", "flag")], strict=True)
     assert "cu126" in caught.value.hint
 
 
-def test_no_gpu_is_the_cpu_with_a_reason(machine: Load) -> None:
+def test_cpu_without_gpu(machine: Load) -> None:
     choice = choose_device(machine("no-gpu"))
     assert (choice.device.kind, choice.reason) == ("cpu", "no GPU found")
     assert (
@@ -166,7 +172,7 @@ def test_no_gpu_is_the_cpu_with_a_reason(machine: Load) -> None:
     )
 
 
-def test_all_leaves_out_what_is_broken_or_unusable(machine: Load) -> None:
+def test_all_excludes_unusable_devices(machine: Load) -> None:
     here = machine("h100x8-mig")
     choice = choose_device(here, [DeviceRequest("all", "flag")])
     assert len(choice.devices) == 6 + 9 + 1
@@ -174,14 +180,14 @@ def test_all_leaves_out_what_is_broken_or_unusable(machine: Load) -> None:
     assert all(passed.reason.code is BlockCode.MIG_PARENT for passed in choice.skipped)
 
 
-def test_described_order(machine: Load) -> None:
+def test_rank_by_specifications(machine: Load) -> None:
     """A card before what shares memory; the larger of two."""
     assert "RX 640" in match_devices(machine("rx640-uhd750-windows"), "gpu")[0].name
     assert "PRO 6000" in match_devices(machine(PAIR), "gpu")[0].name
     assert "4070" in match_devices(machine("rtx4070-laptop-docker"), "gpu")[0].name
 
 
-def test_an_unmeasured_card_is_not_skipped_for_a_measured_smaller_one(machine: Load) -> None:
+def test_larger_unmeasured_gpu_beats_smaller_measured_one(machine: Load) -> None:
     here = machine(PAIR)
     small, large = here.gpus
     choice = choose_device(here, evidence=Evidence(speeds={small.id: 80.0, "cpu": 1.0}))
@@ -189,7 +195,7 @@ def test_an_unmeasured_card_is_not_skipped_for_a_measured_smaller_one(machine: L
     assert "not measured yet" in choice.skipped[0].reason.message
 
 
-def test_names_are_sought_among_gpus_first(machine: Load) -> None:
+def test_names_match_gpus_before_cpu(machine: Load) -> None:
     here = machine("macbook-m4")
     for word in ("m4", "apple", "Apple M4"):
         assert match_devices(here, word) == (here.gpus[0],)
@@ -199,18 +205,18 @@ def test_names_are_sought_among_gpus_first(machine: Load) -> None:
 
 
 @pytest.mark.parametrize("word", ["02:00.0", "00000000:02:00.0", "d4a0f3b8-1e5c"])
-def test_addresses_and_uuids_as_other_tools_print_them(machine: Load, word: str) -> None:
+def test_pci_addresses_and_uuids(machine: Load, word: str) -> None:
     here = machine(PAIR)
     assert match_devices(here, word) == (here.gpus[1],)
 
 
 @pytest.mark.parametrize("word", ["²", "cuda:²", "1:²", "dml:7", "cuda:2"])
-def test_odd_words_match_nothing(machine: Load, word: str) -> None:
+def test_invalid_selectors(machine: Load, word: str) -> None:
     with pytest.raises(DeviceNotFoundError):
         match_devices(machine(PAIR), word)
 
 
-def test_a_word_with_a_backend_demands_that_backend(machine: Load) -> None:
+def test_selector_of_unusable_backend(machine: Load) -> None:
     here = machine("rx7900xtx-windows")
     choice = choose_device(here, [DeviceRequest("rocm:0", "flag")])
     assert choice.device is here.gpus[0]
@@ -221,7 +227,7 @@ def test_a_word_with_a_backend_demands_that_backend(machine: Load) -> None:
     assert choose_device(here, [DeviceRequest("dml:0", "flag")], strict=True).warnings == ()
 
 
-def test_the_way_to_a_device_follows_the_word(machine: Load) -> None:
+def test_select_backend(machine: Load) -> None:
     gpu = machine("low-disk").gpus[0]
     torch, webgpu = select_backend(gpu), select_backend(gpu, "webgpu:0")
     assert torch is not None
@@ -230,10 +236,7 @@ def test_the_way_to_a_device_follows_the_word(machine: Load) -> None:
     assert select_backend(machine("gtx1080ti-linux").gpus[0]) is None
 
 
-def test_cuda_names_mig_instances_where_nothing_else_is_left(machine: Load) -> None:
-    from anyrig.devices.discover import from_record
-    from tests.conftest import record_of
-
+def test_cuda_selects_mig_instances(machine: Load) -> None:
     record = record_of("h100x8-mig")
     record["nvml"]["devices"] = record["nvml"]["devices"][6:]
     here = from_record(record)
@@ -243,3 +246,188 @@ def test_cuda_names_mig_instances_where_nothing_else_is_left(machine: Load) -> N
     assert (
         choose_device(here, [DeviceRequest("cuda:0", "flag")], strict=True).device == instances[0]
     )
+
+
+# -- missing devices ---------------------------------------------------------------------------
+
+KINDS = (
+    "gpu", "cuda", "rocm", "hip", "directml", "dml", "xpu", "mps", "metal", "webgpu", "tensorrt",
+    "nvidia", "amd", "intel", "apple", " CUDA ",
+)  # fmt: skip
+PARTICULAR = (
+    "0", "3", "97", "0:1", "cuda:0", "rocm:1", "dml:0", "directml:2", "xpu:0", "webgpu:0", "mps:0",
+    "GPU-ffffffff", "0000:02:00.0", "radeon", "rtx 4090", "nonsense", "cuda:", "cuda:x",
+)  # fmt: skip
+# Who says the word: origin, and the variable or file that holds it.
+OURS = (
+    ("flag", ""), ("environment", "ANYRIG_DEVICE"), ("environment", "ANYRIG_DEVICE in .env"),
+    ("settings", "anyrig.toml"),
+)  # fmt: skip
+FOREIGN = tuple(
+    ("environment", place)
+    for place in ("GPU_ID", "GPU_ID in .env", "DIRECTML_DEVICE", "VIBEVOICE_DEVICE", "USE_GPU")
+)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_number_is_an_index_only(machine: Load, name: str) -> None:
+    here = machine(name)
+    indices = {gpu.indices["gpu"] for gpu in here.gpus if gpu.part != "mig"}
+    written = {int(word) for d in here.devices for word in re.findall(r"\d{1,9}", d.name)}
+    for number in {*range(12), *written}:
+        if number in indices:
+            assert match_devices(here, str(number))[0].indices["gpu"] == number
+        else:
+            with pytest.raises(DeviceNotFoundError) as caught:
+                match_devices(here, str(number))
+            assert here.cpu.name in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("rtx4090-rtxpro6000-wsl2", "9"), ("rtx4090-rtxpro6000-wsl2", "4090"),
+        ("rx640-uhd750-windows", "7"), ("rx640-uhd750-windows", "750"), ("t4-linux", "4"),
+        ("t4-linux", "2.0"), ("t4-linux", "2.00"), ("t4-linux", "-1"), ("t4-linux", "+4"),
+        ("t4-linux", "9" * 5000), ("t4-linux", "cuda:" + "9" * 5000),
+    ],
+)  # fmt: skip
+def test_number_does_not_match_names(machine: Load, name: str, word: str) -> None:
+    for origin in ("flag", "environment", "settings"):
+        with pytest.raises(DeviceNotFoundError):
+            choose_device(machine(name), [DeviceRequest(word, origin)])
+
+
+def test_hint_gives_the_index_of_a_model_number(machine: Load) -> None:
+    with pytest.raises(DeviceNotFoundError) as caught:
+        match_devices(machine("rtx4090-rtxpro6000-wsl2"), "4090")
+    assert "A number is an index: NVIDIA GeForce RTX 4090 is '0'." in caught.value.hint
+
+
+def test_index_without_gpu_is_an_error(machine: Load) -> None:
+    for strict in (False, True):
+        with pytest.raises(DeviceNotFoundError):
+            choose_device(machine("no-gpu"), [DeviceRequest("0", "flag")], strict=strict)
+
+
+def test_vendor_does_not_match_the_cpu(machine: Load) -> None:
+    here = machine("t4-linux")
+    assert "Intel" in here.cpu.name
+    choice = choose_device(here, [DeviceRequest("intel", "flag")])
+    assert choice.warnings == ("no Intel GPU found; using the CPU",)
+
+
+def test_mps_is_one_device(machine: Load) -> None:
+    here = machine("macbook-m4")
+    assert match_devices(here, "mps:0") == match_devices(here, "mps") == here.gpus
+    with pytest.raises(DeviceNotFoundError):
+        match_devices(here, "mps:1")
+
+
+# -- what is absent --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_missing_kind_falls_back_to_cpu_with_one_warning(machine: Load, word: str) -> None:
+    here = machine("no-gpu")
+    for origin, place in (*OURS, *FOREIGN, ("saved", "")):
+        wish = DeviceRequest(word, origin, place=place)  # type: ignore[arg-type]
+        choice = choose_device(here, [wish])
+        assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
+        assert len(choice.warnings) == 1
+        assert choice.warnings[0].startswith("no ")
+        assert choice.warnings[0].endswith("; using the CPU")
+        assert place in choice.warnings[0]
+        with pytest.raises(DeviceUnusableError) as caught:
+            choose_device(here, [wish], strict=True)
+        assert here.cpu.name in caught.value.hint
+
+
+@pytest.mark.parametrize("word", PARTICULAR)
+def test_missing_device_is_an_error_unless_foreign(machine: Load, word: str) -> None:
+    here = machine("no-gpu")
+    for origin, place in OURS:
+        for strict in (False, True):
+            with pytest.raises(DeviceNotFoundError) as caught:
+                choose_device(here, [DeviceRequest(word, origin, place=place)], strict=strict)  # type: ignore[arg-type]
+            assert here.cpu.name in caught.value.hint
+            assert place in caught.value.message
+    for origin, place in FOREIGN:
+        wish = DeviceRequest(word, origin, place=place)  # type: ignore[arg-type]
+        choice = choose_device(here, [wish])
+        assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
+        assert len(choice.warnings) == 1
+        assert f"(requested by {place}); using the CPU" in choice.warnings[0]
+        with pytest.raises(DeviceNotFoundError):
+            choose_device(here, [wish], strict=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("h200-linux", "xpu"), ("h200-linux", "mps"), ("h200-linux", "directml"),
+     ("h200-linux", "amd"), ("macbook-m4", "cuda"), ("arc-b580-linux", "rocm"),
+     ("mi300x-linux", "nvidia"), ("rx7900xtx-windows", "xpu")],
+)  # fmt: skip
+def test_kind_is_not_replaced_by_another_gpu(machine: Load, name: str, word: str) -> None:
+    here = machine(name)
+    choice = choose_device(here, [DeviceRequest(word, "flag")])
+    assert choice.device.kind == "cpu"
+    assert len(choice.warnings) == 1
+    with pytest.raises(DeviceUnusableError):
+        choose_device(here, [DeviceRequest(word, "flag")], strict=True)
+
+
+def test_missing_saved_device_is_an_error_if_strict(machine: Load) -> None:
+    wish = DeviceRequest("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")
+    with pytest.raises(DeviceNotFoundError, match="RTX 2080 Ti no longer exists"):
+        choose_device(machine("h200-linux"), [wish], strict=True)
+
+
+# -- variables that hide devices -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "value", "entry"),
+    [
+        ("no-gpu", "CUDA_VISIBLE_DEVICES", "0", "0"),
+        ("h200-linux", "CUDA_VISIBLE_DEVICES", "7", "7"),
+        ("h200-linux", "CUDA_VISIBLE_DEVICES", "0,7", "7"),
+        ("h200-linux", "CUDA_VISIBLE_DEVICES", "GPU-00000000-dead", "GPU-00000000-dead"),
+        ("mi300x-linux", "HIP_VISIBLE_DEVICES", "64", "64"),
+        ("mi300x-linux", "CUDA_VISIBLE_DEVICES", "64", "64"),
+        ("arc-b580-linux", "ZE_AFFINITY_MASK", "3.1", "3.1"),
+    ],
+)
+def test_unmatched_visibility_entry_is_one_warning(
+    machine: Load, name: str, variable: str, value: str, entry: str
+) -> None:
+    here = machine(name, {variable: value})
+    choice = choose_device(here)
+    assert choice.warnings == (f"{variable} lists {entry}, which does not exist: ignored",)
+    if value != "0,7":
+        assert choice.device.kind == "cpu"
+    found = [f for f in diagnose(here) if f.check == "visibility" and f.state == "warning"]
+    assert any(f"{variable} lists {entry}" in finding.message for finding in found)
+    with pytest.raises(DeviceNotFoundError, match=variable):
+        choose_device(here, strict=True)
+    for word in ("cpu", here.devices[0].id):  # who names a device does not ask the variable
+        assert not any(
+            "not there" in w for w in choose_device(here, [DeviceRequest(word, "flag")]).warnings
+        )
+
+
+@pytest.mark.parametrize("value", ["", "-1", "NoDevFiles", "none", "0", "GPU-"])
+def test_hiding_all_devices_is_no_warning(machine: Load, value: str) -> None:
+    assert (
+        choose_device(machine("h200-linux", {"CUDA_VISIBLE_DEVICES": value}), strict=True).warnings
+        == ()
+    )
+
+
+def test_card_without_driver_is_not_unmatched(machine: Load) -> None:
+    for value in ("0", "GPU-12345678"):
+        here = machine("nvidia-nouveau", {"CUDA_VISIBLE_DEVICES": value})
+        assert choose_device(here).warnings == ()

@@ -148,9 +148,7 @@ def _found(
 
 
 @pytest.mark.parametrize("row", FINDINGS, ids=lambda row: f"{row[0]}-{row[1]}-{row[4]}")
-def test_a_finding_has_a_machine_that_triggers_it_and_one_that_does_not(
-    machine: Load, row: tuple[str, str, str, str, str, str]
-) -> None:
+def test_findings(machine: Load, row: tuple[str, str, str, str, str, str]) -> None:
     check, state, message, fix, has, has_not = row
     assert _found(machine(has), check, state, message, fix)
     assert not _found(machine(has_not), check, state, message, fix)
@@ -171,7 +169,7 @@ def _list_sites() -> dict[range, str]:
     return sites
 
 
-def test_each_finding_is_made_on_one_machine_and_not_on_another(
+def test_every_finding_occurs_on_some_machines_only(
     machine: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new finding without a recorded machine fails here, by its line."""
@@ -203,7 +201,7 @@ def test_each_finding_is_made_on_one_machine_and_not_on_another(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatever_is_broken_has_a_fix_in_one_line(machine: Load, name: str) -> None:
+def test_broken_findings_have_a_fix(machine: Load, name: str) -> None:
     for finding in diagnose(machine(name)):
         assert "\n" not in finding.message + finding.fix
         assert finding.message
@@ -235,13 +233,13 @@ def test_kernels(machine: Load, answer: dict[str, object], state: str, words: st
     assert not _found(here, "kernel", state, words, "")
 
 
-def test_what_the_library_lists_comes_before_the_table(machine: Load) -> None:
+def test_kernels_listed_by_torch_beat_the_table(machine: Load) -> None:
     here = machine("gtx1080ti-linux")
     results = _result(here, kernels=("sm_60", "sm_70"))
     assert _found(here, "torch-kernels", "good", "6.1", "", results)
 
 
-def test_one_good_provider_does_not_hide_a_failing_one(machine: Load) -> None:
+def test_each_provider_is_reported(machine: Load) -> None:
     here = machine("rtx4070-laptop-docker")
     gpu = here.gpus[0]
     results = (
@@ -273,7 +271,7 @@ def _changed(name: str, **packages: str | None) -> Machine:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_missing_kernels_are_not_mended_by_the_driver(machine: Load, name: str) -> None:
+def test_fix_matches_the_finding(machine: Load, name: str) -> None:
     """The fix of a finding mends what the finding says, whatever else is amiss."""
     for finding in diagnose(machine(name)):
         if finding.check in ("torch-kernels", "torch", "cuda-runtime"):
@@ -281,7 +279,7 @@ def test_missing_kernels_are_not_mended_by_the_driver(machine: Load, name: str) 
                 assert word not in finding.fix, finding
 
 
-def test_missing_kernels_in_a_container_without_compute(machine: Load) -> None:
+def test_kernel_fix_in_a_container_without_compute(machine: Load) -> None:
     record = record_of("a10-docker-utility")
     record["nvml"]["devices"][0]["nvmlDeviceGetCudaComputeCapability"] = [6, 1]
     found = [f for f in diagnose(from_record(record)) if f.check == "torch-kernels"]
@@ -290,7 +288,7 @@ def test_missing_kernels_in_a_container_without_compute(machine: Load) -> None:
     ]
 
 
-def test_a_cpu_torch_beside_a_card_that_may_not_be_opened(machine: Load) -> None:
+def test_cpu_torch_and_inaccessible_card(machine: Load) -> None:
     record = record_of("rx7900xtx-linux")
     record["packages"]["torch"] = "2.13.0+cpu"
     record["package_files"] = record_of("no-gpu")["package_files"]
@@ -300,7 +298,7 @@ def test_a_cpu_torch_beside_a_card_that_may_not_be_opened(machine: Load) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_gpu_that_cannot_be_used_is_never_passed_over(machine: Load, name: str) -> None:
+def test_unusable_gpu_is_always_reported(machine: Load, name: str) -> None:
     here = machine(name)
     on_purpose = (BlockCode.HIDDEN, BlockCode.MIG_PARENT, BlockCode.PASSED_THROUGH)
     mine = [g for g in here.gpus if not g.blocked or g.blocked.code not in on_purpose]
@@ -319,7 +317,7 @@ def test_a_gpu_that_cannot_be_used_is_never_passed_over(machine: Load, name: str
         ("no-gpu", 0, "All is well"), ("hidden-gpu", 0, "Nothing is broken"),
     ],
 )  # fmt: skip
-def test_the_doctors_last_line(
+def test_doctor_summary_line(
     capsys: pytest.CaptureFixture[str], name: str, code: int, last: str
 ) -> None:
     assert main(["doctor", "--machine", str(MACHINES / f"{name}.json")]) == code
@@ -327,13 +325,13 @@ def test_the_doctors_last_line(
 
 
 @pytest.mark.parametrize("name", ["rx640-directml-windows", "vega8-directml-windows"])
-def test_what_drives_the_card_is_not_to_be_uninstalled(machine: Load, name: str) -> None:
+def test_needed_torch_directml_is_kept(machine: Load, name: str) -> None:
     found = diagnose(machine(name))
     assert not [f for f in found if "uninstall" in f.fix and "torch-directml" in f.fix]
     assert [f for f in found if f.check == "leftovers" and "maintenance" in f.message]
 
 
-def test_torch_directml_beside_another_torch_than_its_own() -> None:
+def test_torch_directml_with_another_torch() -> None:
     """Where no other torch drives the card, its own is the way; elsewhere it is a leftover."""
     record = record_of("rx640-directml-windows")
     record["packages"]["torch"] = "2.13.0+cpu"
@@ -360,7 +358,7 @@ def test_torch_directml_beside_another_torch_than_its_own() -> None:
         ("mi300x-linux", "flash_attn_4", "4.0.0b36", "warning"),
     ],
 )
-def test_an_installed_flash_attention_is_named_with_its_version(
+def test_installed_flash_attention_is_reported(
     name: str, package: str, version: str, state: str
 ) -> None:
     title = f"{package.replace('_', '-')} {version}"
@@ -375,7 +373,7 @@ def test_an_installed_flash_attention_is_named_with_its_version(
 
 
 @pytest.mark.parametrize("name", ["rtx5090-cpu-torch-windows", "rtx3060-pair-windows"])
-def test_windows_with_an_nvidia_card_is_told_of_wsl2(machine: Load, name: str) -> None:
+def test_wsl2_is_advised_for_nvidia_on_windows(machine: Load, name: str) -> None:
     found = diagnose(machine(name))
     told = [f for f in found if f.check == "wsl"]
     assert len(told) == 1
@@ -388,5 +386,5 @@ def test_windows_with_an_nvidia_card_is_told_of_wsl2(machine: Load, name: str) -
 
 
 @pytest.mark.parametrize("name", ["rx7900xtx-windows", "rx640-session0-windows", "h200-linux"])
-def test_others_are_not_told_of_wsl2(machine: Load, name: str) -> None:
+def test_wsl2_is_not_advised_otherwise(machine: Load, name: str) -> None:
     assert not [f for f in diagnose(machine(name)) if f.check == "wsl"]

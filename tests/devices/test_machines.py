@@ -108,7 +108,7 @@ def test_machine(machine: Load, row: tuple[str, int, str, float, int, int, str])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_holds_for_every_machine(machine: Load, name: str) -> None:
+def test_invariants(machine: Load, name: str) -> None:
     here = machine(name)
     ids = [device.id for device in here.devices]
     assert len(set(ids)) == len(ids)
@@ -124,7 +124,7 @@ def test_what_holds_for_every_machine(machine: Load, name: str) -> None:
     assert here == machine(name)
 
 
-def test_mig_parents_are_not_used_and_instances_are(machine: Load) -> None:
+def test_mig_instances_replace_their_parent(machine: Load) -> None:
     here = machine("h100x8-mig")
     instances = [gpu for gpu in here.gpus if gpu.part == "mig"]
     assert len(instances) == 9
@@ -144,7 +144,7 @@ def test_mig_parents_are_not_used_and_instances_are(machine: Load) -> None:
     [(8, 5.3, 5.4), (16, 10.6, 10.7), (24, 16, 16), (32, 21.3, 21.4), (36, 27, 27), (48, 36, 36),
      (64, 48, 48), (96, 72, 72), (128, 107, 107.6), (192, 161, 161.3), (512, 430, 430.1)],
 )  # fmt: skip
-def test_metal_gives_a_larger_mac_a_larger_share(gib: int, low: float, high: float) -> None:
+def test_metal_working_set(gib: int, low: float, high: float) -> None:
     record = record_of("macbook-m4")
     key = next(key for key in record["commands"] if key.startswith("sysctl"))
     told = record["commands"][key].replace("17179869184", str(gib * GIB))
@@ -154,7 +154,7 @@ def test_metal_gives_a_larger_mac_a_larger_share(gib: int, low: float, high: flo
     assert low <= memory.total_bytes / GIB <= high
 
 
-def test_the_torch_of_arm_servers_does_not_run_on_a_jetson(machine: Load) -> None:
+def test_arm_server_torch_on_jetson(machine: Load) -> None:
     here = machine("jetson-orin-linux")
     assert choose_device(here).device.kind == "cpu"
     gpu = here.gpus[0]
@@ -166,7 +166,7 @@ def test_the_torch_of_arm_servers_does_not_run_on_a_jetson(machine: Load) -> Non
 
 
 @pytest.mark.parametrize("capability", [(5, 3), (6, 2), (7, 2), (8, 7)])
-def test_every_jetson_is_sent_to_jetpack(capability: tuple[int, int]) -> None:
+def test_jetson_advice(capability: tuple[int, int]) -> None:
     record = record_of("jetson-orin-linux")
     record["nvml"]["devices"][0]["nvmlDeviceGetCudaComputeCapability"] = list(capability)
     for torch in ("2.10.0+cu126", None):
@@ -177,37 +177,37 @@ def test_every_jetson_is_sent_to_jetpack(capability: tuple[int, int]) -> None:
         assert "JetPack" in reason.fix
 
 
-def test_the_apu_counts_carve_out_and_gtt(machine: Load) -> None:
+def test_apu_memory(machine: Load) -> None:
     memory = machine("strix-halo-linux").gpus[0].memory
     assert [pool.name for pool in memory.pools] == ["carve-out", "GTT"]
     assert memory.total_bytes == sum(pool.total_bytes or 0 for pool in memory.pools)
     assert "carve-out" in memory.note
 
 
-def test_windows_memory_is_not_cut_at_four_gigabytes(machine: Load) -> None:
+def test_windows_memory_over_4_gib(machine: Load) -> None:
     total = machine("rx7900xtx-windows").gpus[0].memory.total_bytes
     assert total is not None
     assert total > 4293918720
 
 
-def test_a_card_that_the_registry_remembers_is_not_listed_beside_dxgi(machine: Load) -> None:
+def test_removed_card_in_registry_is_not_listed(machine: Load) -> None:
     here = machine("rx640-uhd750-windows")
     assert not any("1050" in gpu.name for gpu in here.gpus)
     assert any("1050" in r.reason and "only in the registry" in r.reason for r in here.sources)
 
 
-def test_a_card_that_nvml_describes_keeps_its_number_in_directml(machine: Load) -> None:
+def test_nvml_card_has_directml_index(machine: Load) -> None:
     card = machine("rtx5090-cpu-torch-windows").gpus[0]
     assert card.vendor == "nvidia"
     assert "dml:0" in card.selectors
 
 
-def test_software_adapters_are_no_devices(machine: Load) -> None:
+def test_software_adapters_are_ignored(machine: Load) -> None:
     here = machine("rx640-uhd750-windows")
     assert not any("Basic Render" in gpu.name for gpu in here.gpus)
 
 
-def test_an_unknown_part_is_unknown(machine: Load) -> None:
+def test_unknown_capability(machine: Load) -> None:
     from anyrig.devices.discover import from_record
     from tests.conftest import record_of
 
@@ -223,7 +223,7 @@ def test_an_unknown_part_is_unknown(machine: Load) -> None:
     assert "no kernels" in str(gpu.block_reason)
 
 
-def test_a_failing_source_says_why_and_the_others_go_on(machine: Load) -> None:
+def test_failed_source_is_reported(machine: Load) -> None:
     here = machine("nvidia-init-fails")
     report = next(report for report in here.sources if report.source == "nvidia")
     assert report.state == "failed"
@@ -232,7 +232,7 @@ def test_a_failing_source_says_why_and_the_others_go_on(machine: Load) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_discover_never_raises_on_nonsense(name: str) -> None:
+def test_discover_never_raises(name: str) -> None:
     """Every answer replaced by something of another type: a report, not an exception."""
     from anyrig.devices.discover import from_record
     from tests.conftest import record_of
@@ -262,7 +262,7 @@ def _changed(name: str, change: Callable[[dict[str, Any]], object]) -> Machine:
     return from_record(record)
 
 
-def test_an_npu_is_no_gpu() -> None:
+def test_npu_is_not_a_gpu() -> None:
     """Every Core Ultra has one: a processing accelerator by its class, as Instinct cards are."""
     npu = "/sys/bus/pci/devices/0000:00:0b.0"
     files = {f"{npu}/class": "0x120000", f"{npu}/vendor": "0x8086", f"{npu}/device": "0x7d1d",
@@ -272,7 +272,7 @@ def test_an_npu_is_no_gpu() -> None:
     assert here.gpus[0].indices["xpu"] == 0
 
 
-def test_a_container_given_one_of_several_cards_is_content() -> None:
+def test_container_with_one_of_several_cards() -> None:
     def add(record: dict[str, Any]) -> None:
         for number in (7, 8):
             card = f"/sys/bus/pci/devices/0000:0{number}:00.0"
@@ -286,7 +286,7 @@ def test_a_container_given_one_of_several_cards_is_content() -> None:
     assert not [f for f in diagnose(here) if f.state == "broken"]
 
 
-def test_a_lost_gpu_is_blocked_with_its_error() -> None:
+def test_lost_gpu_is_blocked() -> None:
     lost = {"error": "NVML_ERROR_GPU_IS_LOST: GPU is lost"}
 
     def lose(record: dict[str, Any]) -> None:
@@ -300,7 +300,7 @@ def test_a_lost_gpu_is_blocked_with_its_error() -> None:
     assert any("GPU_IS_LOST" in finding.message for finding in diagnose(here))
 
 
-def test_an_accelerator_without_memory_of_its_own_shares_the_systems() -> None:
+def test_mi300a_memory_is_unified() -> None:
     """The MI300A: gfx942, and no VRAM that the driver would tell of."""
 
     def share(record: dict[str, Any]) -> None:
@@ -315,7 +315,7 @@ def test_an_accelerator_without_memory_of_its_own_shares_the_systems() -> None:
     assert (memory.kind, memory.total_bytes) == ("unified", 128 * GIB)
 
 
-def test_rocm_counts_by_kfd_and_not_by_address() -> None:
+def test_rocm_order_is_kfd_order() -> None:
     """Two cards whose kfd nodes stand in the other order than their addresses."""
     record = record_of("rx6700xt-linux")
     files = record["files"]
@@ -333,7 +333,7 @@ def test_rocm_counts_by_kfd_and_not_by_address() -> None:
     assert second.indices["rocm"] == 0
 
 
-def test_two_devices_with_one_id_are_two() -> None:
+def test_duplicate_ids_are_made_distinct() -> None:
     def same(record: dict[str, Any]) -> None:
         first, second = record["nvml"]["devices"]
         second["nvmlDeviceGetUUID"] = first["nvmlDeviceGetUUID"]
@@ -343,7 +343,7 @@ def test_two_devices_with_one_id_are_two() -> None:
     assert [gpu.pci_address for gpu in here.gpus] == ["0000:01:00.0", "0000:02:00.0"]
 
 
-def test_a_self_built_torch_is_not_judged_by_the_wheels() -> None:
+def test_self_built_torch_has_unknown_kernels() -> None:
     def build(record: dict[str, Any]) -> None:
         record["package_files"]["torch/version.py"] = (
             "__version__ = '2.11.0a0+git0fabc3b'\ncuda = '13.0'\n"
@@ -359,7 +359,7 @@ def test_a_self_built_torch_is_not_judged_by_the_wheels() -> None:
     [("NVIDIA T1000", False, "fast"), ("NVIDIA GeForce MX450", False, "fast"),
      ("Quadro RTX 4000", False, "matrix")],
 )  # fmt: skip
-def test_small_turing_chips_have_no_tensor_cores(name: str, bf16: bool, fp16: str) -> None:
+def test_small_turing_features(name: str, bf16: bool, fp16: str) -> None:
     def rename(record: dict[str, Any]) -> None:
         record["nvml"]["devices"][0]["nvmlDeviceGetName"] = name
 
@@ -367,7 +367,7 @@ def test_small_turing_chips_have_no_tensor_cores(name: str, bf16: bool, fp16: st
     assert (features.bf16, features.fp16) == (bf16, fp16)
 
 
-def test_an_index_names_the_first_instance_where_every_card_is_in_mig_mode(machine: Load) -> None:
+def test_index_selects_first_mig_instance(machine: Load) -> None:
     record = record_of("h100x8-mig")
     record["nvml"]["devices"] = record["nvml"]["devices"][6:]
     record["environment"] = {"CUDA_VISIBLE_DEVICES": "1"}
@@ -375,7 +375,7 @@ def test_an_index_names_the_first_instance_where_every_card_is_in_mig_mode(machi
     assert [gpu.id for gpu in here.gpus if gpu.usable] == [here.gpus[4].id]
 
 
-def test_pascal_is_told_of_its_last_driver() -> None:
+def test_last_driver_for_pascal() -> None:
     def old(record: dict[str, Any]) -> None:
         record["nvml"]["nvmlSystemGetCudaDriverVersion"] = 11040
 

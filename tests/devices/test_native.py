@@ -37,12 +37,12 @@ def test_xe_regions() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01\0\0\0", struct.pack("=I12x", 3) + bytes(88)])
-def test_short_answers_are_refused(data: bytes) -> None:
+def test_truncated_regions(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"shorter|fit"):
         drm.decode("i915", data)
 
 
-def test_a_node_that_is_no_drm_node_is_an_error(tmp_path: Any) -> None:
+def test_query_of_a_plain_file(tmp_path: Any) -> None:
     path = tmp_path / "node"
     path.write_bytes(b"")
     with pytest.raises(OSError, match="ioctl"):
@@ -61,7 +61,7 @@ def test_adapter_description() -> None:
     assert found["Flags"] == 2
 
 
-def test_dxgi_elsewhere_is_an_error() -> None:
+def test_dxgi_outside_windows() -> None:
     with pytest.raises(OSError, match="on Windows only"):
         directx.list_dxgi_adapters()
 
@@ -123,7 +123,7 @@ def _adapter() -> Object:
     )
 
 
-def test_dxcore_walks_its_objects_and_lets_them_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dxcore_releases_its_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     adapter = _adapter()
 
     def get(this: int, index: int, iid: int, out: int) -> int:
@@ -159,7 +159,7 @@ def test_dxcore_walks_its_objects_and_lets_them_go(monkeypatch: pytest.MonkeyPat
     assert (factory.released, listing.released, adapter.released) == (1, 2, 2)
 
 
-def test_a_failed_call_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse = 0x80004002 - 2**32
     monkeypatch.setattr(directx, "_load", lambda _: _library(lambda iid, out: refuse))
     with pytest.raises(OSError, match="DXCoreCreateAdapterFactory failed with HRESULT 0x80004002"):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.devices import probe
 from anyrig.devices.discover import discover, from_record, record
+from anyrig.devices.machine import BlockCode
 from anyrig.devices.probe import (
     LiveProbe,
     NotFound,
@@ -37,13 +39,13 @@ def test_this_machine_is_described() -> None:
     assert all(report.state != "failed" for report in here.sources)
 
 
-def test_a_recording_of_this_machine_describes_the_same_machine() -> None:
+def test_record_and_replay_this_machine() -> None:
     here, answers = record(os.environ)
     again = from_record(json.loads(json.dumps(answers)))
     assert again == here
 
 
-def test_a_recording_tells_nothing_of_the_person(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_contains_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     _, answers = record(os.environ)
@@ -54,7 +56,7 @@ def test_a_recording_tells_nothing_of_the_person(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recording_a_recorded_machine_gives_it_back(name: str) -> None:
+def test_record_and_replay(name: str) -> None:
     """The recorder loses nothing: what it wrote describes the same machine."""
     from anyrig.devices.probe import RecordedProbe, RecordingProbe
 
@@ -65,7 +67,7 @@ def test_recording_a_recorded_machine_gives_it_back(name: str) -> None:
     assert again == first == from_record(original)
 
 
-def test_a_captured_tree_drives_the_same_code(tmp_path: Path) -> None:
+def test_discover_in_a_captured_tree(tmp_path: Path) -> None:
     card = "/sys/class/drm/card0/device"
     node = "/sys/class/kfd/kfd/topology/nodes/1"
     _tree(
@@ -96,7 +98,7 @@ def test_a_captured_tree_drives_the_same_code(tmp_path: Path) -> None:
     assert here.cpu.vectors == ("avx2", "fma")
 
 
-def test_lists_of_parts(tmp_path: Path) -> None:
+def test_hardware_names(tmp_path: Path) -> None:
     _tree(
         tmp_path,
         {
@@ -111,7 +113,7 @@ def test_lists_of_parts(tmp_path: Path) -> None:
     assert system.hardware_name("amdgpu", "744c:c8") == ""
 
 
-def test_absence_and_refusal_are_told_apart(tmp_path: Path) -> None:
+def test_not_found_and_unavailable(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     answers = LiveProbe(str(tmp_path))
     with pytest.raises(NotFound):
@@ -130,7 +132,7 @@ def test_absence_and_refusal_are_told_apart(tmp_path: Path) -> None:
         answers("telepathy")
 
 
-def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
+def test_list_distributions(tmp_path: Path) -> None:
     for name in ("torch-2.13.0+cpu.dist-info", "Onnxruntime_GPU-1.31.1.dist-info", "junk"):
         (tmp_path / name).mkdir()
     assert list_distributions([str(tmp_path), str(tmp_path / "missing"), ""]) == {
@@ -150,7 +152,7 @@ def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
         ("[" * 100000, "not valid JSON"),
     ],
 )
-def test_a_bad_record_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_record(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "machine.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidRecordError, match=words) as caught:
@@ -158,7 +160,7 @@ def test_a_bad_record_is_one_clear_error(tmp_path: Path, text: str, words: str) 
     assert "--record" in caught.value.hint
 
 
-def test_a_record_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+def test_missing_record(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecordError, match="No such file"):
         load_record(tmp_path / "nowhere.json")
 
@@ -169,9 +171,75 @@ def test_every_recorded_machine_loads(name: str) -> None:
 
 
 @pytest.mark.gpu
-def test_nvml_answers_on_a_real_gpu() -> None:
+def test_nvml_on_a_real_gpu() -> None:
     here = discover(os.environ)
     gpu = next(here.of("nvidia"))
     assert gpu.id.startswith("GPU-")
     assert gpu.memory.total_bytes
     assert gpu.capability
+
+
+class FakeNvml:
+    """nvidia-ml-py with one GPU that has an empty MIG slot and one instance."""
+
+    class NVMLError(Exception):
+        value = 3
+
+    def __init__(self) -> None:
+        self.NVML_ERROR_NOT_SUPPORTED = 3
+
+    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802 - the library's own names
+        return b"580.1"
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:  # noqa: N802
+        return f"gpu{index}"
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, device: str) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, device: str, slot: int) -> str:  # noqa: N802
+        if slot == 0:
+            raise self.NVMLError("empty")
+        return f"{device}/mig{slot}"
+
+    def nvmlDeviceGetName(self, device: str) -> bytes:  # noqa: N802
+        return device.encode()
+
+    def nvmlDeviceGetUUID(self, device: str) -> str:  # noqa: N802
+        raise self.NVMLError("Not Supported")
+
+
+def test_nvml_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_load_pynvml", FakeNvml)
+    system = System()
+    assert system.nvml("nvmlInit") is None
+    assert system.nvml("nvmlSystemGetDriverVersion") == "580.1"
+    assert system.nvml("mig", "0") == 1
+    assert system.nvml("nvmlDeviceGetName", "0") == "gpu0"
+    assert system.nvml("nvmlDeviceGetName", "0/0") == "gpu0/mig1"
+    for function, code in (
+        ("nvmlDeviceGetUUID", "NVML_ERROR_NOT_SUPPORTED"),
+        ("nvmlDeviceGetFanSpeed", "NVML_ERROR_FUNCTION_NOT_FOUND"),
+    ):
+        with pytest.raises(Unavailable) as caught:
+            system.nvml(function, "0")
+        assert caught.value.code == code
+        assert str(caught.value).startswith(f"{code}: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [
+        ("NVML_ERROR_DRIVER_NOT_LOADED: Driver Not Loaded", "modprobe"),
+        ("NVML_ERROR_LIB_RM_VERSION_MISMATCH: Mismatch", "reboot"),
+        ("the package nvidia-ml-py is not installed", "pip install nvidia-ml-py"),
+        ("NVML_ERROR_UNKNOWN: Unknown Error", "nvidia-smi"),
+    ],
+)
+def test_nvml_failures_have_a_fix(code: str, fix: str) -> None:
+    record = {**record_of("nvidia-init-fails"), "nvml": {"nvmlInit": {"error": code}}}
+    here = from_record(record)
+    gpu = here.gpus[0]
+    assert gpu.blocked is not None
+    assert gpu.blocked.code is BlockCode.DRIVER_FAILED
+    assert fix in gpu.blocked.fix

@@ -19,7 +19,7 @@ def _shown(here: Machine, library: str = "cuda") -> list[str]:
     return [gpu.id for gpu in sorted(free, key=lambda gpu: gpu.indices[library])]
 
 
-def test_cuda_counts_the_fastest_first_and_nvml_by_address(machine: Load) -> None:
+def test_cuda_order_is_fastest_first(machine: Load) -> None:
     slow, fast = machine(PAIR).gpus
     assert (slow.indices["nvml"], fast.indices["nvml"]) == (0, 1)
     assert (slow.indices["cuda"], fast.indices["cuda"]) == (1, 0)
@@ -30,7 +30,7 @@ def test_pci_order_is_honoured(machine: Load) -> None:
     assert (slow.indices["cuda"], fast.indices["cuda"]) == (0, 1)
 
 
-def test_an_index_is_cudas_not_nvmls(machine: Load) -> None:
+def test_index_is_in_cuda_order(machine: Load) -> None:
     slow, fast = machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0"}).gpus
     assert fast.usable
     assert slow.blocked is not None
@@ -42,7 +42,7 @@ def test_an_index_is_cudas_not_nvmls(machine: Load) -> None:
     assert fast.blocked
 
 
-def test_uuids_and_their_beginnings(machine: Load) -> None:
+def test_uuid_prefixes(machine: Load) -> None:
     slow, fast = machine(PAIR).gpus
     assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": slow.id})) == [slow.id]
     assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": slow.id[:12]})) == [slow.id]
@@ -51,7 +51,7 @@ def test_uuids_and_their_beginnings(machine: Load) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "-1", "none", "7", "GPU-ffffffff", "GPU-"])
-def test_what_means_nothing_hides_everything(machine: Load, value: str) -> None:
+def test_invalid_entry_hides_everything(machine: Load, value: str) -> None:
     here = machine(PAIR, {"CUDA_VISIBLE_DEVICES": value})
     assert _shown(here) == []
     blocked = [gpu.blocked for gpu in here.gpus]
@@ -59,7 +59,7 @@ def test_what_means_nothing_hides_everything(machine: Load, value: str) -> None:
     assert all(b and b.fix == "unset CUDA_VISIBLE_DEVICES" for b in blocked)
 
 
-def test_the_list_ends_at_the_first_nonsense_and_a_repeat_empties_it(machine: Load) -> None:
+def test_invalid_and_repeated_entries(machine: Load) -> None:
     _, fast = machine(PAIR).gpus
     assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0,-1,1"})) == [fast.id]
     assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0,0"})) == []
@@ -75,7 +75,7 @@ def test_mig_instances_by_their_ids(machine: Load) -> None:
     assert "cuda:0" in seen.selectors
 
 
-def test_indices_count_whole_gpus_past_those_in_mig_mode(machine: Load) -> None:
+def test_indices_skip_gpus_in_mig_mode(machine: Load) -> None:
     here = machine(EIGHT, {"CUDA_VISIBLE_DEVICES": "5,0"})
     wholes = [gpu for gpu in here.gpus if gpu.part == "whole"]
     assert _shown(here) == [wholes[5].id, wholes[0].id]

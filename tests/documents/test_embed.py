@@ -17,17 +17,19 @@ from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, advice, by_language, find, hashing, in_folder, listed
 from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError
-from anyrig.placement import Placed, Wanted, place
+from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences
 
 
-def on_cpu(model: Model, backend: str = "") -> Placed:
+def on_cpu(model: Model, backend: str = "") -> PlacementPlan:
     machine = discover(os.environ)
     need = model.need()
     if backend:
         need = replace(need, backends=(backend,))  # type: ignore[arg-type]
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
-    return place(machine, choice, need, Wanted(precision="fp32"), environment=os.environ)
+    return plan_placement(
+        machine, choice, need, PlacementOptions(precision="fp32"), environment=os.environ
+    )
 
 
 def embedded(model: Model, texts: list[str], *, backend: str = "", **more: Any) -> Any:

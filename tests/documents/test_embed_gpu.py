@@ -14,17 +14,19 @@ from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, in_folder
-from anyrig.placement import Placed, Wanted, place
-from anyrig.work.outcome import Report
+from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement
+from anyrig.work.outcome import RunReport
 from tests.documents.engines.toy import WORDS, encoder, sentence_transformer, sentences
 
 pytestmark = pytest.mark.gpu
 
 
-def placed(model: Model, word: str, **wanted: Any) -> Placed:
+def placed(model: Model, word: str, **wanted: Any) -> PlacementPlan:
     machine = discover(os.environ)
     choice = choose_device(machine, (DeviceRequest(word, "flag"),))
-    return place(machine, choice, model.need(), Wanted(**wanted), environment=os.environ)
+    return plan_placement(
+        machine, choice, model.need(), PlacementOptions(**wanted), environment=os.environ
+    )
 
 
 def test_a_gpu_gives_what_the_cpu_gives(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_one_long_text_among_many_short_ones_under_a_cap(tmp_path: Path) -> None
     dice = random.Random(2)
     texts = sentences(500)
     texts.insert(250, " ".join(dice.choices(WORDS, k=8000)))
-    report = Report()
+    report = RunReport()
     with Embedder(
         model, placed=placed(model, "auto", precision="bf16", memory_gb=1.0),
         environment=os.environ,
@@ -67,7 +69,7 @@ def test_one_long_text_among_many_short_ones_under_a_cap(tmp_path: Path) -> None
         found = np.stack(list(made.embed(texts, report=report)))
     assert found.shape == (501, 768)
     assert np.isfinite(found).all()
-    assert not report.set_aside
+    assert not report.failed
     assert report.peak_bytes is None or report.peak_bytes < 1.05 * 2**30
     with Embedder(
         model, placed=placed(model, "auto", precision="bf16"), environment=os.environ

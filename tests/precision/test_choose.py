@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anyrig.devices.machine import BackendName, Device, DeviceBackend, Features, Machine, Precision
 from anyrig.errors import InvalidSettingError
-from anyrig.placement import Wanted, budget
+from anyrig.placement import PlacementOptions, memory_budget
 from anyrig.precision.choose import (
     DEFAULT_PRECISIONS,
     PRECISIONS,
@@ -320,7 +320,7 @@ def test_profile_table_of_every_recorded_machine(machine: Load, name: str, train
 @pytest.mark.parametrize("name", NAMES)
 def test_profile_table_shows_the_share_that_a_placement_uses(machine: Load, name: str) -> None:
     for device in machine(name).devices:
-        _, reason = budget(device, Wanted(profile="fast"))
+        _, reason = memory_budget(device, PlacementOptions(profile="fast"))
         share = f"{PROFILES['fast'].memory_share(device):.0%} of"
         assert share in reason or "free" in reason or device.memory.total_bytes is None
 

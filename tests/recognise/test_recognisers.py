@@ -18,7 +18,7 @@ from anyrig.recognise.protocol import check_hashes
 from anyrig.recognise.resample import resample
 from anyrig.recognise.whisper import Whisper, joined
 from anyrig.speech.audio import Samples
-from anyrig.work import engine as work
+from anyrig.work.protocol import load_engine
 from tests.speech.sound.takes import RATE, said, sentences
 
 SPANISH = "El tren sale de la estación a las siete de la mañana."
@@ -74,7 +74,7 @@ def test_whisper_hears_spanish(whisper_folder: Path) -> None:
 
     data = NanoTTS().speak(SPANISH, voice="es-ES")
     samples = np.frombuffer(data, dtype="<i2").astype(np.float32) / np.float32(32768)
-    made = work.make("anyrig.recognise.whisper:Whisper", None, {"folder": str(whisper_folder)})  # type: ignore[arg-type]
+    made = load_engine("anyrig.recognise.whisper:Whisper", None, {"folder": str(whisper_folder)})  # type: ignore[arg-type]
     told, found_out = made.run(
         [Recording(samples, 16000, "es"), Recording(_at_24k(samples), 24000, "")]
     )
@@ -128,7 +128,7 @@ def test_each_language_has_its_recogniser() -> None:
     with pytest.raises(InvalidInputError, match="'tlh'"):
         choose("tlh")
     made = recipe("fr", folder="models")
-    assert made.factory == "anyrig.recognise.whisper:Whisper"
+    assert made.target == "anyrig.recognise.whisper:Whisper"
     assert made.options == {"folder": "models"}
 
 

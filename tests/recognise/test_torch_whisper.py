@@ -14,15 +14,15 @@ import torch
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Placement, place
+from anyrig.placement import Placement, plan_placement
 from anyrig.recognise.model import find
 from anyrig.recognise.protocol import RATE, Recording
 from anyrig.recognise.resample import Samples
 from anyrig.recognise.torch_whisper import TorchWhisper
 from anyrig.recognise.whisper_decode import Vocabulary, decode, lines_of
-from anyrig.work.outcome import Report
-from anyrig.work.pace import Pace
-from anyrig.work.run import run
+from anyrig.work.batching import BatchSizer
+from anyrig.work.local import run_local
+from anyrig.work.outcome import RunReport
 from tests.recognise import tiny_whisper as tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -52,14 +52,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def placement(precision: str = "fp32") -> Placement:
     machine = discover({})
     need = find_need(precision)
-    found = place(machine, choose_device(machine, ()), need, environment={}).placements[0]
+    found = plan_placement(machine, choose_device(machine, ()), need, environment={}).placements[0]
     return replace(found, threads=1)
 
 
 def find_need(precision: str) -> Any:
-    from anyrig.placement import Need
+    from anyrig.placement import Workload
 
-    return Need("a tiny Whisper", backends=("torch",), precisions=(precision,), gpu=False)  # type: ignore[arg-type]
+    return Workload("a tiny Whisper", backends=("torch",), precisions=(precision,), gpu=False)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +142,12 @@ def test_memory_that_runs_out_halves_the_batch(engine: TorchWhisper, folder: Pat
             raise torch.OutOfMemoryError("CUDA out of memory")
         return [transcript.language for transcript in engine.run(batch)]
 
-    report = Report()
+    report = RunReport()
     items = [Recording(one, RATE, "", "language") for one in SOUNDS]
     outcomes = list(
-        run(items, tight, cost=find(str(folder)).cost, pace=Pace(start=1e6), report=report)
+        run_local(
+            items, tight, cost=find(str(folder)).cost, sizer=BatchSizer(start=1e6), report=report
+        )
     )
     assert [outcome.failure for outcome in outcomes] == [None] * 3
     assert max(sizes) > 1

@@ -13,7 +13,7 @@ import soundfile
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
-from anyrig.placement import Need, Placed, place
+from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.recognise.compare import word_errors
 from anyrig.recognise.gather import Progress, Transcription
 from anyrig.recognise.model import MOONSHINE, WHISPER_BASE, find
@@ -22,7 +22,7 @@ from anyrig.recognise.resample import Samples
 from anyrig.recognise.sound import opened
 from anyrig.recognise.tongue import elected
 from anyrig.recognise.transcribe import Transcriber, Wishes
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from tests.speech.sound.takes import RATE as VOICE_RATE
 from tests.speech.sound.takes import said, sentences
 
@@ -43,18 +43,18 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def seats(need: Need) -> Placed:
+def seats(need: Workload) -> PlacementPlan:
     machine = discover({})
-    return place(machine, choose_device(machine, ()), need, environment={})
+    return plan_placement(machine, choose_device(machine, ()), need, environment={})
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "kept.sqlite") as opened_store:
+def store(tmp_path: Path) -> Iterator[ResultCache]:
+    with ResultCache(tmp_path / "kept.sqlite") as opened_store:
         yield opened_store
 
 
-def heard(path: Path, store: Store | None, folder: Path, **wishes: object) -> Transcription:
+def heard(path: Path, store: ResultCache | None, folder: Path, **wishes: object) -> Transcription:
     with (
         Transcriber(
             seats, environment=dict(os.environ), folder=str(folder), store=store,
@@ -78,7 +78,9 @@ def sane(found: Transcription) -> None:
     assert reached == pytest.approx(found.duration_s, abs=1e-6)
 
 
-def test_what_was_said_is_written_down_and_kept(talk: Path, store: Store, tmp_path: Path) -> None:
+def test_what_was_said_is_written_down_and_kept(
+    talk: Path, store: ResultCache, tmp_path: Path
+) -> None:
     first = heard(talk, store, tmp_path, language="en")
     assert first.duration_s > 60
     assert first.model == "moonshine"
@@ -87,7 +89,7 @@ def test_what_was_said_is_written_down_and_kept(talk: Path, store: Store, tmp_pa
     assert not first.gaps
     assert first.num_kept == 0
     # A run that was stopped: what it had heard is kept, the rest is heard now.
-    size = store.size()
+    size = store.stats()
     (kind,) = [kind for kind in size.kinds if kind.kind == "transcript"]
     assert kind.num_results == len(first.pieces)
     again = heard(talk, store, tmp_path, language="en")
@@ -95,7 +97,7 @@ def test_what_was_said_is_written_down_and_kept(talk: Path, store: Store, tmp_pa
     assert again.num_kept == len(first.pieces)
 
 
-def test_progress_comes_in_order(talk: Path, store: Store, tmp_path: Path) -> None:
+def test_progress_comes_in_order(talk: Path, store: ResultCache, tmp_path: Path) -> None:
     told: list[Progress] = []
     half, rate = soundfile.read(talk, dtype="float32", frames=VOICE_RATE * 20)
     soundfile.write(tmp_path / "half.wav", half, rate)
@@ -119,7 +121,7 @@ def test_silence_says_nothing_and_starts_nobody(tmp_path: Path) -> None:
     assert not (tmp_path / "never made").exists()
 
 
-def test_spanish_is_found_out_and_heard(store: Store, tmp_path: Path) -> None:
+def test_spanish_is_found_out_and_heard(store: ResultCache, tmp_path: Path) -> None:
     from py_nanotts import NanoTTS
 
     text = "El tren sale de la estación a las siete de la mañana. Mi hermana vive en Madrid."
@@ -136,7 +138,7 @@ def test_spanish_is_found_out_and_heard(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_whisper_gives_words_with_times(talk: Path, store: Store, tmp_path: Path) -> None:
+def test_whisper_gives_words_with_times(talk: Path, store: ResultCache, tmp_path: Path) -> None:
     found = heard(talk, store, tmp_path, model="whisper-base", language="en", words=True)
     assert word_errors(" ".join(TEXTS), found.text).rate <= 0.05
     words = [word for line in found.lines for word in line.words]

@@ -11,7 +11,7 @@ from typing import Any
 
 from anyrig.cli import clerk
 from anyrig.errors import AnyrigError, WorkError
-from anyrig.work.carried import told
+from anyrig.work.protocol import error_to_dict
 
 FOLDER = "ODD_CLERK_FOLDER"
 FACTORY = "tests.server.odd_clerk:OddClerk"
@@ -61,7 +61,9 @@ class OddClerk(clerk.Clerk):
         if way == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
         if way == "fails":
-            return {"error": told(WorkError(f"{task} failed (KeyError)", hint="The log says."))}
+            return {
+                "error": error_to_dict(WorkError(f"{task} failed (KeyError)", hint="The log says."))
+            }
         if way == "long":
             return self._endless(payload, folder / f"{task} begun", folder / f"{task} ended")
         return super()._one(payload)
@@ -75,6 +77,6 @@ class OddClerk(clerk.Clerk):
                 self.room.check()
             except AnyrigError as error:
                 ended.touch()
-                return {"error": told(error)}
+                return {"error": error_to_dict(error)}
             time.sleep(0.02)
         return {"result": None}

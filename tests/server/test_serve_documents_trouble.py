@@ -205,7 +205,7 @@ def clerks(server: Server) -> list[int]:
             parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
-        if b"anyrig.work.child" in words and int(parent) == server.process.pid:
+        if b"anyrig.work.worker_main" in words and int(parent) == server.process.pid:
             found.append(int(path.name))
     return found
 

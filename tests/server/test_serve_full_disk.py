@@ -123,14 +123,14 @@ def test_work_on_documents_that_finds_no_space(
 ) -> None:
     """A task of another process says why it failed by the class of its error alone."""
     from anyrig.errors import StorageError
-    from anyrig.work.carried import revived, told
+    from anyrig.work.protocol import error_from_dict, error_to_dict
 
     app: Any = client.app
     failed = StorageError("pages.pdf was not written", hint="Look.")
     failed.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def submit(*arguments: Any, **options: Any) -> Any:
-        raise revived(told(failed))
+        raise error_from_dict(error_to_dict(failed))
 
     monkeypatch.setattr(app.state.parts.clerks, "submit", submit)
     answer = client.post("/documents/entities", json={"texts": ["x"], "engine": "grammar"})

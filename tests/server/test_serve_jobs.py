@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from anyrig.audiobooks.listen import finished
-from anyrig.jobs import LocalJobs
+from anyrig.jobs import JobQueue
 from tests.server.conftest import Server, Start
 
 BOOK = Path(__file__).parents[2] / "examples" / "the-tide-clock.epub"
@@ -379,7 +379,7 @@ def test_a_server_that_is_stopped_hands_its_job_back(start: Start, tmp_path: Pat
     until(server.client, job["id"], lambda job: job["progress"] is not None)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(timeout=30) == 0
-    with LocalJobs(home / ".local" / "share" / "anyrig" / "jobs.sqlite") as jobs:
+    with JobQueue(home / ".local" / "share" / "anyrig" / "jobs.sqlite") as jobs:
         left = jobs.get(job["id"])
         states = [event.data["state"] for event in jobs.events(left.id) if event.kind == "state"]
     assert left.state == "queued"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.jobs import LocalJobs
-from anyrig.jobs.lease import Leases, Outcome
+from anyrig.jobs import JobQueue
+from anyrig.jobs.queue import Outcome
 from anyrig.server.access import Client
 from anyrig.server.guarding.inside import NO_KEY
 from anyrig.server.orders import ordered
@@ -43,11 +43,10 @@ def queued(client: TestClient, *kinds: str) -> list[str]:
 def ended(client: TestClient, result: Any = None) -> str:
     """Take the oldest job that waits, and have it done."""
     jobs = parts_of(client).jobs
-    assert isinstance(jobs, LocalJobs)
-    leases = Leases(jobs)
-    taken = leases.claim()
+    assert isinstance(jobs, JobQueue)
+    taken = jobs.claim("worker")
     assert taken is not None
-    leases.end(taken.id, Outcome(result=result))
+    jobs.finish("worker", taken.id, Outcome(result=result))
     return taken.id
 
 

@@ -21,9 +21,9 @@ from anyrig.server.keeper import Keeper
 from anyrig.server.kept import Short
 from anyrig.server.room import Watch, floor_bytes
 from anyrig.units import GIB
-from anyrig.work.engine import Recipe
-from anyrig.work.live import Live
-from anyrig.work.pool import Pool
+from anyrig.work.live import LiveQueue
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
 
 
 class Clock:
@@ -242,9 +242,9 @@ def test_a_counter_that_fails_as_a_whole_is_swept_out(keeper: Keeper) -> None:
     drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     place = Placement(Device("one", "cpu", "test", "one"), drive)
 
-    def load() -> Live[float, float]:
-        recipe = Recipe("anyrig.work.rehearse:Rehearsal", {"broken": ["one"]})
-        return Live(Pool([place], recipe, environment=os.environ), cost=float)
+    def load() -> LiveQueue[float, float]:
+        recipe = EngineFactory("anyrig.work.fake:FakeEngine", {"broken_devices": ["one"]})
+        return LiveQueue(WorkerPool([place], recipe, environment=os.environ), cost=float)
 
     with keeper.lend("a", load) as live:
         futures = [live.submit(0.001) for _ in range(40)]

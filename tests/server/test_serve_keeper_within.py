@@ -13,15 +13,18 @@ from anyrig.server.figures import Figures
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import Short
 from anyrig.work.live import Lane
-from anyrig.work.outcome import Report
-from anyrig.work.seen import Held, Seen
+from anyrig.work.outcome import RunReport
+from anyrig.work.protocol import NestedModel, WorkerStatus
 from tests.server.conftest import MakeApp
 from tests.server.test_serve_keeper import Clock
 
 
-def seen(pid: int, device: str, held: tuple[Held, ...] = (), heard: float = 0.0) -> Seen:
+def seen(
+    pid: int, device: str, held: tuple[NestedModel, ...] = (), heard: float = 0.0
+) -> WorkerStatus:
     kind, word = ("gpu", "cuda:0") if device.startswith("gpu") else ("cpu", "cpu")
-    return Seen(pid, device, kind, word, "ready", 0.0, heard, ("a model",), held=held)  # type: ignore[arg-type]
+    models = ("a model",)
+    return WorkerStatus(pid, device, kind, word, "ready", 0.0, heard, models, nested_models=held)  # type: ignore[arg-type]
 
 
 class Clerks:
@@ -29,9 +32,9 @@ class Clerks:
 
     open, running = True, 0
 
-    def __init__(self, *held: Held, device: str = "cpu", heard: float = 0.0) -> None:
+    def __init__(self, *held: NestedModel, device: str = "cpu", heard: float = 0.0) -> None:
         self.held, self.device, self.heard = list(held), device, heard
-        self.report = Report()
+        self.report = RunReport()
         self.closed = False
         self.taken = ""
         """A model that a task takes just when it should go."""
@@ -39,10 +42,10 @@ class Clerks:
     def waiting(self, lane: Lane) -> int:
         return 0
 
-    def workers(self) -> tuple[Seen, ...]:
+    def workers(self) -> tuple[WorkerStatus, ...]:
         return (seen(1, self.device, tuple(self.held), self.heard),)
 
-    def let_go(self, name: str) -> None:
+    def unload_model(self, name: str) -> None:
         if name == self.taken:
             self.held = [one._replace(busy=one.name == name) for one in self.held]
         self.held = [one for one in self.held if one.name != name or one.busy]
@@ -51,8 +54,8 @@ class Clerks:
         self.closed = True
 
 
-def model(name: str, used: float, device: str, *, busy: bool = False) -> Held:
-    return Held(name, 90.0, used, busy, (seen(int(used), device),), 4, 9, 1.5, 2)
+def model(name: str, used: float, device: str, *, busy: bool = False) -> NestedModel:
+    return NestedModel(name, 90.0, used, busy, (seen(int(used), device),), 4, 9, 1.5, 2)
 
 
 @pytest.fixture
@@ -158,7 +161,7 @@ def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
     import time
 
     now = time.monotonic()
-    inner = Held("ocr", now, now, False, (seen(4712, "gpu-1", heard=now),), 4, 9, 1.5, 2)
+    inner = NestedModel("ocr", now, now, False, (seen(4712, "gpu-1", heard=now),), 4, 9, 1.5, 2)
     clerks = Clerks(inner, heard=now)
     with TestClient(make_app(), base_url="http://127.0.0.1:3000") as client:
         parts = client.app.state.parts  # type: ignore[attr-defined]
@@ -195,7 +198,7 @@ def test_a_process_of_a_clerks_own_that_falls_silent_is_told(make_app: MakeApp) 
     import time
 
     now = time.monotonic()
-    inner = Held("ocr", now, now, False, (seen(4712, "gpu-1", heard=now - 60),))
+    inner = NestedModel("ocr", now, now, False, (seen(4712, "gpu-1", heard=now - 60),))
     app = make_app()
     parts = app.state.parts
     with parts.keeper.lend("documents", lambda: Clerks(inner, heard=now)):

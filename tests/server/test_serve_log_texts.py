@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.cli import serve_log
 from anyrig.errors import StorageError
-from anyrig.jobs import Job, LocalJobs, work
+from anyrig.jobs import Job, JobQueue, run_jobs
 
 SECRET = "Dear Anna, the key is under the stone."
 Said = Callable[[], str]
@@ -104,9 +104,9 @@ def test_a_job_that_fails_tells_its_owner_and_not_the_log(
     def run(job: Job, tell: Any, stop: Any) -> None:
         raise ValueError(SECRET)
 
-    with LocalJobs(tmp_path / "jobs.sqlite") as jobs:
+    with JobQueue(tmp_path / "jobs.sqlite") as jobs:
         job = jobs.submit("book", {})
-        work(jobs, run, until_empty=True)
+        run_jobs(jobs, run, until_empty=True)
         error = jobs.get(job.id).error
     assert error is not None
     assert SECRET in error.message

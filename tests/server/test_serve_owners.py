@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.jobs import LocalJobs
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"
@@ -358,26 +356,3 @@ def test_training_runs_belong_to_the_key_of_their_job(people: People, tmp_path: 
         answer, missing = people.bob.get(path), people.bob.get(path.replace(mine, "r0"))
         assert missing.status_code == 404
         assert answer.text == missing.text
-
-
-def test_a_list_of_jobs_from_before_keys_were_told_apart_still_opens(tmp_path: Path) -> None:
-    from anyrig.jobs import file
-
-    path = tmp_path / "jobs.sqlite"
-    with sqlite3.connect(path) as connection:  # as 0.1.0 made it
-        for statement in file._TABLES:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {file.OURS}")
-        connection.execute(f"PRAGMA user_version = {file.FORM}")
-        connection.execute(
-            "INSERT INTO jobs (id, kind, arguments, state, created) "
-            "VALUES ('abc', 'book', '{}', 'queued', 1.0)"
-        )
-    connection.close()
-    with LocalJobs(path) as jobs:
-        assert [(one.id, one.client) for one in jobs.list()] == [("abc", "")]
-        new = jobs.submit("book", {}, client="k1")
-        assert [one.id for one in jobs.listing(10, client="k1").jobs] == [new.id]
-        assert [one.id for one in jobs.listing(10).jobs] == ["abc", new.id]
-    with LocalJobs(path) as again:
-        assert len(again.list()) == 2

@@ -248,7 +248,7 @@ def test_a_full_queue_is_told_as_429(make_app: MakeApp) -> None:
         answer = asked(client, "Hello there.")
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) > 0
-        assert answer.json()["title"] == "3 items wait already"
+        assert answer.json()["title"] == "3 items are waiting already"
         for future in waiting:
             future.cancel()
         assert asked(client, "Hello there.").status_code == 200

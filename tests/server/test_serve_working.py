@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anyrig.errors import InvalidInputError
-from anyrig.jobs import Event, LocalJobs
+from anyrig.jobs import JobEvent, JobQueue
 from anyrig.server.access import Client
 from anyrig.server.following import Following
 from anyrig.server.orders import ordered
@@ -86,13 +86,13 @@ def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
     begun, told = threading.Event(), threading.Event()
 
     def run(job: Any, tell: Any, stop: Any) -> None:
-        from anyrig.jobs import Stopped
+        from anyrig.jobs import JobStopped
 
         begun.set()
         while not stop.wait(0.05):
             pass
         told.set()
-        raise Stopped
+        raise JobStopped
 
     parts.runner = run
     job = parts.jobs.submit("bench", {"folder": "/"})
@@ -106,7 +106,7 @@ def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
         assert parts.jobs.get(job.id).attempts == 1
 
 
-class Counting(LocalJobs):
+class Counting(JobQueue):
     """Counts how often it is asked."""
 
     num_asked = 0
@@ -117,10 +117,10 @@ class Counting(LocalJobs):
 
 
 def test_many_who_follow_are_served_by_one_reader(tmp_path: Path) -> None:
-    async def follow(following: Following, id: str, after: int) -> list[Event | None]:
+    async def follow(following: Following, id: str, after: int) -> list[JobEvent | None]:
         return [event async for event in following.events(id, after, beat_s=0.2)]
 
-    async def all_of_them() -> list[list[Event | None]]:
+    async def all_of_them() -> list[list[JobEvent | None]]:
         following = Following(jobs, look_s=0.05)
         those = [asyncio.create_task(follow(following, job.id, n % 2)) for n in range(200)]
         await asyncio.sleep(1.0)
@@ -138,7 +138,7 @@ def test_many_who_follow_are_served_by_one_reader(tmp_path: Path) -> None:
         assert None in events  # beats, while nothing happened
 
 
-class Stumbling(LocalJobs):
+class Stumbling(JobQueue):
     """Fails in a way that nobody foresaw, for a while."""
 
     num_failed = 0
@@ -154,7 +154,7 @@ class Stumbling(LocalJobs):
 def test_who_follows_hears_again_after_any_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def follow() -> list[Event | None]:
+    async def follow() -> list[JobEvent | None]:
         following = Following(jobs, look_s=0.05)
         events = following.events(job.id, beat_s=60)
         return [event async for event in events]

@@ -16,7 +16,7 @@ from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace, Progress, Whole
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, StorageError, WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.services.book import Made, Order, UnfinishedBookError, ceiling_dbtp, make
 from anyrig.services.room import check_room
 from anyrig.speech.engines.tone import Tone
@@ -27,7 +27,7 @@ from anyrig.speech.recite import Terms
 from anyrig.speech.sound.loudness import measure
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from anyrig.text.document import About, Block, Chapter, Document
 
 DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
@@ -48,10 +48,10 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
 
 
 @contextmanager
-def studio(store: Store, **options: Any) -> Iterator[Studio]:
+def studio(store: ResultCache, **options: Any) -> Iterator[Studio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
         options=options, store=store,
     )  # fmt: skip
     with Studio(stage) as made:
@@ -59,8 +59,8 @@ def studio(store: Store, **options: Any) -> Iterator[Studio]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
+def store(tmp_path: Path) -> Iterator[ResultCache]:
+    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
         yield opened
 
 
@@ -68,13 +68,13 @@ def order(**more: Any) -> Order:
     return Order(source=Path("book.txt"), output=Path("book.m4b"), **more)
 
 
-def made(store: Store, what: Plan | None = None, **more: Any) -> Made:
+def made(store: ResultCache, what: Plan | None = None, **more: Any) -> Made:
     engine = more.pop("engine", {})
     with studio(store, **engine) as reader:
         return make(order(**more), what or plan(), reader, store)
 
 
-def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: Store) -> None:
+def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: ResultCache) -> None:
     book = plan()
     with studio(store) as reader:
         recorded = record(book, reader)
@@ -114,7 +114,7 @@ def test_a_short_book_is_measured_whole() -> None:
 
 @pytest.mark.parametrize(("bitrate", "most"), [(32_000, -5.9), (64_000, -3.9), (None, -3.9)])
 def test_peaks_are_lower_where_few_bits_would_raise_them(
-    store: Store, bitrate: int | None, most: float
+    store: ResultCache, bitrate: int | None, most: float
 ) -> None:
     """The tones are raised until they are limited."""
     book, wanted = plan(), order(bitrate=bitrate)
@@ -125,7 +125,7 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
     assert most - 1.5 < peak < most
 
 
-def test_the_same_book_is_made_once_and_is_the_same_bytes(store: Store) -> None:
+def test_the_same_book_is_made_once_and_is_the_same_bytes(store: ResultCache) -> None:
     first = made(store)
     data = Path("book.m4b").read_bytes()
     assert first.recorded.tally.num_kept == 0
@@ -134,7 +134,7 @@ def test_the_same_book_is_made_once_and_is_the_same_bytes(store: Store) -> None:
     assert Path("book.m4b").read_bytes() == data
 
 
-def test_a_changed_paragraph_alone_is_made(store: Store) -> None:
+def test_a_changed_paragraph_alone_is_made(store: ResultCache) -> None:
     made(store)
     text = {**TEXT, "One": (TEXT["One"][0], "Somebody in the harbour laughed.")}
     second = made(store, plan(text))
@@ -142,7 +142,7 @@ def test_a_changed_paragraph_alone_is_made(store: Store) -> None:
     assert tally.num_segments - tally.num_kept == 1
 
 
-def test_a_bad_sentence_is_made_again_and_stays_so(store: Store) -> None:
+def test_a_bad_sentence_is_made_again_and_stays_so(store: ResultCache) -> None:
     made(store)
     before = Path("book.m4b").read_bytes()
     second = made(store, again=((2, 3),))
@@ -157,13 +157,13 @@ def test_a_bad_sentence_is_made_again_and_stays_so(store: Store) -> None:
 
 @pytest.mark.parametrize("place", [(3, 1), (1, 0), (2, 99)])
 def test_a_segment_that_is_not_there_cannot_be_made_again(
-    store: Store, place: tuple[int, int]
+    store: ResultCache, place: tuple[int, int]
 ) -> None:
     with pytest.raises(InvalidInputError):
         made(store, again=(place,))
 
 
-def test_a_passage_that_fails_stops_nothing_and_is_named(store: Store) -> None:
+def test_a_passage_that_fails_stops_nothing_and_is_named(store: ResultCache) -> None:
     """The engine is silent on one sentence, whatever it is asked with."""
     seed = seed_of(TEXT["Two"][1], 0)
     bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
@@ -179,7 +179,7 @@ def test_a_passage_that_fails_stops_nothing_and_is_named(store: Store) -> None:
     assert whole.recorded.tally.num_kept == whole.recorded.tally.num_segments - 1
 
 
-def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: Store) -> None:
+def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: ResultCache) -> None:
     """Another sentence comes twice as well, and is made once and not kept from before."""
     refrain, good = TEXT["Two"][1], TEXT["One"][0]
     book = plan({"One": (good, refrain), "Two": (refrain, good)})
@@ -193,7 +193,7 @@ def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: S
     assert whole.recorded.tally.num_kept == 0
 
 
-def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: Store) -> None:
+def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: ResultCache) -> None:
     seed = seed_of(TEXT["Two"][1], 0)
     other = seed + 104_729
     bad = {"bad": ",".join(f"{other + n * 7919}:silence" for n in range(4))}
@@ -205,7 +205,7 @@ def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: S
     assert Path("book.m4b").read_bytes() == before
 
 
-def test_captions_chapters_and_read_along_lie_beside_the_book(store: Store) -> None:
+def test_captions_chapters_and_read_along_lie_beside_the_book(store: ResultCache) -> None:
     one = made(store, captions=("srt", "vtt"), readalong=True)
     assert {path.name for path in one.beside} == {
         "book.srt", "book.vtt", "book.chapters.vtt", "book.readalong.epub",
@@ -219,7 +219,7 @@ def test_captions_chapters_and_read_along_lie_beside_the_book(store: Store) -> N
     assert len(list(Path("chapters").glob("*.srt"))) == 2
 
 
-def test_progress_tells_chapter_share_speed_and_devices(store: Store) -> None:
+def test_progress_tells_chapter_share_speed_and_devices(store: ResultCache) -> None:
     told: list[Progress] = []
     with studio(store) as reader:
         make(order(), plan(), reader, store, tell=told.append)
@@ -309,7 +309,7 @@ def test_a_disk_without_room_is_told_before_the_work(tmp_path: Path) -> None:
         check_room(order(), 60.0, 1e12, rate=24000, store_folder=tmp_path / "not" / "there")
 
 
-def test_rests_around_chapters_can_be_set(store: Store) -> None:
+def test_rests_around_chapters_can_be_set(store: ResultCache) -> None:
     book = plan()
     with studio(store) as reader:
         usual = record(book, reader)
@@ -317,13 +317,13 @@ def test_rests_around_chapters_can_be_set(store: Store) -> None:
     assert usual.timeline.num_samples - none.timeline.num_samples == 2 * 2 * 24000
 
 
-def test_all_devices_of_a_machine_make_one_book(store: Store) -> None:
+def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     """Two devices of unequal speed: both work, and the book is the same bytes as from one."""
     text = {"One": tuple(f"Sentence number {n} of the tide is told." for n in range(60))}
     seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
     told: list[Progress] = []
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed(seats), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan(seats), environment=os.environ,
         options={"sleep_s": 0.002}, store=store,
     )  # fmt: skip
     with Studio(stage) as both:
@@ -332,12 +332,12 @@ def test_all_devices_of_a_machine_make_one_book(store: Store) -> None:
     making = [one for one in told if one.stage == "making"]
     assert set(making[-1].devices) == {"one", "two"}
     shared = Path("book.m4b").read_bytes()
-    with Store(Path("other.sqlite")) as other:
+    with ResultCache(Path("other.sqlite")) as other:
         made(other, plan(text), engine={"sleep_s": 0.002})
     assert Path("book.m4b").read_bytes() == shared
 
 
-def test_one_chapter_of_a_folder_is_written_anew_under_its_own_number(store: Store) -> None:
+def test_one_chapter_of_a_folder_is_written_anew_under_its_own_number(store: ResultCache) -> None:
     wanted = Order(Path("book.txt"), Path("chapters"), format="flac")
     with studio(store) as reader:
         make(wanted, plan(), reader, store)

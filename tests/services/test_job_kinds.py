@@ -9,8 +9,8 @@ import pytest
 from anyrig.cli import book
 from anyrig.cli.parse import command_line, parser_of
 from anyrig.errors import InvalidInputError
-from anyrig.jobs import Plain
 from anyrig.services.jobs import KINDS, check, words_of
+from anyrig.storage.keys import JsonValue
 
 NO_JOB = {"help", "files", "list", "speakers", "sample", "voices", "verify", "words", "queue"}
 NO_JOB |= {"json", "log_file", "verbose"}
@@ -28,7 +28,7 @@ def test_a_book_takes_every_flag_of_its_command() -> None:
 
 
 def test_every_kind_of_value_reaches_the_command(folder: Path) -> None:
-    asked: dict[str, Plain] = {
+    asked: dict[str, JsonValue] = {
         "file": "-b ook.txt", "output": "out/b.m4b", "title": "--list", "author": "=a b",
         "chapters": "3-7,9", "again": ["3:17", "4:2"], "captions": ["srt", "vtt"], "fresh": True,
         "read_along": False, "rate": 1.5, "seed": 7, "loudness": -20, "narrator": None,
@@ -75,7 +75,7 @@ def test_every_kind_of_value_reaches_the_command(folder: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_refused_by_name(
-    folder: Path, change: dict[str, Plain], said: str
+    folder: Path, change: dict[str, JsonValue], said: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=said) as found:
         check("book", {"file": "-b ook.txt", **change}, folder)

@@ -12,18 +12,19 @@ import pytest
 
 from anyrig.backends.process import kill_process_group, start_module
 from anyrig.errors import InvalidInputError, WorkError
-from anyrig.jobs import Job, LocalJobs, Plain, Stop, Stopped, work
+from anyrig.jobs import Job, JobQueue, JobStopped, StopSignal, run_jobs
 from anyrig.services.jobs import check, runner
+from anyrig.storage.keys import JsonValue
 
 STORY = "CHAPTER I\n\nIt was ten past nine.\n\nCHAPTER II\n\nThe tide came in at noon.\n"
 
 
-def job_of(arguments: dict[str, Plain]) -> Job:
+def job_of(arguments: dict[str, JsonValue]) -> Job:
     asked = {"file": "story.txt", "engine": "tone", "device": "cpu", **arguments}
     return Job("x", "book", check("book", asked, Path.cwd()), "running", 0.0)
 
 
-def silent(kind: str, data: Mapping[str, Plain]) -> None:
+def silent(kind: str, data: Mapping[str, JsonValue]) -> None:
     pass
 
 
@@ -35,9 +36,9 @@ def story() -> Path:
 
 
 def test_a_book_is_made(tmp_path: Path) -> None:
-    with LocalJobs(tmp_path / "jobs.sqlite") as jobs:
+    with JobQueue(tmp_path / "jobs.sqlite") as jobs:
         job = jobs.submit("book", job_of({"captions": ["srt"]}).arguments)
-        work(jobs, runner(os.environ), until_empty=True)
+        run_jobs(jobs, runner(os.environ), until_empty=True)
         done = jobs.get(job.id)
         assert done.error is None
         assert isinstance(done.result, Mapping)
@@ -54,7 +55,7 @@ def test_a_book_is_made(tmp_path: Path) -> None:
 
 def test_a_failure_has_the_commands_own_words() -> None:
     with pytest.raises(WorkError, match="unknown engine 'nope'") as found:
-        runner(os.environ)(job_of({"engine": "nope"}), silent, Stop())
+        runner(os.environ)(job_of({"engine": "nope"}), silent, StopSignal())
     assert "tone" in found.value.hint
     assert "hint:" not in found.value.message
 
@@ -62,20 +63,20 @@ def test_a_failure_has_the_commands_own_words() -> None:
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     job = Job("x", "book", {**job_of({}).arguments, "folder": str(tmp_path / "no")}, "running", 0.0)
     with pytest.raises(InvalidInputError, match="not there any more"):
-        runner(os.environ)(job, silent, Stop())
+        runner(os.environ)(job, silent, StopSignal())
 
 
-@pytest.mark.parametrize("end", [Stop.ask, lambda stop: stop.hold(time.monotonic())])
-def test_a_running_book_stops(end: Callable[[Stop], None]) -> None:
+@pytest.mark.parametrize("end", [StopSignal.set, lambda stop: stop.extend_lease(time.monotonic())])
+def test_a_running_book_stops(end: Callable[[StopSignal], None]) -> None:
     """When it is asked to, and when it may have passed to another."""
-    stop, told = Stop(), threading.Event()
+    stop, told = StopSignal(), threading.Event()
 
-    def tell(kind: str, data: Mapping[str, Plain]) -> None:
+    def tell(kind: str, data: Mapping[str, JsonValue]) -> None:
         if kind == "progress" and not told.is_set():
             told.set()
             end(stop)
 
-    with pytest.raises(Stopped):
+    with pytest.raises(JobStopped):
         runner(os.environ)(job_of({"set": {"sleep_s": 0.5}}), tell, stop)
     assert told.is_set()
     assert sorted(path.name for path in Path().iterdir()) == ["story.txt"]
@@ -106,8 +107,10 @@ def test_a_warning_is_told_as_it_happens(tmp_path: Path) -> None:
     """And is no result, though it may be the last thing that is said."""
     (tmp_path / "file").write_text("no folder: nothing can be kept there")
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
-    told: list[tuple[str, Mapping[str, Plain]]] = []
-    result = runner(environment)(job_of({}), lambda kind, data: told.append((kind, data)), Stop())
+    told: list[tuple[str, Mapping[str, JsonValue]]] = []
+    result = runner(environment)(
+        job_of({}), lambda kind, data: told.append((kind, data)), StopSignal()
+    )
     assert isinstance(result, Mapping)
     assert result["files"] == [str(Path("story.m4b").absolute())]
     logs = [data["text"] for kind, data in told if kind == "log"]

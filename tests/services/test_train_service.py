@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, OverloadedError
-from anyrig.jobs import owner
+from anyrig.jobs.queue import make_owner_name
 from anyrig.services import train_config, train_runs
 
 CONFIG = '[task]\nkind = "language"\ntext = "a.txt"\n[train]\nbatch = 4\nloading.num_workers = 0\n'
@@ -94,7 +94,7 @@ def test_a_run_stands_as_its_process_left_it(config: train_config.Config, tmp_pa
     here, pid, began, mark = told["owner"].split("/")
     told["owner"] = f"{here}/{pid}/1{began}/{mark}"  # another process that had the same number
     (run.folder / train_runs.STATE).write_text(json.dumps(told))
-    if owner.mine().partition("/")[0]:
+    if make_owner_name().partition("/")[0]:
         assert train_runs.state_of(run.folder).word == "stopped"
     told["owner"] = f"/{pid}//{mark}"  # as where the system does not tell: by its silence
     told["time"] = time.time() - 3600

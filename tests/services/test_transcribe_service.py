@@ -13,15 +13,15 @@ import soundfile
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
-from anyrig.placement import Need, Placed, place
+from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.recognise.transcribe import Transcriber, Wishes
 from anyrig.services.transcribe import transcribe_bytes, verbose
 from tests.speech.sound.takes import RATE, said, sentences
 
 
-def seats(need: Need) -> Placed:
+def seats(need: Workload) -> PlacementPlan:
     machine = discover({})
-    return place(machine, choose_device(machine, ()), need, environment={})
+    return plan_placement(machine, choose_device(machine, ()), need, environment={})
 
 
 def test_bytes_become_what_clients_expect(tmp_path: Path) -> None:

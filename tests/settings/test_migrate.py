@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.jobs.local import LocalJobs
+from anyrig.jobs.queue import JobQueue
 from anyrig.services import train_runs
 from anyrig.settings.folders import Folders, find_folders
 from tests.conftest import Anyrig
@@ -53,7 +53,7 @@ def job() -> str:
     (cache() / "cluster" / "broker").mkdir(parents=True)
     (cache() / "cluster" / "broker" / "dump").write_text("a queue")
     (cache() / "figures.json").write_text("{}")
-    with LocalJobs(cache() / "jobs.sqlite") as jobs:
+    with JobQueue(cache() / "jobs.sqlite") as jobs:
         arguments = {"file": str(upload), "folder": str(cache() / "server"), "é": str(cache())}
         return jobs.submit("book", arguments).id
 
@@ -62,7 +62,7 @@ def check_moved(job: str) -> None:
     here = current_folders()
     assert here.data == data()
     assert (here.server / "uploads" / "ab.txt").read_text() == "a letter"
-    with LocalJobs(here.jobs) as jobs:
+    with JobQueue(here.jobs) as jobs:
         told = jobs.get(job).arguments
     assert told["file"] == str(data() / "server" / "uploads" / "ab.txt")
     assert told["folder"] == str(data() / "server")
@@ -169,7 +169,7 @@ def test_full_disk_leaves_everything_in_place(
         patched.setattr(shutil, "copy2", lambda *_: copy(_[0], _[1]))
         here = current_folders()
         assert here.data == cache()
-        with LocalJobs(here.jobs) as jobs:
+        with JobQueue(here.jobs) as jobs:
             assert jobs.get(job).kind == "book"
         assert "No space left" in caplog.text
     check_moved(job)
@@ -189,13 +189,13 @@ def test_failed_move_is_undone(
             refuse_renames(patched, errno.EBUSY, only="server")
         here = current_folders()
         assert here.data == cache()
-        with LocalJobs(here.jobs) as jobs:
+        with JobQueue(here.jobs) as jobs:
             assert jobs.get(job).kind == "book"
             later = jobs.submit("book", {"file": "later.txt"}).id
         said = "No space left on device" if code else os.strerror(errno.EBUSY)
         assert caplog.text.strip().endswith(said)
     check_moved(job)
-    with LocalJobs(current_folders().jobs) as jobs:
+    with JobQueue(current_folders().jobs) as jobs:
         assert jobs.get(later).kind == "book"
 
 
@@ -204,14 +204,14 @@ def test_new_folder_is_used_if_the_marker_cannot_be_written(
 ) -> None:
     with monkeypatch.context() as patched:
         full = OSError(errno.ENOSPC, "No space left on device")
-        patched.setattr("anyrig.storage.atomic.write_text", refused_with(full))
+        patched.setattr("anyrig.storage.files.write_atomic", refused_with(full))
         assert current_folders().data == data()
-        with LocalJobs(current_folders().jobs) as jobs:
+        with JobQueue(current_folders().jobs) as jobs:
             assert jobs.get(job).kind == "book"
 
 
 def test_data_in_use_are_moved_later(job: str) -> None:
-    with LocalJobs(cache() / "jobs.sqlite") as running:
+    with JobQueue(cache() / "jobs.sqlite") as running:
         assert running.get(job).kind == "book"
         here = current_folders()
         assert here.data == cache()  # so that both see the same queue
@@ -255,7 +255,7 @@ def test_items_in_both_folders_stay(job: str, caplog: pytest.LogCaptureFixture) 
     here = current_folders()
     assert (here.server / "uploads" / "new.txt").exists()
     assert (cache() / "server" / "uploads" / "ab.txt").exists()
-    with LocalJobs(here.jobs) as jobs:
+    with JobQueue(here.jobs) as jobs:
         file = jobs.get(job).arguments["file"]
     assert Path(str(file)).is_file()  # the job still finds its upload, which was not moved
     assert "server" in caplog.text

@@ -15,13 +15,13 @@ import pytest
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import OverloadedError, UnspeakableTextError, WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
 from anyrig.speech.stage import Stage
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 
 DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
 SLOW = 0.01  # seconds a character
@@ -36,10 +36,12 @@ def lines(name: str, count: int) -> list[Segment]:
 
 
 @contextmanager
-def studio(store: Store | None = None, most_waiting: int = 1000, **options: Any) -> Iterator[Any]:
+def studio(
+    store: ResultCache | None = None, most_waiting: int = 1000, **options: Any
+) -> Iterator[Any]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
         options=options, store=store,
     )  # fmt: skip
     with LiveStudio(stage, most_waiting=most_waiting) as made:
@@ -47,8 +49,8 @@ def studio(store: Store | None = None, most_waiting: int = 1000, **options: Any)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
+def store(tmp_path: Path) -> Iterator[ResultCache]:
+    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
         yield opened
 
 
@@ -60,7 +62,7 @@ def until(true: Callable[[], bool]) -> None:
     raise AssertionError("it did not come about")
 
 
-def test_each_listener_gets_their_own_text_in_order(store: Store) -> None:
+def test_each_listener_gets_their_own_text_in_order(store: ResultCache) -> None:
     heard: dict[int, list[str]] = {}
     with studio(store) as made:
 
@@ -78,7 +80,7 @@ def test_each_listener_gets_their_own_text_in_order(store: Store) -> None:
     assert heard == {n: [text.format(n) for text in expected] for n in range(16)}
 
 
-def test_what_is_kept_is_not_made_and_sounds_the_same(store: Store) -> None:
+def test_what_is_kept_is_not_made_and_sounds_the_same(store: ResultCache) -> None:
     with studio(store) as made:
         first = list(made.read(lines("a", 3)))
         until(lambda: not made._making)  # kept in the background
@@ -197,7 +199,7 @@ def test_a_line_that_cannot_be_spoken_fails_alone() -> None:
         assert made.open
 
 
-def test_a_bad_take_is_made_again(store: Store) -> None:
+def test_a_bad_take_is_made_again(store: ResultCache) -> None:
     with studio(store, bad="0:silence") as made:
         spoken = next(iter(made.read(lines("a", 1))))
     assert spoken.tries == 2

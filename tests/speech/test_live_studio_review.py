@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
@@ -30,7 +30,7 @@ def segment(text: str) -> Segment:
 def studio(**options: Any) -> Iterator[LiveStudio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
         options=options,
     )  # fmt: skip
     with LiveStudio(stage) as made:

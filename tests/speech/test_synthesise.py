@@ -14,13 +14,13 @@ import pytest
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Script, Segment
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, Tally
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 
 DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
 WORDS = ["The first sentence.", "A second one, somewhat longer.", "Third.", "And the last of them."]
@@ -40,12 +40,12 @@ def script(*texts: str, pause_s: float = 0.25, **line: Any) -> Script:
 
 
 @contextmanager
-def studio(store: Store | None = None, workers: int = 1, **options: Any) -> Iterator[Studio]:
+def studio(store: ResultCache | None = None, workers: int = 1, **options: Any) -> Iterator[Studio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=workers)
     stage = Stage(
         engine="tone",
         found=Tone.find(),
-        placed=Placed((seat,)),
+        placed=PlacementPlan((seat,)),
         environment=os.environ,
         options=options,
         store=store,
@@ -55,8 +55,8 @@ def studio(store: Store | None = None, workers: int = 1, **options: Any) -> Iter
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
+def store(tmp_path: Path) -> Iterator[ResultCache]:
+    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
         yield opened
 
 
@@ -87,7 +87,7 @@ def test_word_times_count_from_the_beginning_of_the_whole() -> None:
             assert chunk.start_s <= word.start_s < word.end_s <= chunk.start_s + chunk.duration_s
 
 
-def test_what_was_spoken_once_is_kept_and_the_same(store: Store) -> None:
+def test_what_was_spoken_once_is_kept_and_the_same(store: ResultCache) -> None:
     with studio(store) as made:
         first = list(made.speak(script(*WORDS)))
         tally = Tally()
@@ -97,7 +97,7 @@ def test_what_was_spoken_once_is_kept_and_the_same(store: Store) -> None:
         assert np.array_equal(before.samples, after.samples)
 
 
-def test_a_change_makes_again_only_what_it_touches(store: Store) -> None:
+def test_a_change_makes_again_only_what_it_touches(store: ResultCache) -> None:
     with studio(store) as made:
         list(made.takes(script(*WORDS).segments))
         changed = script(WORDS[0], "A second one, changed.", *WORDS[2:])
@@ -117,7 +117,7 @@ def test_a_line_that_stands_there_twice_is_made_once() -> None:
     assert np.array_equal(takes[0].take.samples, takes[3].take.samples)
 
 
-def test_anew_replaces_what_is_kept(store: Store) -> None:
+def test_anew_replaces_what_is_kept(store: ResultCache) -> None:
     with studio(store) as made:
         list(made.takes(script(*WORDS).segments))
         assert not any(t.kept for t in made.takes(script(*WORDS).segments, anew=True))
@@ -152,7 +152,9 @@ def test_running_out_of_memory_loses_no_text() -> None:
     assert all(take.take is not None for take in takes)
 
 
-def test_a_segment_that_cannot_be_spoken_is_told_after_the_rest_was_kept(store: Store) -> None:
+def test_a_segment_that_cannot_be_spoken_is_told_after_the_rest_was_kept(
+    store: ResultCache,
+) -> None:
     texts = [WORDS[0], "Deutsch.", WORDS[2]]
     wanted = script(*texts)
     bad = Segment(Line("Deutsch.", language="xx"), wanted.segments[1].spans, "Deutsch.")
@@ -197,7 +199,7 @@ def test_a_listener_who_leaves_early_leaves_nothing_running() -> None:
     assert len(again) == 20
 
 
-def test_what_vanishes_from_the_store_in_mid_run_is_made_again(store: Store) -> None:
+def test_what_vanishes_from_the_store_in_mid_run_is_made_again(store: ResultCache) -> None:
     texts = [f"Sentence number {number} of many." for number in range(30)]
     with studio(store) as made:
         list(made.takes(script(*texts).segments))
@@ -211,7 +213,7 @@ def test_what_vanishes_from_the_store_in_mid_run_is_made_again(store: Store) -> 
     assert tally.num_kept == 5
 
 
-def test_damaged_takes_are_made_again(store: Store) -> None:
+def test_damaged_takes_are_made_again(store: ResultCache) -> None:
     with studio(store) as made:
         keys = [made.key(segment.line) for segment in script(*WORDS).segments]
         for key in keys[:3]:
@@ -224,13 +226,16 @@ def test_damaged_takes_are_made_again(store: Store) -> None:
 
 def test_a_store_smaller_than_the_text_loses_nothing(tmp_path: Path) -> None:
     texts = [f"Sentence number {number} of many more." for number in range(60)]
-    with Store(tmp_path / "small.sqlite", limit_bytes=1 << 20) as small, studio(small) as made:
+    with (
+        ResultCache(tmp_path / "small.sqlite", limit_bytes=1 << 20) as small,
+        studio(small) as made,
+    ):
         for _ in range(2):
             takes = list(made.takes(script(*texts).segments))
             assert [take.index for take in takes] == list(range(60))
 
 
-def test_a_take_in_which_nothing_is_heard_is_not_kept(store: Store) -> None:
+def test_a_take_in_which_nothing_is_heard_is_not_kept(store: ResultCache) -> None:
     always = ",".join(f"{seed}:nan" for seed in (0, 7919, 2 * 7919, 3 * 7919))
     with studio(store, bad=always, bad_word="second") as made:
         list(made.takes(script(*WORDS).segments))

@@ -97,12 +97,14 @@ def test_files_are_fetched_and_checked_and_pickles_stay_there(
     hub: tuple[type[Hub], str], tmp_path: Path
 ) -> None:
     told: list[tuple[str, int, int]] = []
-    weights.fetch("own/voice", tmp_path / "v", endpoint=hub[1], tell=lambda *a: told.append(a))
+    weights.download_weights(
+        "own/voice", tmp_path / "v", endpoint=hub[1], on_progress=lambda *a: told.append(a)
+    )
     assert (tmp_path / "v" / "model.safetensors").read_bytes() == LARGE
     assert (tmp_path / "v" / "config.json").read_bytes() == SMALL
     assert not (tmp_path / "v" / "voices.pt").exists()
     assert told[-1][1:] == (len(LARGE) + len(SMALL),) * 2
-    assert json.loads((tmp_path / "v" / weights.ORIGIN).read_text())["revision"] == "abc123"
+    assert json.loads((tmp_path / "v" / weights.ORIGIN_FILE).read_text())["revision"] == "abc123"
 
 
 def test_a_fetch_that_was_cut_off_goes_on_where_it_stopped(
@@ -110,33 +112,33 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_stopped(
 ) -> None:
     kind, url = hub
     kind.cut_at = 100_000
-    with pytest.raises(MissingWeightsError, match="could not be fetched") as caught:
-        weights.fetch("own/voice", tmp_path, endpoint=url)
+    with pytest.raises(MissingWeightsError, match="could not be downloaded") as caught:
+        weights.download_weights("own/voice", tmp_path, endpoint=url)
     assert str(tmp_path) in caught.value.hint
     assert not (tmp_path / "model.safetensors").exists()
-    weights.fetch("own/voice", tmp_path, endpoint=url)
+    weights.download_weights("own/voice", tmp_path, endpoint=url)
     assert kind.ranges == ["bytes=100000-"]
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE
     assert not list(tmp_path.glob("*.part"))
 
 
 def test_whole_files_are_not_fetched_again(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
-    weights.fetch("own/voice", tmp_path, endpoint=hub[1])
+    weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
     before = (tmp_path / "model.safetensors").stat().st_mtime_ns
-    weights.fetch("own/voice", tmp_path, endpoint=hub[1])
+    weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
     assert (tmp_path / "model.safetensors").stat().st_mtime_ns == before
 
 
 def test_a_damaged_file_never_gets_its_name(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
     hub[0].damage = True
-    with pytest.raises(MissingWeightsError, match="not what the hub says"):
-        weights.fetch("own/voice", tmp_path, endpoint=hub[1])
+    with pytest.raises(MissingWeightsError, match="does not match the hub"):
+        weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
     assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_a_part_of_something_else_is_begun_anew(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.part").write_bytes(b"x" * 5000)
-    weights.fetch("own/voice", tmp_path, endpoint=hub[1])
+    weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE
 
 
@@ -147,7 +149,7 @@ def test_a_file_outside_the_folder_is_refused(
     hub[0].listed = [name]
     hub[0].files = {name: SMALL}
     with pytest.raises(InvalidInputError, match="outside"):
-        weights.fetch("own/voice", tmp_path, endpoint=hub[1])
+        weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
 
 
 @pytest.mark.parametrize(("code", "said"), [(401, "token"), (403, "licence"), (404, "no such")])
@@ -156,26 +158,26 @@ def test_refusals_of_the_hub_are_put_into_words(
 ) -> None:
     hub[0].status = code
     with pytest.raises(MissingWeightsError, match=said):
-        weights.fetch("own/voice", tmp_path, endpoint=hub[1])
+        weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
 
 
 def test_without_a_network_the_folder_to_fill_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match="no answer") as caught:
-        weights.fetch("own/voice", tmp_path / "v", endpoint="http://127.0.0.1:9")
+        weights.download_weights("own/voice", tmp_path / "v", endpoint="http://127.0.0.1:9")
     assert str(tmp_path / "v") in caught.value.hint
 
 
 def test_hashes_are_remembered_until_a_file_changes(tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
     path.write_bytes(b"one")
-    first = weights.fingerprint([path])
+    first = weights.hash_files([path])
     book = next(tmp_path.glob(".anyrig*"))
-    assert weights.fingerprint([path]) == first
+    assert weights.hash_files([path]) == first
     known = json.loads(book.read_text())
     known["a.onnx"][1] = "from the book"
     book.write_text(json.dumps(known))
-    assert weights.file_hash(path) == "from the book"
+    assert weights.hash_file(path) == "from the book"
     path.write_bytes(b"other")
-    assert weights.file_hash(path) == hashlib.sha256(b"other").hexdigest()
+    assert weights.hash_file(path) == hashlib.sha256(b"other").hexdigest()
     book.write_text("no json")
-    assert weights.file_hash(path) == hashlib.sha256(b"other").hexdigest()
+    assert weights.hash_file(path) == hashlib.sha256(b"other").hexdigest()

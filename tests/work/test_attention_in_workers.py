@@ -14,11 +14,11 @@ from anyrig.bench import isolate
 from anyrig.cli import compute
 from anyrig.cli.context import Context
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.placement import Need, Placed, Placement
+from anyrig.placement import Placement, PlacementPlan, Workload
 from anyrig.precision import selftest
 from anyrig.precision.selftest import CheckResult
-from anyrig.work.engine import Recipe
-from anyrig.work.pool import Pool
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
 from tests.conftest import MACHINES
 
 TORCH = DeviceBackend("torch", "cpu", "cpu", True, "")
@@ -26,8 +26,8 @@ WRONG = CheckResult("attention", "cudnn", "bf16", "a case", "wrong", 9.0, where=
 
 
 def on_in_worker(placement: Placement) -> list[str]:
-    recipe = Recipe("tests.work.attention:Tells")
-    with Pool([placement], recipe, environment=os.environ) as pool:
+    recipe = EngineFactory("tests.work.engines:ReportsAttention")
+    with WorkerPool([placement], recipe, environment=os.environ) as pool:
         (outcome,) = pool.run([0], cost=float)
     assert outcome.failure is None, outcome.failure
     assert outcome.result is not None
@@ -51,8 +51,8 @@ def context(**options: Any) -> Context:
     return Context(argparse.Namespace(**{**given, **options}))
 
 
-def placed(one: Context) -> Placed:
-    return compute.placed(one, one.choose(), Need("a model", backends=("torch",)))
+def placed(one: Context) -> PlacementPlan:
+    return compute.placed(one, one.choose(), Workload("a model", backends=("torch",)))
 
 
 def keep(one: Context, *results: CheckResult) -> None:

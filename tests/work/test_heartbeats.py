@@ -10,22 +10,20 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.placement import Placement
 from anyrig.server import observed
-from anyrig.work.engine import Recipe
-from anyrig.work.outcome import Outcome
-from anyrig.work.pool import Pool
+from anyrig.work.outcome import ItemOutcome
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
+from tests.work.helpers import placement, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 SILENT_S = 900.0
 
 
@@ -46,21 +44,21 @@ class Clock:
 class Run:
     """One item in a pool of one worker."""
 
-    def __init__(self, pool: Pool, clock: Clock, folder: Path) -> None:
+    def __init__(self, pool: WorkerPool, clock: Clock, folder: Path) -> None:
         self.pool, self.clock, self.folder = pool, clock, folder
         self.started, self.end = folder / "started", folder / "end"
-        self.outcomes: list[Outcome[Any]] = []
+        self.outcomes: list[ItemOutcome[Any]] = []
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def start(self, item: str = "") -> None:
         self._item = item or str(self.end)
         self._thread.start()
-        until(self.started.exists)
+        wait_until(self.started.exists)
 
     def _work(self) -> None:
         self.outcomes = list(self.pool.run([self._item], cost=lambda item: 1.0))
 
-    def result(self) -> Outcome[Any]:
+    def result(self) -> ItemOutcome[Any]:
         self._thread.join(300)
         (outcome,) = self.outcomes
         return outcome
@@ -69,44 +67,43 @@ class Run:
         """Put the clock forward and let the pool look at it."""
         self.clock.ahead_s += seconds
         num_read = self.clock.num_read
-        until(lambda: self.clock.num_read > num_read + 2)
+        wait_until(lambda: self.clock.num_read > num_read + 2)
 
     def await_beat(self) -> None:
-        (before,) = (one.heard for one in self.pool.workers())
-        until(lambda: self.pool.workers()[0].heard > before)
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 300
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+        (before,) = (one.last_seen for one in self.pool.workers())
+        wait_until(lambda: self.pool.workers()[0].last_seen > before)
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool looks more often than it would, so that the tests are fast."""
-    monkeypatch.setattr("anyrig.work.shift.TICK_S", 0.002, raising=False)
+    monkeypatch.setattr("anyrig.work.dispatch.TICK_S", 0.002, raising=False)
 
 
 @contextmanager
 def run(folder: Path, engine: str = "Waits", **options: Any) -> Iterator[Run]:
     clock = Clock()
-    seat = Placement(Device("a", "cpu", "test", "a"), DRIVE)
-    recipe = Recipe(f"tests.work.beating:{engine}", {"started": str(folder / "started"), **options})
-    with Pool(
-        [seat], recipe, environment=os.environ, clock=clock, beat_s=0.02, silent_s=SILENT_S
+    recipe = EngineFactory(
+        f"tests.work.engines:{engine}", {"started": str(folder / "started"), **options}
+    )
+    with WorkerPool(
+        [placement("a")],
+        recipe,
+        environment=os.environ,
+        clock=clock,
+        heartbeat_s=0.02,
+        silence_limit_s=SILENT_S,
     ) as pool:
         pool.wait_ready()
         yield Run(pool, clock, folder)
 
 
-@pytest.mark.parametrize("holds_error", [False, True])
+@pytest.mark.parametrize("models_error", [False, True])
 def test_a_worker_that_beats_is_alive_however_long_its_item(
-    holds_error: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    models_error: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also where its engine cannot say at that moment which models it has."""
-    with run(tmp_path, holds_error=holds_error) as one:
+    with run(tmp_path, models_error=models_error) as one:
         pids = one.pool.pids
         one.start()
         for _ in range(4):

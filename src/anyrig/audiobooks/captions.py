@@ -20,7 +20,7 @@ from anyrig.audiobooks.names import chapter_titles
 from anyrig.audiobooks.tags import shortened
 from anyrig.speech.sound.beside import clear_leftovers, failed
 from anyrig.speech.sound.labels import clean
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
 from anyrig.text.captions_cut import pieces, wrapped
 
@@ -191,7 +191,7 @@ def _floor(seconds: float) -> int:
 
 def _put(path: Path, text: str) -> Path:
     try:
-        write_text(path, text)
+        write_atomic(path, text)
     except OSError as error:
         raise failed(error, path) from error
     return path

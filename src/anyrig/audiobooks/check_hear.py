@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.check_sound import Stretch
     from anyrig.devices.machine import Machine
     from anyrig.placement import Placement
-    from anyrig.work.outcome import Outcome
+    from anyrig.work.outcome import ItemOutcome
 
 LEAST_S, MOST_S = 10.0, 27.0
 AGAIN_LEAST_S, AGAIN_MOST_S = 3.0, 12.0
@@ -58,26 +58,26 @@ class Listeners:
 
     def hear(self, recordings: Iterable[Recording], language: str) -> Iterator[str | None]:
         """What is said in each."""
-        from anyrig.work.pool import Pool
+        from anyrig.work.pool import WorkerPool
 
         how = recipe(language, folder=self._folder)
         seats = self._seats()
         ahead = _LOOK_AHEAD * sum(seat.workers for seat in seats)
-        with Pool(seats, how, environment=self._environment) as pool:
-            outcome: Outcome[Transcript]
+        with WorkerPool(seats, how, environment=self._environment) as pool:
+            outcome: ItemOutcome[Transcript]
             for outcome in pool.run(recordings, cost=lambda one: one.cost, look_ahead=ahead):
                 yield None if outcome.result is None else outcome.result.text
 
     def _seats(self) -> tuple[Placement, ...]:
         """The CPU: the recognisers are small, and have no way to a GPU."""
         from anyrig.devices.choose import DeviceRequest, choose_device
-        from anyrig.placement import Need, place
+        from anyrig.placement import Workload, plan_placement
 
-        need = Need(
+        need = Workload(
             "the recogniser", backends=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20
         )
         choice = choose_device(self._machine, (DeviceRequest("cpu", "flag"),))
-        return place(self._machine, choice, need, environment=self._environment).placements
+        return plan_placement(self._machine, choice, need, environment=self._environment).placements
 
 
 def deaf(ears: Ears, language: str) -> str:

@@ -228,7 +228,7 @@ def _lack(piece: _Piece) -> Lack:
     spoken = piece.spoken
     text = " ".join(spoken.segment.text.split())
     failure = spoken.failure
-    said = failure.said if failure else "; ".join(spoken.problems) or "nothing is heard in it"
+    said = failure.message if failure else "; ".join(spoken.problems) or "nothing is heard in it"
     return Lack(piece.part, piece.segment, text, said, failure.hint if failure else "")
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anyrig.errors import AnyrigError
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 
 log = logging.getLogger(__name__)
 _GUESS_S = 0.065  # of speech for a character, of voices in English, Spanish and French
@@ -62,6 +62,6 @@ def learn(path: Path, engine: str, voice: str, rate: Rate, num_characters: int) 
         kept["times_real_time"] = before.times_real_time
     kept.pop("measured")
     try:
-        write_text(path, json.dumps({**known, name_of(engine, voice): kept}, indent=1))
+        write_atomic(path, json.dumps({**known, name_of(engine, voice): kept}, indent=1))
     except (OSError, AnyrigError) as error:
         log.info("the voice's rate is not kept: %s", error)

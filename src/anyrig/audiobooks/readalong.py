@@ -20,7 +20,7 @@ from anyrig.audiobooks.readalong_overlay import Clip, Track, by_part, clips, ove
 from anyrig.audiobooks.readalong_pages import Page, pages
 from anyrig.audiobooks.readalong_words import root, tag, words
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.storage.atomic import replacing
+from anyrig.storage.files import open_atomic
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Plan
@@ -120,7 +120,7 @@ def _cover_page(picture: str, title: str, language: str) -> str:
 def _write(path: Path, files: Mapping[str, str | bytes | Path]) -> None:
     """The archive: its type first, text packed, sound and pictures as they are."""
     try:
-        with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        with open_atomic(path) as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr(_entry("mimetype"), "application/epub+zip")
             for name, content in files.items():
                 if isinstance(content, Path):

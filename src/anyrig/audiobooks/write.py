@@ -25,7 +25,7 @@ from anyrig.audiobooks.tags import Tags, named
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.speech.sound.beside import clear_leftovers, failed
 from anyrig.speech.sound.labels import ChapterMark
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.timeline import Mark, Timeline
@@ -232,6 +232,6 @@ def _seconds(start: int, mark: Mark, rate: int) -> int:
 
 def _put(path: Path, text: str) -> None:
     try:
-        write_text(path, text)
+        write_atomic(path, text)
     except OSError as error:
         raise failed(error, path) from error

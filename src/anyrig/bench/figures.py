@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from anyrig.devices.choose import Evidence
 from anyrig.devices.machine import BackendName, Device, Machine, Precision
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 _FORMAT = 1
 # Formats that any model runs in; FP8 is for the few that were made for it.
@@ -143,7 +143,7 @@ def _page(row: Mapping[str, Any]) -> Measured:
 def save(path: Path, book: Book) -> None:
     """Keep a book."""
     pages = {key: asdict(page) for key, page in book.devices.items()}
-    atomic.write_text(path, json.dumps({"format": _FORMAT, "devices": pages}, indent=1) + "\n")
+    files.write_atomic(path, json.dumps({"format": _FORMAT, "devices": pages}, indent=1) + "\n")
 
 
 def best(figures: Iterable[Figure], kernel: str) -> Figure | None:

@@ -131,9 +131,9 @@ def _output(name: str | None) -> Path | None:
 
 def _write(path: Path, found: Analysis) -> None:
     from anyrig.documents.analyse.report import html
-    from anyrig.storage.atomic import write_text
+    from anyrig.storage.files import write_atomic
 
-    write_text(path, html(found))
+    write_atomic(path, html(found))
 
 
 def _finish(found: Analysis) -> int:

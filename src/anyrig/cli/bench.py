@@ -69,9 +69,9 @@ def run(options: argparse.Namespace) -> int:
         print(report(pages))
     if options.plot:
         from anyrig.bench.plot import svg
-        from anyrig.storage import atomic
+        from anyrig.storage import files
 
-        atomic.write_text(Path(options.plot), svg(pages))
+        files.write_atomic(Path(options.plot), svg(pages))
     if options.json:
         return 0
     if not options.no_save:

@@ -21,7 +21,7 @@ from anyrig.units import format_duration
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Precision
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
     from anyrig.speech.script import Script, Segment
     from anyrig.speech.synthesise import Studio
 
@@ -86,9 +86,9 @@ def run(context: Context, devices: Sequence[Device]) -> int:
             told.progress(count, f"{device.name}, {precision}")
             progress.step(f"{device.name}, {precision}")
             try:
-                place = _placed(context, engine, device, precision)
-                if _is_there(context, place, device, precision):
-                    found.append(_timed(context, engine, place, progress))
+                plan = _placed(context, engine, device, precision)
+                if _is_there(context, plan, device, precision):
+                    found.append(_timed(context, engine, plan, progress))
             except AnyrigError as error:
                 print_warning(f"{device.name} in {precision}: {error.message}")
             progress.done()
@@ -114,13 +114,13 @@ def _formats(context: Context, engine: speaker.Chosen) -> tuple[Precision, ...]:
     return (asked,)
 
 
-def _is_there(context: Context, place: Placed, device: Device, precision: str) -> bool:
+def _is_there(context: Context, plan: PlacementPlan, device: Device, precision: str) -> bool:
     """Whether the device was given in that format; told where the person asked for it."""
-    seat = place.placements[0]
+    seat = plan.placements[0]
     if seat.device.id == device.id and seat.precision == precision:
         return True
     if seat.device.id != device.id:
-        why = place.passed_over[0].reason if place.passed_over else "it is not used"
+        why = plan.skipped[0].reason if plan.skipped else "it is not used"
         print_warning(f"{device.name}: {why}")
     elif compute.wanted(context).precision != "auto":
         print_warning(f"{device.name}: it runs in {seat.precision}, not in {precision}")
@@ -129,12 +129,12 @@ def _is_there(context: Context, place: Placed, device: Device, precision: str) -
 
 def _placed(
     context: Context, engine: speaker.Chosen, device: Device, precision: Precision
-) -> Placed:
+) -> PlacementPlan:
     from anyrig.devices.choose import DeviceRequest
-    from anyrig.placement import place
+    from anyrig.placement import plan_placement
 
     word = context.options.device if context.options.device not in (None, "all") else device.id
-    found = place(
+    found = plan_placement(
         context.machine,
         choose_device(context.machine, (DeviceRequest(word, "flag"),)),
         engine.kind.need(engine.found),
@@ -146,17 +146,19 @@ def _placed(
     return compute.with_known_faults(context, found)
 
 
-def _timed(context: Context, engine: speaker.Chosen, place: Placed, progress: Progress) -> Timed:
+def _timed(
+    context: Context, engine: speaker.Chosen, plan: PlacementPlan, progress: Progress
+) -> Timed:
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
-    seat = place.placements[0]
+    seat = plan.placements[0]
     texts = _texts()
     title = f"{seat.device.name}, {seat.precision}"
     progress.step(f"{title}, loading")
     began = time.perf_counter()
     stage = Stage(
-        engine=engine.name, found=engine.found, placed=replace(place, fallback=None),
+        engine=engine.name, found=engine.found, placed=replace(plan, fallback=None),
         environment=context.environment, options=engine.options,
     )  # fmt: skip
     with Studio(stage) as studio:
@@ -233,7 +235,7 @@ def _spoken(studio: Studio, segments: Sequence[Segment]) -> tuple[float, float]:
     for spoken in studio.takes(segments):
         if spoken.take is None:
             assert spoken.failure is not None
-            raise KernelError(spoken.failure.said, hint=spoken.failure.hint or "Try again.")
+            raise KernelError(spoken.failure.message, hint=spoken.failure.hint or "Try again.")
         audio_s += spoken.take.duration_s
     return time.perf_counter() - began, audio_s
 

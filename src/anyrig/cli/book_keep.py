@@ -12,12 +12,12 @@ from anyrig.errors import StorageError
 
 if TYPE_CHECKING:
     from anyrig.services.book import Order
-    from anyrig.storage.layered import Layered
-    from anyrig.storage.results import Store
+    from anyrig.storage.cache import ResultCache
+    from anyrig.storage.redis import LayeredCache
 
 
 @contextmanager
-def keeping(context: Context, order: Order) -> Iterator[Store | Layered]:
+def keeping(context: Context, order: Order) -> Iterator[ResultCache | LayeredCache]:
     """The user's store; where that cannot be opened, one beside the book that goes with the run."""
     from anyrig.cli.share import open_results
 
@@ -35,12 +35,12 @@ def keeping(context: Context, order: Order) -> Iterator[Store | Layered]:
 
 
 @contextmanager
-def _beside(order: Order) -> Iterator[Store]:
+def _beside(order: Order) -> Iterator[ResultCache]:
     import shutil
 
-    from anyrig.storage.results import Store
+    from anyrig.storage.cache import ResultCache
 
     folder = order.output.absolute().parent / f".{order.output.name}.anyrig"
-    with Store(folder / "takes.db") as store:
+    with ResultCache(folder / "takes.db") as store:
         yield store
     shutil.rmtree(folder, ignore_errors=True)  # a run that fails leaves it for the next

@@ -21,8 +21,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.units import GIB, KIB, MIB, format_bytes, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.storage.protocol import Size, Tell
-    from anyrig.storage.results import Store
+    from anyrig.storage.cache import CacheStats, ProgressCallback, ResultCache
 
 HELP = """Look after the store of finished results: sentences spoken, texts embedded, pages
 read. It is shared by all commands; a result is kept under a key made of everything
@@ -81,12 +80,12 @@ def run(options: argparse.Namespace) -> int:
     return _verify(context) if action == "verify" else _tell(context)
 
 
-def open_store(context: Context) -> Store:
+def open_store(context: Context) -> ResultCache:
     """The store of this user, by the settings."""
-    from anyrig.storage.results import Store
+    from anyrig.storage.cache import ResultCache
 
     limit_bytes = int(context.loaded.settings.cache.limit_gb * GIB)
-    return Store(store_path(context), limit_bytes=limit_bytes)
+    return ResultCache(store_path(context), limit_bytes=limit_bytes)
 
 
 def store_path(context: Context) -> Path:
@@ -144,14 +143,14 @@ def _tell(context: Context) -> int:
     path = store_path(context)
     if not path.exists():
         return _tell_nothing(context, path)
-    from anyrig.storage.database import set_aside
+    from anyrig.storage.sqlite import find_set_aside
 
-    before = set_aside(path)
+    before = find_set_aside(path)
     with open_store(context) as store:
-        size = store.size()
-        reason, read_only = store.database.journal_reason, store.database.read_only
+        size = store.stats()
+        reason, read_only = store.file.journal_reason, store.file.read_only
     if context.options.json:
-        aside = [str(file) for file in set_aside(path)]
+        aside = [str(file) for file in find_set_aside(path)]
         told = {"read_only": read_only, "shared": shared(context)}
         print_json({**_json(path, size, reason, aside), **told})
         return 0
@@ -161,17 +160,16 @@ def _tell(context: Context) -> int:
         print_warning("nothing new can be kept: the store or its folder may not be written; set"
                       " cache.folder (ANYRIG_CACHE_FOLDER) to one you may write to")  # fmt: skip
     for name in before:  # one that was set aside just now has been told of
-        print_warning(f"a damaged store was set aside: {name}; `anyrig cache import` takes what is"
-                      " whole in it, then it can be deleted")  # fmt: skip
+        print_warning(f"a damaged cache was set aside and can be deleted: {name}")
     return 0
 
 
 def _tell_nothing(context: Context, path: Path) -> int:
     limit_bytes = int(context.loaded.settings.cache.limit_gb * GIB)
     if context.options.json:
-        from anyrig.storage.protocol import Size
+        from anyrig.storage.cache import CacheStats
 
-        nothing = _json(path, Size(0, 0, 0, limit_bytes), "", [])
+        nothing = _json(path, CacheStats(0, 0, 0, limit_bytes), "", [])
         print_json({**nothing, "read_only": False, "shared": shared(context)})
     else:
         print(f"Nothing is kept yet. Results will go to {path}, up to {format_bytes(limit_bytes)}.")
@@ -187,7 +185,7 @@ def _tell_shared(context: Context) -> None:
         print(shared_text(told))
 
 
-def _json(path: Path, size: Size, reason: str, aside: list[str]) -> dict[str, Any]:
+def _json(path: Path, size: CacheStats, reason: str, aside: list[str]) -> dict[str, Any]:
     return {
         "path": str(path),
         "results": size.num_results,
@@ -200,7 +198,7 @@ def _json(path: Path, size: Size, reason: str, aside: list[str]) -> dict[str, An
             }
             for row in size.kinds
         },
-        "held": size.num_held,
+        "held": size.num_pinned,
         "jobs": list(size.jobs),
         "counters": dict(size.counters),
         "slow_because": reason,
@@ -208,7 +206,7 @@ def _json(path: Path, size: Size, reason: str, aside: list[str]) -> dict[str, An
     }  # fmt: skip
 
 
-def _report(path: Path, size: Size, reason: str) -> Iterator[str]:
+def _report(path: Path, size: CacheStats, reason: str) -> Iterator[str]:
     share = f"{size.used_bytes / size.limit_bytes:.0%}" if size.limit_bytes else ""
     yield (
         f"{_many(size.num_results)}, {format_bytes(size.used_bytes)} of"
@@ -227,12 +225,12 @@ def _report(path: Path, size: Size, reason: str) -> Iterator[str]:
     yield from _history(size)
     if size.jobs:
         names = ", ".join(size.jobs[:5]) + (", ..." if len(size.jobs) > 5 else "")
-        yield f"Held for unfinished jobs: {_many(size.num_held)} ({names})."
+        yield f"Held for unfinished jobs: {_many(size.num_pinned)} ({names})."
     if reason:
         yield f"Slower than it could be: {reason}."
 
 
-def _history(size: Size) -> Iterator[str]:
+def _history(size: CacheStats) -> Iterator[str]:
     hits, misses = size.counters.get("hits", 0), size.counters.get("misses", 0)
     if hits + misses:
         yield f"Asked for {_many(hits + misses)}, {hits:,} found ({hits / (hits + misses):.0%})."
@@ -255,22 +253,28 @@ def _prune(context: Context) -> int:
         _check_kind(store, options.kind)
         _check_engine(store, options.engine)
         if options.all and not options.dry_run and not options.yes and not options.json:
-            count = store.size().num_results
+            count = store.stats().num_results
             if can_ask() and not agreed(f"Drop all of {_many(count)}?"):
                 print("Nothing was dropped.")
                 return 0
         with _progress("result", "dropping") as tell:
             done = store.prune(
-                to_bytes=to_bytes, held=options.held, dry_run=options.dry_run, tell=tell, **chosen
+                to_bytes=to_bytes,
+                include_pinned=options.held,
+                dry_run=options.dry_run,
+                on_progress=tell,
+                **chosen,
             )
-        size = store.size()
+        size = store.stats()
     if options.json:
-        print_json({**done._asdict(), "dry_run": options.dry_run, "file_bytes": size.file_bytes})
+        counts = {"num_results": done.num_results, "data_bytes": done.data_bytes}
+        counts |= {"num_held": done.num_pinned, "file_bytes": size.file_bytes}
+        print_json({**counts, "dry_run": options.dry_run})
         return 0
     verb = "Would drop" if options.dry_run else "Dropped"
     print(f"{verb} {_many(done.num_results)} ({format_bytes(done.data_bytes)}).")
-    if done.num_held:
-        print(f"{_many(done.num_held)} stay for unfinished jobs; --held drops them as well.")
+    if done.num_pinned:
+        print(f"{_many(done.num_pinned)} stay for unfinished jobs; --held drops them as well.")
     if not options.dry_run:
         print(f"{_many(size.num_results)} left, {format_bytes(size.file_bytes)} on disk.")
     return 0
@@ -282,8 +286,8 @@ def _forget(context: Context) -> int:
 
     options, maker = context.options, context.options.maker
     with open_store(context) as store:
-        makers = store.makers()
-        plan = store.forget_from(maker, dry_run=True)
+        makers = store.list_workers()
+        plan = store.delete_from_worker(maker, dry_run=True)
     if maker not in makers:
         known = f"Kept is what these made: {', '.join(makers)}." if makers else ""
         raise InvalidInputError(
@@ -292,7 +296,7 @@ def _forget(context: Context) -> int:
         )
     if not options.dry_run:
         with open_results(context) as store_or_both:
-            plan = store_or_both.forget_from(maker)
+            plan = store_or_both.delete_from_worker(maker)
     if options.json:
         told = {"num_results": plan.num_results, "data_bytes": plan.data_bytes}
         print_json({**told, "from": maker, "dry_run": options.dry_run})
@@ -302,17 +306,17 @@ def _forget(context: Context) -> int:
     return 0
 
 
-def _check_kind(store: Store, kind: str | None) -> None:
+def _check_kind(store: ResultCache, kind: str | None) -> None:
     """A slip of the pen must not look like an empty answer."""
-    kinds = [row.kind for row in store.size().kinds] if kind else []
+    kinds = [row.kind for row in store.stats().kinds] if kind else []
     if kinds and kind not in kinds:
         raise InvalidInputError(
             f"nothing of the kind {kind!r} is kept", hint=f"Kept: {', '.join(kinds)}."
         )
 
 
-def _check_engine(store: Store, engine: str | None) -> None:
-    size = store.size() if engine else None
+def _check_engine(store: ResultCache, engine: str | None) -> None:
+    size = store.stats() if engine else None
     if size and size.num_results and engine not in size.engines:
         names = ", ".join(size.engines)
         raise InvalidInputError(
@@ -327,7 +331,7 @@ def _export(context: Context, file: Path) -> int:
     writable(file)
     with open_store(context) as store, _progress("result", "exporting") as tell:
         _check_kind(store, context.options.kind)
-        done = archive.export(store, file, kind=context.options.kind, tell=tell)
+        done = archive.export_results(store, file, kind=context.options.kind, on_progress=tell)
     if context.options.json:
         print_json({**done._asdict(), "file": str(file)})
     else:
@@ -340,16 +344,14 @@ def _import(context: Context, file: Path) -> int:
     from anyrig.storage import archive
 
     with open_store(context) as store, _progress("step", "importing") as tell:
-        done = archive.import_(store, file, tell=tell)
+        done = archive.import_results(store, file, on_progress=tell)
     if context.options.json:
-        print_json({**done._asdict(), "file": str(file)})
+        print_json({**done._asdict(), "num_bad": 0, "file": str(file)})
         return 0
     print(f"Imported {_many(done.num_new)} of {done.num_results:,} from {file}.")
-    known = done.num_results - done.num_new - done.num_bad
+    known = done.num_results - done.num_new
     if known:
         print(f"{_many(known)} were here already and stay as they are.")
-    if done.num_bad:
-        print_warning(f"{_many(done.num_bad)} were damaged and left out")
     return 0
 
 
@@ -370,7 +372,7 @@ def _verify(context: Context) -> int:
 
 
 @contextmanager
-def _progress(noun: str, doing: str) -> Iterator[Tell]:
+def _progress(noun: str, doing: str) -> Iterator[ProgressCallback]:
     """A line that counts, redrawn ten times a second at most."""
     shown: list[Progress] = []
     counted, last = 0, 0.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import About, Head
     from anyrig.services.classify import Trained
-    from anyrig.work.pool import Pool
+    from anyrig.work.pool import WorkerPool
 
 _MOST_NAMED = 10
 
@@ -221,13 +221,13 @@ def fine_tuned(context: Context) -> FineTuned | None:
     return replace(in_folder(place), name=name)
 
 
-def workers(context: Context, model: FineTuned) -> Pool:
+def workers(context: Context, model: FineTuned) -> WorkerPool:
     """Processes that have the model loaded, on the devices chosen."""
-    from anyrig.work.pool import Pool
+    from anyrig.work.pool import WorkerPool
 
     placed = compute.placed(context, pick(context), model.need())
     placed = compute.guard_workers(context, placed)
-    return Pool(
+    return WorkerPool(
         placed.placements, model.recipe(), environment=context.environment,
         fallback=placed.fallback, deterministic=context.options.deterministic,
     )  # fmt: skip

@@ -76,10 +76,10 @@ class Show:
             print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
 
     def _write(self, path: Path) -> None:
-        from anyrig.storage.atomic import replacing
+        from anyrig.storage.files import open_atomic
 
         made = _csv(self._done) if path.suffix.lower() == ".csv" else _jsonl(self._done)
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             for piece in made:
                 file.write(piece.encode("utf-8", "replace"))
 

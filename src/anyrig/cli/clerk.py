@@ -30,14 +30,18 @@ from anyrig.errors import (
     is_disk_full,
     to_disk_full_error,
 )
-from anyrig.work.carried import revived, told
-from anyrig.work.engine import Recipe, Usual
-from anyrig.work.outcome import Report
-from anyrig.work.seen import Held
+from anyrig.work.outcome import RunReport
+from anyrig.work.protocol import (
+    BaseEngine,
+    EngineFactory,
+    NestedModel,
+    error_from_dict,
+    error_to_dict,
+)
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.work.pool import Pool
+    from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -81,13 +85,13 @@ _OPTIONS: dict[str, Any] = {
 FACTORY = "anyrig.cli.clerk:Clerk"
 
 
-def recipe(context: Context, *, bulk: bool, factory: str = FACTORY) -> Recipe:
+def recipe(context: Context, *, bulk: bool, factory: str = FACTORY) -> EngineFactory:
     """How a worker process becomes a clerk, with this process's settings and environment."""
     plain = {
         name: value for name, value in vars(context.options).items()
         if value is None or isinstance(value, str | int | float)
     }  # fmt: skip
-    return Recipe(
+    return EngineFactory(
         factory,
         {"options": plain, "environment": dict(context.environment), "bulk": bulk},
         name="clerk",
@@ -181,11 +185,13 @@ class ClerkRoom:
             del self._kept[name]
         found.stack.close()
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[NestedModel]:
         """What works in processes of its own, from any thread."""
         with self._lock:
             rows = [(name, one, name in self._at_hand) for name, one in self._kept.items()]
-        return [told for name, one, busy in rows if (told := _told(name, one, busy)).workers]
+        return [
+            model for name, one, busy in rows if (model := _nested_model(name, one, busy)).workers
+        ]
 
     def check(self) -> None:
         """Called between two steps of a long task: an error where nobody waits for it any more."""
@@ -226,24 +232,24 @@ class ClerkRoom:
         return own
 
 
-def _pools(value: Any) -> tuple[Pool, ...]:
+def _pools(value: Any) -> tuple[WorkerPool, ...]:
     """The workers of something that is kept; most have none of their own."""
-    told = getattr(value, "pools", None)
-    return tuple(told()) if callable(told) else ()
+    pools = getattr(value, "pools", None)
+    return tuple(pools()) if callable(pools) else ()
 
 
-def _told(name: str, one: _Opened, busy: bool) -> Held:
+def _nested_model(name: str, one: _Opened, busy: bool) -> NestedModel:
     pools = _pools(one.value)
-    total = Report()
+    total = RunReport()
     for pool in pools:
-        total.join(pool.total)
-    return Held(
+        total.merge(pool.total)
+    return NestedModel(
         name, one.opened, one.used, busy, tuple(seen for pool in pools for seen in pool.workers()),
         total.num_batches, total.num_items, total.busy_s, total.num_out_of_memory,
     )  # fmt: skip
 
 
-class Clerk(Usual):
+class Clerk(BaseEngine):
     """Does tasks.
 
     Args:
@@ -257,7 +263,7 @@ class Clerk(Usual):
     version = "1"
     pads = False
     batch_invariant = True
-    most_items = 1
+    max_items = 1
 
     def __init__(
         self,
@@ -274,15 +280,15 @@ class Clerk(Usual):
         idle_s = context.loaded.settings.server.idle_s
         self.room = ClerkRoom(context, bulk=bulk, idle_s=idle_s)
 
-    def holds(self) -> tuple[str, ...]:
+    def loaded_models(self) -> tuple[str, ...]:
         """What is loaded, for those who look after the process."""
         return tuple(self.room.kept)
 
-    def held(self) -> tuple[Held, ...]:
+    def nested_models(self) -> tuple[NestedModel, ...]:
         """Those of them that work in processes of their own, and where."""
         return tuple(self.room.held())
 
-    def let_go(self, name: str) -> None:
+    def unload_model(self, name: str) -> None:
         """Close one of these, whatever else goes on; not what the task at hand has."""
         self.room.spare(name)
 
@@ -297,17 +303,17 @@ class Clerk(Usual):
         try:
             return {"result": task(payload["task"])(self.room, payload["arguments"])}
         except AnyrigError as error:
-            return {"error": told(error)}
+            return {"error": error_to_dict(error)}
         except Exception as error:  # noqa: BLE001 - whatever a task throws is its answer
             if oom.recognise(error) is not None or oom.device_lost(error):
                 raise  # the process's own rescue knows better
             if is_disk_full(error):
-                return {"error": told(to_disk_full_error(error))}
+                return {"error": error_to_dict(to_disk_full_error(error))}
             # Without its words: they may hold somebody's text, and this is for the server's log.
             name = type(error).__name__
             trace = "".join([*traceback.format_tb(error.__traceback__), name])
             wrong = WorkError(f"{payload['task']} failed ({name})", hint="The log says more.")
-            return {"error": told(wrong), "trace": trace}
+            return {"error": error_to_dict(wrong), "trace": trace}
         finally:
             self.room.tidy()
 
@@ -331,4 +337,4 @@ def raised(answer: Mapping[str, Any]) -> Any:
         return answer["result"]
     if trace := answer.get("trace"):
         log.warning("a task failed:\n%s", trace)
-    raise revived(answer["error"])
+    raise error_from_dict(answer["error"])

@@ -16,7 +16,7 @@ from anyrig.cli import clerk_models, compute
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.work.carried import told
+from anyrig.work.protocol import error_to_dict
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Chooser
@@ -31,7 +31,7 @@ Rows = list[dict[str, Any]]
 
 def _wrong(source: Given, error: AnyrigError) -> dict[str, Any]:
     """An error with the name that its sender gave the file."""
-    row = told(error)
+    row = error_to_dict(error)
     return {"error": row | {name: source.told(row[name]) for name in ("message", "hint")}}
 
 

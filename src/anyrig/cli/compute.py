@@ -17,7 +17,7 @@ from anyrig.precision.profiles import PROFILES
 if TYPE_CHECKING:
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.machine import Precision
-    from anyrig.placement import Need, Placed, Placement, Wanted
+    from anyrig.placement import Placement, PlacementOptions, PlacementPlan, Workload
     from anyrig.precision.selftest import SelfTestReport
 
 log = logging.getLogger(__name__)
@@ -92,15 +92,15 @@ def _number(text: str) -> float:
         return -1.0
 
 
-def wanted(context: Context) -> Wanted:
+def wanted(context: Context) -> PlacementOptions:
     """What the person asked for: flags over settings."""
-    from anyrig.placement import Wanted
+    from anyrig.placement import PlacementOptions
 
     options, settings = context.options, context.loaded.settings.compute
     gb, share = getattr(options, "memory_gb", None), getattr(options, "memory_fraction", None)
     if gb is None and share is None:
         gb, share = settings.memory_gb or None, settings.memory_fraction or None
-    return Wanted(
+    return PlacementOptions(
         precision=getattr(options, "precision", None) or settings.precision,
         profile=getattr(options, "profile", None) or settings.profile,
         memory_gb=gb,
@@ -127,11 +127,11 @@ def failures(context: Context) -> dict[str, dict[Precision, str]]:
     return {id: report.failed_formats for id, report in known.items() if report.failed_formats}
 
 
-def placed(context: Context, choice: DeviceChoice, need: Need) -> Placed:
+def placed(context: Context, choice: DeviceChoice, need: Workload) -> PlacementPlan:
     """Where a piece of work runs; its warnings are printed, its reasons logged."""
-    from anyrig.placement import place
+    from anyrig.placement import plan_placement
 
-    found = place(
+    found = plan_placement(
         context.machine,
         choice,
         need,
@@ -155,7 +155,7 @@ def known_tests(context: Context) -> dict[str, SelfTestReport]:
     return find_reports(context.folders.selftests, context.machine.devices, version)
 
 
-def with_known_faults(context: Context, found: Placed) -> Placed:
+def with_known_faults(context: Context, found: PlacementPlan) -> PlacementPlan:
     """Placements that tell their workers which attention backends earlier tests found wrong."""
     from anyrig.precision.selftest import select_disableable
 
@@ -170,7 +170,7 @@ def with_known_faults(context: Context, found: Placed) -> Placed:
     return replace(found, placements=tuple(map(told, found.placements)))
 
 
-def guard_workers(context: Context, found: Placed) -> Placed:
+def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
     """The placements of a pool, whose workers switch off what a self-test finds wrong on a GPU.
 
     The test runs once, in a process of its own, and is kept; `--no-bench` leaves it out.

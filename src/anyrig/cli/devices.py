@@ -112,7 +112,7 @@ def _record(context: Context, path: Path) -> int:
     import json
 
     from anyrig.devices.discover import record
-    from anyrig.storage import atomic
+    from anyrig.storage import files
 
     if context.options.machine:
         raise InvalidInputError(
@@ -120,7 +120,7 @@ def _record(context: Context, path: Path) -> int:
         )
     writable(path)
     machine, answers = record(context.environment)
-    atomic.write_text(path, json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
+    files.write_atomic(path, json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
     names = [device.name for device in machine.devices]
     if context.options.json:
         print_json({"recorded": names, "file": str(path)})

@@ -272,9 +272,9 @@ def _pairs(near: NDArray[np.float32]) -> list[tuple[int, int]]:
 
 
 def _write(path: Path, items: Sequence[Item], made: NDArray[np.float32], model: str) -> None:
-    from anyrig.storage.atomic import replacing
+    from anyrig.storage.files import open_atomic
 
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         if path.suffix.lower() in (".npy", ".npz"):
             _arrays(file, path.suffix.lower(), items, made, model)
         else:

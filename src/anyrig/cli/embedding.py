@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Vectors
-    from anyrig.placement import Need
+    from anyrig.placement import Workload
 
 _WEIGHTS = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*")
 """What is fetched of a repository; an ONNX file only where it has no others."""
@@ -76,7 +76,7 @@ def advise(found: Model, languages: Mapping[str, float]) -> str:
 
 def fetch(repository: str, folder: Path) -> None:
     """Get a repository of the hub into a folder, and say how far that is."""
-    from anyrig.storage.weights import fetch
+    from anyrig.storage.weights import download_weights
 
     last = ""
 
@@ -86,9 +86,14 @@ def fetch(repository: str, folder: Path) -> None:
             last = name
             print(f"fetching {name}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", file=sys.stderr)
 
-    paths = fetch(repository, folder, tell=tell, wanted=_WEIGHTS)
+    paths = download_weights(repository, folder, on_progress=tell, patterns=_WEIGHTS)
     if not any(path.suffix == ".safetensors" for path in paths):
-        fetch(repository, folder, tell=tell, wanted=(*_WEIGHTS, "model.onnx", "model.onnx_data"))
+        download_weights(
+            repository,
+            folder,
+            on_progress=tell,
+            patterns=(*_WEIGHTS, "model.onnx", "model.onnx_data"),
+        )
 
 
 @contextmanager
@@ -137,7 +142,7 @@ def embedder(
             print_warning(warning)
 
 
-def needed(found: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Need:
+def needed(found: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Workload:
     """What a model's workers ask for, by how much there is to do and for how long.
 
     A CPU with tiles is used as a GPU is, through torch and in half numbers, where it stays loaded:

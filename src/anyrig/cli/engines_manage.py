@@ -158,10 +158,10 @@ def _from_hub(context: Context, folder: Path, repository: str, told: Told) -> li
         raise MissingWeightsError(
             f"HF_HUB_OFFLINE is set: {repository} is not fetched", hint=f"Fill {folder} yourself."
         )
-    return weights.fetch(
+    return weights.download_weights(
         repository, folder, revision=context.options.revision,
         endpoint=context.environment.get("HF_ENDPOINT", ""),
-        token=context.environment.get("HF_TOKEN", ""), tell=_steps(told),
+        token=context.environment.get("HF_TOKEN", ""), on_progress=_steps(told),
     )  # fmt: skip
 
 

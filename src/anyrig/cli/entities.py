@@ -19,7 +19,7 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import Finder
     from anyrig.documents.entities.names import Namer
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
     from anyrig.services.entities import Source
 
 HELP = """People, organisations, places, dates, amounts of money, percentages, e-mail addresses,
@@ -154,7 +154,7 @@ def _finder(
     )  # fmt: skip
 
 
-def _placed(context: Context, namer: Namer, sources: list[Source]) -> Placed:
+def _placed(context: Context, namer: Namer, sources: list[Source]) -> PlacementPlan:
     """Where names are found: as many processes as the documents are worth."""
     size = sum(_size(source) for source in sources)
     need = replace(namer.need, most_workers=max(1, size // _BYTES_A_WORKER))

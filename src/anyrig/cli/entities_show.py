@@ -86,10 +86,10 @@ class _Written:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> _Written:
-        from anyrig.storage.atomic import replacing
+        from anyrig.storage.files import open_atomic
 
         if self._path is not None:
-            self._file = self._stack.enter_context(replacing(self._path))
+            self._file = self._stack.enter_context(open_atomic(self._path))
         return self
 
     def __exit__(
@@ -231,7 +231,7 @@ class _Redacted:
     def tell(self, told: Told) -> None:
         from anyrig.documents.entities.cautious import cautious
         from anyrig.documents.entities.listing import redacted
-        from anyrig.storage.atomic import write_text
+        from anyrig.storage.files import write_atomic
 
         found = [one.entity for one in told.entities]
         if self._people:
@@ -240,7 +240,7 @@ class _Redacted:
         if self._path is None:
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         else:
-            write_text(self._place(told), text)
+            write_atomic(self._place(told), text)
 
     def end(self, failed: Sequence[Failed], warnings: Sequence[str]) -> None:
         return

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from anyrig.cli.speaker import Chosen
     from anyrig.cluster.card import Card, Offer
     from anyrig.devices.machine import Precision
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
     from anyrig.speech.script import Segment
     from anyrig.speech.synthesise import Tally
-    from anyrig.work.crew import Crew
-    from anyrig.work.engine import Recipe
+    from anyrig.work.pool import BasePool
+    from anyrig.work.protocol import EngineFactory
 
 _NO, _YES = ("", "no", "none", "off"), ("yes", "on")
 _FORMATS: dict[str, Precision] = {"half": "fp16", "fp8": "fp8"}
@@ -68,12 +68,12 @@ def check_queued(context: Context) -> None:
     url_of(context)  # what it needs is said now, not when the job runs
 
 
-def placed(context: Context, chosen: Chosen) -> Placed:
+def placed(context: Context, chosen: Chosen) -> PlacementPlan:
     """Nothing is computed here: a placement that only says in what precision takes are made."""
     from anyrig.cli.cluster_link import linked
     from anyrig.cluster.card import Roll
     from anyrig.devices.machine import DeviceBackend
-    from anyrig.placement import Placed, Placement
+    from anyrig.placement import Placement, PlacementPlan
 
     link = linked(context, url_of(context))
     try:
@@ -86,12 +86,12 @@ def placed(context: Context, chosen: Chosen) -> Placed:
     context.log_reasons(f"the cluster speaks in {kind}", _told(offer, cards))
     cpu = context.machine.cpu_device
     drive = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu", False, "")
-    return Placed((Placement(cpu, drive, _FORMATS.get(kind, "fp32")),))
+    return PlacementPlan((Placement(cpu, drive, _FORMATS.get(kind, "fp32")),))
 
 
 def hired(
-    context: Context, chosen: Chosen, placed: Placed, *, lane: str = "bulk"
-) -> Callable[[Recipe], Crew] | None:
+    context: Context, chosen: Chosen, placed: PlacementPlan, *, lane: str = "bulk"
+) -> Callable[[EngineFactory], BasePool] | None:
     """Makes a crew of the cluster's workers, where one was named."""
     url = url_of(context)
     if not url:
@@ -104,7 +104,7 @@ def hired(
 
     offer = _offer(context, chosen)
 
-    def hire(recipe: Recipe) -> Crew:
+    def hire(recipe: EngineFactory) -> BasePool:
         local = _local(context, chosen, placed, recipe)
         return Fleet(
             Link(url), offer, precision=precision_class(placed.placements),
@@ -117,16 +117,16 @@ def hired(
 
 
 def _local(
-    context: Context, chosen: Chosen, placed: Placed, recipe: Recipe
-) -> Callable[[], Crew] | None:
+    context: Context, chosen: Chosen, placed: PlacementPlan, recipe: EngineFactory
+) -> Callable[[], BasePool] | None:
     """Starts the engine here, to compare takes with; None where two takes of a line may differ."""
-    from anyrig.work.pool import Pool
+    from anyrig.work.pool import WorkerPool
 
     if not getattr(chosen.kind, "batch_invariant", False):
         return None
     if placed.placements[0].precision != "fp32":
         return None
-    return lambda: Pool(placed.placements, recipe, environment=context.environment)
+    return lambda: WorkerPool(placed.placements, recipe, environment=context.environment)
 
 
 def made_by(context: Context, tally: Tally) -> str:

@@ -36,18 +36,20 @@ def forgetting(context: Context, path: Path, stack: ExitStack) -> Forget:
     from anyrig.cli.share import open_results
     from anyrig.documents.cache.shelf import Shelf
     from anyrig.documents.ocr.forget import KIND, pages_of
-    from anyrig.storage.results import Store
+    from anyrig.storage.cache import ResultCache
 
     store = open_results(context)
     stack.callback(store.close)
-    near = store if isinstance(store, Store) else store.near
+    near = store if isinstance(store, ResultCache) else store.local
 
     def forget(texts: Sequence[str]) -> int:
         if not texts:
             return 0
-        pages = list(pages_of(texts, near.each(KIND))) if isinstance(near, Store) else []
-        count = sum(store.drop(key) for key in pages)
-        if count and isinstance(near, Store):
+        pages = (
+            list(pages_of(texts, near.iter_results(KIND))) if isinstance(near, ResultCache) else []
+        )
+        count = sum(store.delete(key) for key in pages)
+        if count and isinstance(near, ResultCache):
             near.scrub()
         try:
             model = known_model(context, path)
@@ -61,7 +63,7 @@ def forgetting(context: Context, path: Path, stack: ExitStack) -> Forget:
             made = cast("Embedder", _As(model, *ways))
             shelf = Shelf(store, embedding.marks(made), model.dimension)
             count += shelf.forget(texts)
-        if isinstance(near, Store):
+        if isinstance(near, ResultCache):
             near.scrub()
         return count
 

@@ -17,8 +17,9 @@ from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Job, LocalJobs, Plain
+    from anyrig.jobs import Job, JobQueue
     from anyrig.services.book import Order
+    from anyrig.storage.keys import JsonValue
 
 HELP = """Long work that goes on by itself. `anyrig book FILE --queue` queues a book, `anyrig train
 CONFIG --queue` a training run; `anyrig jobs run` works on what is queued until nothing is left.
@@ -65,13 +66,11 @@ def run(options: argparse.Namespace) -> int:
         return _change(context, jobs, action, chosen)
 
 
-def open_jobs(context: Context) -> LocalJobs:
+def open_jobs(context: Context) -> JobQueue:
     """This user's jobs."""
-    from anyrig.jobs import LocalJobs
-    from anyrig.storage.drives import network_drive
+    from anyrig.jobs import JobQueue
 
-    path = context.folders.jobs
-    return LocalJobs(path, wal=not network_drive(path))
+    return JobQueue(context.folders.jobs)
 
 
 def queue_book(context: Context, order: Order) -> int:
@@ -80,7 +79,7 @@ def queue_book(context: Context, order: Order) -> int:
 
     options = context.options
     fleet.check_queued(context)
-    asked: dict[str, Plain] = {}
+    asked: dict[str, JsonValue] = {}
     for name in KINDS["book"].flags:
         value = getattr(options, name)
         if value not in (None, "", False, []):
@@ -92,13 +91,13 @@ def queue_book(context: Context, order: Order) -> int:
     with open_jobs(context) as jobs:
         job = jobs.submit("book", checked)
     if options.json:
-        print_json(job.plain())
+        print_json(job.to_json())
     else:
         print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
     return 0
 
 
-def queue(context: Context, kind: str, asked: dict[str, Plain]) -> int:
+def queue(context: Context, kind: str, asked: dict[str, JsonValue]) -> int:
     """Queue a job of a kind, with those flags of its command that were given."""
     from anyrig.services.jobs import KINDS, check
 
@@ -112,7 +111,7 @@ def queue(context: Context, kind: str, asked: dict[str, Plain]) -> int:
     with open_jobs(context) as jobs:
         job = jobs.submit(kind, checked)
     if options.json:
-        print_json(job.plain())
+        print_json(job.to_json())
     else:
         print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
     return 0
@@ -158,7 +157,7 @@ def _none(context: Context, ids: Sequence[str]) -> int:
     return 0
 
 
-def _named(jobs: LocalJobs, word: str) -> Job:
+def _named(jobs: JobQueue, word: str) -> Job:
     """A job by its id, or by the first letters of it."""
     found = [job for job in jobs.list() if job.id.startswith(word.lower())]
     if len(found) == 1 and len(word) >= _FEWEST_LETTERS:
@@ -174,7 +173,7 @@ def _listed(context: Context, found: Sequence[Job]) -> int:
     """Jobs and runs, the oldest first."""
     runs = jobs_runs.runs(context, found)
     if context.options.json:
-        print_json([*(job.plain() for job in found), *map(jobs_runs.plain, runs)])
+        print_json([*(job.to_json() for job in found), *map(jobs_runs.plain, runs)])
         return 0
     if not found and not runs:
         return _none(context, ())
@@ -194,14 +193,14 @@ def _listed(context: Context, found: Sequence[Job]) -> int:
 
 def _show(context: Context, chosen: Sequence[Job]) -> int:
     if context.options.json:
-        plain = [job.plain() for job in chosen]
+        plain = [job.to_json() for job in chosen]
         print_json(plain[0] if len(plain) == 1 else plain)
     else:
         print("\n\n".join(jobs_show.report(job) for job in chosen))
     return 0
 
 
-def _change(context: Context, jobs: LocalJobs, action: str, chosen: Sequence[Job]) -> int:
+def _change(context: Context, jobs: JobQueue, action: str, chosen: Sequence[Job]) -> int:
     """Each for itself: one that cannot be changed does not keep the others from it."""
     code, told = 0, []
     for job in chosen:
@@ -217,7 +216,7 @@ def _change(context: Context, jobs: LocalJobs, action: str, chosen: Sequence[Job
             print_error(error)
             code = error.exit_code
     if context.options.json:
-        print_json([{**job.plain(), "deleted": action == "delete"} for job, _ in told])
+        print_json([{**job.to_json(), "deleted": action == "delete"} for job, _ in told])
     else:
         for job, state in told:
             print(f"{job.id}: {jobs_show.title(job)}: {state}")
@@ -226,7 +225,7 @@ def _change(context: Context, jobs: LocalJobs, action: str, chosen: Sequence[Job
 
 def _run(context: Context) -> int:
     """Work on the queue until nothing is left; 1 when a job failed."""
-    from anyrig.jobs import work
+    from anyrig.jobs import run_jobs
     from anyrig.services.jobs import runner
 
     stop = threading.Event()
@@ -237,8 +236,8 @@ def _run(context: Context) -> int:
             signal.SIGTERM, lambda *_: threading.Thread(target=stop.set, daemon=True).start()
         )
         try:
-            work(
-                jobs, shown, num_at_once=context.options.at_once, until_empty=True, stop=stop
+            run_jobs(
+                jobs, shown, max_parallel=context.options.at_once, until_empty=True, stop=stop
             )  # fmt: skip
         finally:
             signal.signal(signal.SIGTERM, before)

@@ -15,7 +15,8 @@ from anyrig.errors import AnyrigError
 from anyrig.units import format_duration
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Event, Job, Jobs, Plain, Run, Stop, Tell
+    from anyrig.jobs import Job, JobEvent, JobFunction, JobQueue, ReportEvent, StopSignal
+    from anyrig.storage.keys import JsonValue
 
 _LOG_S = 15.0
 
@@ -32,14 +33,14 @@ def title(job: Job) -> str:
 def state(job: Job) -> str:
     """`running, 45 %, 3 min 05 s left`."""
     parts: list[str] = [job.state]
-    if job.asked:
-        parts.append({"pause": "asked to pause", "cancel": "asked to stop"}[job.asked])
-    if job.progress and job.state in ("running", "paused", "queued") and not job.asked:
+    if job.stop_request:
+        parts.append({"pause": "asked to pause", "cancel": "asked to stop"}[job.stop_request])
+    if job.progress and job.state in ("running", "paused", "queued") and not job.stop_request:
         parts.append(progress(job.progress, short=True))
     return ", ".join(parts)
 
 
-def progress(now: Mapping[str, Plain], *, short: bool = False) -> str:
+def progress(now: Mapping[str, JsonValue], *, short: bool = False) -> str:
     """How far it is, as far as the job has told."""
     parts = []
     done, left, speed = now.get("done"), now.get("left_s"), now.get("speed")
@@ -68,7 +69,7 @@ def _lines(job: Job) -> Iterator[str]:
             at = datetime.datetime.fromtimestamp(when).strftime("%Y-%m-%d %H:%M:%S")
             again = f" ({job.attempts} times)" if name == "begun" and job.attempts > 1 else ""
             yield f"  {name} {at}{again}"
-    if job.progress and not job.over:
+    if job.progress and not job.is_finished:
         yield f"  {progress(job.progress)}"
     if job.error:
         yield f"  error: {job.error.message}"
@@ -79,7 +80,7 @@ def _lines(job: Job) -> Iterator[str]:
         yield f"  {name}: {value}"
 
 
-def _result(result: Mapping[str, Plain]) -> Iterator[str]:
+def _result(result: Mapping[str, JsonValue]) -> Iterator[str]:
     for name in ("files", "beside"):
         paths = result.get(name)
         yield from (f"  made {path}" for path in (paths if isinstance(paths, list) else ()))
@@ -87,7 +88,7 @@ def _result(result: Mapping[str, Plain]) -> Iterator[str]:
     yield from (f"  warning: {one}" for one in (warnings if isinstance(warnings, list) else ()))
 
 
-def follow(jobs: Jobs, id: str, *, as_json: bool) -> int:
+def follow(jobs: JobQueue, id: str, *, as_json: bool) -> int:
     """Tell what happens until the job is over; 0 when it is done."""
     for event in jobs.events(id, follow=True):
         if as_json:
@@ -101,7 +102,7 @@ def follow(jobs: Jobs, id: str, *, as_json: bool) -> int:
     return 0 if job.state == "done" else 1
 
 
-def _said(event: Event) -> Iterator[str]:
+def _said(event: JobEvent) -> Iterator[str]:
     at = datetime.datetime.fromtimestamp(event.time).strftime("%H:%M:%S")
     if event.kind == "progress":
         yield f"{at}  {progress(event.data)}"
@@ -117,21 +118,21 @@ def _said(event: Event) -> Iterator[str]:
 class Shown:
     """A runner that tells on the terminal, or as JSON lines, what it does."""
 
-    def __init__(self, run: Run, *, as_json: bool) -> None:
+    def __init__(self, run: JobFunction, *, as_json: bool) -> None:
         self.num_begun = self.num_failed = 0
         self._run, self._json = run, as_json
         self._lock = threading.Lock()
 
-    def __call__(self, job: Job, tell: Tell, stop: Stop) -> Plain:
+    def __call__(self, job: Job, tell: ReportEvent, stop: StopSignal) -> JsonValue:
         """Do a job."""
-        from anyrig.jobs import Stopped
+        from anyrig.jobs import JobStopped
 
         with self._lock:
             self.num_begun += 1
         self._say(job, "begun", {})
         due = 0.0
 
-        def both(kind: str, data: Mapping[str, Plain]) -> None:
+        def both(kind: str, data: Mapping[str, JsonValue]) -> None:
             nonlocal due
             tell(kind, data)
             if self._json or (kind == "progress" and time.monotonic() >= due):
@@ -140,7 +141,7 @@ class Shown:
 
         try:
             result = self._run(job, both, stop)
-        except Stopped:
+        except JobStopped:
             self._say(job, "stopped", {})
             raise
         except Exception as error:
@@ -152,7 +153,7 @@ class Shown:
         self._say(job, "done", result if isinstance(result, Mapping) else {})
         return result
 
-    def _say(self, job: Job, kind: str, data: Mapping[str, Plain]) -> None:
+    def _say(self, job: Job, kind: str, data: Mapping[str, JsonValue]) -> None:
         if self._json:
             said = {**data, "job": job.id, "event": kind}
             print(json.dumps(said, allow_nan=False), flush=True)

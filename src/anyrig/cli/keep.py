@@ -12,12 +12,12 @@ from anyrig.cli.show import print_warning
 from anyrig.errors import StorageError
 
 if TYPE_CHECKING:
-    from anyrig.storage.key import Plain
-    from anyrig.storage.protocol import Claim, Entry, Pruned, Result, Results
+    from anyrig.storage.cache import Cache, CachedResult, CacheEntry, Claim, PruneResult
+    from anyrig.storage.keys import JsonValue
 
 
 @contextmanager
-def keeping(context: Context) -> Iterator[Results | None]:
+def keeping(context: Context) -> Iterator[Cache | None]:
     """The user's store for as long as a command runs; none where it cannot be opened."""
     try:
         store = open_results(context)
@@ -37,10 +37,10 @@ def _tell(error: Exception) -> None:
 class Forgiving:
     """A store whose full disk costs a warning, not the audio."""
 
-    def __init__(self, store: Results) -> None:
+    def __init__(self, store: Cache) -> None:
         self._store, self._failed = store, False
 
-    def get(self, key: str) -> Result | None:
+    def get(self, key: str) -> CachedResult | None:
         """A result; None also where the store can no longer be read."""
         try:
             return self._store.get(key)
@@ -48,7 +48,7 @@ class Forgiving:
             self._give_up(error)
             return None
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
+    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
         """Several results; none also where the store can no longer be read."""
         try:
             return self._store.get_many(keys)
@@ -64,38 +64,39 @@ class Forgiving:
             self._give_up(error)
             return set()
 
-    def drop(self, key: str) -> bool:
-        """Forget a result; whether there was one."""
+    def delete(self, key: str) -> bool:
+        """Delete a result; whether there was one."""
         try:
-            return self._store.drop(key)
+            return self._store.delete(key)
         except StorageError as error:
             return self._give_up(error)
 
-    def forget_from(self, maker: str) -> Pruned:
-        """Drop what a worker of a cluster made, where the store knows that."""
-        from anyrig.storage.protocol import Forgets, Pruned
+    def delete_from_worker(self, worker: str) -> PruneResult:
+        """Delete what a worker of a cluster computed."""
+        from anyrig.storage.cache import PruneResult
 
-        if isinstance(self._store, Forgets):
-            try:
-                return self._store.forget_from(maker)
-            except StorageError as error:
-                self._give_up(error)
-        return Pruned(0, 0)
+        try:
+            return self._store.delete_from_worker(worker)
+        except StorageError as error:
+            self._give_up(error)
+            return PruneResult(0, 0)
 
-    def holding(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
+    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
         """A block in which everything asked for or kept is safe from eviction."""
-        return self._store.holding(job, release=release)
+        return self._store.pin_for_job(job, release=release)
 
-    def put(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> bool:
+    def put(
+        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
+    ) -> bool:
         """Keep a result unless one is kept already; whether it was kept."""
         if self._failed:
             return False
         try:
-            return self._store.put(key, data, kind=kind, note=note)
+            return self._store.put(key, data, kind=kind, metadata=metadata)
         except StorageError as error:
             return self._give_up(error)
 
-    def put_many(self, entries: Iterable[Entry]) -> int:
+    def put_many(self, entries: Iterable[CacheEntry]) -> int:
         """Keep several in one step; how many were kept."""
         if self._failed:
             return 0
@@ -104,34 +105,31 @@ class Forgiving:
         except StorageError as error:
             return int(self._give_up(error))
 
-    def replace(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> None:
+    def replace(
+        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
+    ) -> None:
         """Keep a new take in the place of the old one."""
         if self._failed:
             return
         try:
-            self._store.replace(key, data, kind=kind, note=note)
+            self._store.replace(key, data, kind=kind, metadata=metadata)
         except StorageError as error:
             self._give_up(error)
 
-    def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
-        """What this process is to make; all, where the store is nobody else's or does not say."""
-        from anyrig.storage.protocol import Claim, Claims
+    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
+        """What this process is to compute; all, where the cache is not shared or does not say."""
+        from anyrig.storage.cache import Claim
 
-        asked = frozenset(keys)
-        if not isinstance(self._store, Claims):
-            return Claim("", asked)
+        wanted = frozenset(keys)
         try:
-            return self._store.claim(asked, lapse_s=lapse_s)
+            return self._store.claim(wanted, expires_s=expires_s)
         except StorageError:
-            return Claim("", asked)
+            return Claim("", wanted)
 
     def release(self, claim: Claim) -> None:
-        """Let others make what was claimed."""
-        from anyrig.storage.protocol import Claims
-
-        if claim.token and isinstance(self._store, Claims):
-            with suppress(StorageError):
-                self._store.release(claim)
+        """Let others compute what was claimed."""
+        with suppress(StorageError):
+            self._store.release(claim)
 
     def _give_up(self, error: StorageError) -> bool:
         if not self._failed:

@@ -157,7 +157,7 @@ def _make(context: Context, engine: speaker.Chosen, format: str, made: _Run) -> 
             progress.step(job.entry.text[:48])
             lost = [part.failure for part in audio if part.failure is not None]
             if lost:
-                why = "; ".join(failure.said for failure in lost)
+                why = "; ".join(failure.message for failure in lost)
                 made.failed.append(_Failed(job.entry, why, lost[0].hint))
                 continue
             for problem in (problem for part in audio for problem in part.problems):
@@ -235,7 +235,7 @@ def _planned(
     format: str,
 ) -> _Run:
     """What is to be made, what is there already, and what cannot be said at all."""
-    from anyrig.storage.key import key
+    from anyrig.storage.keys import make_key
 
     known = _manifest(folder)
     plan = _Run(folder)
@@ -248,7 +248,7 @@ def _planned(
         except _Unsayable as error:
             plan.failed.append(_Failed(taken, error.message, error.hint))
             continue
-        made_of = key(
+        made_of = make_key(
             lines=[_plain(segment) for segment in script.segments],
             engine=engine.name, version=engine.found.version, weights=engine.found.fingerprint,
             options=engine.options, format=format, loudness=voicing.loudness(context),

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
     from anyrig.documents.ocr.run import Pages
     from anyrig.documents.reading import Reads
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
     from anyrig.services.ocr import Done, Form, Order, Plan
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
 
 HELP = """Read the text on pictures of pages (png, jpg, tiff with all its pages, webp...) and in
 scanned PDFs, in files or whole folders. Pages are levelled and turned upright by themselves. With
@@ -116,11 +116,11 @@ def engine(context: Context, language: str, wanted: str = "auto") -> Chosen:
 
 
 def _reader(
-    context: Context, chosen: Chosen, language: str, store: Results | None, count: int = 1 << 30
+    context: Context, chosen: Chosen, language: str, store: Cache | None, count: int = 1 << 30
 ) -> Pages:
     from anyrig.documents.ocr.run import Pages
 
-    def seats() -> Placed:
+    def seats() -> PlacementPlan:
         return compute.placed(context, context.choose(), chosen.need(count))
 
     return Pages(

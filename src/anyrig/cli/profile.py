@@ -91,10 +91,10 @@ def run(options: argparse.Namespace) -> int:
     profile = _measure(context)
     if options.plot:
         from anyrig.memory.plot import svg
-        from anyrig.storage import atomic
+        from anyrig.storage import files
 
         subtitle = f"{profile.title}, {profile.precision}, on {profile.device.name}"
-        atomic.write_text(Path(options.plot), svg(profile.found, subtitle))
+        files.write_atomic(Path(options.plot), svg(profile.found, subtitle))
     if options.json:
         print_json(as_json(profile))
         return 0
@@ -139,7 +139,7 @@ def _placement(
     context: Context, choice: DeviceChoice, work: Workload, *, training: bool
 ) -> Placement:
     """Where and how a workload is measured: on the one device that was chosen."""
-    from anyrig.placement import Need
+    from anyrig.placement import Workload
 
     drive = way_to(choice.device, choice.selector, is_onnx=work.is_onnx)
     formats: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
@@ -148,7 +148,7 @@ def _placement(
         if compute.wanted(context).precision != "auto":
             print_warning("an .onnx file holds its number format: --precision changes nothing")
             context.options.precision = "auto"
-    need = Need(work.title, (drive.backend,), formats, training=training)
+    need = Workload(work.title, (drive.backend,), formats, training=training)
     one = replace(choice, devices=(choice.device,))
     return compute.placed(context, one, need).placements[0]
 

@@ -21,11 +21,11 @@ from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError
 from anyrig.server.keeper import Keeper
 from anyrig.server.waiting import Piece
-from anyrig.work.live import Awaited, Live
+from anyrig.work.live import ItemFuture, LiveQueue
 
 if TYPE_CHECKING:
     from anyrig.work.live import Lane
-    from anyrig.work.pool import Pool
+    from anyrig.work.pool import WorkerPool
 
 _NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
 """What each clerk is called by the keeper, and in `/health`."""
@@ -86,7 +86,7 @@ class HiredClerks:
             held = stack.pop_all()
         return _answer(work, held, leash)
 
-    def _open(self, stack: ExitStack, lane: Lane, name: str) -> Live[Any, Any]:
+    def _open(self, stack: ExitStack, lane: Lane, name: str) -> LiveQueue[Any, Any]:
         """A clerk's counter; another where the last one broke down."""
         live = stack.enter_context(self._keeper.lend(name, lambda: self._started(lane)))
         if not live.open:
@@ -97,15 +97,15 @@ class HiredClerks:
 
     def _started(self, lane: Lane) -> Counter:
         from anyrig.devices.choose import DeviceRequest, choose_device
-        from anyrig.placement import Need
-        from anyrig.work.pool import Pool
+        from anyrig.placement import Workload
+        from anyrig.work.pool import WorkerPool
 
         context = self._context
         cpu = choose_device(context.machine, (DeviceRequest("cpu", "flag"),))
-        need = Need("documents", gpu=False, cores=1, most_workers=1)
+        need = Workload("documents", gpu=False, cores=1, most_workers=1)
         placed = compute.placed(context, cpu, need)
         recipe = clerk.recipe(context, bulk=lane == "bulk", factory=self._factory)
-        pool = Pool(placed.placements[:1], recipe, environment=context.environment)
+        pool = WorkerPool(placed.placements[:1], recipe, environment=context.environment)
         live = Counter(pool, context.loaded.settings.server.queue)
         # A process that has answered once is known to be good: if it dies, the task is to blame.
         try:
@@ -116,16 +116,16 @@ class HiredClerks:
         return live
 
 
-class Counter(Live[Any, Any]):
+class Counter(LiveQueue[Any, Any]):
     """Where tasks wait for a clerk; its models can be let go one by one."""
 
-    def __init__(self, clerks: Pool, most_waiting: int) -> None:
-        super().__init__(clerks, cost=lambda _: 1.0, ahead=1, most_waiting=most_waiting)
+    def __init__(self, clerks: WorkerPool, most_waiting: int) -> None:
+        super().__init__(clerks, cost=lambda _: 1.0, max_in_flight=1, max_waiting=most_waiting)
         self._clerks = clerks
 
-    def let_go(self, name: str) -> None:
+    def unload_model(self, name: str) -> None:
         """Have a model closed, also while a task is at work with others."""
-        self._clerks.let_go(name)
+        self._clerks.unload_model(name)
 
 
 def _let_go(leash: Path) -> None:
@@ -134,7 +134,7 @@ def _let_go(leash: Path) -> None:
         leash.unlink(missing_ok=True)
 
 
-def _answer(work: Awaited[Any], held: ExitStack, leash: Path) -> Piece[Any]:
+def _answer(work: ItemFuture[Any], held: ExitStack, leash: Path) -> Piece[Any]:
     """The task's own answer or error; cancelled with it, and the clerk given back at its end."""
     answer: Piece[Any] = Piece(lambda: work.began)
 

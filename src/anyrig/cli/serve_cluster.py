@@ -14,7 +14,7 @@ from anyrig.errors import AnyrigError
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
-    from anyrig.jobs import LocalJobs
+    from anyrig.jobs import JobQueue
     from anyrig.server.keeper import Keeper
 
 log = logging.getLogger(__name__)
@@ -33,17 +33,16 @@ def made(context: Context, stack: ExitStack, keeper: Keeper) -> WatchedCluster |
     return cluster
 
 
-def jobs_of(context: Context) -> LocalJobs:
+def jobs_of(context: Context) -> JobQueue:
     """This user's jobs; with `--cluster` those that can be are spread."""
     from anyrig.cli.jobs import open_jobs
 
     if not fleet.url_of(context):
         return open_jobs(context)
     from anyrig.cluster.jobs import CeleryJobs
-    from anyrig.storage.drives import network_drive
 
     path = context.folders.jobs
-    return CeleryJobs(path, wal=not network_drive(path))
+    return CeleryJobs(path)
 
 
 def environment(context: Context) -> dict[str, str]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Use
     from anyrig.work.live import Lane
-    from anyrig.work.seen import Seen
+    from anyrig.work.protocol import WorkerStatus
 
 log = logging.getLogger(__name__)
 OTHERS = "text-embedding-"
@@ -275,7 +275,7 @@ class Opened:
         """Texts that wait."""
         return self.desk.waiting("bulk" if lane == "bulk" else "single")
 
-    def workers(self) -> tuple[Seen, ...]:
+    def workers(self) -> tuple[WorkerStatus, ...]:
         """Its processes, as last seen."""
         return self._embedder.workers()
 

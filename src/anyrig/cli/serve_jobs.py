@@ -14,14 +14,15 @@ from anyrig.cli import serve_cluster
 from anyrig.cli.context import Context
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Job, Plain, Run, Stop, Tell
+    from anyrig.jobs import Job, JobFunction, ReportEvent, StopSignal
+    from anyrig.storage.keys import JsonValue
 
 _FLAGS = ("device", "strict", "precision", "profile", "memory_gb", "memory_fraction",
           "workers_per_device")  # fmt: skip
 _EITHER = {"memory_gb": "memory_fraction", "memory_fraction": "memory_gb"}
 
 
-def made(context: Context) -> Run | None:
+def made(context: Context) -> JobFunction | None:
     """Does a job; none with `--no-jobs`."""
     if getattr(context.options, "no_jobs", False):
         return None
@@ -30,7 +31,7 @@ def made(context: Context) -> Run | None:
     run = runner(environment(context))
     flags = {name: getattr(context.options, name, None) for name in _FLAGS}
 
-    def with_flags(job: Job, tell: Tell, stop: Stop) -> Plain:
+    def with_flags(job: Job, tell: ReportEvent, stop: StopSignal) -> JsonValue:
         takes = KINDS[job.kind].flags if job.kind in KINDS else {}
         usual = {
             name: value for name, value in flags.items()

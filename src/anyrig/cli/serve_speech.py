@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.server.keeper import Keeper
     from anyrig.speech.live import LiveStudio
     from anyrig.speech.script import Script
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
 
 LEXICON = "lexicon.toml"
 _PREPARED_AT_ONCE = 2
@@ -54,7 +54,7 @@ def made(context: Context, stack: ExitStack, keeper: Keeper) -> Speech:
 class Speech:
     """Fits `server.speaking.Speaking`."""
 
-    def __init__(self, context: Context, keeper: Keeper, store: Results | None) -> None:
+    def __init__(self, context: Context, keeper: Keeper, store: Cache | None) -> None:
         self._context, self._keeper, self._store = context, keeper, store
         self._settings = context.loaded.settings.server
         self._loudness = context.loaded.settings.speech.loudness
@@ -326,7 +326,7 @@ class Speech:
     def set_lexicon(self, text: str) -> int:
         """Take another one, checked; how many entries it has."""
         from anyrig.speech.lexicon import parse
-        from anyrig.storage.atomic import write_text
+        from anyrig.storage.files import write_atomic
 
         if len(text) > _LONGEST_LEXICON:
             raise LimitExceededError(
@@ -341,7 +341,7 @@ class Speech:
             ) from None
         found = parse(text, name="the lexicon")
         with self._writing:
-            write_text(self._path, text)
+            write_atomic(self._path, text)
         return len(found.entries)
 
 

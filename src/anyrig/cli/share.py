@@ -10,23 +10,22 @@ from anyrig.errors import StorageError
 from anyrig.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.storage.layered import Layered
-    from anyrig.storage.results import Store
+    from anyrig.storage.cache import ResultCache
+    from anyrig.storage.redis import LayeredCache
 
 
-def open_results(context: Context) -> Store | Layered:
+def open_results(context: Context) -> ResultCache | LayeredCache:
     """Where this user's results are kept: on this machine, and on the shared server if any."""
     from anyrig.cli.cache import open_store
 
     url = context.loaded.settings.cache.url
     if not url:
         return open_store(context)
-    from anyrig.storage.layered import Layered
-    from anyrig.storage.redis import RedisStore
+    from anyrig.storage.redis import LayeredCache, RedisCache
 
-    far = RedisStore(url)  # first: an address that is none opens nothing
-    store = Layered(open_store(context), far)
-    failed = store.check()
+    far = RedisCache(url)  # first: an address that is none opens nothing
+    store = LayeredCache(open_store(context), far)
+    failed = store.check_shared()
     if failed is not None:
         print_warning(f"results are not shared: {failed.message}. {failed.hint}")
     return store
@@ -37,15 +36,15 @@ def shared(context: Context) -> dict[str, Any] | None:
     url = context.loaded.settings.cache.url
     if not url:
         return None
-    from anyrig.storage.redis import RedisStore
+    from anyrig.storage.redis import RedisCache
 
-    with RedisStore(url) as store:
+    with RedisCache(url) as store:
         try:
-            size = store.size()
+            size = store.stats()
         except StorageError as error:
-            return {"place": store.place, "error": error.message, "hint": error.hint}
+            return {"place": store.address, "error": error.message, "hint": error.hint}
     return {
-        "place": store.place, "results": size.num_results, "used_bytes": size.used_bytes,
+        "place": store.address, "results": size.num_results, "used_bytes": size.used_bytes,
         "limit_bytes": size.limit_bytes, "policy": size.policy, "version": size.version,
     }  # fmt: skip
 

@@ -123,9 +123,9 @@ def _finish(
     count: int,
 ) -> int:
     if output is not None and made:
-        from anyrig.storage.atomic import write_text
+        from anyrig.storage.files import write_atomic
 
-        write_text(output, _written(options, output, made, failed))
+        write_atomic(output, _written(options, output, made, failed))
     if options.json:
         print_json(_report(made, failed))
     elif output is not None and made:
@@ -294,11 +294,11 @@ def _vectors(context: Context, stack: ExitStack) -> Callable[[], Vectors]:
 def _scribe(context: Context, stack: ExitStack) -> Callable[[], Scribe]:
     """The model that writes: found at once, loaded when the first text is there."""
     from anyrig.documents.summarise.writer import find
-    from anyrig.storage.weights import fetch
+    from anyrig.storage.weights import download_weights
 
     def get(repository: str, folder: Path) -> None:
         print(f"fetching {repository} ...", file=sys.stderr)
-        fetch(repository, folder)
+        download_weights(repository, folder)
 
     options = context.options
     writer = find(

@@ -74,12 +74,12 @@ def _estimate(context: Context, run: Run) -> int:
 def _precision(context: Context, choice: DeviceChoice, device: Device, run: Run) -> Precision:
     """What a device would train in; as asked for, or in full, where it cannot be used now."""
     from anyrig.cli.compute import failures, wanted
-    from anyrig.placement import place
+    from anyrig.placement import plan_placement
     from anyrig.training.placing import need
 
     asked = str(run.train.get("precision", "auto"))
     try:
-        found = place(
+        found = plan_placement(
             context.machine, replace(choice, devices=(device,), selector=device.id), need(asked),
             replace(wanted(context), precision=asked, memory_gb=None, memory_fraction=None),
             speeds=context.book.speeds(context.machine), failed=failures(context),

@@ -19,10 +19,10 @@ from anyrig.recognise.forms import FORMS, FormName, written
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Plain
-    from anyrig.placement import Need, Placed
+    from anyrig.placement import PlacementPlan, Workload
     from anyrig.recognise.transcribe import Wishes
     from anyrig.services.transcribe import Done, Order
+    from anyrig.storage.keys import JsonValue
 
 HELP = """Write down what is said in recordings: wav, flac, mp3, ogg, opus, m4a, m4b, mp4, webm and
 what else can be opened, of any length. The language is found out, or told with --language;
@@ -125,7 +125,7 @@ def _finish(
     return lost.end(told, len(order.sources), "recording") or (1 if gaps else 0)
 
 
-def seats(context: Context, need: Need) -> Placed:
+def seats(context: Context, need: Workload) -> PlacementPlan:
     """Where it runs; a model that has no way to a GPU goes to the CPU without a word about it."""
     if not need.gpu and not context.options.device:
         return compute.placed(context, context.choose_cpu(), need)
@@ -206,7 +206,7 @@ def _queue(context: Context, order: Order) -> int:
     queued = []
     with jobs.open_jobs(context) as held:
         for source in order.sources:
-            asked: dict[str, Plain] = {}
+            asked: dict[str, JsonValue] = {}
             for name in KINDS["transcribe"].flags:
                 value = getattr(options, name, None)
                 if value not in (None, "", False, []):
@@ -221,7 +221,7 @@ def _queue(context: Context, order: Order) -> int:
             first.absolute().parent.mkdir(parents=True, exist_ok=True)
             queued.append(held.submit("transcribe", check("transcribe", asked, Path.cwd())))
     if options.json:
-        print_json([job.plain() for job in queued])
+        print_json([job.to_json() for job in queued])
         return 0
     for job in queued:
         print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")

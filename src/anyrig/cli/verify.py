@@ -110,20 +110,20 @@ def _hear(
     from anyrig.recognise.choose import recipe
     from anyrig.recognise.compare import word_errors
     from anyrig.recognise.protocol import Recording, Transcript
-    from anyrig.work.outcome import Outcome
-    from anyrig.work.pool import Pool
+    from anyrig.work.outcome import ItemOutcome
+    from anyrig.work.pool import WorkerPool
 
     language = script.segments[numbers[0]].line.language
     how = recipe(language, folder=str(Path(context.folders.models, "recognise")))
     parts = [Recording(_audio(delivered, spool, n), delivered.rate, language) for n in numbers]
-    with Pool(_seats(context, len(parts)), how, environment=context.environment) as pool:
+    with WorkerPool(_seats(context, len(parts)), how, environment=context.environment) as pool:
         outcomes: Any = pool.run(parts, cost=lambda part: part.cost)
-        outcome: Outcome[Transcript]
+        outcome: ItemOutcome[Transcript]
         for number, outcome in zip(numbers, outcomes, strict=True):
             said = script.segments[number].line.text
             heard = outcome.result.text if outcome.result is not None else ""
             if outcome.failure is not None:
-                print_warning(f"segment {number} could not be heard: {outcome.failure.said}")
+                print_warning(f"segment {number} could not be heard: {outcome.failure.message}")
                 continue
             counted = word_errors(said, heard, language)
             found[number] = Checked(
@@ -144,12 +144,12 @@ def _audio(delivered: Delivered, spool: Spool, number: int) -> Any:
 
 def _seats(context: Context, num_parts: int) -> Any:
     """The CPU, whatever speaks: the recognisers are small."""
-    from anyrig.placement import Need, place
+    from anyrig.placement import Workload, plan_placement
 
-    need = Need(
+    need = Workload(
         "the recogniser", backends=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
         most_workers=max(1, num_parts // 4),
     )  # fmt: skip
-    return place(
+    return plan_placement(
         context.machine, context.choose_cpu(), need, environment=context.environment
     ).placements

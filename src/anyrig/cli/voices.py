@@ -166,7 +166,7 @@ def _file_name(voice: str) -> str:
 def _written(path: Path, parts: Sequence[Spoken], rate: int, voice: Voice, format: str) -> bool:
     from anyrig.speech.synthesise import chunk_of
 
-    failed = [part.failure.said for part in parts if part.failure is not None]
+    failed = [part.failure.message for part in parts if part.failure is not None]
     if failed:
         print_warning(f"{voice.name}: {failed[0]}")
         return False

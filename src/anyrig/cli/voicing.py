@@ -22,12 +22,12 @@ from anyrig.cli.speaker import Chosen, blended, checked_voice, refusal, voice_of
 from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.recite import Terms
     from anyrig.speech.script import Script, Segment
     from anyrig.speech.synthesise import Studio
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth another process's start
 
@@ -100,7 +100,7 @@ def read_text(path: Path) -> str:
     return decode(path.read_bytes(), str(path))
 
 
-def placed(context: Context, chosen: Chosen, num_characters: int) -> Placed:
+def placed(context: Context, chosen: Chosen, num_characters: int) -> PlacementPlan:
     """Where the engine's workers sit; no more of them than the text keeps busy."""
     if fleet.url_of(context):
         return fleet.placed(context, chosen)
@@ -116,7 +116,7 @@ def placed(context: Context, chosen: Chosen, num_characters: int) -> Placed:
 
 @contextmanager
 def studio(
-    context: Context, chosen: Chosen, num_characters: int, store: Results | None
+    context: Context, chosen: Chosen, num_characters: int, store: Cache | None
 ) -> Iterator[Studio]:
     """A studio that loads while the text is prepared."""
     from anyrig.memory.limits import Limits
@@ -141,7 +141,7 @@ def studio(
         yield made
 
 
-def stamp(context: Context, found: Placed) -> str:
+def stamp(context: Context, found: PlacementPlan) -> str:
     """Driver and library versions, under which batch sizes hold."""
     from anyrig.bench.figures import stamp
 

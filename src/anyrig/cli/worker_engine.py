@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anyrig.cluster.card import Offer
     from anyrig.cluster.loaded import Loaded
     from anyrig.devices.choose import DeviceChoice
-    from anyrig.placement import Need, Placed, Wanted
+    from anyrig.placement import PlacementOptions, PlacementPlan, Workload
     from anyrig.speech.protocol import Value
     from anyrig.speech.stage import Stage
 
@@ -62,7 +62,7 @@ class Shop:
             self._words |= {(name, one): word for one, word in classes.items()}
         self.offers = tuple(found)
 
-    def _classes(self, need: Need) -> dict[str, str]:
+    def _classes(self, need: Workload) -> dict[str, str]:
         """Classes of number format, its own choice first, with the format to ask for."""
         from anyrig.speech.stage import precision_class
 
@@ -81,7 +81,7 @@ class Shop:
                 found.setdefault(precision_class(placed.placements), word)
         return found
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> PlacementOptions:
         """What the operator asked for; a node that shares its device takes a part of its memory."""
         wanted = compute.wanted(self._context)
         share, asked = self._post.share, (wanted.memory_gb, wanted.memory_fraction)
@@ -93,11 +93,11 @@ class Shop:
         whole = fraction or get_profile(wanted.profile).memory_share(self._post.device)
         return replace(wanted, memory_fraction=whole / share)
 
-    def _placed(self, need: Need, wanted: Wanted) -> Placed:
-        from anyrig.placement import place
+    def _placed(self, need: Workload, wanted: PlacementOptions) -> PlacementPlan:
+        from anyrig.placement import plan_placement
 
         context = self._context
-        return place(
+        return plan_placement(
             context.machine, self._choice, need, wanted,
             speeds=context.book.speeds(context.machine), failed=compute.failures(context),
             environment=context.environment,
@@ -138,7 +138,7 @@ class _Engine:
     """A stage with a counter over it; fits `cluster.loaded.Loaded`."""
 
     def __init__(self, stage: Stage, offer: Offer, voices: frozenset[str]) -> None:
-        from anyrig.work.live import Live
+        from anyrig.work.live import LiveQueue
 
         self.offer, self.voices = offer, voices
         try:
@@ -146,8 +146,8 @@ class _Engine:
         except BaseException:
             stage.crew.close()
             raise
-        self.live: Any = Live(
-            stage.crew, cost=lambda line: line.cost, ahead=max(16, 4 * stage.lines_at_once)
+        self.live: Any = LiveQueue(
+            stage.crew, cost=lambda line: line.cost, max_in_flight=max(16, 4 * stage.lines_at_once)
         )
 
     def close(self) -> None:

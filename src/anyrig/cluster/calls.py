@@ -32,7 +32,7 @@ from anyrig.errors import AnyrigError, WorkError
 from anyrig.speech.protocol import Line, Value
 
 if TYPE_CHECKING:
-    from anyrig.work.pack import Item
+    from anyrig.work.batching import WorkItem
 
 log = logging.getLogger(__name__)
 SHARD = "anyrig.shard"
@@ -165,7 +165,7 @@ class Calls:
 
     # -- out -------------------------------------------------------------------------------------
 
-    def send(self, id: str, seat: int, card: Card, items: Sequence[Item[Line]]) -> None:
+    def send(self, id: str, seat: int, card: Card, items: Sequence[WorkItem[Line]]) -> None:
         """Put a shard into a worker's queue; by another thread."""
         lines = tuple((item.index, item.payload) for item in items)
         order = Order(

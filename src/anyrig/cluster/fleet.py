@@ -20,11 +20,10 @@ from anyrig.cluster.card import Offer
 from anyrig.cluster.hands import Hands
 from anyrig.cluster.link import Link
 from anyrig.speech.protocol import Value
-from anyrig.work.outcome import Outcome, Report
-from anyrig.work.runs import Runs
-from anyrig.work.schedule import Plan
-from anyrig.work.seen import Seen
-from anyrig.work.worker import Said
+from anyrig.work.dispatch import Dispatcher
+from anyrig.work.outcome import ItemOutcome, RunReport
+from anyrig.work.protocol import WorkerEvent, WorkerStatus
+from anyrig.work.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from anyrig.cluster.review import Review
@@ -66,14 +65,14 @@ class Fleet:
         slice_s: float = SLICE_S,
         review: Review | None = None,
     ) -> None:
-        self._events: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
         self._slice_s = slice_s
         self._calls = Calls(
             link, offer, precision=precision, options=options or {}, lane=lane, small=small
         )
         self._link = link
         self._hands = Hands(self._calls, self._events, patience_s=patience_s, review=review)
-        self._runs = Runs(self._hands, self._events, "fleet")
+        self._dispatcher = Dispatcher(self._hands, self._events, "fleet")
         self._hands.start()
 
     @property
@@ -95,7 +94,7 @@ class Fleet:
         """How many workers there are."""
         return self._hands.size
 
-    def workers(self) -> tuple[Seen, ...]:
+    def workers(self) -> tuple[WorkerStatus, ...]:
         """None of them is a process of this machine that could be looked at."""
         return ()
 
@@ -109,21 +108,25 @@ class Fleet:
         *,
         cost: Callable[[T], float],
         look_ahead: int = 0,
-        report: Report | None = None,
-        noted: Callable[[Outcome[Any]], None] | None = None,
+        report: RunReport | None = None,
+        on_outcome: Callable[[ItemOutcome[Any]], None] | None = None,
         ordered: bool = True,
-    ) -> Iterator[Outcome[Any]]:
+    ) -> Iterator[ItemOutcome[Any]]:
         """An outcome for every line; see `Pool.run`."""
-        plan: Plan[Any] = Plan(slice_s=self._slice_s, low_s=LOW_S, known=True)
-        return self._runs.run(
-            payloads, cost=cost, report=report, noted=noted, ordered=ordered, plan=plan,
-            ended=self._calls.over,
+        return self._dispatcher.run(
+            payloads,
+            cost=cost,
             look_ahead=lambda: max(look_ahead, _LEAST_AHEAD, _AHEAD * self.size),
-        )  # fmt: skip
+            report=report,
+            on_outcome=on_outcome,
+            ordered=ordered,
+            on_end=self._calls.over,
+            scheduler=Scheduler(slice_s=self._slice_s, low_s=LOW_S, known_speeds=True),
+        )
 
     def close(self) -> None:
         """Let everybody go; what is still asked for is wanted no more."""
-        self._runs.close()
+        self._dispatcher.close()
         self._hands.close()
         self._calls.close()
         self._link.close()

@@ -17,14 +17,13 @@ from anyrig.cluster.seat import AGAIN, Seat
 from anyrig.cluster.shard import Answer, Order
 from anyrig.errors import AnyrigError, WorkError
 from anyrig.units import pluralize
-from anyrig.work import wire
-from anyrig.work.blame import Ledger
-from anyrig.work.schedule import Lane
-from anyrig.work.worker import Said
+from anyrig.work.failures import FailureTracker
+from anyrig.work.protocol import BatchDone, EngineReady, WorkerEvent
+from anyrig.work.scheduler import WorkerLoad
 
 if TYPE_CHECKING:
     from anyrig.cluster.review import Review
-    from anyrig.work.outcome import Failure
+    from anyrig.work.outcome import ItemFailure
 
 log = logging.getLogger(__name__)
 _LOOK_S, _LOOK_EACH_S = 1.0, 0.002
@@ -90,9 +89,9 @@ class Hands:
         """By name; changed by the listening thread alone."""
         self._numbers: dict[int, Seat] = {}
         """The same by number."""
-        self.ledger = Ledger()
+        self.failures = FailureTracker()
         self.warnings: list[str] = []
-        self._lanes: dict[str, Lane[Any]] = {}
+        self._lanes: dict[str, WorkerLoad[Any]] = {}
         """By worker, whatever seat it has: its speed is remembered."""
         self._mourned: dict[str, list[int]] = {}
         """By a worker's start: what it had when it was given up. It may only have been asleep."""
@@ -141,11 +140,11 @@ class Hands:
     def wait(self) -> None:
         """Wait until somebody is there."""
         while not self._first.wait(0.1):
-            self.check()
+            self.ensure_workers()
 
     # -- what a shift asks -----------------------------------------------------------------------
 
-    def check(self) -> None:
+    def ensure_workers(self) -> None:
         """That somebody works; an error when nobody has for too long."""
         if self._error is not None:
             raise self._error
@@ -176,67 +175,67 @@ class Hands:
         seats = list(self._seats.values())
         return any(self._refusals.get(seat.card.run, 0) < _REFUSALS for seat in seats)
 
-    def heard(self, said: Said) -> Seat | None:
+    def handle_event(self, event: WorkerEvent) -> Seat | None:
         """Seats are taken and given up here, in the shift's own thread."""
-        if isinstance(said.message, wire.Ready):
-            seat = self._coming.pop(said.number, None)
+        if isinstance(event.message, EngineReady):
+            seat = self._coming.pop(event.number, None)
             if seat is not None:
-                self.ready[said.number] = seat
+                self.ready[event.number] = seat
                 self._forgive(seat)
             return None
-        return self.ready.get(said.number)
+        return self.ready.get(event.number)
 
-    def lane(self, worker: Seat) -> Lane[Any]:
+    def load_of(self, worker: Seat) -> WorkerLoad[Any]:
         """A worker's lane, with what is known of its speed."""
         name = worker.card.name
         before = self._lanes.get(name)
-        lane: Lane[Any] = Lane(
+        lane: WorkerLoad[Any] = WorkerLoad(
             worker.number, prior=worker.card.speeds.get(self._calls.offer.engine)
         )
         if before is not None:
             lane.prior = before.rate or lane.prior or before.prior
-        lane.leaving = worker.leaving
+        lane.draining = worker.leaving
         self._lanes[name] = lane
         for book in (self._lanes, self._mourned, self._refused, self._refusals, self._not_before):
             if len(book) > _REMEMBERED + len(self._seats):
                 del book[next(iter(book))]
         return lane
 
-    def learned(self, worker: Seat, told: wire.Done) -> None:
+    def record_batch(self, worker: Seat, done: BatchDone) -> None:
         """Batches are each worker's own affair."""
 
-    def lose(self, worker: Seat, said: str, suspects: list[int]) -> None:
+    def remove_worker(self, worker: Seat, reason: str, suspects: list[int]) -> None:
         """A worker is gone; it may come back and is welcome."""
         self.ready.pop(worker.number, None)
-        worker.end(said)
-        if said == AGAIN:
+        worker.end(reason)
+        if reason == AGAIN:
             return
         self._mourned[worker.card.run] = suspects
-        self.ledger.died(worker.place, suspects)
-        self.ledger.strikes.pop(worker.place, None)
+        self.failures.record_crash(worker.device, suspects)
+        self.failures.forget_device(worker.device)
         others = any(seat is not worker for seat in list(self._seats.values()))
-        self._warn(f"{worker.called} {said}; its work {'goes to others' if others else 'waits'}")
+        self._warn(f"{worker.title} {reason}; its work {'goes to others' if others else 'waits'}")
 
     def _forgive(self, seat: Seat) -> None:
         """A worker that comes back as the one it was did not die: nothing killed it."""
         for index in self._mourned.pop(seat.card.run, ()):
-            self.ledger.absolve(index, seat.place)
+            self.failures.forgive_item(index, seat.device)
 
-    def convict(self, index: int) -> None:
+    def record_poison(self, index: int) -> None:
         """No worker is kept out for an item's sake."""
-        self.ledger.convict(index)
+        self.failures.forgive_devices(index)
 
-    def asks_another(self, failure: Failure, devices: Collection[str]) -> bool:
+    def should_retry_elsewhere(self, failure: ItemFailure, devices: Collection[str]) -> bool:
         """A machine may be at fault where an item seems to be: its disk is full, say."""
         if failure.kind == "memory":
             return True
         return failure.kind == "error" and len(devices) < _OPINIONS
 
-    def elsewhere(self, devices: Collection[str]) -> bool:
+    def has_worker_outside(self, devices: Collection[str]) -> bool:
         """Whether somebody else works."""
-        return any(seat.place not in devices for seat in list(self.ready.values()))
+        return any(seat.device not in devices for seat in list(self.ready.values()))
 
-    def call_fallback(self) -> bool:
+    def start_fallback(self) -> bool:
         """There is none."""
         return False
 
@@ -334,7 +333,7 @@ class Hands:
         seat = Seat(self._number, card, self._calls, self._events)
         self._seats[card.name] = self._coming[seat.number] = self._numbers[seat.number] = seat
         self._first.set()
-        log.info("%s works with us", seat.called)
+        log.info("%s works with us", seat.title)
         seat.take()
 
     def _why_not(self, card: Card) -> str:
@@ -376,9 +375,7 @@ class Hands:
             self._calls.forget(id)
             seat.answered(id, None)
         if lost:
-            log.warning(
-                "%s of %s got lost; given again", pluralize(len(lost), "shard"), seat.called
-            )
+            log.warning("%s of %s got lost; given again", pluralize(len(lost), "shard"), seat.title)
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -420,7 +417,7 @@ class Hands:
                 self._aside(seat, _ASIDE_S[0])
         elif not answer.recordings and len(answer.failures) > 1:
             # All of several lines: the worker is at fault rather than they.
-            self._refuse(seat, next(iter(answer.failures.values())).said)
+            self._refuse(seat, next(iter(answer.failures.values())).message)
         else:
             self._refusals.pop(seat.card.run, None)
 
@@ -498,7 +495,7 @@ class Hands:
             else ""
         )
         self._warn(
-            f"{seat.called} is set aside, as it speaks wrongly: {said}, compared with the same line"
+            f"{seat.title} is set aside, as it speaks wrongly: {said}, compared with the same line"
             f" made here{more}"
         )
 
@@ -506,5 +503,5 @@ class Hands:
         """A worker gave a shard back: it is left alone for a while, each time for longer."""
         count = self._refusals[seat.card.run] = self._refusals.get(seat.card.run, 0) + 1
         self._refused[seat.card.name] = said
-        self._warn(f"{seat.called} gave a shard back: {said}")
+        self._warn(f"{seat.title} gave a shard back: {said}")
         self._aside(seat, _ASIDE_S[min(count, len(_ASIDE_S)) - 1])

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anyrig.jobs import Job, LocalJobs, Plain
+from anyrig.jobs import Job, JobQueue
 from anyrig.services.jobs import KINDS
+from anyrig.storage.keys import JsonValue
 
 CLUSTER = "cluster"
 NAMED = "yes"
@@ -19,7 +20,7 @@ NAMED = "yes"
 address of a broker has its password in it."""
 
 
-class CeleryJobs(LocalJobs):
+class CeleryJobs(JobQueue):
     """The jobs in a file of this machine; what can be spread is spread.
 
     Jobs are not kept in the broker, for three reasons. A broker may forget: one without persistence
@@ -32,7 +33,7 @@ class CeleryJobs(LocalJobs):
     run's lease would end by itself.
     """
 
-    def submit(self, kind: str, arguments: Mapping[str, Plain], *, client: str = "") -> Job:
+    def submit(self, kind: str, arguments: Mapping[str, JsonValue], *, client: str = "") -> Job:
         """A new job, queued; over the cluster where its kind can be, unless it says otherwise."""
         spread = kind in KINDS and CLUSTER in KINDS[kind].flags
         if spread and arguments.get(CLUSTER) is None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from anyrig.cluster.shard import Order
     from anyrig.speech.booth import Recording
     from anyrig.speech.protocol import Line, Value
-    from anyrig.work.live import Live
-    from anyrig.work.seen import Seen
+    from anyrig.work.live import LiveQueue
+    from anyrig.work.protocol import WorkerStatus
 
 log = logging.getLogger(__name__)
 _MOST = 2
@@ -28,7 +28,7 @@ _MOST = 2
 class Loaded(Protocol):
     """An engine that is ready to speak."""
 
-    live: Live[Line, Recording]
+    live: LiveQueue[Line, Recording]
     offer: Offer
     voices: frozenset[str]
     """Their names; a line that names another is refused, and no file is ever opened by a name."""
@@ -78,7 +78,7 @@ class Engines:
         self._engines: OrderedDict[tuple[str, str, str], Loaded] = OrderedDict()
         self._loading, self._lock = threading.Lock(), threading.Lock()
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[WorkerStatus]:
         """Their processes that are ready, as they were last seen."""
         with self._lock:
             loaded = list(self._engines.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cluster.link import RESULT_S, SOUND
 from anyrig.cluster.shard import MOST_BYTES
 from anyrig.errors import AnyrigError
-from anyrig.work.outcome import Failure
+from anyrig.work.outcome import ItemFailure
 
 if TYPE_CHECKING:
     from anyrig.cluster.link import Link
@@ -56,7 +56,7 @@ def fitting(link: Link, own_key: str, order: Order, answer: Answer) -> Answer:
     said = "its take is too large to be sent"
     failures = {
         **answer.failures,
-        left[0]: Failure("error", said, 1, "Cut it into shorter ones."),
+        left[0]: ItemFailure("error", said, 1, "Cut it into shorter ones."),
     }
     return replace(answer, recordings={}, failures=failures, left=(*answer.left, *left[1:]))
 

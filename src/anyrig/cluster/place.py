@@ -28,11 +28,10 @@ from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, Link
 from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import Answer, Order, order_of
 from anyrig.cluster.wanted import LOOK_S, Wanted
-from anyrig.errors import AnyrigError, InvalidInputError, OutOfMemoryError
+from anyrig.errors import AnyrigError, InvalidInputError, OutOfMemoryError, PoisonItemError
 from anyrig.speech.booth import Recording
 from anyrig.version import __version__
-from anyrig.work.live import PoisonItemError
-from anyrig.work.outcome import Failure, FailureKind
+from anyrig.work.outcome import FailureKind, ItemFailure
 
 log = logging.getLogger(__name__)
 MOST_BULK = 24
@@ -169,7 +168,7 @@ class Workplace:
             holds, speeds = tuple(self._holds), dict(self._speeds)
             self._beats += 1
         seen = self._engines.seen()
-        models = tuple(dict.fromkeys(name for one in seen for name in one.holds))
+        models = tuple(dict.fromkeys(name for one in seen for name in one.models))
         word = seen[-1].word if seen else self._about.word
         ready = "ready" if self.started else "loading"
         status = "draining" if self.draining else "busy" if holds else ready
@@ -331,9 +330,9 @@ class Workplace:
 
     def _gathered(
         self, futures: Mapping[Future[Recording], int], wanted: Wanted
-    ) -> tuple[dict[int, Recording], dict[int, Failure], list[int]]:
+    ) -> tuple[dict[int, Recording], dict[int, ItemFailure], list[int]]:
         recordings: dict[int, Recording] = {}
-        failures: dict[int, Failure] = {}
+        failures: dict[int, ItemFailure] = {}
         waiting = set(futures)
         end = time.monotonic() + LONGEST_S
         while waiting:
@@ -355,11 +354,11 @@ class Workplace:
             self._speeds[engine] = now if before is None else before + _SMOOTH * (now - before)
 
 
-def _failure(error: AnyrigError) -> Failure:
+def _failure(error: AnyrigError) -> ItemFailure:
     kind: FailureKind = "killed" if isinstance(error, PoisonItemError) else "error"
     if isinstance(error, OutOfMemoryError):
         kind = "memory"
-    return Failure(kind, error.message, 1, error.hint)
+    return ItemFailure(kind, error.message, 1, error.hint)
 
 
 def _indices(order: Order) -> tuple[int, ...]:

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cluster.calls import Calls, new_id
 from anyrig.cluster.card import Card
 from anyrig.cluster.link import LONGEST_S
-from anyrig.work import wire
-from anyrig.work.pack import Budget
-from anyrig.work.worker import Gone, Said
+from anyrig.work.outcome import BatchStats
+from anyrig.work.protocol import (
+    BatchDone,
+    Draining,
+    EngineReady,
+    ItemsReturned,
+    ItemsStarted,
+    WorkerEvent,
+    WorkerExited,
+)
 
 if TYPE_CHECKING:
     from anyrig.cluster.shard import Answer
-    from anyrig.work.pack import Item
+    from anyrig.work.batching import WorkItem
 
 AGAIN = "takes its seat again"
 """In the place of how a worker ended: it did not, and nobody is to blame."""
@@ -51,12 +58,12 @@ class Seat:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
-    def place(self) -> str:
+    def device(self) -> str:
         """Deaths are counted by the worker's name."""
         return self.card.name
 
     @property
-    def called(self) -> str:
+    def title(self) -> str:
         """The worker, with what it computes on."""
         return f"{self.card.name} ({self.card.device})"
 
@@ -74,7 +81,7 @@ class Seat:
         return bool(since) and time.monotonic() - min(since) < 2 * LONGEST_S
 
     @property
-    def beat_at(self) -> float | None:
+    def last_heartbeat(self) -> float | None:
         """Now, where it says itself that it is at work; None where it has not said so."""
         return time.monotonic() if self.at_it else None
 
@@ -84,25 +91,25 @@ class Seat:
 
     def take(self) -> None:
         """The seat is taken: from now on it can be given something."""
-        self._say(wire.Ready(0.0, self.card.name, self.card.version))
+        self._say(EngineReady(0.0))
 
     # -- the shift's side ------------------------------------------------------------------------
 
-    def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
+    def send_items(self, items: Sequence[WorkItem[Any]]) -> list[tuple[int, str]]:
         """Send a shard."""
         indices = tuple(item.index for item in items)
         with self._lock:
             if self.closed:  # it is about to be told to the shift
-                self._say(wire.Back(indices))
+                self._say(ItemsReturned(indices))
                 return []
             if not self._shards:
-                self._say(wire.Begun(indices))
+                self._say(ItemsStarted(indices))
             id = new_id()
             self._shards[id] = _Shard(indices, set(indices))
             self.calls.send(id, self.number, self.card, items)
         return []
 
-    def drop(self, indices: Sequence[int]) -> None:
+    def cancel_items(self, indices: Sequence[int]) -> None:
         """What is done elsewhere; a shard of which nothing is left is taken back.
 
         Its worker is busy with it until it says otherwise: a line that is at work is finished.
@@ -119,7 +126,7 @@ class Seat:
         with self._lock:
             if not self.leaving:
                 self.leaving = True
-                self._say(wire.Leaving())
+                self._say(Draining())
 
     def stop(self) -> None:
         """Take everything back; the worker itself goes on for others."""
@@ -135,11 +142,11 @@ class Seat:
                 self.calls.forget(id)
             if said == AGAIN:
                 for shard in self._shards.values():
-                    self._say(wire.Back(shard.indices))
-                self._say(wire.Begun(()))
+                    self._say(ItemsReturned(shard.indices))
+                self._say(ItemsStarted(()))
             self.calls.withdraw(self.card.queue, list(self._shards))
             self._shards.clear()
-            self._say(Gone(said))
+            self._say(WorkerExited(said))
             return True
 
     # -- the listening side ----------------------------------------------------------------------
@@ -159,8 +166,8 @@ class Seat:
             if answer is not None and brought:
                 self._say(_done(answer, brought, self._at_work))
             if left := tuple(one for one in shard.indices if one not in brought):
-                self._say(wire.Back(left))
-                self._say(wire.Begun(self._at_work))
+                self._say(ItemsReturned(left))
+                self._say(ItemsStarted(self._at_work))
             return bool(brought)
 
     def unheard(self, now: float, after_s: float) -> list[str]:
@@ -179,24 +186,13 @@ class Seat:
         return next((shard.indices for shard in self._shards.values()), ())
 
     def _say(self, message: Any) -> None:
-        self.events.put(Said(self.number, message))
+        self.events.put(WorkerEvent(self.number, message))
 
 
-class _There:
-    """A result that is here already, in the place of a parcel."""
-
-    def __init__(self, number: int, thing: Any) -> None:
-        self.number, self._thing = number, thing
-
-    def opened(self) -> Any:
-        """What it is."""
-        return self._thing
-
-
-def _done(answer: Answer, brought: set[int], begun: tuple[int, ...]) -> wire.Done:
-    parcels: Any = tuple(_There(n, one) for n, one in answer.recordings.items() if n in brought)
+def _done(answer: Answer, brought: set[int], begun: tuple[int, ...]) -> BatchDone:
+    results = tuple((n, one) for n, one in answer.recordings.items() if n in brought)
     failures = tuple((n, one) for n, one in answer.failures.items() if n in brought)
-    return wire.Done(
-        parcels, failures, begun, answer.cost, answer.cost, answer.seconds, answer.num_batches,
-        answer.num_out_of_memory, None, Budget(0.0, 1), 0.0, None,
-    )  # fmt: skip
+    stats = BatchStats(
+        answer.num_batches, answer.cost, answer.cost, answer.seconds, answer.num_out_of_memory
+    )
+    return BatchDone(results, failures, begun, stats)

@@ -14,7 +14,7 @@ from anyrig.cluster.card import PROTOCOL, Offer
 from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
 from anyrig.speech.protocol import Line, Value
-from anyrig.work.outcome import Failure
+from anyrig.work.outcome import ItemFailure
 
 MOST_BYTES = 16 << 20
 """Of an answer through the result backend; more goes over HTTP, or is made again in parts."""
@@ -60,7 +60,7 @@ class Answer:
 
     id: str
     recordings: Mapping[int, Recording] = field(default_factory=dict)
-    failures: Mapping[int, Failure] = field(default_factory=dict)
+    failures: Mapping[int, ItemFailure] = field(default_factory=dict)
     left: tuple[int, ...] = ()
     """What it did not do, as it was told to stop, or the answer would have grown too large."""
     refused: str = ""
@@ -98,7 +98,15 @@ class Answer:
             }
             for index, one in self.recordings.items()
         }  # fmt: skip
-        found["failures"] = {str(index): asdict(one) for index, one in self.failures.items()}
+        found["failures"] = {
+            str(index): {
+                "kind": one.kind,
+                "said": one.message,
+                "tries": one.tries,
+                "hint": one.hint,
+            }
+            for index, one in self.failures.items()
+        }
         found["left"] = list(self.left)
         return found
 
@@ -188,11 +196,11 @@ def _recording(found: Mapping[str, Any], sound: bytes) -> Recording:
     )
 
 
-def _failure(found: Mapping[str, Any]) -> Failure:
+def _failure(found: Mapping[str, Any]) -> ItemFailure:
     kind = found["kind"]
     if kind not in ("error", "memory", "killed"):
         raise ValueError(f"a failure of the kind {kind!r}")
-    return Failure(kind, _text(found["said"]), _whole(found["tries"]), _text(found["hint"]))
+    return ItemFailure(kind, _text(found["said"]), _whole(found["tries"]), _text(found["hint"]))
 
 
 def _text(value: Any) -> str:

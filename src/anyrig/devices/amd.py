@@ -267,16 +267,10 @@ def _describe(
 
 
 def _driver_block(card: pci.Controller) -> BlockReason | None:
-    fix = "sudo modprobe amdgpu"
-    if card.driver == "vfio-pci":
-        text = "passed through to a virtual machine (vfio-pci)"
-        return BlockReason(BlockCode.PASSED_THROUGH, text)
     if card.driver == "radeon":
         text = "it uses the legacy radeon driver, which does not support compute"
-        return BlockReason(BlockCode.WRONG_DRIVER, text, fix)
-    if not card.driver and not card.card:
-        return BlockReason(BlockCode.NO_DRIVER, "no driver is loaded for it", fix)
-    return None
+        return BlockReason(BlockCode.WRONG_DRIVER, text, "sudo modprobe amdgpu")
+    return card.driver_block("amdgpu")
 
 
 def _read_name(system: System, card: pci.Controller, target: str | None) -> str:

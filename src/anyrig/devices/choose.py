@@ -126,10 +126,9 @@ class Evidence:
     """What was measured on devices."""
 
     speeds: Mapping[str, float] = field(default_factory=dict)
-    """Speed at the job at hand, by device id; larger is faster."""
+    """TFLOP/s by device id."""
     broken: Mapping[str, str] = field(default_factory=dict)
     """Devices that computed wrong results or nothing, by id, with what they did."""
-    unit: str = "TFLOP/s"
 
     def find_block(self, device: Device) -> BlockReason | None:
         if device.id in self.broken:
@@ -170,9 +169,14 @@ def choose_device(
             warnings += _warn_unmatched(machine, strict)
         if match.missing:
             skipped = _list_skipped(machine, match.devices, evidence)
-            told = (*warnings, match.warning)
+            warnings.append(match.warning)
             return DeviceChoice(
-                match.devices, "fallback", match.missing, skipped, told, request.selector
+                match.devices,
+                "fallback",
+                match.missing,
+                skipped,
+                tuple(warnings),
+                request.selector,
             )
         return _grant(machine, request, match.devices, evidence, strict, tuple(warnings))
     warnings += _warn_unmatched(machine, strict)
@@ -298,7 +302,7 @@ def _choose_best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]
 
 
 def _describe_speed(best: Device, measured: Sequence[Device], evidence: Evidence) -> str:
-    speed = f"{_format_speed(evidence.speeds[best.id])} {evidence.unit}"
+    speed = f"{_format_speed(evidence.speeds[best.id])} TFLOP/s"
     others = [d for d in measured if d is not best]
     if not others:
         return f"measured: {speed}"
@@ -335,7 +339,7 @@ def _skip_reason(device: Device, evidence: Evidence, best: Device | None) -> Blo
         return BlockReason(BlockCode.NOT_REQUESTED, "not requested")
     own, others = evidence.speeds.get(device.id), evidence.speeds.get(best.id)
     if own is not None and others is not None:
-        speeds = f"{_format_speed(own)} compared to {_format_speed(others)} {evidence.unit}"
+        speeds = f"{_format_speed(own)} compared to {_format_speed(others)} TFLOP/s"
         text = f"measured slower than {_short_name(best)}: {speeds}"
     elif device.kind == "cpu":
         text = "a GPU is available"

@@ -237,7 +237,7 @@ def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
         for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", system.peek("/proc/meminfo"), re.M)
     }
     total, free = info.get("MemTotal"), info.get("MemAvailable", info.get("MemFree"))
-    limit, used = _memory_limit(system)
+    limit, used = read_memory_limit(system)
     if limit is None or (total is not None and limit >= total):
         return Memory("dedicated" if total else "unknown", total, free), ()
     left = max(0, limit - (used or 0))
@@ -248,7 +248,7 @@ def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
     return Memory("dedicated", limit, free, note=text), (ResourceLimit("cgroup", text),)
 
 
-def _memory_limit(system: System) -> tuple[int | None, int | None]:
+def read_memory_limit(system: System) -> tuple[int | None, int | None]:
     """The smallest memory limit above this process, and what its group uses without cache."""
     found: list[tuple[int, int]] = []
     for controller, names in (

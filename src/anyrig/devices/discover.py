@@ -51,14 +51,12 @@ def discover(
     environment: Mapping[str, str] | None = None,
     *,
     system: System | None = None,
-    home: str = "",
 ) -> Machine:
     """Every device of a machine, with the backends that can use it.
 
     Args:
         environment: the variables that hide and order devices; entry points pass os.environ.
         system: another machine than this one, such as a recorded one.
-        home: the folder whose free disk space counts.
     """
     if system is None:
         system = System(environment=environment)
@@ -86,7 +84,7 @@ def discover(
             reports, "groups", lambda: tuple(map(str, host_info.get("groups") or ())), ()
         ),
         root=bool(host_info.get("root", False)),
-        disk_free_bytes=_guard(reports, "disk", lambda: system.disk_free(home), None),
+        disk_free_bytes=_guard(reports, "disk", lambda: system.disk_free(""), None),
         unmatched=_guard(
             reports, "visible", lambda: visibility.find_unmatched(gpus, system.environment), ()
         ),

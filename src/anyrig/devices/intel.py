@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from anyrig.devices import pci
 from anyrig.devices.machine import (
-    BlockCode,
-    BlockReason,
     Device,
     DeviceBackend,
     Features,
@@ -110,14 +108,7 @@ def find_devices(
 
 def _describe(system: System, card: pci.Controller, system_memory: Memory) -> Device:
     family = find_family(card.device)
-    blocked = None
-    if card.driver == "vfio-pci":
-        text = "passed through to a virtual machine (vfio-pci)"
-        blocked = BlockReason(BlockCode.PASSED_THROUGH, text)
-    elif not card.driver and not card.card:
-        module = "xe" if family.architecture in ("Xe2-HPG", "Xe2-LPG", "Xe3-LPG") else "i915"
-        fix = f"sudo modprobe {module}"
-        blocked = BlockReason(BlockCode.NO_DRIVER, "no driver is loaded for it", fix)
+    module = "xe" if family.architecture in ("Xe2-HPG", "Xe2-LPG", "Xe3-LPG") else "i915"
     listed = system.hardware_name("pci", card.pci_id)
     listed = listed.partition("[")[2].rstrip("]") or listed
     name = _NAMES.get(card.device) or listed.removeprefix("Intel ")
@@ -134,7 +125,7 @@ def _describe(system: System, card: pci.Controller, system_memory: Memory) -> De
         pci_address=card.address,
         pci_id=card.pci_id,
         features=family.features,
-        blocked=blocked,
+        blocked=card.driver_block(module),
     )
 
 

@@ -358,9 +358,9 @@ def _driver_block(card: pci.Controller, error: Unavailable, platform: Platform) 
         text = f"it uses the {card.driver} driver, which does not support CUDA"
         fix = f"{_driver_command(platform)} && sudo reboot"
         return BlockReason(BlockCode.WRONG_DRIVER, text, fix)
-    if card.driver == "vfio-pci":
-        text = "passed through to a virtual machine (vfio-pci)"
-        return BlockReason(BlockCode.PASSED_THROUGH, text)
+    block = card.driver_block("nvidia")
+    if block and block.code is BlockCode.PASSED_THROUGH:
+        return block
     missing = isinstance(error, NotFound)
     if missing and platform.container:
         text = f"the NVIDIA driver is not available in this {platform.container} container"

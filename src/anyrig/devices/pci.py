@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from anyrig.devices.machine import SourceReport
+from anyrig.devices.machine import BlockCode, BlockReason, SourceReport
 from anyrig.devices.probe import System
 from anyrig.units import normalize_pci_address
 
@@ -46,6 +46,16 @@ class Controller(NamedTuple):
     def pci_id(self) -> str:
         """`10de:2684`."""
         return f"{self.vendor:04x}:{self.device:04x}"
+
+    def driver_block(self, module: str) -> BlockReason | None:
+        """Why no driver of this system can use it; `module` is the one to load."""
+        if self.driver == "vfio-pci":
+            text = "passed through to a virtual machine (vfio-pci)"
+            return BlockReason(BlockCode.PASSED_THROUGH, text)
+        if not self.driver and not self.card:
+            fix = f"sudo modprobe {module}"
+            return BlockReason(BlockCode.NO_DRIVER, "no driver is loaded for it", fix)
+        return None
 
 
 def list_controllers(system: System) -> tuple[Controller, ...]:

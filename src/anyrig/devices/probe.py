@@ -13,7 +13,8 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,6 +164,16 @@ class System:
 # -- this machine --------------------------------------------------------------------------------
 
 
+@contextmanager
+def _translate_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{name} does not exist") from error
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+
+
 class LiveProbe:
     """Asks the machine that this process runs on.
 
@@ -207,23 +218,14 @@ class LiveProbe:
         return answer | win32.host()
 
     def _files(self, path: str) -> str:
-        try:
-            with open(self._path(path), "rb") as file:
-                data = file.read(1 << 20)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotFound(f"{path} does not exist") from error
-        except OSError as error:
-            raise Unavailable(f"{path}: {error.strerror}") from error
+        with _translate_errors(path), open(self._path(path), "rb") as file:
+            data = file.read(1 << 20)
         text = data.decode("utf-8", "replace")
         return text.split("\n\n", 1)[0] if path == "/proc/cpuinfo" else text
 
     def _folders(self, path: str) -> list[str]:
-        try:
+        with _translate_errors(path):
             return sorted(os.listdir(self._path(path)))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotFound(f"{path} does not exist") from error
-        except OSError as error:
-            raise Unavailable(f"{path}: {error.strerror}") from error
 
     def _links(self, path: str) -> str:
         real = self._path(path)
@@ -255,32 +257,24 @@ class LiveProbe:
     def _drm(self, node: str) -> dict[str, Any]:
         from anyrig.devices.native import drm
 
-        try:
+        with _translate_errors(node):
             return drm.query(self._path(node))
-        except FileNotFoundError as error:
-            raise NotFound(f"{node} does not exist") from error
-        except (OSError, ValueError) as error:
-            raise Unavailable(f"{node}: {getattr(error, 'strerror', None) or error}") from error
 
     def _dxgi(self) -> list[dict[str, Any]]:
         if sys.platform != "win32":
             raise NotFound("DXGI is available on Windows only")
         from anyrig.devices.native import directx
 
-        try:
+        with _translate_errors("DXGI"):
             return directx.list_dxgi_adapters()
-        except OSError as error:
-            raise Unavailable(f"DXGI: {error}") from error
 
     def _dxcore(self) -> list[dict[str, Any]]:
         if not os.path.exists(self._path(_DXCORE)):
             raise NotFound("libdxcore.so is available in WSL2 only")
         from anyrig.devices.native import directx
 
-        try:
+        with _translate_errors("DXCore"):
             return directx.list_dxcore_adapters(self._path(_DXCORE))
-        except OSError as error:
-            raise Unavailable(f"DXCore: {error}") from error
 
     def _registry(self, key: str) -> dict[str, Any]:
         from anyrig.devices.native import win32

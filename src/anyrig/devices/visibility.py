@@ -8,8 +8,9 @@ and capability, and the torch backend finds its device by UUID whatever the pred
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from anyrig.devices.machine import (
     BlockCode,
@@ -31,6 +32,16 @@ _VARIABLES = {
 }
 
 
+class _Order(NamedTuple):
+    """How a library counts a vendor's devices."""
+
+    library: str
+    devices: Sequence[Device]
+    visible: Sequence[Device]
+    setting: str = ""
+    """`VARIABLE=value`, if a variable hides the others."""
+
+
 def apply_visibility(
     devices: Sequence[Device], environment: Mapping[str, str], platform: Platform
 ) -> tuple[Device, ...]:
@@ -38,9 +49,39 @@ def apply_visibility(
     found = {device.id: device for device in devices}
     for vendor, order in (("nvidia", _order_nvidia), ("amd", _order_amd), ("intel", _order_intel)):
         own = [device for device in devices if device.vendor == vendor and not device.blocked]
-        for device in order(own, environment, platform):
+        for device in _number_devices(order(own, environment), platform):
             found[device.id] = device
-    return tuple(found[device.id] for device in devices)
+    return tuple(_add_openvino([found[device.id] for device in devices]))
+
+
+def _number_devices(order: _Order, platform: Platform) -> Iterator[Device]:
+    # A MIG instance has a number only if a variable gives it one.
+    counted = [device for device in order.visible if device.part != "mig" or order.setting]
+    index = {device.id: number for number, device in enumerate(counted)}
+    visible = {device.id for device in order.visible}
+    fix = platform.unset_command(order.setting.partition("=")[0])
+    hidden = BlockReason(BlockCode.HIDDEN, f"hidden by {order.setting}", fix)
+    for device in order.devices:
+        if device.id not in visible:
+            yield replace(device, blocked=hidden)
+        elif device.id in index:
+            yield _add_index(device, order.library, index[device.id])
+        else:
+            yield device
+
+
+def _add_index(device: Device, library: str, index: int) -> Device:
+    return replace(device, indices={**device.indices, library: index})
+
+
+def _add_openvino(devices: Sequence[Device]) -> Iterator[Device]:
+    """OpenVINO counts the processor's own graphics first: `GPU.0` is the integrated one."""
+    shown = [d for d in devices if "xpu" in d.indices and not d.blocked]
+    shown.sort(key=lambda d: (d.memory.kind != "unified", d.indices["xpu"]))
+    index = {device.id: number for number, device in enumerate(shown)}
+    for device in devices:
+        known = device.id in index
+        yield _add_index(device, "openvino", index[device.id]) if known else device
 
 
 def find_unmatched(
@@ -73,39 +114,12 @@ def _may_match(devices: Sequence[Device], vendor: str, entry: str) -> bool:
     return any_without_uuid or any(device_id.startswith(entry.lower()) for device_id in ids)
 
 
-def _number_devices(
-    devices: Sequence[Device],
-    visible: Sequence[Device],
-    library: str,
-    setting: str,
-    platform: Platform,
-) -> list[Device]:
-    """Indices for the visible devices; the rest blocked by `setting` (`VARIABLE=value`)."""
-    # A MIG instance has a number only if a variable gives it one.
-    counted = [device for device in visible if device.part != "mig" or setting]
-    index = {device.id: number for number, device in enumerate(counted)}
-    visible_ids = {device.id for device in visible}
-    fix = platform.unset_command(setting.partition("=")[0])
-    hidden = BlockReason(BlockCode.HIDDEN, f"hidden by {setting}", fix)
-    found = []
-    for device in devices:
-        if device.id not in visible_ids:
-            device = replace(device, blocked=hidden)
-        elif device.id in index:
-            device = replace(device, indices={**device.indices, library: index[device.id]})
-        found.append(device)
-    return found
-
-
-def _order_nvidia(
-    devices: list[Device], environment: Mapping[str, str], platform: Platform
-) -> list[Device]:
+def _order_nvidia(devices: list[Device], environment: Mapping[str, str]) -> _Order:
     order = _cuda_order(devices, environment.get("CUDA_DEVICE_ORDER", ""))
     value = environment.get("CUDA_VISIBLE_DEVICES")
     if value is None:
-        return _number_devices(order, order, "cuda", "", platform)
-    visible = _cuda_visible(order, value)
-    return _number_devices(order, visible, "cuda", f"CUDA_VISIBLE_DEVICES={value}", platform)
+        return _Order("cuda", order, order)
+    return _Order("cuda", order, _cuda_visible(order, value), f"CUDA_VISIBLE_DEVICES={value}")
 
 
 def _cuda_order(devices: Sequence[Device], rule: str) -> list[Device]:
@@ -158,21 +172,18 @@ def _cuda_entry(order: Sequence[Device], entry: str) -> Device | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def _order_amd(
-    devices: list[Device], environment: Mapping[str, str], platform: Platform
-) -> list[Device]:
+def _order_amd(devices: list[Device], environment: Mapping[str, str]) -> _Order:
     """ROCR_VISIBLE_DEVICES applies first, below HIP; then HIP's own list, or else CUDA's."""
     listed = [device for device in devices if not device.has_note(NoteCode.NOT_IN_KFD)]
     listed.sort(key=lambda d: d.indices.get("kfd", 0))
-    rest = [device for device in devices if device not in listed]
     hip = "HIP_VISIBLE_DEVICES" in environment
-    visible, setting = list(listed), ""
+    visible, setting = listed, ""
     for name in ("ROCR_VISIBLE_DEVICES", f"{'HIP' if hip else 'CUDA'}_VISIBLE_DEVICES"):
         value = environment.get(name)
         if value is not None:
             visible = _rocm_visible(visible, value)
             setting = f"{name}={value}"
-    return [*_number_devices(listed, visible, "rocm", setting, platform), *rest]
+    return _Order("rocm", listed, visible, setting)
 
 
 def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
@@ -190,32 +201,13 @@ def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
     return visible
 
 
-def _order_intel(
-    devices: list[Device], environment: Mapping[str, str], platform: Platform
-) -> list[Device]:
-    """ZE_AFFINITY_MASK lists devices, or tiles of them as `0.1`.
-
-    Level Zero counts cards first. OpenVINO, behind the same mask, counts the processor's own
-    graphics first: `GPU.0` is the integrated one.
-    """
-    cards_first = sorted(devices, key=lambda d: d.memory.kind == "unified")
-    order = [
-        replace(device, indices={**device.indices, "ze": number})
-        for number, device in enumerate(cards_first)
-    ]
+def _order_intel(devices: list[Device], environment: Mapping[str, str]) -> _Order:
+    """ZE_AFFINITY_MASK lists devices, or tiles of them as `0.1`; Level Zero counts cards first."""
+    order = sorted(devices, key=lambda d: d.memory.kind == "unified")
+    order = [_add_index(device, "ze", number) for number, device in enumerate(order)]
     value = environment.get("ZE_AFFINITY_MASK", "")
-    visible, setting = order, ""
-    if value.strip():  # an empty mask hides nothing
-        numbers = [entry.strip().partition(".")[0] for entry in value.split(",")]
-        visible = [device for number, device in enumerate(order) if str(number) in numbers]
-        setting = f"ZE_AFFINITY_MASK={value}"
-    numbered = _number_devices(order, visible, "xpu", setting, platform)
-    shown = [device for device in numbered if not device.blocked]
-    shown.sort(key=lambda d: (d.memory.kind != "unified", d.indices["xpu"]))
-    openvino = {device.id: number for number, device in enumerate(shown)}
-    return [
-        device
-        if device.blocked
-        else replace(device, indices={**device.indices, "openvino": openvino[device.id]})
-        for device in numbered
-    ]
+    if not value.strip():  # an empty mask hides nothing
+        return _Order("xpu", order, order)
+    numbers = [entry.strip().partition(".")[0] for entry in value.split(",")]
+    visible = [device for number, device in enumerate(order) if str(number) in numbers]
+    return _Order("xpu", order, visible, f"ZE_AFFINITY_MASK={value}")

@@ -21,8 +21,8 @@ from anyrig.documents.model import ENGINE, VERSION, Model
 from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser, chunks_of_texts
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.units import pluralize
-from anyrig.work.engine import Recipe, make
-from anyrig.work.outcome import Outcome, Report
+from anyrig.work.outcome import ItemOutcome, RunReport
+from anyrig.work.protocol import EngineFactory, load_engine
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
     from anyrig.documents.protocol import Use
     from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed
-    from anyrig.work.engine import Engine
-    from anyrig.work.live import Live
-    from anyrig.work.pool import Pool
-    from anyrig.work.seen import Seen
+    from anyrig.placement import PlacementPlan
+    from anyrig.work.live import LiveQueue
+    from anyrig.work.pool import WorkerPool
+    from anyrig.work.protocol import Engine, WorkerStatus
 
 LOOK_AHEAD, NEAR_AHEAD = 1024, 32
 """Bundles that may be made ahead; and on a CPU, where that many take a quarter of a minute.
@@ -58,7 +57,7 @@ class Embedder:
         self,
         model: Model,
         *,
-        placed: Placed,
+        placed: PlacementPlan,
         environment: Mapping[str, str],
         limits: Limits | None = None,
         stamp: str = "",
@@ -90,12 +89,12 @@ class Embedder:
         self._chunk = FEW if on_cpu else CHUNK
         self._ahead = NEAR_AHEAD if on_cpu else LOOK_AHEAD
         self._tokeniser = _tokeniser(model, long, self._chunk)
-        self.report = Report()
+        self.report = RunReport()
         """The figures of everything so far."""
         self._engine: Engine | None = None
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
         self._shared, self._opening = shared and not here, threading.Lock()
-        self._live: Live[bytes, bytes] | None = None
+        self._live: LiveQueue[bytes, bytes] | None = None
         self._closed = False
         self.deterministic = deterministic
         self._placed = placed
@@ -133,11 +132,11 @@ class Embedder:
             )
         return found
 
-    def workers(self) -> tuple[Seen, ...]:
+    def workers(self) -> tuple[WorkerStatus, ...]:
         """Its processes as last seen; none where the model is in this one."""
         return self._pool.workers() if self._pool is not None else ()
 
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers, where it has any now."""
         return (self._pool,) if self._pool is not None else ()
 
@@ -175,7 +174,7 @@ class Embedder:
         return np.stack(rows) if rows else np.empty((0, self.model.dimension), np.float32)
 
     def embed(
-        self, texts: Iterable[str], *, use: Use = "passage", report: Report | None = None
+        self, texts: Iterable[str], *, use: Use = "passage", report: RunReport | None = None
     ) -> Iterator[NDArray[np.float32]]:
         """A vector of each text, in order."""
         stream = iter(texts)
@@ -211,30 +210,30 @@ class Embedder:
             yield chunk, list(text_bundles(chunk.pieces))
 
     def _outcomes(
-        self, parcels: Iterator[bytes], report: Report | None
-    ) -> Iterator[Outcome[bytes]]:
+        self, parcels: Iterator[bytes], report: RunReport | None
+    ) -> Iterator[ItemOutcome[bytes]]:
         if self._shared:
             yield from self._in_company(parcels)
             return
-        report = report if report is not None else Report()
+        report = report if report is not None else RunReport()
         try:
             yield from self._begun(parcels, report)
         finally:
-            self.report.join(report)
+            self.report.merge(report)
 
-    def _begun(self, parcels: Iterator[bytes], report: Report) -> Iterator[Outcome[bytes]]:
+    def _begun(self, parcels: Iterator[bytes], report: RunReport) -> Iterator[ItemOutcome[bytes]]:
         if not self._here:
             return self._workers().run(parcels, cost=cost, look_ahead=self._ahead, report=report)
-        from anyrig.work.pace import Pace
-        from anyrig.work.run import run
+        from anyrig.work.batching import BatchSizer
+        from anyrig.work.local import run_local
 
         engine = self._in_process()
-        return run(
+        return run_local(
             parcels, engine.run, cost=cost, bound=engine.bound, report=report,
-            pace=Pace(grows=not self.deterministic), look_ahead=NEAR_AHEAD,
+            sizer=BatchSizer(grow=not self.deterministic), look_ahead=NEAR_AHEAD,
         )  # fmt: skip
 
-    def _in_company(self, parcels: Iterator[bytes]) -> Iterator[Outcome[bytes]]:
+    def _in_company(self, parcels: Iterator[bytes]) -> Iterator[ItemOutcome[bytes]]:
         """Parcels beside those of other threads."""
         live = self._counter()
         waiting: deque[Future[bytes]] = deque()
@@ -244,26 +243,26 @@ class Embedder:
                     waiting.append(live.submit(parcel, admitted=True))
                 if not waiting:
                     return
-                yield Outcome(number, waiting.popleft().result())
+                yield ItemOutcome(number, waiting.popleft().result())
         finally:
             for future in waiting:
                 future.cancel()
 
-    def _counter(self) -> Live[bytes, bytes]:
+    def _counter(self) -> LiveQueue[bytes, bytes]:
         with self._opening:
             pool = self._workers()
             if self._live is None:
-                from anyrig.work.live import Live
+                from anyrig.work.live import LiveQueue
 
-                self._live = Live(pool, cost=cost, report=self.report)
+                self._live = LiveQueue(pool, cost=cost, report=self.report)
             return self._live
 
-    def _workers(self) -> Pool:
-        from anyrig.work.pool import Pool
+    def _workers(self) -> WorkerPool:
+        from anyrig.work.pool import WorkerPool
 
         self._check_open()
         if self._pool is None:
-            self._pool = Pool(self._placed.placements, self._recipe, **self._start)
+            self._pool = WorkerPool(self._placed.placements, self._recipe, **self._start)
         return self._pool
 
     def _in_process(self) -> Engine:
@@ -272,7 +271,7 @@ class Embedder:
             # One thread: a question of ten words is done before a second one is awake, and a second
             # one that waits for work takes the core from whatever runs beside.
             alone = replace(self._placed.placements[0], threads=1)
-            self._engine = make(self._recipe.factory, alone, self._recipe.options)
+            self._engine = load_engine(self._recipe.target, alone, self._recipe.options)
         return self._engine
 
     def _check_open(self) -> None:
@@ -327,7 +326,7 @@ def _tokeniser(model: Model, long: Long, chunk: int) -> Tokeniser | None:
     )  # fmt: skip
 
 
-def _recipe(model: Model, deterministic: bool) -> Recipe:
+def _recipe(model: Model, deterministic: bool) -> EngineFactory:
     options: dict[str, Any] = {
         "form": model.form, "folder": str(model.folder), "normalise": model.normalise,
         "deterministic": deterministic,
@@ -337,14 +336,14 @@ def _recipe(model: Model, deterministic: bool) -> Recipe:
         options |= {"pooling": model.pooling, "dense": dense, "longest": model.longest}
     elif model.form == "hashing":
         options["dimension"] = model.dimension
-    return Recipe(
+    return EngineFactory(
         ENGINE, options, name=f"embed {model.name}", version=f"{VERSION} {model.fingerprint[:12]}"
     )
 
 
-def _vectors(outcome: Outcome[bytes]) -> bytes:
+def _vectors(outcome: ItemOutcome[bytes]) -> bytes:
     if outcome.result is None:
-        said = outcome.failure.said if outcome.failure else "no vector"
+        said = outcome.failure.message if outcome.failure else "no vector"
         hint = outcome.failure.hint if outcome.failure else ""
         raise WorkError(f"a text could not be embedded: {said}", hint=hint or "-vv says more.")
     return outcome.result

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from anyrig.documents import st_folder
 from anyrig.documents.packaged import PACKAGED, packaged
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Need
+from anyrig.placement import Workload
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Use
@@ -73,11 +73,11 @@ class Model:
         """What stands before a text."""
         return self.prompts.get(use, "")
 
-    def need(self) -> Need:
+    def need(self) -> Workload:
         """What its workers ask for: torch on a GPU, as nothing is padded there; ONNX elsewhere."""
         order = ("onnx", "torch") if self.graph else ("torch",)
         ways = tuple(way for way in order if way != "torch" or self.torch)
-        return Need(
+        return Workload(
             what=f"the model {self.name}",
             backends=ways,  # type: ignore[arg-type]
             gpu_backends=tuple(reversed(ways)),  # type: ignore[arg-type]
@@ -204,7 +204,7 @@ def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) 
 def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     """The model of a folder, as sentence-transformers or transformers saved it."""
     from anyrig.documents.models.graph import writable
-    from anyrig.storage.weights import fingerprint
+    from anyrig.storage.weights import hash_files
 
     told = st_folder.read(folder)
     inner = told.folder
@@ -239,7 +239,7 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
         graph=form == "onnx" or (form == "encoder" and writable(family, activation, told.pooling)),
         torch=form != "onnx",
     )
-    mark = fingerprint(hashed)
+    mark = hash_files(hashed)
     return replace(
         model,
         fingerprint=_fingerprint(

@@ -70,14 +70,14 @@ class Packaged:
 
 
 def _checked(module: str, file: str, sha256: str, install: str) -> Path:
-    from anyrig.storage.weights import file_hash
+    from anyrig.storage.weights import hash_file
 
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.submodule_search_locations
     path = Path(next(iter(spec.submodule_search_locations))) / file
     try:
-        found = file_hash(path)
+        found = hash_file(path)
     except OSError as error:
         raise MissingWeightsError(
             f"{path.name} of {module} cannot be read: {error.strerror}", hint=install

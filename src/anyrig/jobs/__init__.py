@@ -1,48 +1,46 @@
-"""Long work that outlives its process: queued, watched, paused, cancelled, found again.
+"""Long work that outlives its process: queued, watched, paused, cancelled, resumed.
 
-    jobs = LocalJobs(path)
-    job = jobs.submit("book", {"file": "/books/alice.epub"})
-    work(jobs, run)
+    with JobQueue(path) as queue:
+        job = queue.submit("book", {"file": "/books/alice.epub"})
+        run_jobs(queue, function)
 
-`run` is handed in: this room keeps and schedules jobs, and knows none of them.
+The function is passed in: this package stores and schedules jobs, and knows no kind of them.
 """
 
 from __future__ import annotations
 
 from anyrig.jobs.job import (
-    ACTIVE,
-    ENDED,
-    Event,
+    ACTIVE_STATES,
+    FINISHED_STATES,
     Job,
+    JobError,
+    JobEvent,
+    JobFunction,
     JobNotFoundError,
-    Jobs,
-    Listing,
-    Plain,
-    Run,
-    State,
-    Stop,
-    Stopped,
-    Tell,
-    Trouble,
+    JobPage,
+    JobState,
+    JobStopped,
+    ReportEvent,
+    StopRequest,
+    StopSignal,
 )
-from anyrig.jobs.local import LocalJobs
-from anyrig.jobs.work import work
+from anyrig.jobs.queue import JobQueue
+from anyrig.jobs.runner import run_jobs
 
 __all__ = [
-    "ACTIVE",
-    "ENDED",
-    "Event",
+    "ACTIVE_STATES",
+    "FINISHED_STATES",
     "Job",
-    "Jobs",
-    "Listing",
-    "LocalJobs",
+    "JobError",
+    "JobEvent",
+    "JobFunction",
     "JobNotFoundError",
-    "Plain",
-    "Run",
-    "State",
-    "Stop",
-    "Stopped",
-    "Tell",
-    "Trouble",
-    "work",
+    "JobPage",
+    "JobQueue",
+    "JobState",
+    "JobStopped",
+    "ReportEvent",
+    "StopRequest",
+    "StopSignal",
+    "run_jobs",
 ]

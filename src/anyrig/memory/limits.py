@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
@@ -107,7 +107,7 @@ class Limits:
                 found = self._add(key, worked, failed, peak_bytes, when)
                 rows = {text: asdict(known) for text, known in sorted(self._known.items())}
                 data = {"format": _FORMAT, "limits": rows}
-                atomic.write_text(self._path, json.dumps(data, indent=1) + "\n")
+                files.write_atomic(self._path, json.dumps(data, indent=1) + "\n")
         except OSError as error:
             found = self._add(key, worked, failed, peak_bytes, when)
             log.warning("limits are not kept in %s: %s", self._path, error.strerror or error)

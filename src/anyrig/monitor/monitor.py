@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import TypeVar
 
 from anyrig.devices.machine import Machine
 from anyrig.devices.probe import LiveProbe, System
@@ -39,7 +38,6 @@ _WAIT_SHARE = 0.5
 _MIN_WAIT_S, _MAX_WAIT_S = 0.25, 2.0
 _STOP_TIMEOUT_S = 1.8
 _MAX_ALERTS = 100
-S = TypeVar("S", DeviceSample, HostSample)
 _Request = tuple[SampleTime, Future[list[DeviceSample]]]
 
 
@@ -119,16 +117,14 @@ class Monitor:
         """The newest snapshot; None before the first."""
         return self._latest
 
-    def history(self, device_id: str, seconds: float | None = None) -> list[DeviceSample]:
-        """Samples of one device, oldest first; of the last `seconds`, or all that are kept."""
+    def history(self, device_id: str) -> list[DeviceSample]:
+        """Samples of one device, oldest first."""
         with self._lock:
-            samples = list(self._histories.get(device_id, ()))
-        return _keep_recent(samples, seconds)
+            return list(self._histories.get(device_id, ()))
 
-    def host_history(self, seconds: float | None = None) -> list[HostSample]:
+    def host_history(self) -> list[HostSample]:
         with self._lock:
-            samples = list(self._host_history)
-        return _keep_recent(samples, seconds)
+            return list(self._host_history)
 
     def alerts(self) -> list[DeviceAlert]:
         """The last alerts, oldest first."""
@@ -201,13 +197,6 @@ class Monitor:
             elapsed_s = time.monotonic() - start_s
             tick = max(tick + 1, int(elapsed_s / self._interval_s) + 1)
             self._stopped.wait(start_s + tick * self._interval_s - time.monotonic())
-
-
-def _keep_recent(samples: list[S], seconds: float | None) -> list[S]:
-    if seconds is None or not samples:
-        return samples
-    start_s = samples[-1].monotonic_s - seconds
-    return [sample for sample in samples if sample.monotonic_s >= start_s]
 
 
 class ReaderThread:

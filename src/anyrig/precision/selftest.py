@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from anyrig.devices.amd import is_fnuz
 from anyrig.devices.machine import Device, DeviceBackend, Precision
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
@@ -286,7 +286,7 @@ def save_report(path: Path, report: SelfTestReport) -> None:
         for key, each in {**others, report.key: report}.items()
     }
     try:
-        atomic.write_text(path, json.dumps({"format": _FORMAT, "tests": rows}) + "\n")
+        files.write_atomic(path, json.dumps({"format": _FORMAT, "tests": rows}) + "\n")
     except OSError as error:
         log.warning("the self-test results could not be saved: %s", error)
 

@@ -8,7 +8,7 @@ from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.recognise.moonshine import Moonshine
 from anyrig.recognise.protocol import INSTALL, Recogniser
 from anyrig.recognise.whisper import Whisper
-from anyrig.work.engine import Recipe
+from anyrig.work.protocol import EngineFactory
 
 ALL: tuple[type[Recogniser], ...] = (Moonshine, Whisper)
 
@@ -30,7 +30,7 @@ def choose(language: str) -> type[Recogniser]:
     )
 
 
-def recipe(language: str, *, folder: str) -> Recipe:
+def recipe(language: str, *, folder: str) -> EngineFactory:
     """How a worker makes the recogniser of a language.
 
     Args:
@@ -38,6 +38,6 @@ def recipe(language: str, *, folder: str) -> Recipe:
         folder: where a model that comes in parts may be put together.
     """
     kind = choose(language)
-    return Recipe(
+    return EngineFactory(
         f"{kind.__module__}:{kind.__qualname__}", {"folder": folder}, kind.name, kind.version
     )

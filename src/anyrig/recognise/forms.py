@@ -17,7 +17,7 @@ from anyrig.text.captions_cut import pieces, width, wrapped
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
-    from anyrig.storage.key import Plain
+    from anyrig.storage.keys import JsonValue
 
 FormName = Literal["txt", "md", "srt", "vtt", "json"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
@@ -43,7 +43,7 @@ def written(heard: Transcription, form: FormName) -> str:
     return f"{text}\n" if text else ""
 
 
-def plain(heard: Transcription) -> dict[str, Plain]:
+def plain(heard: Transcription) -> dict[str, JsonValue]:
     """The transcription for programs; the names are those of OpenAI's `verbose_json`."""
     return {
         "task": "translate" if heard.translated else "transcribe",

@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.placement import Need
+from anyrig.placement import Workload
 from anyrig.recognise import moonshine, whisper
 from anyrig.recognise.choose import choose
 from anyrig.recognise.protocol import INSTALL, Recording
-from anyrig.work.engine import Recipe
+from anyrig.work.protocol import EngineFactory
 
 log = logging.getLogger(__name__)
 EngineName = Literal["moonshine", "whisper", "transformers"]
@@ -75,7 +75,7 @@ class Model:
         """What it costs to hear a recording: in batches every one is padded to half a minute."""
         return 30.0 if self.engine == "transformers" else recording.cost
 
-    def need(self, most_workers: int = 1 << 30, *, cuda: bool = False) -> Need:
+    def need(self, most_workers: int = 1 << 30, *, cuda: bool = False) -> Workload:
         """What it asks of a machine.
 
         Args:
@@ -84,16 +84,16 @@ class Model:
         """
         held = _RUNTIME_BYTES + round(1.3 * self.weights_bytes)
         if self.engine == "transformers":
-            return Need(
+            return Workload(
                 self.name, backends=("torch",), precisions=("fp16", "bf16", "fp32"),
                 worker_bytes=held, cores=None, most_workers=most_workers,
             )  # fmt: skip
-        return Need(
+        return Workload(
             self.name, backends=("torch", "onnx"), worker_bytes=held, most_workers=most_workers,
             precisions=("fp16", "fp32") if cuda else ("fp32",), gpu=cuda, cores=1,
         )  # fmt: skip
 
-    def recipe(self, folder: str, *, words: bool = False) -> Recipe:
+    def recipe(self, folder: str, *, words: bool = False) -> EngineFactory:
         """How a worker makes it.
 
         Args:
@@ -105,7 +105,7 @@ class Model:
             options |= {"model": self.folder, "words": words}
         if self.engine == "transformers":
             options = {"model": self.folder}
-        return Recipe(_FACTORIES[self.engine], options, f"hear {self.name}", self.version)
+        return EngineFactory(_FACTORIES[self.engine], options, f"hear {self.name}", self.version)
 
     @property
     def version(self) -> str:

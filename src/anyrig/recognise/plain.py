@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.recognise.protocol import Line, Transcript, Word
 
 if TYPE_CHECKING:
-    from anyrig.storage.key import Plain
+    from anyrig.storage.keys import JsonValue
 
 _FACTS = ("avg_logprob", "no_speech_prob", "compression_ratio", "temperature")
 
@@ -54,9 +54,9 @@ def opened_form(data: bytes) -> Transcript | None:
         return None
 
 
-def line_form(line: Line, number: int) -> dict[str, Plain]:
+def line_form(line: Line, number: int) -> dict[str, JsonValue]:
     """A line for programs, with the names that OpenAI's `verbose_json` has."""
-    made: dict[str, Plain] = {
+    made: dict[str, JsonValue] = {
         "id": number,
         "start": round(line.start_s, 3),
         "end": round(line.end_s, 3),
@@ -72,9 +72,9 @@ def line_form(line: Line, number: int) -> dict[str, Plain]:
     return made
 
 
-def word_form(word: Word) -> dict[str, Plain]:
+def word_form(word: Word) -> dict[str, JsonValue]:
     """A word for programs."""
-    made: dict[str, Plain] = {
+    made: dict[str, JsonValue] = {
         "word": word.text,
         "start": round(word.start_s, 3),
         "end": round(word.end_s, 3),

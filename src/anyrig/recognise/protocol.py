@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +100,7 @@ class Transcript:
     """The likeliest with their probabilities, where the language was found out."""
 
 
-class Recogniser(Usual):
+class Recogniser(BaseEngine):
     """What every recogniser inherits. `languages` and `transcribe` must be given."""
 
     languages: ClassVar[tuple[str, ...]]
@@ -109,7 +109,7 @@ class Recogniser(Usual):
     """What must be importable."""
     pads = False
     batch_invariant = True
-    most_items = 1
+    max_items = 1
 
     def __init__(self, placement: Placement | None = None, *, folder: str = "") -> None:
         """Load.

@@ -15,7 +15,7 @@ from anyrig.errors import DeviceError, MissingWeightsError
 from anyrig.memory import oom
 from anyrig.recognise.guard import MOST_COMPRESSED, careful, compression_ratio
 from anyrig.recognise.protocol import RATE, Line, Recording, Transcript
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,15 +47,15 @@ class _Heard(NamedTuple):
         return self.ratio <= MOST_COMPRESSED and self.decoded.avg_logprob >= _LEAST_LOGPROB
 
 
-class TorchWhisper(Usual):
+class TorchWhisper(BaseEngine):
     """Hears what its model hears."""
 
     name = "whisper-transformers"
     version = "1"
     pads = True
     batch_invariant = False
-    most_items = _MOST_ITEMS
-    relief = ("--precision fp16", "--model with a smaller Whisper")
+    max_items = _MOST_ITEMS
+    memory_options = ("--precision fp16", "--model with a smaller Whisper")
 
     def __init__(self, placement: Placement, *, model: str) -> None:
         """Load the model of a folder."""
@@ -71,7 +71,7 @@ class TorchWhisper(Usual):
         self._tokenizer, self._extractor = _readers(model, self._model.config)
         self.vocabulary: Vocabulary = Vocabulary.of(self._model, self._tokenizer)
         if placement.device.kind == "gpu":
-            self.first_cost = 8 * _WINDOW_S
+            self.first_batch_cost = 8 * _WINDOW_S
 
     def _load(self, precision: str) -> Any:
         import torch

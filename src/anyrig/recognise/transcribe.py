@@ -26,14 +26,14 @@ from anyrig.recognise.plain import kept_form, opened_form
 from anyrig.recognise.protocol import RATE, Recording, Task, Transcript
 from anyrig.recognise.tongue import Tongue
 from anyrig.recognise.whisper import drives_cuda
-from anyrig.storage.key import Segment as Key
-from anyrig.work.pool import Pool
+from anyrig.storage.keys import CacheKey
+from anyrig.work.pool import WorkerPool
 
 if TYPE_CHECKING:
-    from anyrig.placement import Need, Placed
+    from anyrig.placement import PlacementPlan, Workload
     from anyrig.recognise.sound import Sound
-    from anyrig.storage.protocol import Results
-    from anyrig.work.outcome import Outcome
+    from anyrig.storage.cache import Cache
+    from anyrig.work.outcome import ItemOutcome
 
 KIND = "transcript"
 _LOOK_AHEAD = 4  # pieces for each worker: one is 1.8 MB
@@ -43,7 +43,7 @@ _BATCH_AHEAD = 64  # pieces where a GPU takes them in batches
 class Seats(Protocol):
     """Where work runs on this machine."""
 
-    def __call__(self, need: Need) -> Placed:
+    def __call__(self, need: Workload) -> PlacementPlan:
         """The places for a need."""
 
 
@@ -75,7 +75,7 @@ class Transcriber:
         *,
         environment: Mapping[str, str],
         folder: str,
-        store: Results | None = None,
+        store: Cache | None = None,
         wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
     ) -> None:
         """Start nothing yet.
@@ -89,7 +89,7 @@ class Transcriber:
         """
         self._seats, self._environment, self._folder = seats, environment, folder
         self._store, self._wishes = store, wishes
-        self._pools: dict[str, tuple[Pool, int]] = {}
+        self._pools: dict[str, tuple[WorkerPool, int]] = {}
         self._model: Model | None = None
         if wishes.model or wishes.engine or wishes.language:
             self._model = find(
@@ -109,7 +109,7 @@ class Transcriber:
             gathered.add(piece, heard, kept=kept)
         return gathered.finished(found, translated=self._wishes.translate)
 
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers, where it has any now."""
         return tuple(pool for pool, _ in list(self._pools.values()))
 
@@ -176,7 +176,7 @@ class Transcriber:
                 if kept is None:
                     yield Recording(part.samples, RATE, language, task)
 
-        def keep(outcome: Outcome[Any]) -> None:
+        def keep(outcome: ItemOutcome[Any]) -> None:
             if outcome.result is not None:
                 self._keep(keys[outcome.index], outcome.result, model)
 
@@ -186,7 +186,7 @@ class Transcriber:
             if outcome.result is not None:
                 yield span, outcome.result, False
             else:
-                yield span, outcome.failure.said if outcome.failure else "nothing came", False
+                yield span, outcome.failure.message if outcome.failure else "nothing came", False
         yield from _kept_first(waiting)
 
     def _run(
@@ -194,25 +194,25 @@ class Transcriber:
         model: Model,
         task: Task,
         recordings: Iterator[Recording],
-        keep: Callable[[Outcome[Any]], None],
-    ) -> Iterator[Outcome[Transcript]]:
+        keep: Callable[[ItemOutcome[Any]], None],
+    ) -> Iterator[ItemOutcome[Transcript]]:
         """No worker is started where everything is kept."""
         first = next(recordings, None)
         if first is None:
             return
         pool, ahead = self._pool(model, task)
         yield from pool.run(
-            chain([first], recordings), cost=model.cost, look_ahead=ahead, noted=keep
+            chain([first], recordings), cost=model.cost, look_ahead=ahead, on_outcome=keep
         )
 
-    def _pool(self, model: Model, task: Task) -> tuple[Pool, int]:
+    def _pool(self, model: Model, task: Task) -> tuple[WorkerPool, int]:
         """Workers of a model; one alone to find out the language where another may then hear."""
         name, alone = f"{model.name} {model.fingerprint}", False
         if name not in self._pools and task == "language" and self._model is None:
             name, alone = f"language by {name}", True
         if name not in self._pools:
             placed = self._placed(model, 1 if alone else 1 << 30)
-            pool = Pool(
+            pool = WorkerPool(
                 placed.placements, model.recipe(self._folder, words=self._wishes.words),
                 environment=self._environment, fallback=placed.fallback,
             )  # fmt: skip
@@ -221,7 +221,7 @@ class Transcriber:
             self._pools[name] = (pool, _BATCH_AHEAD if batches else _LOOK_AHEAD * workers)
         return self._pools[name]
 
-    def _placed(self, model: Model, most_workers: int) -> Placed:
+    def _placed(self, model: Model, most_workers: int) -> PlacementPlan:
         """Where a model is heard with; CTranslate2 drives the GPUs of one maker only."""
         if model.engine != "whisper":
             return self._seats(model.need(most_workers))
@@ -240,10 +240,10 @@ class Transcriber:
     def _key(self, piece: Piece, model: Model, language: str, task: Task) -> str:
         sound = (piece.samples * 32767.0).astype("<i2").tobytes()
         words = self._wishes.words and model.engine == "whisper"
-        return Key(
+        return CacheKey(
             KIND, hashlib.sha256(sound).hexdigest(), f"hear {model.engine}", model.version,
             model.fingerprint, options={"language": language, "task": task, "words": words},
-        ).key  # fmt: skip
+        ).digest  # fmt: skip
 
     def _kept(self, key: str) -> Transcript | None:
         found = self._store.get(key) if self._store is not None else None
@@ -253,7 +253,7 @@ class Transcriber:
         if self._store is not None:
             data = json.dumps(kept_form(heard), ensure_ascii=False).encode()
             put = self._store.replace if self._wishes.fresh else self._store.put
-            put(key, data, kind=KIND, note={"engine": model.name})
+            put(key, data, kind=KIND, metadata={"engine": model.name})
 
 
 def _kept_first(

@@ -157,7 +157,7 @@ def find_job(parts: Parts, client: Client, id: str) -> Job:
 
 
 def jobs_filter(client: Client) -> str | None:
-    """For `Jobs.listing`: whose jobs are listed; None lists all."""
+    """For `JobQueue.list_page`: whose jobs are listed; None lists all."""
     return None if client.sees_all else client.key
 
 

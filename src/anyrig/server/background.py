@@ -19,7 +19,7 @@ from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
 from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
 from anyrig.server.working import working
-from anyrig.work.carried import revived
+from anyrig.work.protocol import error_from_dict
 
 log = logging.getLogger(__name__)
 SWEEP_S = 3.0
@@ -127,4 +127,4 @@ def _task(parts: Parts, name: str, options: type[BaseModel], given: dict[str, An
     arguments = {**asked, "sources": [{"name": "a test", "text": _WARM}]}
     (row,) = parts.clerks.submit(name, arguments).result()
     if "error" in row:
-        raise revived(row["error"])
+        raise error_from_dict(row["error"])

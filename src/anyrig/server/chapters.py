@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.audiobooks.names import safe_name
-from anyrig.jobs import Job, Plain
+from anyrig.jobs import Job
 from anyrig.server import results
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem
+from anyrig.storage.keys import JsonValue
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _begun(parts: Parts, job: Job) -> tuple[list[int], list[str]]:
 
 def _at(job: Job, count: int) -> int:
     """How many are done."""
-    now: Mapping[str, Plain] = job.progress or {}
+    now: Mapping[str, JsonValue] = job.progress or {}
     if job.state == "done" or now.get("stage") == "writing":
         return count
     chapter = now.get("chapter")

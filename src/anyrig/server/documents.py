@@ -19,7 +19,7 @@ from anyrig.server.access import named_upload
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
 from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
-from anyrig.work.carried import revived
+from anyrig.work.protocol import error_from_dict
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -210,7 +210,7 @@ def foreseen(error: AnyrigError) -> Problem:
 
 def _outcome(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
     if "result" not in row:
-        return _failed(source, foreseen(revived(row["error"])))
+        return _failed(source, foreseen(error_from_dict(row["error"])))
     return done(source, row["result"])
 
 

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from anyrig.server.kept import Kept, counter, everybody, inner_name
 
 if TYPE_CHECKING:
-    from anyrig.work.outcome import Report
-    from anyrig.work.seen import Held
+    from anyrig.work.outcome import RunReport
+    from anyrig.work.protocol import NestedModel
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -40,7 +40,7 @@ class Figures:
             "out_of_memory", "Batches or loads that found too little memory", ["model"], **made
         )
         self.deaths = Counter("worker_deaths", "Workers that died", ["model"], **made)
-        self._seen: dict[Hashable, tuple[Report | Held, list[float]]] = {}
+        self._seen: dict[Hashable, tuple[RunReport | NestedModel, list[float]]] = {}
         """By a report's id, what of it was counted; the report is held so that ids stay its own."""
         self._died: set[int] = set()
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Figures:
                 self._count(one.name, id(live.report), live.report)
                 reports.add(id(live.report))
                 for worker in live.workers():
-                    for held in worker.held:
+                    for held in worker.nested_models:
                         key = (worker.pid, held.name, held.opened)
                         self._count(inner_name(one.name, held.name), key, held)
                         reports.add(key)
@@ -72,7 +72,7 @@ class Figures:
             self._died = pids
             self._seen = {key: told for key, told in self._seen.items() if key in reports}
 
-    def _count(self, name: str, key: Hashable, report: Report | Held) -> None:
+    def _count(self, name: str, key: Hashable, report: RunReport | NestedModel) -> None:
         now = [float(report.num_batches), float(report.num_items), report.busy_s,
                float(report.num_out_of_memory)]  # fmt: skip
         before = self._seen.get(key, (report, [0.0] * len(now)))[1]

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from anyrig.errors import StorageError
-from anyrig.jobs import Event, JobNotFoundError, Jobs
+from anyrig.jobs import JobEvent, JobNotFoundError, JobQueue
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.3
@@ -31,13 +31,13 @@ class _Listener:
 
     job: str
     after: int
-    news: asyncio.Queue[Event | None] = field(default_factory=asyncio.Queue)
+    news: asyncio.Queue[JobEvent | None] = field(default_factory=asyncio.Queue)
 
 
 class Following:
     """Who follows which job."""
 
-    def __init__(self, jobs: Jobs, look_s: float = LOOK_S) -> None:
+    def __init__(self, jobs: JobQueue, look_s: float = LOOK_S) -> None:
         self._jobs, self._look_s = jobs, look_s
         self._listeners: set[_Listener] = set()
         self._task: asyncio.Task[None] | None = None
@@ -45,7 +45,7 @@ class Following:
 
     async def events(
         self, job: str, after: int = 0, *, beat_s: float = 15.0
-    ) -> AsyncIterator[Event | None]:
+    ) -> AsyncIterator[JobEvent | None]:
         """What happens to a job after the event of a number, until it is over; None is a beat."""
         listener = _Listener(job, after)
         self._listeners.add(listener)
@@ -79,12 +79,14 @@ class Following:
                     self._tell(one, *found[one.job])
             await asyncio.sleep(self._look_s)
 
-    def _read(self, wanted: dict[str, int]) -> dict[str, tuple[Sequence[Event], bool]]:
+    def _read(self, wanted: dict[str, int]) -> dict[str, tuple[Sequence[JobEvent], bool]]:
         """New events of each job, and whether it is over."""
-        found: dict[str, tuple[Sequence[Event], bool]] = {}
+        found: dict[str, tuple[Sequence[JobEvent], bool]] = {}
         for job, after in wanted.items():
             try:
-                over = self._jobs.get(job).over  # asked first: what ends meanwhile is seen next
+                over = self._jobs.get(
+                    job
+                ).is_finished  # asked first: what ends meanwhile is seen next
                 found[job] = list(self._jobs.events(job, after)), over
             except JobNotFoundError:
                 found[job] = (), True
@@ -102,7 +104,7 @@ class Following:
             where = "".join(traceback.format_tb(error.__traceback__))
             log.error("jobs cannot be followed: %s\n%s", kind, where.rstrip())
 
-    def _tell(self, listener: _Listener, events: Sequence[Event], over: bool) -> None:
+    def _tell(self, listener: _Listener, events: Sequence[JobEvent], over: bool) -> None:
         if listener.news.qsize() > _MOST_WAITING:  # a client that does not read
             over, events = True, ()
         for event in events:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from anyrig.jobs import ACTIVE
+from anyrig.jobs import ACTIVE_STATES
 from anyrig.server.access import find_upload
 from anyrig.server.problems import Problem
 
@@ -27,7 +27,7 @@ USES = "uses"
 def holders(parts: Parts) -> dict[str, Job]:
     """The job that needs each upload, by the upload's id."""
     found: dict[str, Job] = {}
-    for job in parts.jobs.list(states=ACTIVE):
+    for job in parts.jobs.list(states=ACTIVE_STATES):
         uses = job.arguments.get(USES)
         if isinstance(uses, list):
             found |= {str(upload): job for upload in uses}

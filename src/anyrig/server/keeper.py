@@ -275,7 +275,7 @@ class Keeper:
     def _let_go(self, one: _Idle, why: str) -> bool:
         """Have a model within closed; whether it has gone, as a task may just have taken it."""
         value = one.slot.value
-        close = getattr(counter(value), "let_go", None)
+        close = getattr(counter(value), "unload_model", None)
         if close is None:
             return False
         close(one.held)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from anyrig.work.live import Lane
-    from anyrig.work.outcome import Report
-    from anyrig.work.seen import Held, Seen
+    from anyrig.work.outcome import RunReport
+    from anyrig.work.protocol import NestedModel, WorkerStatus
 
 
 class Closes(Protocol):
@@ -21,9 +21,9 @@ class Closes(Protocol):
 
 
 class Counter(Protocol):
-    """Where a model's items wait and are worked on, as in a `Live`. Looking takes no time."""
+    """Where a model's items wait and are worked on, as in a `LiveQueue`. Looking takes no time."""
 
-    report: Report
+    report: RunReport
 
     @property
     def open(self) -> bool:
@@ -36,7 +36,7 @@ class Counter(Protocol):
     def waiting(self, lane: Lane) -> int:
         """Items that wait."""
 
-    def workers(self) -> Sequence[Seen]:
+    def workers(self) -> Sequence[WorkerStatus]:
         """Its processes, as they were last seen."""
 
 
@@ -94,23 +94,25 @@ def places(value: object) -> frozenset[str]:
     return devices_of(live.workers()) if live is not None else frozenset()
 
 
-def devices_of(workers: Iterable[Seen]) -> frozenset[str]:
+def devices_of(workers: Iterable[WorkerStatus]) -> frozenset[str]:
     """Ids of the devices that workers sit on, while they live."""
     return frozenset(seen.device for seen in workers if seen.state != "dead")
 
 
-def within(value: object) -> list[Held]:
+def within(value: object) -> list[NestedModel]:
     """Models that a value's workers have in processes of their own."""
     live = counter(value)
-    return [held for seen in live.workers() for held in seen.held] if live is not None else []
+    return (
+        [held for seen in live.workers() for held in seen.nested_models] if live is not None else []
+    )
 
 
-def everybody(name: str, value: object) -> list[tuple[str, Seen]]:
+def everybody(name: str, value: object) -> list[tuple[str, WorkerStatus]]:
     """Each worker of a model with the model's name, and those that workers have of their own."""
     live = counter(value)
-    found: list[tuple[str, Seen]] = []
+    found: list[tuple[str, WorkerStatus]] = []
     for seen in live.workers() if live is not None else ():
         found.append((name, seen))
-        for held in seen.held:
+        for held in seen.nested_models:
             found += [(inner_name(name, held.name), inner) for inner in held.workers]
     return found

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, StorageError
-from anyrig.storage import atomic
-from anyrig.storage.door import Door
+from anyrig.storage import files
+from anyrig.storage.files import FileLock
 
 SCOPES = {
     "speech": "speak and stream, transcribe, edit the lexicon",
@@ -149,14 +149,14 @@ class Keys:
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Key]]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with Door(self._path.with_name(f"{self._path.name}.lock")).alone(_WAIT_S) as alone:
+        with FileLock(self._path.with_name(f"{self._path.name}.lock")).exclusive(_WAIT_S) as alone:
             if not alone:
                 raise StorageError("another process changes the keys", hint="Try again.")
             keys = _loaded(self._path)
             yield keys
             rows = [asdict(one) for one in keys.values()]
             try:
-                with atomic.replacing(self._path) as file:
+                with files.open_atomic(self._path) as file:
                     if hasattr(os, "fchmod"):
                         os.fchmod(file.fileno(), 0o600)
                     file.write(json.dumps({"version": 1, "keys": rows}, indent=1).encode())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from anyrig.server.parts import Parts
-    from anyrig.work.seen import Seen
+    from anyrig.work.protocol import WorkerStatus
 
 Status = Literal["ready", "busy", "loading", "hangs", "dead"]
 SILENT_S = 15.0
@@ -29,7 +29,7 @@ class Worker(NamedTuple):
 
     model: str
     """By the keeper's name; of a process of a worker's own, with the name of its model."""
-    seen: Seen
+    seen: WorkerStatus
     status: Status
     silent_s: float
 
@@ -40,17 +40,17 @@ def workers(parts: Parts) -> list[Worker]:
     """
     now = time.monotonic()
     return [
-        Worker(name, seen, status(seen, now), now - seen.heard)
+        Worker(name, seen, status(seen, now), now - seen.last_seen)
         for one in parts.keeper.kept() for name, seen in everybody(one.name, one.value)
-        if seen.state != "dead" or now - seen.heard <= DEAD_TOLD_S
+        if seen.state != "dead" or now - seen.last_seen <= DEAD_TOLD_S
     ]  # fmt: skip
 
 
-def status(seen: Seen, now: float) -> Status:
+def status(seen: WorkerStatus, now: float) -> Status:
     """How a worker is doing."""
     if seen.state != "ready":
         return seen.state
-    if now - seen.heard > SILENT_S:
+    if now - seen.last_seen > SILENT_S:
         return "hangs"
     return "ready" if seen.busy_since is None else "busy"
 
@@ -82,7 +82,7 @@ def _fields(worker: Worker, answering: Mapping[str, Mapping[str, Any]]) -> dict[
         "gpu_count": len(answering),
         "gpu_memory_free_mb": round(max(free) / _MB) if free else None if rows else 0,
         "tts_model_loaded": alive and worker.model.startswith("speech"),
-        "cached_models": list(dict.fromkeys(map(_model_name, seen.holds))) if alive else [],
+        "cached_models": list(dict.fromkeys(map(_model_name, seen.models))) if alive else [],
     }
 
 
@@ -97,7 +97,7 @@ def problems(parts: Parts) -> list[str]:
     for worker in workers(parts):
         seen = worker.seen
         if worker.status == "dead":
-            found.append(f"{worker.model}: worker {seen.pid} {seen.said or 'died'}")
+            found.append(f"{worker.model}: worker {seen.pid} {seen.exit_reason or 'died'}")
         elif worker.status == "hangs":
             found.append(f"{worker.model}: worker {seen.pid} says nothing for "
                          f"{worker.silent_s:.0f} s")  # fmt: skip

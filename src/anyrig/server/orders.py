@@ -24,7 +24,6 @@ from typing import Any
 
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError
-from anyrig.jobs import Plain
 from anyrig.server import orders_lines, orders_train
 from anyrig.server.access import Client, index_name, looks_like_path, named_upload, open_path
 from anyrig.server.hearing import model_of
@@ -33,6 +32,7 @@ from anyrig.server.parts import Parts
 from anyrig.server.schemas.job_arguments import CHOICES
 from anyrig.server.working import FOLDER
 from anyrig.services.jobs import KINDS, check
+from anyrig.storage.keys import JsonValue
 
 DEFAULT_INDEX = "default"
 SETTINGS = "anyrig"
@@ -68,7 +68,7 @@ class Asked:
 @contextmanager
 def ordered(
     parts: Parts, client: Client, kind: str, arguments: Mapping[str, Any]
-) -> Iterator[dict[str, Plain]]:  # fmt: skip
+) -> Iterator[dict[str, JsonValue]]:  # fmt: skip
     """What is queued for a request; its folder is gone again where the block fails.
 
     Args:
@@ -88,8 +88,8 @@ def ordered(
     try:
         found, called = _translated(asked)
         checked = check(kind, found, folder)
-        told: dict[str, Plain] = {"asked": _remembered(arguments), "called": called}
-        yield {**checked, **told, USES: list[Plain](asked.uses)}
+        told: dict[str, JsonValue] = {"asked": _remembered(arguments), "called": called}
+        yield {**checked, **told, USES: list[JsonValue](asked.uses)}
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, InvalidInputError | OSError):
@@ -98,7 +98,7 @@ def ordered(
         raise
 
 
-def still_there(parts: Parts, checked: Mapping[str, Plain]) -> None:
+def still_there(parts: Parts, checked: Mapping[str, JsonValue]) -> None:
     """That nobody has deleted a file of an order while it was looked at.
 
     That takes a while, and others must not wait for it; so it is asked again when the job is
@@ -109,7 +109,7 @@ def still_there(parts: Parts, checked: Mapping[str, Plain]) -> None:
         parts.uploads.path(str(upload_id))
 
 
-def _remembered(arguments: Mapping[str, Any]) -> dict[str, Plain]:
+def _remembered(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
     """What is kept of a request; a long list of lines lies in the job's folder alone."""
     kept = dict(arguments)
     lines = kept.get("lines")
@@ -120,7 +120,7 @@ def _remembered(arguments: Mapping[str, Any]) -> dict[str, Plain]:
 
 def looked_at(
     parts: Parts, client: Client, arguments: Mapping[str, Any]
-) -> dict[str, Plain]:  # fmt: skip
+) -> dict[str, JsonValue]:  # fmt: skip
     """What would be queued for a book; nothing is made for it."""
     _sound(arguments)
     folder = parts.data.absolute() / FOLDER / "plan"
@@ -166,7 +166,7 @@ def _sound(value: Any, depth: int = 0) -> None:
             _sound(one, depth + 1)
 
 
-def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
+def _translated(asked: Asked) -> tuple[dict[str, JsonValue], str]:
     """Arguments for `services.jobs.check`, and what the job is of."""
     kind, known = asked.kind, takes(asked.kind)
     for name in asked.arguments:
@@ -175,7 +175,7 @@ def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
                 f"a job of the kind {kind} takes no {name[:40]!r}",
                 hint=f"It takes {', '.join(known)}.",
             )
-    found: dict[str, Plain] = {}
+    found: dict[str, JsonValue] = {}
     for name, value in asked.arguments.items():
         if value is None or name in ("file", "files", "folder", "lines"):
             continue
@@ -191,7 +191,7 @@ def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
     return found, called
 
 
-def _heard_of(asked: Asked, found: Mapping[str, Plain]) -> None:
+def _heard_of(asked: Asked, found: Mapping[str, JsonValue]) -> None:
     """That who shall speak is here: a job that waits for its turn must not fail for a name."""
     options, voice = found.get("set"), found.get("voice")
     asked.parts.speech.check(
@@ -243,8 +243,8 @@ def _cast(asked: Asked, name: str, value: Any) -> str:
     return str(path)
 
 
-def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any], Plain]:
-    def rule(asked: Asked, name: str, value: Any) -> Plain:
+def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any], JsonValue]:
+    def rule(asked: Asked, name: str, value: Any) -> JsonValue:
         if not isinstance(value, str) or not form.fullmatch(value) or ".." in value:
             raise InvalidInputError(
                 f"{name!r} is {what}", hint="No path, and nothing that looks like one."
@@ -254,7 +254,7 @@ def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any],
     return rule
 
 
-def _model(asked: Asked, name: str, value: Any) -> Plain:
+def _model(asked: Asked, name: str, value: Any) -> JsonValue:
     """A model by its name, or a folder below those that are allowed."""
     if asked.kind == "transcribe" and isinstance(value, str):
         return model_of(asked.parts, asked.client, value) or None
@@ -267,7 +267,7 @@ def _model(asked: Asked, name: str, value: Any) -> Plain:
     return _plain_word(_MODEL, "the name of a model")(asked, name, value)
 
 
-def _options(asked: Asked, name: str, value: Any) -> Plain:
+def _options(asked: Asked, name: str, value: Any) -> JsonValue:
     """An engine's options: numbers and plain words."""
     if not isinstance(value, Mapping):
         raise InvalidInputError(
@@ -281,7 +281,7 @@ def _options(asked: Asked, name: str, value: Any) -> Plain:
     return dict(value)
 
 
-def _chapters(asked: Asked, name: str, value: Any) -> Plain:
+def _chapters(asked: Asked, name: str, value: Any) -> JsonValue:
     """Numbers of chapters, as a list or as `3-7,9`."""
     several = value if isinstance(value, list) else [value]
     words = [str(one).strip() for one in several if not isinstance(one, bool)]
@@ -292,7 +292,7 @@ def _chapters(asked: Asked, name: str, value: Any) -> Plain:
     return ",".join(words)
 
 
-_RULES: Mapping[str, Callable[[Asked, str, Any], Plain]] = {
+_RULES: Mapping[str, Callable[[Asked, str, Any], JsonValue]] = {
     "cover": upload, "cast": _cast, "lexicon": upload, "model": _model, "set": _options,
     "voice": _plain_word(_VOICE, "the name of a voice"),
     "engine": _plain_word(_NAME, "the name of an engine"),
@@ -305,14 +305,14 @@ _RULES: Mapping[str, Callable[[Asked, str, Any], Plain]] = {
 # -- what it is of, and where it goes --------------------------------------------------------------
 
 
-def _one_file(asked: Asked, found: dict[str, Plain]) -> str:
+def _one_file(asked: Asked, found: dict[str, JsonValue]) -> str:
     """The file of a book or a recording; its output lies in the job's folder."""
     value = asked.arguments.get("file")
     found["file"] = upload(asked, "file", value)
     return _name_of(asked, value)
 
 
-def _book(asked: Asked, found: dict[str, Plain]) -> str:
+def _book(asked: Asked, found: dict[str, JsonValue]) -> str:
     called = _one_file(asked, found)
     whole = found.get("format") in (None, "", "m4b")
     found["output"] = str(asked.folder / OUT / ("book.m4b" if whole else "chapters"))
@@ -320,7 +320,7 @@ def _book(asked: Asked, found: dict[str, Plain]) -> str:
     return called
 
 
-def _transcript(asked: Asked, found: dict[str, Plain]) -> str:
+def _transcript(asked: Asked, found: dict[str, JsonValue]) -> str:
     called = _one_file(asked, found)
     forms = found.get("format") or "txt"
     words = forms.split(",") if isinstance(forms, str) else list(forms)  # type: ignore[arg-type]
@@ -331,7 +331,7 @@ def _transcript(asked: Asked, found: dict[str, Plain]) -> str:
     return called
 
 
-def _index(asked: Asked, found: dict[str, Plain]) -> str:
+def _index(asked: Asked, found: dict[str, JsonValue]) -> str:
     given = asked.arguments
     if not asked.client.sees_all:
         found["index"] = index_name(asked.client, str(found.get("index") or DEFAULT_INDEX))
@@ -355,7 +355,7 @@ def _index(asked: Asked, found: dict[str, Plain]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def _batch(asked: Asked, found: dict[str, Plain]) -> str:
+def _batch(asked: Asked, found: dict[str, JsonValue]) -> str:
     called = "lines"
     rows = asked.arguments.get("lines")
     if rows is None:
@@ -373,7 +373,7 @@ def _batch(asked: Asked, found: dict[str, Plain]) -> str:
     return called if called != "lines" else str(lines[0]["text"])[:60]
 
 
-def _train(asked: Asked, found: dict[str, Plain]) -> str:
+def _train(asked: Asked, found: dict[str, JsonValue]) -> str:
     called = _one_file(asked, found)
     asked.uses.clear()  # it is copied below; what it names is needed
     stem = safe_name(Path(called).stem).replace(" ", "-")[:60]
@@ -390,11 +390,11 @@ def _train(asked: Asked, found: dict[str, Plain]) -> str:
     return called
 
 
-def _bench(asked: Asked, found: dict[str, Plain]) -> str:
+def _bench(asked: Asked, found: dict[str, JsonValue]) -> str:
     return "this machine"
 
 
-_WHAT: Mapping[str, Callable[[Asked, dict[str, Plain]], str]] = {
+_WHAT: Mapping[str, Callable[[Asked, dict[str, JsonValue]], str]] = {
     "book": _book, "transcribe": _transcript, "index": _index, "batch": _batch, "train": _train,
     "bench": _bench,
 }  # fmt: skip

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import InvalidInputError
-from anyrig.jobs import Plain
 from anyrig.server.access import looks_like_path
 from anyrig.services.train_config import Config
 from anyrig.services.train_config import read as read_config
+from anyrig.storage.keys import JsonValue
 from anyrig.text import toml
 
 FILES = "files.json"
@@ -29,8 +29,8 @@ Open = Callable[[str], Path]
 
 
 def copied(
-    source: Path, target: Path, open_path: Open, options: Mapping[str, Plain]
-) -> dict[str, Plain]:
+    source: Path, target: Path, open_path: Open, options: Mapping[str, JsonValue]
+) -> dict[str, JsonValue]:
     """Write the file anew, its uploads as paths; `InvalidInputError` where it names others.
 
     Args:
@@ -72,7 +72,7 @@ def copied(
     return {**checked, **_examples(config, open_path)}
 
 
-def _effective(path: Path, options: Mapping[str, Plain]) -> Config:
+def _effective(path: Path, options: Mapping[str, JsonValue]) -> Config:
     """The run's tables, with the options in place of the file's values."""
     try:
         return read_config(path).with_values([f"{name}={one}" for name, one in options.items()])
@@ -82,7 +82,7 @@ def _effective(path: Path, options: Mapping[str, Plain]) -> Config:
         ) from error
 
 
-def _examples(config: Config, open_path: Open) -> dict[str, Plain]:
+def _examples(config: Config, open_path: Open) -> dict[str, JsonValue]:
     """Look at the files that examples name; an option that says where they lie."""
     if config.task.get("kind") != "classifier":
         return {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from anyrig.app.settings import ServerSettings
-    from anyrig.jobs import Jobs, Run
+    from anyrig.jobs import JobFunction, JobQueue
     from anyrig.monitor import MachineSnapshot
     from anyrig.server.figures import Figures
     from anyrig.server.keeper import Keeper
@@ -114,7 +114,7 @@ class Parts:
     settings: ServerSettings
     data: Path
     """The only folder that requests may read from or write to."""
-    jobs: Jobs
+    jobs: JobQueue
     figures: Figures
     keeper: Keeper
     keys: Keys
@@ -129,7 +129,7 @@ class Parts:
     """Whether no key is needed: only this machine can call, or `--insecure` was said."""
     places: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the user by name: indexes, classifiers, runs."""
-    runner: Run | None = None
+    runner: JobFunction | None = None
     """Does a job of the queue; none where the queue is left to others (`--no-jobs`)."""
     preload: Sequence[str] = ()
     """Of `PRELOADS`: what is loaded before the server says that it is ready."""

@@ -15,13 +15,14 @@ from typing import Any
 
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import AnyrigError
-from anyrig.jobs import Event, Job, Plain
+from anyrig.jobs import Job, JobEvent
 from anyrig.server.access import hide_key
 from anyrig.server.orders import OUT
 from anyrig.server.parts import Parts
 from anyrig.server.phrasing import spoken
 from anyrig.server.ranged import type_of
 from anyrig.server.working import FOLDER
+from anyrig.storage.keys import JsonValue
 
 _HIDDEN = ("folder", "files", "beside", "run")
 _MOST_FILES = 500
@@ -126,7 +127,7 @@ def _below(path: Path, folder: Path) -> bool:
         return False
 
 
-def _list(value: Plain) -> list[Plain]:
+def _list(value: JsonValue) -> list[JsonValue]:
     return list(value) if isinstance(value, list) else []
 
 
@@ -161,7 +162,8 @@ def shown(
                              for name, one in result.items()}  # fmt: skip
     return {
         "id": job.id, "kind": job.kind, "title": title_of(job), "state": job.state,
-        "asked": job.asked, "created": job.created, "started": job.started, "ended": job.ended,
+        "asked": job.stop_request,
+        "created": job.created, "started": job.started, "ended": job.ended,
         "attempts": job.attempts, "arguments": arguments,
         "progress": clean(job.progress), "error": _trouble(parts, job),
         "result": None if result is None else
@@ -182,16 +184,16 @@ def _trouble(parts: Parts, job: Job) -> dict[str, str] | None:
     return {name: spoken(text) for name, text in found.items()}
 
 
-def told(parts: Parts, job: Job, event: Event) -> dict[str, Any]:
+def told(parts: Parts, job: Job, event: JobEvent) -> dict[str, Any]:
     """An event for outsiders."""
     data = {name: one for name, one in event.data.items() if name not in ("output", *_HIDDEN)}
     return {"number": event.number, "time": event.time, "kind": event.kind,
             "data": _Clean(parts, job)(data)}  # fmt: skip
 
 
-def _words(arguments: Mapping[str, Plain]) -> dict[str, Plain]:
+def _words(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Arguments of the command line, paths as mere names."""
-    found: dict[str, Plain] = {}
+    found: dict[str, JsonValue] = {}
     for name, value in arguments.items():
         if name != "folder":
             path = isinstance(value, str) and Path(value).is_absolute()

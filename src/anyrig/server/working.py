@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from anyrig.errors import StorageError
-from anyrig.jobs import LocalJobs, work
+from anyrig.jobs import JobQueue, run_jobs
 from anyrig.server.parts import Parts
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _LEAVE_S = 12.0  # a little longer than those who are told to stop are waited fo
 @contextmanager
 def working(parts: Parts) -> Iterator[None]:
     """Work the queue from now until the end of the block; nothing where jobs are left to others."""
-    if parts.runner is None or not isinstance(parts.jobs, LocalJobs):
+    if parts.runner is None or not isinstance(parts.jobs, JobQueue):
         yield
         return
     stop = threading.Event()
@@ -51,11 +51,11 @@ def working(parts: Parts) -> Iterator[None]:
 def _work(parts: Parts, stop: threading.Event) -> None:
     """A file that cannot be used for a while must not end the server's work for good."""
     assert parts.runner is not None
-    assert isinstance(parts.jobs, LocalJobs)
+    assert isinstance(parts.jobs, JobQueue)
     threading.Thread(target=_sweeping, args=(parts, stop), daemon=True).start()
     while not stop.is_set():
         try:
-            work(parts.jobs, parts.runner, num_at_once=parts.settings.jobs_at_once, stop=stop)
+            run_jobs(parts.jobs, parts.runner, max_parallel=parts.settings.jobs_at_once, stop=stop)
         except StorageError as error:
             log.warning("the queue of jobs rests for %.0f s: %s", _AGAIN_S, error.message)
         except Exception:

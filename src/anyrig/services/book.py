@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.speech.script import Segment
     from anyrig.speech.synthesise import Studio
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
     from anyrig.text.document import About, Document
 
 Caption = Literal["srt", "vtt"]
@@ -147,7 +147,7 @@ def make(
     order: Order,
     plan: Plan,
     studio: Studio,
-    store: Results,
+    store: Cache,
     *,
     tell: Tell | None = None,
 ) -> Made:
@@ -164,7 +164,7 @@ def make(
     """
     began = time.monotonic()
     tell = None if tell is None else Whole(tell)
-    with store.holding(order.job):
+    with store.pin_for_job(order.job):
         if order.again:
             _make_again(order, plan, studio)
         recorded = record(
@@ -184,7 +184,7 @@ def _make_again(order: Order, plan: Plan, studio: Studio) -> None:
     for spoken in studio.again(wanted):
         failure = spoken.failure
         if failure is not None or spoken.hopeless:
-            said = failure.said if failure is not None else "; ".join(spoken.problems)
+            said = failure.message if failure is not None else "; ".join(spoken.problems)
             raise WorkError(
                 f"{' '.join(spoken.segment.text.split())[:60]!r} could not be made again: {said}",
                 hint=(failure.hint if failure else "") or "The take there was is still kept.",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.head import Head
     from anyrig.documents.classify.solve import Array, Kind
     from anyrig.documents.protocol import Vectors
-    from anyrig.work.pool import Pool
+    from anyrig.work.pool import WorkerPool
 
 Read = Callable[[Iterable[Path]], Iterator[Paged | Unread]]
 """Files to their pages, one for one: `documents.reading.read_all` with OCR or without."""
@@ -102,7 +102,11 @@ def classify(
 
 
 def classify_by(
-    sources: Iterable[Source], model: FineTuned, pool: Pool, read: Read, ways: Ways | None = None
+    sources: Iterable[Source],
+    model: FineTuned,
+    pool: WorkerPool,
+    read: Read,
+    ways: Ways | None = None,
 ) -> Iterator[Sorted]:
     """What each source is by a fine-tuned model, in order.
 
@@ -129,7 +133,7 @@ def classify_by(
         yield from _failed(waiting)
         piece, text = waiting.popleft()
         if outcome.result is None:
-            said = outcome.failure.said if outcome.failure else "no answer"
+            said = outcome.failure.message if outcome.failure else "no answer"
             error = WorkError(f"{piece.source.name}: {said}", hint="-vv says more.")
             yield Sorted(piece.source, error=error)
         else:

@@ -21,7 +21,8 @@ from typing import IO, cast
 
 from anyrig.backends.process import StderrTail, describe_exit, kill_process_group, start_module
 from anyrig.errors import AnyrigError, InvalidInputError, WorkError
-from anyrig.jobs import Plain, Stop, Stopped, Tell
+from anyrig.jobs import JobStopped, ReportEvent, StopSignal
+from anyrig.storage.keys import JsonValue
 
 _LOOK_S, _LEASH_S = 0.1, 1.0
 _LONGEST_S = 3600.0
@@ -34,11 +35,11 @@ def run_command(
     words: Sequence[str],
     folder: str,
     environment: Mapping[str, str],
-    tell: Tell,
-    stop: Stop,
+    tell: ReportEvent,
+    stop: StopSignal,
     *,
     partly: str = "",
-) -> dict[str, Plain]:
+) -> dict[str, JsonValue]:
     """What the command said last, with its warnings; its error when it failed.
 
     Args:
@@ -85,21 +86,21 @@ def _listened(
     process: subprocess.Popen[bytes],
     pipe: IO[bytes],
     said: queue.Queue[bytes | None],
-    tell: Tell,
-    stop: Stop,
-) -> dict[str, Plain] | None:
+    tell: ReportEvent,
+    stop: StopSignal,
+) -> dict[str, JsonValue] | None:
     """Pass on events until the command has closed its output; the last one, held back."""
     threading.Thread(target=_read, args=(pipe, said), daemon=True).start()
-    last: dict[str, Plain] | None = None
+    last: dict[str, JsonValue] | None = None
     next_leash = 0.0
     while True:
         if time.monotonic() >= next_leash:
             _lengthen(process, stop)
             next_leash = time.monotonic() + _LEASH_S
-        if stop.asked:
-            if stop.held_s > 0:  # else another may be at it already
+        if stop.is_set:
+            if stop.lease_left_s > 0:  # else another may be at it already
                 _interrupt(process)
-            raise Stopped
+            raise JobStopped
         try:
             line = said.get(timeout=_LOOK_S)
         except queue.Empty:
@@ -111,20 +112,20 @@ def _listened(
             last = _told(event, last, tell)
 
 
-def _ended(process: subprocess.Popen[bytes], stop: Stop) -> int:
+def _ended(process: subprocess.Popen[bytes], stop: StopSignal) -> int:
     """The exit code of a command that has closed its output, unless the job is stopped before."""
     while True:
         _lengthen(process, stop)
         try:
             return process.wait(_LEASH_S)
         except subprocess.TimeoutExpired:
-            if stop.asked:
-                raise Stopped from None
+            if stop.is_set:
+                raise JobStopped from None
 
 
 def _told(
-    event: dict[str, Plain], last: dict[str, Plain] | None, tell: Tell
-) -> dict[str, Plain] | None:
+    event: dict[str, JsonValue], last: dict[str, JsonValue] | None, tell: ReportEvent
+) -> dict[str, JsonValue] | None:
     """Pass on what cannot be the result; what is held back, as it may be."""
     kind = str(event.get("event", "said"))
     if kind == "log":  # from the other stream: it says nothing of what was said last here
@@ -145,17 +146,17 @@ def _read(pipe: IO[bytes], said: queue.Queue[bytes | None]) -> None:
     said.put(_END)
 
 
-def _event(line: bytes) -> dict[str, Plain] | None:
+def _event(line: bytes) -> dict[str, JsonValue] | None:
     try:
         found = json.loads(line)
     except ValueError:
         return None
-    return cast("dict[str, Plain]", found) if isinstance(found, dict) else None
+    return cast("dict[str, JsonValue]", found) if isinstance(found, dict) else None
 
 
-def _lengthen(process: subprocess.Popen[bytes], stop: Stop) -> None:
+def _lengthen(process: subprocess.Popen[bytes], stop: StopSignal) -> None:
     assert process.stdin is not None
-    held_s = min(stop.held_s, _LONGEST_S)
+    held_s = min(stop.lease_left_s, _LONGEST_S)
     with contextlib.suppress(OSError):  # it has ended: its output says so as well
         process.stdin.write(f"{max(0.0, held_s):.3f}\n".encode())
         process.stdin.flush()

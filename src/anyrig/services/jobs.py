@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Literal
 
 from anyrig.errors import InvalidInputError
-from anyrig.jobs import Job, Plain, Run, Stop, Tell
+from anyrig.jobs import Job, JobFunction, ReportEvent, StopSignal
 from anyrig.services.command import run_command
+from anyrig.storage.keys import JsonValue
 
 Type = Literal["text", "path", "number", "whole", "yes", "list", "options"]
 _TOLD: dict[Type, str] = {
@@ -137,7 +138,7 @@ KINDS: Mapping[str, Kind] = {
 }  # fmt: skip
 
 
-def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, Plain]:
+def check(kind: str, arguments: Mapping[str, JsonValue], folder: Path) -> dict[str, JsonValue]:
     """The arguments as they are queued, every path whole; `InvalidInputError` says what is wrong.
 
     Args:
@@ -157,7 +158,7 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
                 hint=(f"Did you mean {near[0]!r}? " if near else "")
                 + f"It takes: {', '.join(known)}.",
             )
-    found: dict[str, Plain] = {"folder": str(folder.absolute())}
+    found: dict[str, JsonValue] = {"folder": str(folder.absolute())}
     if entry.file_flag is not None:
         found |= _files(kind, entry, arguments, folder)
     for name, type in flags.items():
@@ -171,12 +172,12 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
 
 
 def _files(
-    kind: str, entry: Kind, arguments: Mapping[str, Plain], folder: Path
-) -> dict[str, Plain]:
+    kind: str, entry: Kind, arguments: Mapping[str, JsonValue], folder: Path
+) -> dict[str, JsonValue]:
     """The file it is of, whole and there; or several, the first of them also as `file`."""
     several = arguments.get("files") if entry.many else None
     if several is None:
-        given: Sequence[Plain] = [arguments.get("file")]
+        given: Sequence[JsonValue] = [arguments.get("file")]
     elif arguments.get("file") is not None:
         raise InvalidInputError(f"a {kind} has 'file' or 'files'", hint="Give one of them.")
     elif isinstance(several, Sequence) and not isinstance(several, str) and several:
@@ -193,7 +194,7 @@ def _files(
     return {"file": paths[0]} if several is None else {"file": paths[0], "files": paths}
 
 
-def words_of(kind: str, arguments: Mapping[str, Plain]) -> list[str]:
+def words_of(kind: str, arguments: Mapping[str, JsonValue]) -> list[str]:
     """The command line of checked arguments."""
     entry = _kind(kind)
     words = [entry.command, *_named(entry, arguments), "--json", *entry.words]
@@ -212,7 +213,7 @@ def words_of(kind: str, arguments: Mapping[str, Plain]) -> list[str]:
     return words
 
 
-def _named(entry: Kind, arguments: Mapping[str, Plain]) -> list[str]:
+def _named(entry: Kind, arguments: Mapping[str, JsonValue]) -> list[str]:
     """Its files, as its command takes them."""
     if entry.file_flag is None:
         return []
@@ -223,15 +224,15 @@ def _named(entry: Kind, arguments: Mapping[str, Plain]) -> list[str]:
     return [f"{entry.file_flag}={file}" if entry.file_flag else file]
 
 
-def runner(environment: Mapping[str, str]) -> Run:
+def runner(environment: Mapping[str, str]) -> JobFunction:
     """Does a job of any kind, as its command does, in a process of its own."""
 
-    def run(job: Job, tell: Tell, stop: Stop) -> Plain:
+    def run(job: Job, tell: ReportEvent, stop: StopSignal) -> JsonValue:
         entry = _kind(job.kind)
         words = words_of(job.kind, job.arguments)
         folder = str(job.arguments["folder"])
         said = run_command(words, folder, environment, tell, stop, partly=entry.partly)
-        result: dict[str, Plain] = {name: said[name] for name in entry.result if name in said}
+        result: dict[str, JsonValue] = {name: said[name] for name in entry.result if name in said}
         for name in ("files", "beside"):  # the command speaks of them from its folder
             paths = said.get(name)
             if isinstance(paths, list):
@@ -249,7 +250,7 @@ def _kind(name: str) -> Kind:
     return KINDS[name]
 
 
-def _value(kind: str, name: str, type: Type, value: Plain, folder: Path) -> Plain:
+def _value(kind: str, name: str, type: Type, value: JsonValue, folder: Path) -> JsonValue:
     if not _fits(type, value):
         raise InvalidInputError(
             f"{name!r} of a {kind} is {_TOLD[type]}, not {value!r}"[:300],
@@ -260,7 +261,7 @@ def _value(kind: str, name: str, type: Type, value: Plain, folder: Path) -> Plai
     return os.path.abspath(folder / Path(str(value)).expanduser())
 
 
-def _fits(type: Type, value: Plain) -> bool:
+def _fits(type: Type, value: JsonValue) -> bool:
     if type in ("text", "path"):
         return _is_text(value) and (type == "text" or bool(value))
     if type == "yes":
@@ -283,9 +284,9 @@ def _fits(type: Type, value: Plain) -> bool:
         return False
 
 
-def _is_text(value: Plain) -> bool:
+def _is_text(value: JsonValue) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _word(value: Plain) -> str:
+def _word(value: JsonValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

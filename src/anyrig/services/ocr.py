@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from anyrig.documents.ocr import hocr
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.storage import atomic
+from anyrig.storage import files
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
@@ -214,7 +214,7 @@ def _settled(
 
 
 def _page_done(file: _File, drawn: Drawn, found: Found, order: Order) -> PageDone:
-    said = found.failure.said if found.failure else "no answer"
+    said = found.failure.message if found.failure else "no answer"
     made = PageDone(
         drawn.number, found.page, error="" if found.page is not None else said, kept=found.kept,
         picture=drawn.data if order.pictures and file.paged.format != "pdf" else b"",
@@ -265,7 +265,7 @@ def write(done: Done, path: Path, form: Form) -> None:
     if form == "pdf":
         _write_pdf(done, path)
     else:
-        atomic.write_text(path, written(done, form))
+        files.write_atomic(path, written(done, form))
 
 
 def written(done: Done, form: Form) -> str:

@@ -228,7 +228,7 @@ def export(result: Mapping[str, Any], target: Path) -> Path:
 
 
 def _exported_file(source: Path, target: Path) -> Path:
-    from anyrig.storage.atomic import replacing
+    from anyrig.storage.files import open_atomic
 
     graph = source / "model.onnx"
     if not graph.is_file():
@@ -236,7 +236,7 @@ def _exported_file(source: Path, target: Path) -> Path:
             f"a task of this kind writes no ONNX file into {source}",
             hint="Name a folder instead: all that was written is put there.",
         )
-    with graph.open("rb") as data, replacing(target) as file:
+    with graph.open("rb") as data, open_atomic(target) as file:
         shutil.copyfileobj(data, file)
     return target
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from anyrig.errors import InvalidInputError, OverloadedError, StorageError
-from anyrig.jobs import owner
+from anyrig.jobs.queue import is_dead, make_owner_name
 from anyrig.services.train_config import Config
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 from anyrig.training.checks import renamed
 from anyrig.version import __version__
 
@@ -107,7 +107,7 @@ def begin(folder: Path, config: Config, train: Mapping[str, Any], flags: Mapping
     )  # fmt: skip
     with _refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / COPY, config.text)
+        write_atomic(folder / COPY, config.text)
         _write(run)
     return run
 
@@ -188,16 +188,20 @@ def refuse_running(folder: Path) -> None:
 def mark(folder: Path, word: Word, *, steps: int | None = None, error: str = "") -> None:
     """Write down how a run stands; it runs for as long as this process lives."""
     told = {
-        "state": word, "owner": owner.mine(), "steps": steps, "error": error, "time": time.time()
-    }  # fmt: skip
+        "state": word,
+        "owner": make_owner_name(),
+        "steps": steps,
+        "error": error,
+        "time": time.time(),
+    }
     with _refusals(folder):
-        write_text(folder / STATE, json.dumps(told))
+        write_atomic(folder / STATE, json.dumps(told))
 
 
 def keep_result(folder: Path, result: Mapping[str, Any]) -> None:
     """Write down what a run came to."""
     with _refusals(folder):
-        write_text(folder / RESULT, json.dumps(plain(result), indent=2, allow_nan=False) + "\n")
+        write_atomic(folder / RESULT, json.dumps(plain(result), indent=2, allow_nan=False) + "\n")
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
@@ -240,7 +244,7 @@ def state_of(folder: Path) -> State:
 def _gone(holder: str, heard: float) -> bool:
     """Whether that process has ended; by its silence where the system does not tell."""
     if holder.partition("/")[0]:
-        return owner.dead(holder)
+        return is_dead(holder)
     return time.time() - heard > _SILENT_S
 
 
@@ -278,7 +282,7 @@ def register(registry: Path, run: Run) -> None:
     """Remember where a run lies; one that cannot be remembered is trained all the same."""
     told = {"folder": str(run.folder), "created": run.created}
     with contextlib.suppress(OSError):
-        write_text(registry / f"{id_of(run.folder)}.json", json.dumps(told))
+        write_atomic(registry / f"{id_of(run.folder)}.json", json.dumps(told))
 
 
 def registered(registry: Path) -> list[Listed]:
@@ -319,7 +323,7 @@ def plain(value: Any) -> Any:
 def _write(run: Run) -> None:
     told = {"format": _FORMAT, "anyrig": __version__, **_fields(run)}
     told |= {"folder": str(run.folder), "base": str(run.base)}
-    write_text(run.folder / RECORD, json.dumps(told, indent=2, ensure_ascii=True) + "\n")
+    write_atomic(run.folder / RECORD, json.dumps(told, indent=2, ensure_ascii=True) + "\n")
 
 
 def _fields(run: Run) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from anyrig.recognise.plain import word_form
 from anyrig.recognise.sound import ENDINGS, Sound, opened
 from anyrig.recognise.stitch import timed
 from anyrig.recognise.transcribe import Transcriber
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 
 if TYPE_CHECKING:
-    from anyrig.storage.key import Plain
+    from anyrig.storage.keys import JsonValue
 
 Tell = Callable[[Progress], None]
 
@@ -128,7 +128,7 @@ def transcribe_files(
             files = []
             for form, path in order.targets(source).items():
                 _check_target(path, order)
-                write_text(path, written(heard, form))
+                write_atomic(path, written(heard, form))
                 files.append(path)
             yield Done(source, heard, tuple(files))
         except InvalidInputError as error:
@@ -158,7 +158,7 @@ def transcribe_bytes(
         return transcriber.transcribe(sound, tell)
 
 
-def verbose(heard: Transcription, *, words: bool = False) -> dict[str, Plain]:
+def verbose(heard: Transcription, *, words: bool = False) -> dict[str, JsonValue]:
     """The answer of OpenAI's `/v1/audio/transcriptions` as `verbose_json`, and what we know more.
 
     What an engine does not know is null. `words` puts all words in one list as well.

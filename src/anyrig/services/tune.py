@@ -31,7 +31,7 @@ from anyrig.services.tune_tasks import (
     prepare_classifier,
     prepare_embedding,
 )
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def _before(kept: Path, measure: Callable[[], dict[str, float]]) -> dict[str, fl
         found: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         found = measure()
-        write_text(kept, json.dumps(found))
+        write_atomic(kept, json.dumps(found))
     return found
 
 

@@ -20,8 +20,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from anyrig.storage import atomic
-from anyrig.storage.door import Door
+from anyrig.storage import files
+from anyrig.storage.files import FileLock
 
 log = logging.getLogger(__name__)
 DATA = ("jobs.sqlite", "indexes", "runs", "server")
@@ -49,7 +49,7 @@ def migrate(old: Path, new: Path, names: Sequence[str]) -> Path:
         return new
     try:
         new.mkdir(parents=True, exist_ok=True)
-        with Door(new / ".moving.lock").alone(_LOCK_TIMEOUT_S) as acquired:
+        with FileLock(new / ".moving.lock").exclusive(_LOCK_TIMEOUT_S) as acquired:
             if not acquired:
                 return old
             if (new / _MARKER).exists():  # another process did it in the meantime
@@ -82,7 +82,7 @@ def _move_items(old: Path, new: Path, names: Sequence[str]) -> bool:
         _rewrite_paths(old, new)
     marker = {"from": str(old), "items": pending, "left": in_both + copied}
     with contextlib.suppress(OSError):  # all items are here: do not return to the old folder
-        atomic.write_text(new / _MARKER, json.dumps(marker, indent=2) + "\n")
+        files.write_atomic(new / _MARKER, json.dumps(marker, indent=2) + "\n")
     for name in copied:
         _remove(old / name)
     if pending:
@@ -140,7 +140,7 @@ def _is_cluster_running(folder: Path) -> bool:
         return True
     if not (folder / ".lock").exists():
         return False
-    with Door(folder / ".lock").alone(0.0) as acquired:
+    with FileLock(folder / ".lock").exclusive(0.0) as acquired:
         return not acquired
 
 
@@ -256,5 +256,5 @@ def _rewrite_run(path: Path, before: str, after: str) -> None:
         # A run's id is a hash of its folder.
         digest = hashlib.sha256(os.fsencode(run["folder"])).hexdigest()
         with contextlib.suppress(OSError):
-            atomic.write_text(path.with_name(f"r{digest[:15]}.json"), json.dumps(run))
+            files.write_atomic(path.with_name(f"r{digest[:15]}.json"), json.dumps(run))
             path.unlink()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anyrig.errors import InvalidSettingError
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def load_saved_device(path: Path) -> SavedDevice | None:
 
 def save_device(path: Path, device: SavedDevice) -> None:
     try:
-        atomic.write_text(path, json.dumps(asdict(device), indent=2) + "\n")
+        files.write_atomic(path, json.dumps(asdict(device), indent=2) + "\n")
     except OSError as error:
         raise _cannot_write(path, error) from error
 

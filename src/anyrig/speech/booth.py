@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from anyrig.backends.memory import trim_heap
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line, SpeechEngine, Value
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -46,7 +46,7 @@ class Recording:
     """The worker of a cluster that made it, as the asker knows it; empty for this machine."""
 
 
-class Booth(Usual):
+class Booth(BaseEngine):
     """An engine with ears."""
 
     def __init__(
@@ -66,11 +66,15 @@ class Booth(Usual):
         made = self._engine
         self.name, self.version = made.name, made.version
         self.pads, self.batch_invariant = made.pads, made.batch_invariant
-        self.most_items, self.relief, self.bound = made.most_items, made.relief, made.bound
+        self.max_items, self.memory_options, self.bound = (
+            made.max_items,
+            made.memory_options,
+            made.bound,
+        )
         self._again = tries if made.spec.seeded else 0
         self._threads = _threads(placement, made)
         if self._threads is not None:  # a line alone would leave the others idle
-            self.first_cost = _LINES_PER_THREAD * _USUAL_COST * placement.threads
+            self.first_batch_cost = _LINES_PER_THREAD * _USUAL_COST * placement.threads
         self._on_host = placement.device.kind == "cpu"
         self._said = 0
 

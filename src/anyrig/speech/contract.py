@@ -177,7 +177,7 @@ def changes_with_the_seed(subject: Subject) -> None:
 
 def does_not_mind_company(subject: Subject) -> None:
     """Where it says so, a line sounds the same alone and in a batch."""
-    if not subject.made.batch_invariant or subject.made.most_items < 2:
+    if not subject.made.batch_invariant or subject.made.max_items < 2:
         return
     lines = [subject.line(_SHORT), subject.line(_LONG)]
     together = subject.made.run(lines)

@@ -34,7 +34,7 @@ from anyrig.errors import (
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Spoken
 from anyrig.speech.protocol import Line
-from anyrig.work.live import MOST_WAITING, Awaited, Lane, Live
+from anyrig.work.live import MAX_WAITING, ItemFuture, Lane, LiveQueue
 
 if TYPE_CHECKING:
     from anyrig.speech.script import Segment
@@ -58,7 +58,7 @@ class _Making:
     line: Line
     lane: Lane
     turn: float
-    future: Awaited[Recording]
+    future: ItemFuture[Recording]
     wanted: list[Future[Recording]] = field(default_factory=list)
     answered: bool = False
     """Whether it is made, and on its way to the shelf."""
@@ -98,7 +98,7 @@ class Given:
 class LiveStudio:
     """An engine on every device that was placed, for as many readers as come."""
 
-    def __init__(self, stage: Stage, *, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, stage: Stage, *, most_waiting: int = MAX_WAITING) -> None:
         """Wait until the engine is loaded everywhere.
 
         Args:
@@ -122,8 +122,11 @@ class LiveStudio:
         held = _HELD_GPU * stage.on_gpus or _LINES_PER_THREAD * max(
             self._stage.lines_at_once, self._stage.crew.size
         )
-        self.live: Live[Line, Recording] = Live(
-            self._stage.crew, cost=lambda line: line.cost, ahead=held, most_waiting=most_waiting
+        self.live: LiveQueue[Line, Recording] = LiveQueue(
+            self._stage.crew,
+            cost=lambda line: line.cost,
+            max_in_flight=held,
+            max_waiting=most_waiting,
         )
         """The counter; it says how many wait."""
 
@@ -220,7 +223,7 @@ class LiveStudio:
             )
         except AnyrigError as error:  # closed: nobody may be left waiting
             self._forget(name, making)
-            making.future = Awaited()
+            making.future = ItemFuture()
             making.future.set_exception(error)
         return True
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anyrig.speech.booth import Recording
     from anyrig.speech.script import Segment
     from anyrig.speech.shelf import Shelf
-    from anyrig.work.outcome import Failure, Outcome
+    from anyrig.work.outcome import ItemFailure, ItemOutcome
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Spoken:
     kept: bool = False
     """Whether it was in the store already."""
     device: str = ""
-    failure: Failure | None = None
+    failure: ItemFailure | None = None
     hopeless: bool = False
     """Whether nothing of the text can be heard in the take: it is not kept."""
     made_by: str = ""
@@ -68,7 +68,7 @@ class Maker:
         self._uses = Counter(named)
         self._held: dict[str, tuple[Recording, str]] = {}
         """What was made and is wanted again."""
-        self._failed: dict[str, Outcome[Recording]] = {}
+        self._failed: dict[str, ItemOutcome[Recording]] = {}
         self._asked: list[str] = []
         """The names of the lines that are made, in their order."""
 
@@ -88,7 +88,7 @@ class Maker:
     def __exit__(self, *_: object) -> None:
         self._first_made.set()  # whoever leaves early leaves no thread waiting
 
-    def next(self, index: int, segment: Segment, made: Iterator[Outcome[Recording]]) -> Spoken:
+    def next(self, index: int, segment: Segment, made: Iterator[ItemOutcome[Recording]]) -> Spoken:
         """The take of one segment; they are asked for in order."""
         from anyrig.speech.sound.pack import unpack
 
@@ -125,6 +125,6 @@ class Maker:
             raise Vanished(name)
         return Spoken(index, segment, kept.take, kept.problems, kept=True)
 
-    def keep(self, outcome: Outcome[Recording]) -> None:
+    def keep(self, outcome: ItemOutcome[Recording]) -> None:
         """Store a take the moment it is there, whatever must still be made before it."""
         self._shelf.keep(self._asked[outcome.index], outcome.result, anew=self._anew)

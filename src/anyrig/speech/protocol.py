@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.devices.machine import BackendName, Precision
 from anyrig.errors import InvalidInputError
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
-    from anyrig.placement import Need, Placement
+    from anyrig.placement import Placement, Workload
     from anyrig.speech.audio import Take
 
 Value = bool | int | float | str
@@ -134,7 +134,7 @@ class Line:
         return len(self.text) + 8.0
 
 
-class SpeechEngine(Usual):
+class SpeechEngine(BaseEngine):
     """What every speech engine inherits. `spec`, `find` and `run` must be given."""
 
     spec: ClassVar[Spec]
@@ -168,12 +168,12 @@ class SpeechEngine(Usual):
         return found.voices
 
     @classmethod
-    def need(cls, found: Found) -> Need:
+    def need(cls, found: Found) -> Workload:
         """What it asks of a device."""
-        from anyrig.placement import Need
+        from anyrig.placement import Workload
 
         spec = cls.spec
-        return Need(
+        return Workload(
             what=f"the voice engine {spec.name}",
             backends=spec.backends,
             precisions=spec.precisions,

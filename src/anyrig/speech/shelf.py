@@ -8,17 +8,16 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from anyrig.errors import StorageError
-from anyrig.storage.protocol import Forgets
 
 if TYPE_CHECKING:
     from anyrig.speech.audio import Take
     from anyrig.speech.booth import Recording
-    from anyrig.storage.key import Plain
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
+    from anyrig.storage.keys import JsonValue
 
 log = logging.getLogger(__name__)
 FROM = "from"
-"""In a result's note: the worker of a cluster that made it."""
+"""In a result's metadata: the worker of a cluster that made it."""
 KIND = "speech"
 """What its results are called in the store."""
 
@@ -34,7 +33,7 @@ class Kept(NamedTuple):
 class Shelf:
     """An engine's part of a store; one without a store is always empty."""
 
-    def __init__(self, store: Results | None, engine: str) -> None:
+    def __init__(self, store: Cache | None, engine: str) -> None:
         self._store, self._engine = store, engine
         self._distrusted: set[str] = set()
         self._lock = threading.Lock()
@@ -58,18 +57,18 @@ class Shelf:
             take = unpack(result.data)
         except StorageError as error:
             log.warning("a kept take is made again: %s", error.message)
-            self._store.drop(name)
+            self._store.delete(name)
             return None
-        problems = cast("Sequence[str]", result.note.get("problems", ()))
+        problems = cast("Sequence[str]", result.metadata.get("problems", ()))
         return Kept(take, tuple(problems))
 
     def forget(self, worker: str) -> int:
         """Drop every take that a worker of a cluster made; how many there were."""
         with self._lock:
             self._distrusted.add(worker)  # what of it is still on its way is not kept either
-            if not isinstance(self._store, Forgets):
+            if self._store is None:
                 return 0
-            return self._store.forget_from(worker).num_results
+            return self._store.delete_from_worker(worker).num_results
 
     def keep(self, name: str, recording: Recording | None, *, anew: bool = False) -> None:
         """Keep a take, unless nothing of its text can be heard: then the next run tries again.
@@ -81,14 +80,14 @@ class Shelf:
         """
         if self._store is None or recording is None or recording.hopeless:
             return
-        note: dict[str, Plain] = {
+        metadata: dict[str, JsonValue] = {
             "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
         }  # fmt: skip
         put = self._store.replace if anew else self._store.put
         if not recording.made_by:
-            put(name, recording.data, kind=KIND, note=note)
+            put(name, recording.data, kind=KIND, metadata=metadata)
             return
         with self._lock:
             if recording.made_by not in self._distrusted:
-                note[FROM] = recording.made_by
-                put(name, recording.data, kind=KIND, note=note)
+                metadata[FROM] = recording.made_by
+                put(name, recording.data, kind=KIND, metadata=metadata)

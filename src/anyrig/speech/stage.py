@@ -14,15 +14,15 @@ from anyrig.speech.engines import engine_class
 from anyrig.speech.engines.packaged import hash_now
 from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.speech.shelf import KIND, Shelf
-from anyrig.storage import key as keys
-from anyrig.work.engine import Recipe
-from anyrig.work.pool import Pool
+from anyrig.storage import keys as keys
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed, Placement
-    from anyrig.storage.protocol import Results
-    from anyrig.work.crew import Crew
+    from anyrig.placement import Placement, PlacementPlan
+    from anyrig.storage.cache import Cache
+    from anyrig.work.pool import BasePool
 
 
 @runtime_checkable
@@ -41,13 +41,13 @@ class Stage:
         *,
         engine: str,
         found: Found,
-        placed: Placed,
+        placed: PlacementPlan,
         environment: Mapping[str, str],
         options: Mapping[str, Value] | None = None,
-        store: Results | None = None,
+        store: Cache | None = None,
         limits: Limits | None = None,
         stamp: str = "",
-        hire: Callable[[Recipe], Crew] | None = None,
+        hire: Callable[[EngineFactory], BasePool] | None = None,
     ) -> None:
         """Start the workers; they load while this goes on.
 
@@ -73,7 +73,7 @@ class Stage:
             for placement in placed.placements
         )
         """How many lines are made at the same moment on a CPU."""
-        recipe = Recipe(
+        recipe = EngineFactory(
             "anyrig.speech.booth:Booth",
             {
                 "engine": engine,
@@ -86,7 +86,7 @@ class Stage:
         )
         self.on_gpus = sum(one.workers for one in placed.placements if one.device.kind == "gpu")
         """Workers that have a GPU."""
-        self.crew: Crew = hire(recipe) if hire is not None else Pool(
+        self.crew: BasePool = hire(recipe) if hire is not None else WorkerPool(
             placed.placements, recipe, environment=environment, fallback=placed.fallback,
             limits=limits, stamp=stamp,
         )  # fmt: skip
@@ -109,7 +109,11 @@ class Names:
     """
 
     def __init__(
-        self, engine: str, found: Found, placed: Placed, options: Mapping[str, Value] | None = None
+        self,
+        engine: str,
+        found: Found,
+        placed: PlacementPlan,
+        options: Mapping[str, Value] | None = None,
     ) -> None:
         self.spec, self.found = engine_class(engine).spec, found
         self.options = options_of(self.spec, options or {})
@@ -118,11 +122,11 @@ class Names:
     def key(self, line: Line) -> str:
         """What a line's take is kept under: all that shapes it, and not the device."""
         found = self.found
-        return keys.Segment(
+        return keys.CacheKey(
             KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
             self._precision, line.seed if self.spec.seeded else None,
             {"language": line.language, "rate": line.rate, **self.options, **self._made_of(line)},
-        ).key  # fmt: skip
+        ).digest  # fmt: skip
 
     def _made_of(self, line: Line) -> dict[str, Value]:
         """The recording behind a voice: another one under the same name is another voice."""

@@ -23,9 +23,9 @@ from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Maker, Spoken, Vanished
 from anyrig.speech.protocol import Line
 from anyrig.speech.shelf import FROM, KIND, Shelf
-from anyrig.storage import key as keys
+from anyrig.storage import keys as keys
 from anyrig.units import pluralize
-from anyrig.work.outcome import Outcome, Report
+from anyrig.work.outcome import ItemOutcome, RunReport
 
 if TYPE_CHECKING:
     from anyrig.speech.audio import AudioChunk
@@ -49,7 +49,7 @@ class Tally:
     num_again: int = 0
     """Takes that were made more than once."""
     audio_s: float = 0.0
-    report: Report | None = None
+    report: RunReport | None = None
     doubtful: list[Spoken] = field(default_factory=list)
     """Segments whose best take still fails a check; their audio is not held here."""
 
@@ -144,7 +144,7 @@ class Studio:
             early: make the first alone, so that it has not to wait for a whole batch.
         """
         tally = tally if tally is not None else Tally()
-        tally.report = Report()
+        tally.report = RunReport()
         named = [self.key(segment.line) for segment in segments]
         gone: set[str] = set()
         done = 0
@@ -180,21 +180,21 @@ class Studio:
         assert self._store is not None, "a take is made again in a store"
         own = [self.key(segment.line) for segment in segments]
         found = [self._store.get(name) for name in own]
-        counts = [int(str(one.note.get("again", 0))) + 1 if one else 1 for one in found]
+        counts = [int(str(one.metadata.get("again", 0))) + 1 if one else 1 for one in found]
         others = [
             replace(segment, line=self._varied(segment.line, count))
             for segment, count in zip(segments, counts, strict=True)
         ]
         maker = Maker(Shelf(None, ""), [str(n) for n in range(len(own))], set(), True, False)
-        for spoken in self._run(maker, others, Report()):
+        for spoken in self._run(maker, others, RunReport()):
             name, count = own[spoken.index], counts[spoken.index]
             if spoken.take is not None and not spoken.hopeless:
-                note: dict[str, keys.Plain] = {
+                note: dict[str, keys.JsonValue] = {
                     "engine": self._stage.found.engine, "problems": spoken.problems,
                     "tries": spoken.tries, "again": count,
                     **({FROM: spoken.made_by} if spoken.made_by else {}),
                 }  # fmt: skip
-                self._store.replace(name, pack(spoken.take), kind=KIND, note=note)
+                self._store.replace(name, pack(spoken.take), kind=KIND, metadata=note)
             yield replace(spoken, segment=segments[spoken.index])
 
     def _varied(self, line: Line, count: int) -> Line:
@@ -208,12 +208,14 @@ class Studio:
         there = self._shelf.there(named) - gone
         return {name for name in there if self._shelf.readable(name)} if gone else there
 
-    def _run(self, maker: Maker, segments: Sequence[Segment], report: Report) -> Generator[Spoken]:
+    def _run(
+        self, maker: Maker, segments: Sequence[Segment], report: RunReport
+    ) -> Generator[Spoken]:
         made = self._crew.run(
             maker.missing(segments), cost=lambda line: line.cost, look_ahead=self._look_ahead,
-            report=report, noted=maker.keep,
+            report=report, on_outcome=maker.keep,
         )  # fmt: skip
-        with closing(cast("Generator[Outcome[Recording]]", made)) as outcomes, maker:
+        with closing(cast("Generator[ItemOutcome[Recording]]", made)) as outcomes, maker:
             for index, segment in enumerate(segments):
                 yield maker.next(index, segment, outcomes)
 
@@ -231,7 +233,7 @@ def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:
         assert first.failure is not None
         raise WorkError(
             f"{pluralize(len(failed), 'segment')} could not be spoken; the first: "
-            f"{first.segment.text.strip()[:60]!r}: {first.failure.said}",
+            f"{first.segment.text.strip()[:60]!r}: {first.failure.message}",
             hint=first.failure.hint or "The others are kept: run the command again.",
         )
 

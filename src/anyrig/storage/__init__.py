@@ -1,4 +1,4 @@
-"""Things kept on disk: results by key (`results`), and small files written whole or not at all.
+"""What is stored on disk: files, locks, SQLite databases, the result cache, model weights.
 
-Nothing is re-exported: `atomic` is wanted by commands that must not pay for SQLite.
+Nothing is re-exported: `files` is used by commands that must not pay for SQLite.
 """

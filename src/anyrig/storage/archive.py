@@ -1,16 +1,13 @@
-"""A store's results in one file to carry elsewhere, and back.
+"""Cached results in one file, to move them to another machine.
 
-The archive is a zip without compression (sound and vectors hardly shrink): `data/00000001` and so
-on, and `manifest.jsonl`, a line of what it is and a line for each file with its key, kind, note and
-SHA-256. Any zip program can look into it.
+The archive is a zip without compression (audio and vectors hardly shrink): `data/00000001` and so
+on, and `manifest.jsonl`: a line with the format, a line for each file with its key, kind, metadata
+(`note`) and SHA-256, and a line with their number.
 
-An import looks at everything before it keeps anything: an archive that is cut off, altered or made
-to do harm is refused whole. When the disk is full in the middle, the error says how many were kept.
-Names in it are never used as paths, and what it would take in memory and on disk is bounded by its
-own size, as nothing is compressed. What it says of a result is believed: import what comes from
-people you trust.
-
-A database that was set aside as malformed can be imported too; there what is whole is taken.
+An import checks everything before it caches anything: an archive that is truncated, altered or
+malicious is refused as a whole. Names in it are never used as paths, and its needs of memory and
+disk are bounded by its own size, as nothing is compressed. What it says about a result is believed:
+import what comes from people you trust.
 """
 
 from __future__ import annotations
@@ -20,279 +17,228 @@ import json
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from anyrig.errors import AnyrigError, InvalidArchiveError, InvalidInputError, StorageError
-from anyrig.storage import atomic, rows, salvage
-from anyrig.storage.database import SET_ASIDE
-from anyrig.storage.protocol import Entry, Tell
-from anyrig.storage.results import Store
-from anyrig.storage.schema import SCHEMA
+from anyrig.storage.cache import CacheEntry, ProgressCallback, ResultCache, encode_entry
+from anyrig.storage.files import open_atomic
 from anyrig.units import format_bytes
 
 _FORMAT, _VERSION = "anyrig results", 1
 _MANIFEST = "manifest.jsonl"
-_MANIFEST_MOST = 2 << 30
-_LINE_MOST = 1 << 20
-_ZIP = b"PK"
-# What zipfile raises over a file that is no zip, or a wrong one.
-_UNREADABLE = (
+_MAX_MANIFEST_BYTES = 2 << 30
+_MAX_LINE_BYTES = 1 << 20
+_SQLITE_MAGIC = b"SQLite format 3\0"
+# What zipfile raises over a file that is not a zip, or an invalid one.
+_ZIP_ERRORS = (
     zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, UnicodeDecodeError,
     struct.error,
 )  # fmt: skip
 
 
-class Exported(NamedTuple):
-    """What went into an archive."""
+class ExportResult(NamedTuple):
+    """What was written to an archive."""
 
     num_results: int
     data_bytes: int
 
 
-class Imported(NamedTuple):
-    """What came out of an archive."""
+class ImportResult(NamedTuple):
+    """What an archive contained, and how much of it was not cached before."""
 
     num_results: int
-    """In the archive."""
     num_new: int
-    """Kept; of the others a result was kept before."""
-    num_bad: int = 0
-    """Not whole, in a database that was set aside."""
 
 
-class _Line(NamedTuple):
+class _Member(NamedTuple):
     """A result in the manifest."""
 
     file: str
-    entry: Entry
+    entry: CacheEntry
     """Without its data."""
     size: int
     sha256: str
 
 
-def export(
-    store: Store, path: Path, *, kind: str | None = None, tell: Tell | None = None
-) -> Exported:
-    """Write results to an archive, which is there whole or not at all."""
-    count = total = 0
+def export_results(
+    cache: ResultCache,
+    path: Path,
+    *,
+    kind: str | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> ExportResult:
+    """Write results to an archive, which is written whole or not at all."""
+    num_results = data_bytes = 0
     try:
         with (
-            atomic.replacing(path) as file,
+            open_atomic(path) as file,
             tempfile.TemporaryFile() as manifest,
             zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
         ):
-            manifest.write(_line({"format": _FORMAT, "version": _VERSION}))
-            for result in store.each(kind, tell):
-                count += 1
-                total += len(result.data)
-                name = f"data/{count:08d}"
+            manifest.write(_to_line({"format": _FORMAT, "version": _VERSION}))
+            for result in cache.iter_results(kind, on_progress):
+                num_results += 1
+                data_bytes += len(result.data)
+                name = f"data/{num_results:08d}"
                 archive.writestr(zipfile.ZipInfo(name), result.data)
-                about = {"key": result.key, "kind": result.kind, "note": result.note}
                 digest = hashlib.sha256(result.data).hexdigest()
-                size = {"size": len(result.data), "sha256": digest}
-                manifest.write(_line({"file": name, **about, **size}))
-            manifest.write(_line({"end": count}))
-            _append(archive, manifest)
+                manifest.write(_to_line({
+                    "file": name, "key": result.key, "kind": result.kind, "note": result.metadata,
+                    "size": len(result.data), "sha256": digest,
+                }))  # fmt: skip
+            manifest.write(_to_line({"end": num_results}))
+            manifest.seek(0)
+            with archive.open(zipfile.ZipInfo(_MANIFEST), "w", force_zip64=True) as member:
+                while part := manifest.read(1 << 20):
+                    member.write(part)
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="Look at the disk's space and the folder's permissions, or name another file.",
+            hint="Check the disk's space and the folder's permissions, or name another file.",
         ) from error
-    return Exported(count, total)
+    return ExportResult(num_results, data_bytes)
 
 
-def import_(store: Store, path: Path, *, tell: Tell | None = None) -> Imported:
-    """Keep an archive's results, or what is whole in a damaged store; those here already stay."""
+def import_results(
+    cache: ResultCache, path: Path, *, on_progress: ProgressCallback | None = None
+) -> ImportResult:
+    """Cache an archive's results; those that are cached already stay as they are."""
     try:
         with path.open("rb") as file:
-            if _is_store(path, file.read(len(salvage.MAGIC))):
-                return _salvage(store, path, tell)
+            if file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC:
+                raise InvalidArchiveError(
+                    f"{path} is a cache file, not an archive",
+                    hint="Import a file that `anyrig cache export` wrote. The results of a damaged"
+                    " cache cannot be recovered: they are computed again when they are needed.",
+                )
             with zipfile.ZipFile(file) as archive:
-                return _import(store, archive, path, tell)
+                return _Import(archive, path).run(cache, on_progress)
     except OSError as error:
         raise InvalidArchiveError(
             f"cannot read {path}: {error.strerror or error}",
             hint="Name a file that `anyrig cache export` wrote.",
         ) from error
-    except _UNREADABLE as error:
-        raise _refused(path, str(error).rstrip(".") or "it is cut off") from error
+    except _ZIP_ERRORS as error:
+        raise _invalid(path, str(error).rstrip(".") or "it is truncated") from error
 
 
-def _import(store: Store, archive: zipfile.ZipFile, path: Path, tell: Tell | None) -> Imported:
-    infos = _files(archive, path)
-    lines = list(_manifest(archive, infos, path))
-    named = {line.file for line in lines}
-    if len(named) != len(lines) or named != set(infos) - {_MANIFEST}:
-        raise _refused(path, "its manifest does not name its files one by one")
-    total = sum(line.size for line in lines)
-    if total > store.limit_bytes:
-        raise InvalidInputError(
-            f"{path} holds {format_bytes(total)}, the store's limit is"
-            f" {format_bytes(store.limit_bytes)}",
-            hint="Raise cache.limit_gb (ANYRIG_CACHE_LIMIT_GB) and import again.",
-        )
-    steps = 2 * len(lines)
-    for number, line in enumerate(lines, 1):
-        rows.written(line.entry._replace(data=_data(archive, line, path)))
-        if tell:
-            tell(number, steps)
-    entries = (line.entry._replace(data=_data(archive, line, path)) for line in lines)
-    return Imported(len(lines), _keep(store, entries, len(lines), tell, before=len(lines)))
+class _Import:
+    """An archive that is checked, then cached."""
 
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self._archive, self._path = archive, path
+        self._infos = self._list_files()
+        self._members = list(self._read_manifest())
+        named = {member.file for member in self._members}
+        if len(named) != len(self._members) or named != set(self._infos) - {_MANIFEST}:
+            raise self._invalid("its manifest does not list each of its files once")
 
-def _is_store(path: Path, start: bytes) -> bool:
-    """Whether a file is, or was, a database: by its beginning, its name, or the rows in it."""
-    if start == salvage.MAGIC:
-        return True
-    if start.startswith(_ZIP):
-        return False
-    if SET_ASIDE in path.name:
-        return True
-    with salvage.Damaged(path) as damaged:
-        return damaged.look() > 0
-
-
-def _files(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
-    """The members by name: plain, none twice, together no larger than the file they are in."""
-    infos: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        plain = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
-        ours = info.filename == _MANIFEST or (
-            info.filename.startswith("data/") and info.filename[5:].isalnum()
-        )
-        if not plain or not ours or info.flag_bits & 1 or info.filename in infos:
-            raise _refused(path, f"{info.filename[:60]!r} has no place in it")
-        infos[info.filename] = info
-    if sum(info.file_size for info in infos.values()) > path.stat().st_size:
-        raise _refused(path, "its files overlap")
-    if _MANIFEST not in infos or infos[_MANIFEST].file_size > _MANIFEST_MOST:
-        raise _refused(path, "it has no manifest")
-    return infos
-
-
-def _manifest(
-    archive: zipfile.ZipFile, infos: dict[str, zipfile.ZipInfo], path: Path
-) -> Iterator[_Line]:
-    with archive.open(_MANIFEST) as file:
-        head = _object(file.readline(_LINE_MOST), path)
-        if head.get("format") != _FORMAT:
-            raise _refused(path, "it holds no results of anyrig")
-        if head.get("version") != _VERSION:
-            raise _refused(path, f"it is of form {head.get('version')}, known is {_VERSION}")
-        count = 0
-        while text := file.readline(_LINE_MOST):
-            row = _object(text, path)
-            if "end" in row:
-                if row["end"] != count:
-                    raise _refused(path, "lines of its manifest are missing")
-                return
-            count += 1
-            yield _checked(row, infos, path)
-    raise _refused(path, "its manifest is cut off")
-
-
-def _checked(row: dict[str, Any], infos: dict[str, zipfile.ZipInfo], path: Path) -> _Line:
-    try:
-        line = _Line(row["file"], Entry(row["key"], b"", row["kind"], row["note"]),
-                     row["size"], row["sha256"])  # fmt: skip
-        texts = (line.file, line.entry.key, line.entry.kind, line.sha256)
-        right = all(isinstance(text, str) for text in texts) and isinstance(line.entry.note, dict)
-        if right and infos[line.file].file_size == line.size:
-            rows.written(line.entry)
-            return line
-    except (KeyError, InvalidInputError) as error:
-        raise _refused(path, f"a line of its manifest is wrong: {error}") from error
-    raise _refused(path, "a line of its manifest does not fit its file")
-
-
-def _data(archive: zipfile.ZipFile, line: _Line, path: Path) -> bytes:
-    data = archive.read(line.file)
-    if hashlib.sha256(data).hexdigest() != line.sha256:
-        raise _refused(path, f"{line.file} is not what was exported")
-    return data
-
-
-def _salvage(store: Store, path: Path, tell: Tell | None) -> Imported:
-    """Keep what is whole in a database that was set aside."""
-    if path.resolve() == store.path.resolve():
-        raise InvalidArchiveError(f"{path} is the store itself", hint="Name another file.")
-    with salvage.Damaged(path) as damaged:
-        if damaged.version > SCHEMA:
-            raise InvalidArchiveError(
-                f"{path} was written by a newer anyrig (form {damaged.version}, known is {SCHEMA})",
-                hint="Update anyrig; nothing was changed here.",
+    def run(self, cache: ResultCache, on_progress: ProgressCallback | None) -> ImportResult:
+        total_bytes = sum(member.size for member in self._members)
+        if total_bytes > cache.limit_bytes:
+            raise InvalidInputError(
+                f"{self._path} contains {format_bytes(total_bytes)}, the cache is limited to"
+                f" {format_bytes(cache.limit_bytes)}",
+                hint="Raise cache.limit_gb (ANYRIG_CACHE_LIMIT_GB) and import again.",
             )
-        count = damaged.look()
-        if not count:
-            raise _nothing_in(path)
-        bad = 0
+        count = len(self._members)
+        for number, member in enumerate(self._members, 1):
+            encode_entry(self._read_entry(member))
+            if on_progress:
+                on_progress(number, 2 * count)
+        num_new = 0
+        try:
+            for number, member in enumerate(self._members, count + 1):
+                num_new += cache.put_many((self._read_entry(member),))
+                if on_progress:
+                    on_progress(number, 2 * count)
+        except AnyrigError as error:  # a full disk, or the archive was changed while we read it
+            hint = error.hint if isinstance(error, StorageError) else "Export it again."
+            raise type(error)(
+                f"{error.message}: only {num_new:,} of {count:,} results were imported",
+                hint=f"{hint} Then import again: results that are cached stay as they are.",
+            ) from error
+        return ImportResult(count, num_new)
 
-        def whole() -> Iterator[Entry | None]:
-            nonlocal bad
-            for result in damaged.results():
-                bad += result is None
-                yield Entry(result.key, result.data, result.kind, result.note) if result else None
+    def _invalid(self, reason: str) -> InvalidArchiveError:
+        return _invalid(self._path, reason)
 
-        new = _keep(store, whole(), count, tell)
-    return Imported(count, new, bad)
+    def _list_files(self) -> dict[str, zipfile.ZipInfo]:
+        """The members by name: not compressed, none twice, together no larger than the archive."""
+        infos: dict[str, zipfile.ZipInfo] = {}
+        for info in self._archive.infolist():
+            name = info.filename
+            is_stored = (
+                info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+            )
+            is_ours = name == _MANIFEST or (name.startswith("data/") and name[5:].isalnum())
+            if not is_stored or not is_ours or info.flag_bits & 1 or name in infos:
+                raise self._invalid(f"it contains an unexpected file {name[:60]!r}")
+            infos[name] = info
+        if sum(info.file_size for info in infos.values()) > self._path.stat().st_size:
+            raise self._invalid("its files overlap")
+        if _MANIFEST not in infos or infos[_MANIFEST].file_size > _MAX_MANIFEST_BYTES:
+            raise self._invalid("it has no manifest")
+        return infos
+
+    def _read_manifest(self) -> Iterator[_Member]:
+        with self._archive.open(_MANIFEST) as file:
+            header = self._parse_line(file.readline(_MAX_LINE_BYTES))
+            if header.get("format") != _FORMAT:
+                raise self._invalid("it was not written by anyrig")
+            if header.get("version") != _VERSION:
+                raise self._invalid(
+                    f"its format is {header.get('version')}, this anyrig reads {_VERSION}"
+                )
+            count = 0
+            while line := file.readline(_MAX_LINE_BYTES):
+                row = self._parse_line(line)
+                if "end" in row:
+                    if row["end"] != count:
+                        raise self._invalid("lines are missing from its manifest")
+                    return
+                count += 1
+                yield self._parse_member(row)
+        raise self._invalid("its manifest is truncated")
+
+    def _parse_line(self, line: bytes) -> dict[str, Any]:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise self._invalid("its manifest is not valid")
+        return row
+
+    def _parse_member(self, row: dict[str, Any]) -> _Member:
+        try:
+            entry = CacheEntry(row["key"], b"", row["kind"], row["note"])
+            member = _Member(row["file"], entry, row["size"], row["sha256"])
+            texts = (member.file, entry.key, entry.kind, member.sha256)
+            is_typed = all(isinstance(text, str) for text in texts)
+            if is_typed and isinstance(entry.metadata, dict):
+                encode_entry(entry)
+                if self._infos[member.file].file_size == member.size:
+                    return member
+        except (KeyError, InvalidInputError) as error:
+            raise self._invalid(f"a line of its manifest is not valid: {error}") from error
+        raise self._invalid("a line of its manifest does not match its file")
+
+    def _read_entry(self, member: _Member) -> CacheEntry:
+        data = self._archive.read(member.file)
+        if hashlib.sha256(data).hexdigest() != member.sha256:
+            raise self._invalid(f"{member.file} does not match its checksum")
+        return member.entry._replace(data=data)
 
 
-def _keep(
-    store: Store, entries: Iterable[Entry | None], count: int, tell: Tell | None, before: int = 0
-) -> int:
-    """Put one after the other, with so many steps done before; how many are new.
-
-    When the disk is full in the middle, what was put stays, and the error says how many.
-    """
-    new = 0
-    try:
-        for number, entry in enumerate(entries, before + 1):
-            if entry is not None:
-                new += store.put(entry.key, entry.data, kind=entry.kind, note=entry.note)
-            if tell:
-                tell(number, before + count)
-    except AnyrigError as error:
-        # An archive that was changed while we read it says that nothing was changed here.
-        hint = f"{error.hint} " if isinstance(error, StorageError) else "Export it again. "
-        raise type(error)(
-            f"{error.message}: {new:,} of {count:,} were imported, the rest was not",
-            hint=f"{hint}Then import again: what is here already stays as it is.",
-        ) from error
-    return new
-
-
-def _nothing_in(path: Path) -> InvalidArchiveError:
-    return InvalidArchiveError(
-        f"{path} is a damaged store of which nothing could be read",
-        hint="Delete it: the results can be made again. Nothing was changed here.",
-    )
-
-
-def _append(archive: zipfile.ZipFile, manifest: IO[bytes]) -> None:
-    manifest.seek(0)
-    with archive.open(zipfile.ZipInfo(_MANIFEST), "w", force_zip64=True) as member:
-        while part := manifest.read(1 << 20):
-            member.write(part)
-
-
-def _line(row: dict[str, object]) -> bytes:
+def _to_line(row: dict[str, object]) -> bytes:
     return json.dumps(row, sort_keys=True).encode() + b"\n"
 
 
-def _object(text: bytes, path: Path) -> dict[str, Any]:
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict):
-        raise _refused(path, "its manifest cannot be read")
-    return row
-
-
-def _refused(path: Path, why: str) -> InvalidArchiveError:
+def _invalid(path: Path, reason: str) -> InvalidArchiveError:
     return InvalidArchiveError(
-        f"{path} was not imported: {why}",
-        hint="Export it again with `anyrig cache export`; nothing was changed here.",
+        f"{path} was not imported: {reason}",
+        hint="Export it again with `anyrig cache export`. Nothing was changed.",
     )

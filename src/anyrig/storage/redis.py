@@ -1,16 +1,16 @@
-"""Results kept in Redis or Valkey, so that several machines share what each of them made.
+"""A cache in Redis or Valkey, so that several machines share what each of them computed.
 
-    store = RedisStore("redis://:password@host:6379/0")        rediss:// speaks TLS
+    cache = LayeredCache(ResultCache(path), RedisCache("redis://:password@host:6379/0"))
 
-How much is kept, and for how long, is the server's business: set `maxmemory` and
-`maxmemory-policy allkeys-lru` there, and the least recently used results go when it is full. A
-server whose policy is `noeviction` refuses new results once it is full; that is a `StorageError`.
-`holding` therefore promises nothing here, and a job has to bear that a result is gone.
+How much is kept, and for how long, is the server's setting: with `maxmemory` and
+`maxmemory-policy allkeys-lru` the least recently used results go when it is full. With the policy
+`noeviction` it refuses new results once it is full, which is a `StorageError`. Nothing is pinned
+for jobs there: a job has to cope with a result that is gone.
 
-A result is one string under `anyrig:KEY`: a header, the checksum that `results` also uses, kind and
-note, the data. The checksum is looked at whenever it is read: a result that does not match is
-dropped and counts as missing, as does whatever else lies under such a name. Who is making a result
-is a second string, `anyrig:claim:KEY`, that lapses by itself.
+A result is one string under `anyrig:KEY`: a header, the checksum that `cache` also uses, kind and
+metadata, the data. The checksum is checked whenever it is read: a result that does not match is
+deleted and counts as missing, as does whatever else has such a name. A claim is a second string,
+`anyrig:claim:KEY`, that expires by itself.
 """
 
 from __future__ import annotations
@@ -19,326 +19,450 @@ import contextlib
 import logging
 import secrets
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
 from anyrig.install import format_install
-from anyrig.storage import rows
-from anyrig.storage.key import Plain
-from anyrig.storage.protocol import Claim, Entry, Result
+from anyrig.storage.cache import (
+    CachedResult,
+    CacheEntry,
+    Claim,
+    PruneResult,
+    ResultCache,
+    decode_result,
+    encode_entry,
+)
+from anyrig.storage.keys import JsonValue
 
 if TYPE_CHECKING:
     import redis
 
 log = logging.getLogger(__name__)
-SCHEMES = ("redis", "rediss", "unix")
+T = TypeVar("T")
+RETRY_S = 30.0
+"""How long a shared cache that failed is not asked."""
+_SCHEMES = ("redis", "rediss", "unix")
 _MAGIC = b"anyrig1\n"
-_HEAD = struct.Struct("<8s32sdHI")
-"""Magic, checksum, when it was kept, bytes of the kind and of the note."""
-_ASK = 256
-_SEND, _SEND_BYTES = 1000, 8 << 20
-_MOST_CONNECTIONS = 16
-# Takes a claim back only where it is still the caller's own: after a lapse it may be another's.
-_RELEASE = """
+_HEADER = struct.Struct("<8s32sdHI")
+"""Magic, checksum, when it was cached, bytes of the kind and of the metadata."""
+_GET_BATCH = 256
+_SEND_BATCH, _SEND_BYTES = 1000, 8 << 20
+_MAX_CONNECTIONS = 16
+# Deletes a claim only where it is still the caller's own: after it expired it may be another's.
+_RELEASE_SCRIPT = """
 for _, name in ipairs(KEYS) do
   if redis.call('GET', name) == ARGV[1] then redis.call('DEL', name) end
 end"""
-# Drops a damaged result only where another has not replaced it meanwhile.
-_DROP_SAME = """
+# Deletes a damaged result only where another has not replaced it meanwhile.
+_DELETE_SAME_SCRIPT = """
 if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) == ARGV[1] then
   redis.call('DEL', KEYS[1])
 end"""
-_CLAIM = "claim:"
+_PREFIX, _CLAIM_PREFIX = "anyrig:", "anyrig:claim:"
+_URL_HINT = "Set cache.url to redis://host:6379/0, or to rediss://:password@host:6379/0 for TLS."
 
 
 @dataclass(frozen=True)
-class SharedSize:
-    """What a shared store holds."""
+class RedisStats:
+    """What a shared cache contains."""
 
     num_results: int
     used_bytes: int
-    """The memory that the server takes for all it holds."""
+    """The server's memory for all its data."""
     limit_bytes: int
-    """`maxmemory`; 0 where it has none."""
+    """`maxmemory`; 0 for no limit."""
     policy: str
-    """What goes when it is full."""
+    """`maxmemory_policy`: what is evicted when it is full."""
     version: str
 
 
-class RedisStore:
-    """Results by key on a server. Threads share it; fits `protocol.Results` and `protocol.Claims`.
+class RedisCache:
+    """Results by key on a server; threads may share it.
 
-    Nothing is asked of the server before the first result is. A lost connection is made again with
-    the next question.
+    It connects on first use. A lost connection is opened again by the next call.
 
     Args:
         url: `redis://`, `rediss://` (TLS) or `unix://`, with user and password where needed.
-        prefix: what the names of all its keys begin with.
-        timeout_s: how long an answer is waited for.
-        clock: seconds since 1970.
+        timeout_s: how long to wait for an answer.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        prefix: str = "anyrig:",
-        timeout_s: float = 5.0,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.place = shown(url)
-        """The URL without its password."""
-        self._prefix, self._clock = prefix, clock
-        self._client = _client(url, self.place, timeout_s)
+    def __init__(self, url: str, *, timeout_s: float = 5.0) -> None:
+        self.address = hide_password(url)
+        self._client = _create_client(url, self.address, timeout_s)
 
-    def __enter__(self) -> RedisStore:
+    def __enter__(self) -> RedisCache:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; a later question opens new ones."""
+        """Close the connections; a later call opens new ones."""
         self._client.close()
         self._client.connection_pool.disconnect()
 
-    # -- results -----------------------------------------------------------------------------------
-
-    def get(self, key: str) -> Result | None:
-        """A result, or None where there is none or only a damaged one."""
+    def get(self, key: str) -> CachedResult | None:
+        """A result; None where there is none, or only a damaged one."""
         return self.get_many((key,)).get(key)
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
-        """Those of the results that are kept, by key; all of them in memory at once."""
-        asked = list(dict.fromkeys(keys))
-        found: dict[str, Result] = {}
-        for part in _parts(asked, _ASK):
-            with self._translated():
-                # MGET answers nothing for a name that holds no string.
-                values = cast("list[bytes | None]", self._client.mget(self._names(part)))
-            for key, value in zip(part, values, strict=True):
-                result = None if value is None else unpacked(key, value)
+    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
+        """Those of the results that are cached, by key; all of them in memory at once."""
+        found: dict[str, CachedResult] = {}
+        for some in _split(keys, _GET_BATCH):
+            with self._translate_errors():
+                # MGET returns nothing for a name that holds no string.
+                values = self._client.mget([_PREFIX + key for key in some])
+            for key, value in zip(some, cast("list[bytes | None]", values), strict=True):
+                result = None if value is None else unpack(key, value)
                 if result is not None:
                     found[key] = result
                 elif value is not None:
-                    self._drop_bad(key, value)
+                    self._delete_damaged(key, value)
         return found
-
-    def put(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> bool:
-        """Keep a result unless one is kept already; whether it was kept."""
-        return self.put_many((Entry(key, data, kind, note),)) == 1
-
-    def put_many(self, entries: Iterable[Entry]) -> int:
-        """Keep several, as `put` does; how many were kept. They are sent some at a time."""
-        kept, waiting, size = 0, [], 0
-        for entry in entries:
-            packed_entry = packed(entry, self._clock())
-            waiting.append((self._prefix + entry.key, packed_entry))
-            size += len(packed_entry)
-            if len(waiting) >= _SEND or size >= _SEND_BYTES:
-                kept += self._send(waiting)
-                waiting, size = [], 0
-        return kept + self._send(waiting)
-
-    def replace(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> None:
-        """Keep a new take in the place of the old one."""
-        value = packed(Entry(key, data, kind, note), self._clock())
-        with self._translated():
-            self._client.set(self._prefix + key, value)
-
-    def drop(self, key: str) -> bool:
-        """Forget a result; whether there was one."""
-        with self._translated():
-            return bool(self._client.delete(self._prefix + key))
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys whose results are kept; any may be evicted a moment later."""
-        asked = list(dict.fromkeys(keys))
+        """Those of the keys that are cached; any may be evicted a moment later."""
         found: set[str] = set()
-        for part in _parts(asked, _SEND):
-            with self._translated(), self._client.pipeline(transaction=False) as pipe:
-                for name in self._names(part):
-                    pipe.exists(name)
-                found |= {key for key, there in zip(part, pipe.execute(), strict=True) if there}
+        for some in _split(keys, _SEND_BATCH):
+            with self._translate_errors(), self._client.pipeline(transaction=False) as pipe:
+                for key in some:
+                    pipe.exists(_PREFIX + key)
+                found |= {key for key, exists in zip(some, pipe.execute(), strict=True) if exists}
         return found
 
-    def holding(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
-        """A block that changes nothing: what the server evicts is decided there."""
-        return nullcontext()
+    def put(
+        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
+    ) -> bool:
+        """Cache a result unless the key has one; whether it was cached."""
+        return self.put_many((CacheEntry(key, data, kind, metadata),)) == 1
 
-    # -- who makes what ----------------------------------------------------------------------------
+    def put_many(self, entries: Iterable[CacheEntry]) -> int:
+        """`put` several; how many were cached. They are sent some at a time."""
+        num_cached, size = 0, 0
+        waiting: list[tuple[str, bytes]] = []
+        for entry in entries:
+            value = pack(entry, time.time())
+            waiting.append((_PREFIX + entry.key, value))
+            size += len(value)
+            if len(waiting) >= _SEND_BATCH or size >= _SEND_BYTES:
+                num_cached += self._send(waiting)
+                waiting, size = [], 0
+        return num_cached + self._send(waiting)
 
-    def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
-        """Those of the keys that nobody had claimed, now the caller's for so long."""
-        asked, token = list(dict.fromkeys(keys)), secrets.token_hex(16)
-        got: set[str] = set()
-        for part in _parts(asked, _SEND):
-            with self._translated(), self._client.pipeline(transaction=False) as pipe:
-                for name in self._claims(part):
-                    pipe.set(name, token, nx=True, px=max(1, int(lapse_s * 1000)))
-                got |= {key for key, set_ in zip(part, pipe.execute(), strict=True) if set_}
-        return Claim(token, frozenset(got))
+    def replace(
+        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
+    ) -> None:
+        """Cache a result in the place of the one that the key has."""
+        value = pack(CacheEntry(key, data, kind, metadata), time.time())
+        with self._translate_errors():
+            self._client.set(_PREFIX + key, value)
+
+    def delete(self, key: str) -> bool:
+        """Delete a result; whether there was one."""
+        with self._translate_errors():
+            return bool(self._client.delete(_PREFIX + key))
+
+    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
+        """Those of the keys that nobody had claimed, now claimed by the caller."""
+        token, claimed = secrets.token_hex(16), set[str]()
+        for some in _split(keys, _SEND_BATCH):
+            with self._translate_errors(), self._client.pipeline(transaction=False) as pipe:
+                for key in some:
+                    pipe.set(_CLAIM_PREFIX + key, token, nx=True, px=max(1, int(expires_s * 1000)))
+                claimed |= {key for key, is_set in zip(some, pipe.execute(), strict=True) if is_set}
+        return Claim(token, frozenset(claimed))
 
     def release(self, claim: Claim) -> None:
-        """Give up what of a claim still stands."""
-        for part in _parts(sorted(claim.keys), _SEND):
-            with self._translated():
-                self._client.eval(_RELEASE, len(part), *self._claims(part), claim.token)
+        """Give up what of a claim has not expired."""
+        for some in _split(sorted(claim.keys), _SEND_BATCH):
+            names = [_CLAIM_PREFIX + key for key in some]
+            with self._translate_errors():
+                self._client.eval(_RELEASE_SCRIPT, len(names), *names, claim.token)
 
-    # -- the whole ---------------------------------------------------------------------------------
-
-    def size(self) -> SharedSize:
-        """What the server holds of ours, and what it takes."""
-        with self._translated():
-            told = self._client.info()
-            names = self._client.scan_iter(match=f"{_literal(self._prefix)}*", count=10_000)
-            claims = (self._prefix + _CLAIM).encode()
-            count = sum(not name.startswith(claims) for name in names)
-        return SharedSize(
-            count, int(told.get("used_memory", 0)), int(told.get("maxmemory", 0)),
-            str(told.get("maxmemory_policy", "")),
-            str(told.get("valkey_version") or told.get("redis_version", "")),
+    def stats(self) -> RedisStats:
+        """What the server holds of ours, and its memory."""
+        with self._translate_errors():
+            info = self._client.info()
+            names = self._client.scan_iter(match=f"{_PREFIX}*", count=10_000)
+            num_results = sum(not name.startswith(_CLAIM_PREFIX.encode()) for name in names)
+        return RedisStats(
+            num_results, int(info.get("used_memory", 0)), int(info.get("maxmemory", 0)),
+            str(info.get("maxmemory_policy", "")),
+            str(info.get("valkey_version") or info.get("redis_version", "")),
         )  # fmt: skip
-
-    # -- beneath -----------------------------------------------------------------------------------
-
-    def _names(self, keys: Sequence[str]) -> list[str]:
-        return [self._prefix + key for key in keys]
-
-    def _claims(self, keys: Sequence[str]) -> list[str]:
-        return [self._prefix + _CLAIM + key for key in keys]
 
     def _send(self, values: Sequence[tuple[str, bytes]]) -> int:
         if not values:
             return 0
-        with self._translated(), self._client.pipeline(transaction=False) as pipe:
+        with self._translate_errors(), self._client.pipeline(transaction=False) as pipe:
             for name, value in values:
                 pipe.set(name, value, nx=True)
-            return sum(bool(kept) for kept in pipe.execute())
+            return sum(bool(cached) for cached in pipe.execute())
 
-    def _drop_bad(self, key: str, value: bytes) -> None:
-        log.warning("%s: the result %s is damaged and counts as missing", self.place, key)
-        with contextlib.suppress(StorageError), self._translated():
-            self._client.eval(_DROP_SAME, 1, self._prefix + key, value[: _HEAD.size])
+    def _delete_damaged(self, key: str, value: bytes) -> None:
+        log.warning("%s: the result %s is damaged and counts as missing", self.address, key)
+        with contextlib.suppress(StorageError), self._translate_errors():
+            start = value[: _HEADER.size]
+            self._client.eval(_DELETE_SAME_SCRIPT, 1, _PREFIX + key, start)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """The client's errors as ours."""
-        import redis.exceptions as refusals
+    def _translate_errors(self) -> Iterator[None]:
+        import redis.exceptions
 
         try:
             yield
-        except TypeError as error:  # an option of the URL that no connection takes
-            raise InvalidSettingError(f"{self.place}: {error}", hint=URL_HINT) from error
-        except (refusals.RedisError, OSError) as error:
-            said, hint = _words(error)
-            raise StorageError(f"{self.place} {said}", hint=hint) from error
+        except TypeError as error:  # an option of the URL that no connection accepts
+            raise InvalidSettingError(f"{self.address}: {error}", hint=_URL_HINT) from error
+        except (redis.exceptions.RedisError, OSError) as error:
+            message, hint = _describe_error(error)
+            raise StorageError(f"{self.address} {message}", hint=hint) from error
 
 
-def shown(url: str) -> str:
+class LayeredCache:
+    """A cache on this machine in front of a shared one; fits `Cache`, and closes both.
+
+    What is found in the shared cache is copied to the local one. The shared cache may fail at any
+    time: the local one then goes on alone, with one warning, and `RETRY_S` later the shared one is
+    tried again.
+
+    Args:
+        local: its failures are raised.
+        shared: its failures are not.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        local: ResultCache,
+        shared: RedisCache,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.local, self.shared = local, shared
+        self._clock = clock
+        self._retry_at, self._is_down = float("-inf"), False
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> LayeredCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both."""
+        try:
+            self.shared.close()
+        finally:
+            self.local.close()
+
+    def check_shared(self) -> StorageError | None:
+        """Why the shared cache cannot be used; whoever asks reports it, so the log does not."""
+        try:
+            self.shared.has(("check",))
+        except StorageError as error:
+            with self._lock:
+                self._is_down, self._retry_at = True, self._clock() + RETRY_S
+            return error
+        return None
+
+    def get(self, key: str) -> CachedResult | None:
+        """A result; None where neither has it."""
+        return self.get_many((key,)).get(key)
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
+        """Those of the results that either has, by key."""
+        wanted = list(dict.fromkeys(keys))
+        found = self.local.get_many(wanted)
+        missing = [key for key in wanted if key not in found]
+        if not missing:
+            return found
+        nothing: dict[str, CachedResult] = {}
+        fetched = self._try_shared(lambda: self.shared.get_many(missing), nothing)
+        if fetched:
+            try:
+                self.local.put_many(
+                    CacheEntry(result.key, result.data, result.kind, result.metadata)
+                    for result in fetched.values()
+                )
+            except StorageError as error:  # a full disk: the results are there all the same
+                log.warning("shared results are not copied to this machine: %s", error.message)
+        return found | fetched
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that are cached; shared ones may be gone a moment later."""
+        wanted = set(keys)
+        found = self.local.has(wanted)
+        missing, nothing = wanted - found, set[str]()
+        if not missing:
+            return found
+        return found | self._try_shared(lambda: self.shared.has(missing), nothing)
+
+    def put(
+        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
+    ) -> bool:
+        """Cache a result in both unless the key has one; whether it was cached locally."""
+        return self.put_many((CacheEntry(key, data, kind, metadata),)) == 1
+
+    def put_many(self, entries: Iterable[CacheEntry]) -> int:
+        """`put` several; how many were cached locally."""
+        given = list(entries)
+        try:
+            return self.local.put_many(given)
+        finally:  # a full disk here is no reason to keep it from the others
+            self._try_shared(lambda: self.shared.put_many(given), 0)
+
+    def replace(
+        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
+    ) -> None:
+        """Cache a result in both, in the place of the one that the key has."""
+        self.local.replace(key, data, kind=kind, metadata=metadata)
+        self._try_shared(lambda: self.shared.replace(key, data, kind=kind, metadata=metadata), None)
+
+    def delete(self, key: str) -> bool:
+        """Delete a result from both; whether there was one.
+
+        A failure of the shared cache is raised: who wants a result gone must know that it is not.
+        """
+        deleted = self.local.delete(key)
+        return self.shared.delete(key) or deleted
+
+    def delete_from_worker(self, worker: str) -> PruneResult:
+        """Delete what a worker computed, and the same keys from the shared cache.
+
+        A failure of the shared cache is raised.
+        """
+        for key in self.local.list_keys_from_worker(worker):
+            self.shared.delete(key)
+        return self.local.delete_from_worker(worker)
+
+    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
+        """A block in which the local cache evicts nothing of what it is asked for or given."""
+        return self.local.pin_for_job(job, release=release)
+
+    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
+        """Those of the keys that no machine had claimed; all, if the shared cache is down."""
+        wanted = list(keys)
+        alone = Claim("", frozenset(wanted))
+        return self._try_shared(lambda: self.shared.claim(wanted, expires_s=expires_s), alone)
+
+    def release(self, claim: Claim) -> None:
+        """Give up what of a claim has not expired."""
+        if claim.token:
+            self._try_shared(lambda: self.shared.release(claim), None)
+
+    def _try_shared(self, call: Callable[[], T], otherwise: T) -> T:
+        """The shared cache's answer; `otherwise` if it fails, or did so a moment ago."""
+        if self._clock() < self._retry_at:
+            return otherwise
+        try:
+            answer = call()
+        except StorageError as error:
+            with self._lock:
+                was_down, self._is_down = self._is_down, True
+                self._retry_at = self._clock() + RETRY_S
+            level = logging.INFO if was_down else logging.WARNING
+            log.log(level, "results are not shared for now: %s", error.message)
+            return otherwise
+        if self._is_down:
+            self._is_down = False
+            log.info("results are shared again")
+        return answer
+
+
+def pack(entry: CacheEntry, created: float) -> bytes:
+    """An entry as one string; what cannot be cached is refused."""
+    row = encode_entry(entry)
+    kind, metadata = row.kind.encode(), row.metadata.encode()
+    header = _HEADER.pack(_MAGIC, row.digest, created, len(kind), len(metadata))
+    return b"".join((header, kind, metadata, row.data))
+
+
+def unpack(key: str, value: bytes) -> CachedResult | None:
+    """The result of a string; None where it is not what was cached under this key."""
+    if len(value) < _HEADER.size or not value.startswith(_MAGIC):
+        return None
+    _, digest, created, kind_bytes, metadata_bytes = _HEADER.unpack_from(value)
+    start = _HEADER.size + kind_bytes
+    kind, metadata = value[_HEADER.size : start], value[start : start + metadata_bytes]
+    data = value[start + metadata_bytes :]
+    try:
+        return decode_result(key, kind.decode(), metadata.decode(), digest, created, data)
+    except ValueError:  # not text, or not JSON
+        return None
+
+
+def hide_password(url: str) -> str:
     """A URL as it may be shown: without user, password and options."""
     scheme, _, rest = url.partition("://")
-    place, _, options = rest.partition("?")
+    address, _, options = rest.partition("?")
     if "@" in options:  # a password with a question mark in it, or one among the options
         return f"{scheme}://..."
-    return f"{scheme}://{place.rpartition('@')[2]}"
+    return f"{scheme}://{address.rpartition('@')[2]}"
 
 
-def packed(entry: Entry, made: float) -> bytes:
-    """An entry as the string that is kept; what cannot be kept is refused."""
-    row = rows.written(entry)
-    kind, note = row.kind.encode(), row.note.encode()
-    head = _HEAD.pack(_MAGIC, row.digest, made, len(kind), len(note))
-    return b"".join((head, kind, note, row.data))
-
-
-def unpacked(key: str, value: bytes) -> Result | None:
-    """The result of a string; None where it is not what was kept under this key."""
-    if len(value) < _HEAD.size or not value.startswith(_MAGIC):
-        return None
-    _, digest, made, num_kind, num_note = _HEAD.unpack_from(value)
-    start = _HEAD.size + num_kind
-    kind, note = value[_HEAD.size : start], value[start : start + num_note]
-    data = value[start + num_note :]
-    try:
-        row = rows.Row(0, key, kind.decode(), note.decode(), digest, made, data)
-        return row.result
-    except ValueError:  # no text, or no JSON
-        return None
-
-
-def _client(url: str, place: str, timeout_s: float) -> redis.Redis:
+def _create_client(url: str, address: str, timeout_s: float) -> redis.Redis:
     try:
         import redis
         from redis.backoff import ExponentialBackoff
         from redis.retry import Retry
     except ImportError as error:
         raise MissingPackageError(
-            "sharing results through Redis needs the package redis",
+            "sharing results through Redis requires the package redis",
             hint=f"{format_install('anyrig[cluster]')}, or leave cache.url empty.",
         ) from error
-    if url.partition("://")[0].lower() not in SCHEMES:
-        raise InvalidSettingError(f"{place} is no address of a Redis server", hint=URL_HINT)
-    # After a server's restart the first connection is a dead one: another try finds it. A server
-    # that is silent stays so, and is not waited for three times.
+    if url.partition("://")[0].lower() not in _SCHEMES:
+        raise InvalidSettingError(f"{address} is not the URL of a Redis server", hint=_URL_HINT)
+    # After a server's restart the first connection is a dead one: another attempt finds it. A
+    # server that is silent stays so, and is not waited for three times.
     retry = Retry(ExponentialBackoff(0.2, 0.02), 2, supported_errors=(redis.ConnectionError,))
     try:
         pool = redis.BlockingConnectionPool.from_url(
-            url, max_connections=_MOST_CONNECTIONS, timeout=timeout_s,
+            url, max_connections=_MAX_CONNECTIONS, timeout=timeout_s,
             socket_timeout=timeout_s, socket_connect_timeout=min(timeout_s, 2.0), retry=retry,
             protocol=2,  # older servers speak no other
         )  # fmt: skip
-    except (ValueError, TypeError):  # whose words may quote a password with odd signs in it
+    except (ValueError, TypeError):  # whose text may quote a password with odd characters in it
         raise InvalidSettingError(
-            f"{place} is no address of a Redis server", hint=URL_HINT
+            f"{address} is not the URL of a Redis server", hint=_URL_HINT
         ) from None
-    pool.connection_kwargs["decode_responses"] = False  # an option of the URL would say otherwise
+    pool.connection_kwargs["decode_responses"] = False  # an option of the URL may say otherwise
     return redis.Redis(connection_pool=pool)
 
 
-URL_HINT = (
-    "cache.url is written as redis://host:6379/0, or rediss://:password@host:6379/0 with TLS."
-)
+def _describe_error(error: Exception) -> tuple[str, str]:
+    """What the server, or the connection to it, refused, and what can be done."""
+    import redis.exceptions as errors
 
-
-def _words(error: Exception) -> tuple[str, str]:
-    """What the server or the way to it refused, and what can be done."""
-    import redis.exceptions as refusals
-
-    said = str(error).rstrip(".")
-    if isinstance(error, (refusals.AuthenticationError, refusals.NoPermissionError)) or (
-        said.startswith(("NOAUTH", "WRONGPASS", "NOPERM"))
+    text = str(error).rstrip(".")
+    code = text.partition(" ")[0]  # servers begin their errors with one
+    if isinstance(error, (errors.AuthenticationError, errors.NoPermissionError)) or (
+        code in ("NOAUTH", "WRONGPASS", "NOPERM")
     ):
         return (
-            f"does not let us in: {said}",
-            "Look at the user and the password in cache.url (ANYRIG_CACHE_URL).",
+            f"denied access: {text}",
+            "Check the user and the password in cache.url (ANYRIG_CACHE_URL).",
         )
-    if isinstance(error, refusals.OutOfMemoryError) or said.startswith("OOM"):
+    if isinstance(error, errors.OutOfMemoryError) or code == "OOM":
+        return "is full", "Raise its maxmemory, or set maxmemory-policy allkeys-lru."
+    if isinstance(error, errors.ReadOnlyError) or code in ("READONLY", "MISCONF"):
+        return f"accepts no writes: {text}", "Use its primary server, or check its disk."
+    if isinstance(error, (errors.ConnectionError, errors.TimeoutError, OSError)):
         return (
-            "is full",
-            "Raise its maxmemory, or set maxmemory-policy allkeys-lru so that it makes room.",
+            f"does not answer: {text}",
+            "Start the server, fix the connection to it, or empty cache.url (ANYRIG_CACHE_URL).",
         )
-    if isinstance(error, (refusals.ReadOnlyError,)) or said.startswith(("READONLY", "MISCONF")):
-        return f"takes nothing new: {said}", "Name its primary server, or look at its disk."
-    if isinstance(error, (refusals.ConnectionError, refusals.TimeoutError, OSError)):
-        return (
-            f"does not answer: {said}",
-            "Start the server or mend the way to it, or empty cache.url (ANYRIG_CACHE_URL).",
-        )
-    if isinstance(error, refusals.InvalidResponse):
-        return f"is no Redis server: {said}", "Look at host and port in cache.url."
-    return f"refused: {said}", "-vv says more."
+    if isinstance(error, errors.InvalidResponse):
+        return f"is not a Redis server: {text}", "Check host and port in cache.url."
+    return f"failed: {text}", "Run with -vv for details."
 
 
-def _parts(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
-
-
-def _literal(text: str) -> str:
-    """Text with the signs of a pattern taken as they are."""
-    return "".join(f"\\{sign}" if sign in "*?[]\\^" else sign for sign in text)
+def _split(keys: Iterable[str], size: int) -> Iterator[list[str]]:
+    unique = list(dict.fromkeys(keys))
+    for start in range(0, len(unique), size):
+        yield unique[start : start + size]

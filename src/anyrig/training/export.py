@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError
-from anyrig.storage import atomic
+from anyrig.storage import files
 from anyrig.training.checkpoint import tensors
 from anyrig.training.checkpoint.write import refusals, sync_folder
 from anyrig.training.distributed.names import plain_state
@@ -226,6 +226,6 @@ def export_onnx(
     sides = dynamic or {name: {0: "batch"} for name in inputs}
     plain = copy.deepcopy(plain_model(model)).cpu().float().eval()
     data = exported(plain, {n: v.cpu() for n, v in inputs.items()}, outputs, sides)
-    with refusals(path.parent), atomic.replacing(path) as file:
+    with refusals(path.parent), files.open_atomic(path) as file:
         file.write(data)
     return path

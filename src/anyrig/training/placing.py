@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING
 from anyrig.devices.choose import DeviceRequest, choose_device, parse_kind
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
-from anyrig.placement import Need, Placement, Wanted, place
+from anyrig.placement import Placement, PlacementOptions, Workload, plan_placement
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Machine
     from anyrig.training.settings import Settings
 
 log = logging.getLogger(__name__)
-NEED = Need(
+NEED = Workload(
     what="training", backends=("torch",), precisions=("bf16", "fp16", "tf32", "fp32"), training=True
 )
 
 
-def need(precision: str = "auto") -> Need:
+def need(precision: str = "auto") -> Workload:
     """What training asks for; fp8 is only taken when it is asked for by name."""
     if precision != "fp8":
         return NEED
-    return Need(NEED.what, NEED.backends, ("fp8", *NEED.precisions), training=True)
+    return Workload(NEED.what, NEED.backends, ("fp8", *NEED.precisions), training=True)
 
 
-def wanted(settings: Settings) -> Wanted:
+def wanted(settings: Settings) -> PlacementOptions:
     """What the settings ask of a placement."""
     # Weights in bf16 meet activations in bf16, whatever would be quicker without them.
     half = settings.half_weights and settings.precision == "auto"
-    return Wanted(
+    return PlacementOptions(
         precision="bf16" if half else settings.precision,
         memory_gb=settings.memory_gb or None,
         memory_fraction=settings.memory_fraction or None,
@@ -71,7 +71,7 @@ def placed(
     choice = choose_device(machine, wishes, strict=strict or particular)
     for warning in choice.warnings if local_rank == 0 else ():
         log.warning("%s", warning)
-    found = place(machine, choice, need(settings.precision), wanted(settings))
+    found = plan_placement(machine, choice, need(settings.precision), wanted(settings))
     if word or len(found.placements) == 1 or local_rank == 0:
         return found.placements[0]
     return found.placements[local_rank % len(found.placements)]

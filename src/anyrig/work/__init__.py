@@ -1,1 +1,1 @@
-"""Many items into batches on devices: packed by budget, split when memory runs out, in order."""
+"""Items through engines on devices: batches, worker processes, scheduling, retries."""

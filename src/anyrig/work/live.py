@@ -1,12 +1,12 @@
-"""A counter for many at once: items come at any time, are worked on together, answered one by one.
+"""Requests over time: items of many threads are computed together and answered one by one.
 
-    with Live(pool, cost=len) as live:
+    with LiveQueue(pool, cost=len) as live:
         future = live.submit("a sentence", lane="live")
 
-What waits is taken in order of lane, then turn, then arrival, and only when a worker is about to be
-free, so that a live item passes whatever bulk work still waits. `submit` answers with a future of
-`concurrent.futures`; `asyncio.wrap_future` makes it awaitable. One that is cancelled before its
-turn costs nothing; one whose deadline passes while it waits is answered with `OverloadedError`.
+Waiting items are taken in order of lane, then turn, then arrival, and only when a worker is about
+to be free, so that a live item overtakes all waiting bulk work. `submit` returns a future of
+`concurrent.futures`; `asyncio.wrap_future` makes it awaitable. An item that is cancelled before its
+turn costs nothing; one whose deadline passes while it waits fails with `OverloadedError`.
 """
 
 from __future__ import annotations
@@ -25,94 +25,93 @@ from anyrig.errors import (
     InvalidInputError,
     OutOfMemoryError,
     OverloadedError,
+    PoisonItemError,
     WorkError,
     WorkersLostError,
     is_disk_full,
     to_disk_full_error,
 )
-from anyrig.errors import PoisonItemError as PoisonItemError  # known by this name here too
-from anyrig.work.outcome import Report
+from anyrig.work.outcome import RunReport
 
 if TYPE_CHECKING:
-    from anyrig.work.crew import Crew
-    from anyrig.work.outcome import Failure, Outcome
-    from anyrig.work.seen import Seen
+    from anyrig.work.outcome import ItemFailure, ItemOutcome
+    from anyrig.work.pool import BasePool
+    from anyrig.work.protocol import WorkerStatus
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 Lane = Literal["live", "bulk"]
 LANES: tuple[Lane, ...] = ("live", "bulk")
-MOST_WAITING = 10_000
-_IN_A_ROW = 15
-"""So many live items before one of bulk work that waits: a stream of them must not stop it."""
+MAX_WAITING = 10_000
+_LIVE_PER_BULK = 15
+"""So many live items before one of waiting bulk work: a stream of them must not block it."""
+_MIN_CANCELLED = 256
+"""Fewer cancelled items than this stay in the heap until their turn."""
 
-_SWEPT = 256
-"""Fewer cancelled items than this are left to be met in their turn."""
 
-
-class Awaited(Future[R]):
-    """A future of an item's result."""
-
+class ItemFuture(Future[R]):
     deadline: float | None = None
-    """By the clock; may be changed while the item waits, and it keeps its place."""
+    """By the clock; may be changed while the item waits, and it keeps its turn."""
     began: float | None = None
     """By the clock: when its turn came."""
 
 
 @dataclass(eq=False)
-class _Waiting(Generic[T, R]):
+class _Request(Generic[T, R]):
     payload: T
     lane: Lane
-    future: Awaited[R] = field(default_factory=Awaited)
+    future: ItemFuture[R] = field(default_factory=ItemFuture)
 
 
-class Live(Generic[T, R]):
-    """Takes items of many threads to one pool, for as long as it is open.
+_Heap = list[tuple[float, int, _Request[T, R]]]
+"""By turn, then arrival."""
+
+
+class LiveQueue(Generic[T, R]):
+    """Feeds items of many threads to one pool, for as long as it is open.
 
     Args:
-        pool: it works for this alone; closed with it.
-        cost: what an item costs, as in `Pool.run`.
-        ahead: items the pool may hold at once; twice its workers when 0. More fills batches on a
-            GPU, fewer let a live item pass sooner.
-        most_waiting: of a lane; over it `OverloadedError` is raised.
-        report: is filled with figures while it runs.
-        clock: seconds that only go forward; deadlines are of it.
+        pool: used by this queue alone, and closed with it.
+        cost: of an item, as in `WorkerPool.run`.
+        max_in_flight: items the pool may hold at once; twice its workers if 0. More fills batches
+            on a GPU, fewer let a live item overtake sooner.
+        max_waiting: per lane; beyond it `OverloadedError` is raised.
+        report: is filled while it runs.
+        clock: monotonic seconds; deadlines are of it.
     """
 
     def __init__(
         self,
-        pool: Crew,
+        pool: BasePool,
         *,
         cost: Callable[[T], float],
-        ahead: int = 0,
-        most_waiting: int = MOST_WAITING,
-        report: Report | None = None,
+        max_in_flight: int = 0,
+        max_waiting: int = MAX_WAITING,
+        report: RunReport | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pool, self._cost, self._clock = pool, cost, clock
-        self._ahead = ahead or max(2, 2 * pool.size)
-        self._most_waiting = most_waiting
-        self.report = report if report is not None else Report()
-        self._come = threading.Condition()
-        """Its lock is for all that follows."""
-        self._heaps: dict[Lane, list[tuple[float, int, _Waiting[T, R]]]] = {n: [] for n in LANES}
+        self.pool, self._cost, self._clock = pool, cost, clock
+        self._max_in_flight = max_in_flight or max(2, 2 * pool.size)
+        self._max_waiting = max_waiting
+        self.report = report if report is not None else RunReport()
+        self._changed = threading.Condition()
+        """Its lock guards all that follows."""
+        self._heaps: dict[Lane, _Heap[T, R]] = {lane: [] for lane in LANES}
         self._counts: dict[Lane, int] = dict.fromkeys(LANES, 0)
-        """Of what waits; what was cancelled stays in its heap for a while and is not counted."""
-        self._running: dict[int, _Waiting[T, R]] = {}
-        self._number = self._taken = self._in_a_row = 0
+        """Waiting items; cancelled ones stay in their heap for a while and do not count."""
+        self._in_flight: dict[int, _Request[T, R]] = {}
+        self._num_submitted = self._num_taken = self._live_in_a_row = 0
         self._error: BaseException | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="anyrig-live", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="anyrig-live", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Live[T, R]:
+    def __enter__(self) -> LiveQueue[T, R]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # -- asking ------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -122,198 +121,192 @@ class Live(Generic[T, R]):
         turn: float = 0.0,
         deadline: float | None = None,
         admitted: bool = False,
-    ) -> Awaited[R]:
+    ) -> ItemFuture[R]:
         """A future of the item's result.
 
         Args:
             payload: the item.
-            lane: `live` where a person waits.
+            lane: `live` if a person waits.
             turn: lower ones of a lane come first: the number of a sentence in its text, say, so
                 that everybody's first sentence comes before anybody's second.
-            deadline: by the clock; what still waits then is not worth doing.
-            admitted: it belongs to something that was taken before, and is not refused now.
+            deadline: by the clock; an item that still waits then fails.
+            admitted: it belongs to a request that was accepted before, and is not refused now.
         """
-        waiting: _Waiting[T, R] = _Waiting(payload, lane)
-        waiting.future.deadline = deadline
-        with self._come:
+        request: _Request[T, R] = _Request(payload, lane)
+        request.future.deadline = deadline
+        with self._changed:
             self._check(lane, admitted)
-            heapq.heappush(self._heaps[lane], (turn, self._number, waiting))
+            heapq.heappush(self._heaps[lane], (turn, self._num_submitted, request))
             self._counts[lane] += 1
-            self._number += 1
-            self._come.notify()
-        waiting.future.add_done_callback(lambda future: self._cancelled(future, lane))
-        return waiting.future
+            self._num_submitted += 1
+            self._changed.notify()
+        request.future.add_done_callback(lambda future: self._remove_cancelled(future, lane))
+        return request.future
 
     def waiting(self, lane: Lane) -> int:
-        """How many items of a lane wait."""
-        with self._come:
+        with self._changed:
             return self._counts[lane]
 
     @property
     def running(self) -> int:
         """How many items the pool holds."""
-        with self._come:
-            return len(self._running)
+        with self._changed:
+            return len(self._in_flight)
 
     @property
     def open(self) -> bool:
-        """Whether items are taken; not after its pool has failed as a whole."""
+        """Whether items are accepted; not after its pool has failed as a whole."""
         return not self._closed and self._error is None
 
-    def workers(self) -> tuple[Seen, ...]:
-        """Who works, as last seen; asks nobody."""
-        return self._pool.workers()
-
-    @property
-    def pool(self) -> Crew:
-        """Who works."""
-        return self._pool
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        return self.pool.workers()
 
     def close(self) -> None:
-        """End the workers; whatever waits is answered with an error."""
-        with self._come:
+        """End the workers; whatever waits fails."""
+        with self._changed:
             if self._closed:
                 return
             self._closed = True
-            self._come.notify_all()
-        self._pool.close()
+            self._changed.notify_all()
+        self.pool.close()
         self._thread.join(timeout=10)
-        self._refuse(_closed())
+        self._fail_all(_closed_error())
 
     def _check(self, lane: Lane, admitted: bool) -> None:
         if self._closed:
-            raise _closed()
+            raise _closed_error()
         if self._error is not None:
-            raise _told(self._error)
+            raise _copy_error(self._error)
         if lane not in LANES:
-            raise InvalidInputError(f"there is no lane {lane!r}", hint="live or bulk.")
-        if not admitted and self._counts[lane] >= self._most_waiting:
+            raise InvalidInputError(f"unknown lane {lane!r}", hint="Use live or bulk.")
+        if not admitted and self._counts[lane] >= self._max_waiting:
             raise OverloadedError(
-                f"{self._most_waiting} items wait already", hint="Try again in a moment."
+                f"{self._max_waiting} items are waiting already", hint="Try again in a moment."
             )
 
-    def _cancelled(self, future: Future[R], lane: Lane) -> None:
-        """Count what was cancelled no more, and clear it away once it is most of what is there."""
+    def _remove_cancelled(self, future: Future[R], lane: Lane) -> None:
+        """Do not count a cancelled item, and clear the heap once most of it is cancelled."""
         if not future.cancelled():
             return
-        with self._come:
+        with self._changed:
             self._counts[lane] = max(0, self._counts[lane] - 1)
             heap = self._heaps[lane]
-            if len(heap) < 2 * self._counts[lane] + _SWEPT:
+            if len(heap) < 2 * self._counts[lane] + _MIN_CANCELLED:
                 return
-            stay: list[tuple[float, int, _Waiting[T, R]]] = []
-            gone: list[tuple[float, int, _Waiting[T, R]]] = []
-            for entry in heap:
-                (gone if entry[2].future.cancelled() else stay).append(entry)
-            heap[:] = stay
+            cancelled = [entry[2] for entry in heap if entry[2].future.cancelled()]
+            heap[:] = [entry for entry in heap if entry[2] not in set(cancelled)]
             heapq.heapify(heap)
-        for *_, waiting in gone:
-            waiting.future.set_running_or_notify_cancel()
+        for request in cancelled:
+            request.future.set_running_or_notify_cancel()
 
-    # -- the pool's side ---------------------------------------------------------------------------
+    # -- feeding the pool -----------------------------------------------------------------------
 
-    def _work(self) -> None:
-        error: BaseException = _closed()
+    def _run(self) -> None:
+        error: BaseException = _closed_error()
         try:
-            for _ in self._pool.run(
-                self._items(), cost=self._cost, look_ahead=self._ahead, report=self.report,
-                noted=self._answer, ordered=False,
-            ):  # fmt: skip
+            for _ in self.pool.run(
+                self._take_items(),
+                cost=self._cost,
+                look_ahead=self._max_in_flight,
+                report=self.report,
+                on_outcome=self._answer,
+                ordered=False,
+            ):
                 pass
-        except BaseException as raised:  # noqa: BLE001 - told to everybody who waits
+        except BaseException as raised:  # noqa: BLE001 - every waiting future fails with it
             error = raised
             if not self._closed:
                 log.warning("a pool failed: %s", raised)
-        with self._come:
+        with self._changed:
             self._error = error
-        self._refuse(error)
+        self._fail_all(error)
 
-    def _items(self) -> Iterator[T]:
-        """What waits, the next one whenever the pool has room.
+    def _take_items(self) -> Iterator[T]:
+        """Waiting items, the next one whenever the pool has room.
 
-        Not before: what is taken can be cancelled no more, is never late and passed by nobody.
+        Not before: an item that is taken cannot be cancelled, expire or be overtaken any more.
         """
         while True:
-            with self._come:
-                while not self._closed and not self._may_take():
-                    self._come.wait()
+            with self._changed:
+                while not self._closed and not self._can_take():
+                    self._changed.wait()
                 if self._closed:
                     return
-                waiting, late = self._next()
-                if waiting is not None and not late:
-                    self._running[self._taken] = waiting
-                    self._taken += 1
-            if waiting is None:
+                request, expired = self._pop()
+                if request is not None and not expired:
+                    self._in_flight[self._num_taken] = request
+                    self._num_taken += 1
+            if request is None:
                 continue
-            if late:  # told outside the lock: whoever hears it may ask for something else
-                waiting.future.set_exception(
+            if expired:  # outside the lock: its callbacks may submit something else
+                request.future.set_exception(
                     OverloadedError(
-                        "it waited longer than it may", hint="Try again when less is going on."
+                        "the deadline passed while the item was waiting",
+                        hint="Try again when there is less load.",
                     )
                 )
                 continue
-            yield waiting.payload
+            yield request.payload
 
-    def _may_take(self) -> bool:
-        return len(self._running) < self._ahead and any(self._heaps.values())
+    def _can_take(self) -> bool:
+        return len(self._in_flight) < self._max_in_flight and any(self._heaps.values())
 
-    def _next(self) -> tuple[_Waiting[T, R] | None, bool]:
-        """The next item, and whether it is too late; None where it is nobody's any more."""
+    def _pop(self) -> tuple[_Request[T, R] | None, bool]:
+        """The next item, and whether its deadline has passed; None if it was cancelled."""
         live, bulk = self._heaps["live"], self._heaps["bulk"]
-        from_live = bool(live) and not (bulk and self._in_a_row >= _IN_A_ROW)
-        waiting = heapq.heappop(live if from_live else bulk)[2]
-        if not waiting.future.set_running_or_notify_cancel():
-            return None, False  # it takes no turn: the next of its lane has it
-        self._counts[waiting.lane] -= 1
-        deadline = waiting.future.deadline
-        now = self._clock()
-        late = deadline is not None and now > deadline
-        if not late:
-            waiting.future.began = now
-            self._in_a_row = self._in_a_row + 1 if from_live else 0
-        return waiting, late
+        from_live = bool(live) and not (bulk and self._live_in_a_row >= _LIVE_PER_BULK)
+        request = heapq.heappop(live if from_live else bulk)[2]
+        if not request.future.set_running_or_notify_cancel():
+            return None, False  # it uses up no turn of its lane
+        self._counts[request.lane] -= 1
+        deadline, now = request.future.deadline, self._clock()
+        if deadline is not None and now > deadline:
+            return request, True
+        request.future.began = now
+        self._live_in_a_row = self._live_in_a_row + 1 if from_live else 0
+        return request, False
 
-    def _answer(self, outcome: Outcome[Any]) -> None:
-        with self._come:
-            waiting = self._running.pop(outcome.index, None)
-            self._come.notify()
-            self.report.set_aside.clear()  # told to who asked; kept, they would add up for days
-        if waiting is None:
+    def _answer(self, outcome: ItemOutcome[Any]) -> None:
+        with self._changed:
+            request = self._in_flight.pop(outcome.index, None)
+            self._changed.notify()
+            self.report.failed.clear()  # kept, they would add up for days
+        if request is None:
             return
         if outcome.failure is not None:
-            waiting.future.set_exception(_failed(outcome.failure))
+            request.future.set_exception(_failure_to_error(outcome.failure))
         else:
-            waiting.future.set_result(outcome.result)  # type: ignore[arg-type]
+            request.future.set_result(outcome.result)  # type: ignore[arg-type]
 
-    def _refuse(self, error: BaseException) -> None:
-        with self._come:
-            left = list(self._running.values())
-            left += [one for heap in self._heaps.values() for *_, one in heap]
-            self._running.clear()
+    def _fail_all(self, error: BaseException) -> None:
+        with self._changed:
+            left = list(self._in_flight.values())
+            left += [request for heap in self._heaps.values() for *_, request in heap]
+            self._in_flight.clear()
             for lane, heap in self._heaps.items():
                 heap.clear()
                 self._counts[lane] = 0
-        for waiting in left:
-            if waiting.future.running() or waiting.future.set_running_or_notify_cancel():
-                waiting.future.set_exception(_told(error))
+        for request in left:
+            if request.future.running() or request.future.set_running_or_notify_cancel():
+                request.future.set_exception(_copy_error(error))
 
 
-def _failed(failure: Failure) -> AnyrigError:
+def _failure_to_error(failure: ItemFailure) -> AnyrigError:
     kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemoryError, "killed": PoisonItemError}
     kind = kinds.get(failure.kind, WorkError)
-    return kind(failure.said, hint=failure.hint or "Look at what was given; -vv says more.")
+    return kind(failure.message, hint=failure.hint or "Check the input; -vv shows more.")
 
 
-def _told(error: BaseException) -> AnyrigError:
-    """An error of its own for each who waits: one that is raised twice tells two stories."""
+def _copy_error(error: BaseException) -> AnyrigError:
+    """A new error for each future: one exception object must not be raised in several threads."""
     if is_disk_full(error):
         return to_disk_full_error(error)
     if type(error) is WorkError:
         return WorkersLostError(error.message, hint=error.hint)
     if isinstance(error, AnyrigError):
         return type(error)(error.message, hint=error.hint)
-    return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv says more.")
+    return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv shows more.")
 
 
-def _closed() -> WorkersLostError:
-    return WorkersLostError("nothing more is taken: it is being closed", hint="Ask again later.")
+def _closed_error() -> WorkersLostError:
+    return WorkersLostError("the queue is closing and accepts no items", hint="Try again later.")

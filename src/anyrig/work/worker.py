@@ -1,17 +1,18 @@
-"""A worker as its pool sees it: a process, what it is told, what it says. Never blocks the pool."""
+"""A worker process as its pool sees it: what it is sent, what it sends, how it ends."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import pickle
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from anyrig.backends.process import (
     StderrTail,
@@ -21,189 +22,206 @@ from anyrig.backends.process import (
     start_module,
 )
 from anyrig.errors import InvalidInputError
-from anyrig.work import wire
-from anyrig.work.known import Sizes
+from anyrig.work.outcome import ItemFailure
+from anyrig.work.protocol import (
+    HEARTBEAT_S,
+    PICKLE_ERRORS,
+    BatchDone,
+    BatchSizes,
+    CancelItems,
+    Connection,
+    Heartbeat,
+    LoadEngine,
+    NestedModel,
+    RunItems,
+    UnloadModel,
+    WorkerEvent,
+    WorkerExited,
+    encode_message,
+    pickle_value,
+)
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.work.engine import Recipe
-    from anyrig.work.pack import Item
-    from anyrig.work.seen import Held
+    from anyrig.work.batching import WorkItem
+    from anyrig.work.protocol import EngineFactory
 
 log = logging.getLogger(__name__)
-_LAST_WORDS_S = 2.0
+_LAST_MESSAGES_S = 2.0
 
 
-class Gone(NamedTuple):
-    """A worker's process has ended."""
-
-    said: str
-
-
-class Said(NamedTuple):
-    """A message, and whose it is."""
-
-    number: int
-    message: Any
-
-
-class Worker:
-    """One process on one device."""
+class LocalWorker:
+    """One process on one device. No method blocks: threads read, write and wait for its end."""
 
     def __init__(
         self,
         number: int,
         placement: Placement,
-        recipe: Recipe,
+        factory: EngineFactory,
         environment: Mapping[str, str],
-        events: queue.SimpleQueue[Any],
-        known: Sizes,
+        events: queue.SimpleQueue[WorkerEvent],
+        sizes: BatchSizes,
         *,
-        grows: bool = True,
-        beat_s: float = wire.BEAT_S,
+        grow: bool = True,
+        heartbeat_s: float = HEARTBEAT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.number, self.placement = number, placement
         self._clock = clock
         self.started = clock()
-        self.heard = self.started
-        """When it last said anything."""
-        self.holds: tuple[str, ...] = ()
-        """The models it says that it has loaded."""
-        self.held: tuple[Held, ...] = ()
-        """Those of them that are in processes of its own."""
-        self.ended = ""
+        self.last_seen = self.started
+        self.models: tuple[str, ...] = ()
+        self.nested_models: tuple[NestedModel, ...] = ()
+        self.exit_reason = ""
         """How the process ended; empty while it lives."""
         self._stopped = self._given_up = False
-        variables, seen = bind_device(placement.device, environment)
+        variables, visible = bind_device(placement.device, environment)
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
-        there = replace(placement, device=seen)
-        # Before a process is there: what cannot be sent leaves none behind.
-        load = _encoded(recipe, wire.Load(recipe.factory, there, dict(recipe.options), paths,
-                                          *known, grows, beat_s))  # fmt: skip
+        request = LoadEngine(
+            factory, replace(placement, device=visible), paths, sizes, grow, heartbeat_s
+        )
+        # Before the process starts: options that cannot be pickled leave none behind.
+        try:
+            data = encode_message(request)
+        except PICKLE_ERRORS as error:
+            raise InvalidInputError(
+                f"the options of {factory.target} cannot be pickled: {error}",
+                hint="Use plain values, or names that a worker can import.",
+            ) from error
         self._process = start_module(
-            "anyrig.work.child",
-            {**environment, **threads(placement.threads, environment), **variables,
-             **placement.variables},
-        )  # fmt: skip
+            "anyrig.work.worker_main",
+            {
+                **environment,
+                **limit_threads(placement.threads, environment),
+                **variables,
+                **placement.variables,
+            },
+        )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        self._murmur = StderrTail(self._process.stderr)
-        self._wire = wire.Wire(self._process.stdout, self._process.stdin)
+        self._stderr = StderrTail(self._process.stderr)
+        self._connection = Connection(self._process.stdout, self._process.stdin)
         self._events = events
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outbox.put(load)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        for thread in (self._reader, *(threading.Thread(target=task, daemon=True)
-                                       for task in (self._write, self._watch))):  # fmt: skip
-            thread.name = f"anyrig-worker-{number}"
-            thread.start()
+        self._outbox.put(data)
+        self._reader = self._start_thread(self._read)
+        self._start_thread(self._write)
+        self._start_thread(self._wait_for_exit)
 
     @property
     def pid(self) -> int:
-        """The process's number."""
         return self._process.pid
 
     @property
-    def beat_at(self) -> float:
-        """When it last said anything; heartbeats come from a thread of its own."""
-        return self.heard
-
-    @property
-    def place(self) -> str:
-        """The id of its device."""
+    def device(self) -> str:
+        """Id of its device."""
         return self.placement.device.id
 
     @property
-    def called(self) -> str:
-        """The name of its device."""
+    def title(self) -> str:
+        """Name of its device."""
         return self.placement.device.name
 
-    def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
-        """Send items, each packed on its own; the indices of those that cannot be, and why."""
-        parcels, refused = [], []
+    @property
+    def last_heartbeat(self) -> float:
+        return self.last_seen
+
+    def send_items(self, items: Sequence[WorkItem[Any]]) -> list[tuple[int, str]]:
+        """Index and reason of those that cannot be sent."""
+        pickled, refused = [], []
         for item in items:
             try:
-                parcels.append(wire.parcel(item.index, item.payload, item.cost))
-            except wire.UNPICKLABLE as error:
-                said = f"the item cannot be sent to another process: {error}"
-                refused.append((item.index, said))
-        if parcels:
-            self._tell(wire.Do(tuple(parcels)))
+                pickled.append((item.index, pickle_value(item.payload), item.cost))
+            except PICKLE_ERRORS as error:
+                refused.append((item.index, f"the item cannot be pickled: {error}"))
+        if pickled:
+            self._send(RunItems(tuple(pickled)))
         return refused
 
-    def drop(self, indices: Sequence[int]) -> None:
-        """These are done elsewhere; it leaves them out where they have not begun."""
-        self._tell(wire.Drop(tuple(indices)))
+    def cancel_items(self, indices: Sequence[int]) -> None:
+        """Those that have not started are skipped."""
+        self._send(CancelItems(tuple(indices)))
 
-    def let_go(self, name: str) -> None:
-        """It closes this model of several, busy with others or not."""
-        self._tell(wire.LetGo(name))
-
-    def _tell(self, message: Any) -> None:
-        """Send from a thread of its own: a worker that does not read stops nobody."""
-        self._outbox.put(wire.encode(message))
+    def unload_model(self, name: str) -> None:
+        self._send(UnloadModel(name))
 
     def stop(self) -> None:
-        """End the process now; one that cannot be ended is given up."""
+        """Kill the process; one that does not end is given up."""
         if self._given_up:
             return
         self._stopped = True
         self._outbox.put(None)
         if kill_process_group(self._process) is None:
             self._given_up = True
-            self.ended = "was killed and has not ended"
-            self._events.put(Said(self.number, Gone(self.ended)))
+            self._exited("was killed but has not exited")
+
+    def _send(self, message: Any) -> None:
+        self._outbox.put(encode_message(message))
+
+    def _exited(self, reason: str) -> None:
+        self.exit_reason = reason
+        self._events.put(WorkerEvent(self.number, WorkerExited(reason)))
+
+    def _start_thread(self, target: Callable[[], None]) -> threading.Thread:
+        name = f"anyrig-worker-{self.number}"
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        return thread
 
     def _write(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             while (data := self._outbox.get()) is not None:
-                self._wire.write(data)
+                self._connection.write(data)
 
     def _read(self) -> None:
         try:
             while True:
-                message = self._wire.receive()
-                self.heard = self._clock()
-                if isinstance(message, wire.Beat):
-                    self.holds, self.held = message.holds, message.held
-                else:
-                    self._events.put(Said(self.number, message))
+                message = self._connection.receive()
+                self.last_seen = self._clock()
+                if isinstance(message, Heartbeat):
+                    self.models, self.nested_models = message.models, message.nested_models
+                    continue
+                if isinstance(message, BatchDone):
+                    message = _unpickle_results(message)
+                self._events.put(WorkerEvent(self.number, message))
         except (EOFError, OSError, ValueError):
-            pass  # it is gone, and `_watch` says so
-        except Exception:  # a message that cannot be read: there is no going on with this worker
-            log.exception("a message of worker %d cannot be read", self.number)
+            pass  # it is gone: `_wait_for_exit` reports it
+        except Exception:  # without its messages this worker is of no use
+            log.exception("cannot read a message of worker %d", self.number)
             self._process.kill()
         finally:
             with contextlib.suppress(OSError, ValueError):
                 assert self._process.stdout is not None
                 self._process.stdout.close()
 
-    def _watch(self) -> None:
-        """Wait for the process itself: a pipe may be held open by what it started."""
+    def _wait_for_exit(self) -> None:
+        """Wait for the process, not for its pipe: a child of it may keep the pipe open."""
         code = self._process.wait()
-        self._reader.join(timeout=_LAST_WORDS_S)
-        self.ended = said = describe_exit(code, self._murmur.lines())
+        self._reader.join(timeout=_LAST_MESSAGES_S)
+        reason = describe_exit(code, self._stderr.lines())
         if not self._stopped:
-            log.debug("worker %d %s", self.number, said)
-        self._events.put(Said(self.number, Gone(said)))
+            log.debug("worker %d %s", self.number, reason)
+        self._exited(reason)
 
 
-def _encoded(recipe: Recipe, load: wire.Load) -> bytes:
-    try:
-        return wire.encode(load)
-    except wire.UNPICKLABLE as error:
-        raise InvalidInputError(
-            f"the options of {recipe.factory} cannot be sent to another process: {error}",
-            hint="Give plain values, or names that a worker can import.",
-        ) from error
+def _unpickle_results(message: BatchDone) -> BatchDone:
+    """A result that cannot be unpickled is a failure of its item alone."""
+    results: list[tuple[int, Any]] = []
+    failures = list(message.failures)
+    for index, data in message.results:
+        try:
+            results.append((index, pickle.loads(data)))
+        except Exception as error:  # noqa: BLE001 - pickle raises whatever a class raises
+            text = f"the result cannot be unpickled: {error}"
+            failures.append((index, ItemFailure("error", text, 1)))
+    return message._replace(results=tuple(results), failures=tuple(failures))
 
 
-def threads(count: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that hold a child's libraries to so many threads; the user's own stay."""
+def limit_threads(count: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that limit the threads of a worker's libraries; the user's own are kept."""
     counts = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
-    # numpy's own: its threads spin while they wait for a next product, and small ones come often.
+    # numpy's own: its threads spin while they wait for the next product, and small ones come often.
     # A voice spent a third of its CPU time on that.
     counts["OPENBLAS_NUM_THREADS"] = 1
     return {name: str(number) for name, number in counts.items() if name not in environment}

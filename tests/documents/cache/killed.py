@@ -6,12 +6,12 @@ import sys
 
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting
 
 
 def main() -> None:
-    with Store(sys.argv[1]) as store:
+    with ResultCache(sys.argv[1]) as store:
         kept = Kept(Counting(batch=10, each_s=0.0005), Shelf(store, MARKS, DIMENSION))
         for number, _ in enumerate(kept.embed(f"{number}" for number in range(100_000))):
             if number % 100 == 0:

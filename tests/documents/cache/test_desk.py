@@ -18,7 +18,7 @@ from anyrig.documents.cache.desk import AHEAD, Desk
 from anyrig.documents.cache.pace import MOST_SINGLES, Pace
 from anyrig.documents.cache.shelf import Shelf
 from anyrig.errors import DeviceLostError, OverloadedError, WorkError
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, vector_of
 
 
@@ -45,7 +45,7 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Iterator[Shelf]:
-    with Store(tmp_path / "results.sqlite") as store:
+    with ResultCache(tmp_path / "results.sqlite") as store:
         yield Shelf(store, MARKS, DIMENSION)
 
 

@@ -18,14 +18,13 @@ from anyrig.documents.cache import kept as module
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import KIND, Marks, Shelf
 from anyrig.errors import StorageError, WorkError
-from anyrig.storage.protocol import Entry, Result
-from anyrig.storage.results import Store
+from anyrig.storage.cache import CachedResult, CacheEntry, ResultCache
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, Threaded, vector_of
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "results.sqlite") as store:
+def store(tmp_path: Path) -> Iterator[ResultCache]:
+    with ResultCache(tmp_path / "results.sqlite") as store:
         yield store
 
 
@@ -41,7 +40,7 @@ def _same(found: Iterable[Any], texts: Iterable[str], use: str = "passage") -> N
 @pytest.mark.parametrize("kind", [Counting, Threaded])
 @pytest.mark.parametrize(("batch", "ahead"), [(8, 1), (32, 40), (1, 1)])
 def test_each_text_is_made_once_and_in_order(
-    store: Store, kind: type[Counting], batch: int, ahead: int
+    store: ResultCache, kind: type[Counting], batch: int, ahead: int
 ) -> None:
     texts = [f"text {number * 7919 % 1500}" for number in range(4000)] + [
         "",
@@ -58,10 +57,10 @@ def test_each_text_is_made_once_and_in_order(
     again = Counting()
     _same(_kept(store, again).embed(texts), texts)
     assert not again.calls
-    assert store.size().num_results == 1504
+    assert store.stats().num_results == 1504
 
 
-def test_the_model_runs_on_through_many_chunks(store: Store) -> None:
+def test_the_model_runs_on_through_many_chunks(store: ResultCache) -> None:
     """It is not drained between two lookups."""
     engine = Counting(batch=64)
     list(_kept(store, engine).embed(f"{number}" for number in range(5500)))
@@ -88,7 +87,7 @@ class Taken:
 
 
 @pytest.mark.usefixtures("small")
-def test_found_ones_do_not_wait_for_a_far_gap(store: Store) -> None:
+def test_found_ones_do_not_wait_for_a_far_gap(store: ResultCache) -> None:
     texts = [f"{number}" for number in range(3000)]
     list(_kept(store).embed(texts[:2000]))
     taken = Taken(texts)
@@ -100,7 +99,7 @@ def test_found_ones_do_not_wait_for_a_far_gap(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_gap_before_many_found_ones_holds_few(store: Store) -> None:
+def test_a_gap_before_many_found_ones_holds_few(store: ResultCache) -> None:
     texts = [f"{number}" for number in range(4000)]
     list(_kept(store).embed(texts[1:]))
     taken, engine = Taken(texts), Counting()
@@ -112,7 +111,7 @@ def test_a_gap_before_many_found_ones_holds_few(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_long_stream_takes_little_memory(store: Store) -> None:
+def test_a_long_stream_takes_little_memory(store: ResultCache) -> None:
     """Every other one is kept, so that both ways are gone; four times as many take no more."""
 
     def peak(count: int) -> int:
@@ -137,14 +136,14 @@ def test_a_long_stream_takes_little_memory(store: Store) -> None:
         {"deterministic": True}, {"prompts": {"passage": "passage: "}}, {"version": "2"},
     ],
 )  # fmt: skip
-def test_whatever_shapes_a_vector_is_in_its_key(store: Store, change: dict[str, Any]) -> None:
+def test_whatever_shapes_a_vector_is_in_its_key(store: ResultCache, change: dict[str, Any]) -> None:
     list(_kept(store).embed(["a"]))
     engine = Counting()
     list(_kept(store, engine, replace(MARKS, **change)).embed(["a"]))
     assert engine.seen == {"a": 1}
 
 
-def test_what_does_not_shape_it_is_not(store: Store) -> None:
+def test_what_does_not_shape_it_is_not(store: ResultCache) -> None:
     list(_kept(store).embed(["a"]))
     engine = Counting()
     list(_kept(store, engine, replace(MARKS, engine="other")).embed(["a"], use="query"))
@@ -154,7 +153,7 @@ def test_what_does_not_shape_it_is_not(store: Store) -> None:
     assert engine.seen == {"a": 1}
 
 
-def test_nobody_shares_an_array(store: Store) -> None:
+def test_nobody_shares_an_array(store: ResultCache) -> None:
     for _ in range(2):
         found = list(_kept(store).embed(["a", "b", "a", "a"]))
         for vector in found:
@@ -170,7 +169,7 @@ def test_nobody_shares_an_array(store: Store) -> None:
     ids=["empty", "short", "long", "not-finite"],
 )
 def test_a_wrong_row_is_made_again(
-    store: Store, data: bytes, caplog: pytest.LogCaptureFixture
+    store: ResultCache, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     shelf = Shelf(store, MARKS, DIMENSION)
     store.put(shelf.key("a"), data, kind=KIND)
@@ -184,7 +183,7 @@ def test_a_wrong_row_is_made_again(
     _same([found[shelf.key(text)] for text in "ab"], "ab")
 
 
-def test_a_damaged_row_is_made_again(store: Store) -> None:
+def test_a_damaged_row_is_made_again(store: ResultCache) -> None:
     list(_kept(store).embed("abc"))
     with sqlite3.connect(store.path) as connection:
         connection.execute("UPDATE data SET bytes = zeroblob(64) WHERE id = 2")
@@ -194,7 +193,7 @@ def test_a_damaged_row_is_made_again(store: Store) -> None:
     assert engine.seen.total() == 1
 
 
-def test_a_failing_text_loses_nothing_made_before(store: Store) -> None:
+def test_a_failing_text_loses_nothing_made_before(store: ResultCache) -> None:
     texts = [f"{number}" for number in range(100)] + ["bad"]
     with pytest.raises(WorkError):
         list(_kept(store, Counting(batch=1)).embed(texts))
@@ -203,7 +202,7 @@ def test_a_failing_text_loses_nothing_made_before(store: Store) -> None:
     assert not engine.seen
 
 
-def test_a_reader_who_leaves_loses_nothing(store: Store) -> None:
+def test_a_reader_who_leaves_loses_nothing(store: ResultCache) -> None:
     engine = Counting(batch=4)
     stream = _kept(store, engine).embed(f"{number}" for number in range(100))
     for _ in range(10):
@@ -211,33 +210,33 @@ def test_a_reader_who_leaves_loses_nothing(store: Store) -> None:
     stream.close()  # type: ignore[attr-defined]
     assert engine.most_at_once == 1
     assert engine._at_once == 0  # the model's stream was closed as well
-    assert store.size().num_results >= 10
+    assert store.stats().num_results >= 10
 
 
-def test_it_is_kept_while_it_is_made(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_kept_while_it_is_made(store: ResultCache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEEP_EVERY_S", 0.0)
     stream = _kept(store, Counting(batch=1)).embed("abcdef")
     for _ in range(3):
         next(stream)
-    assert store.size().num_results >= 3
+    assert store.stats().num_results >= 3
     monkeypatch.setattr(module, "KEEP_EVERY_S", 1e9)
     list(itertools.islice(_kept(store, Counting(batch=1)).embed(map(str, range(1000))), 600))
-    assert store.size().num_results >= 512
+    assert store.stats().num_results >= 512
 
 
-class Failing(Store):
+class Failing(ResultCache):
     """A store whose disk goes away and comes back."""
 
     broken = False
     num_asked = 0
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
+    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
         self.num_asked += 1
         if self.broken:
             raise StorageError("the disk is gone", hint="Find it.")
         return super().get_many(keys)
 
-    def put_many(self, entries: Iterable[Entry]) -> int:
+    def put_many(self, entries: Iterable[CacheEntry]) -> int:
         self.num_asked += 1
         if self.broken:
             raise StorageError("the disk is gone", hint="Find it.")
@@ -263,7 +262,7 @@ def test_a_store_that_fails_costs_a_warning(
         assert engine.seen.total() == 2990
 
 
-def test_a_matrix_of_any_iterable(store: Store) -> None:
+def test_a_matrix_of_any_iterable(store: ResultCache) -> None:
     kept = _kept(store)
     for texts in (["a", "b"], iter("ab")):
         _same(kept.matrix(texts), "ab")
@@ -271,15 +270,15 @@ def test_a_matrix_of_any_iterable(store: Store) -> None:
         assert kept.matrix(nothing).shape == (0, DIMENSION)
 
 
-def test_a_vector_can_be_forgotten_for_good(store: Store) -> None:
+def test_a_vector_can_be_forgotten_for_good(store: ResultCache) -> None:
     kept = _kept(store, marks=replace(MARKS, prompts={"query": "q: "}))
     list(kept.embed("abc"))
     list(kept.embed("a", use="query"))
     assert kept.shelf.forget(["a", "z"]) == 2
-    assert store.size().num_results == 2
+    assert store.stats().num_results == 2
 
 
-def test_a_model_that_answers_too_little_is_found_out(store: Store) -> None:
+def test_a_model_that_answers_too_little_is_found_out(store: ResultCache) -> None:
     class Short(Counting):
         def embed(self, texts: Iterable[str], **words: Any) -> Iterator[Any]:
             return itertools.islice(super().embed(texts, **words), 3)

@@ -12,7 +12,7 @@ import numpy as np
 
 from anyrig.documents.cache.kept import KEEP_EVERY, Kept
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from tests.conftest import ROOT
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, vector_of
 
@@ -29,7 +29,7 @@ def test_a_kill_loses_little_and_nothing_wrong(tmp_path: Path) -> None:
                 os.kill(child.pid, signal.SIGKILL)
                 break
     assert reached >= 1500
-    with Store(path) as store:
+    with ResultCache(path) as store:
         engine = Counting()
         texts = [f"{number}" for number in range(reached + 1)]
         found = Kept(engine, Shelf(store, MARKS, DIMENSION)).embed(texts)

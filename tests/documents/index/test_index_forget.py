@@ -15,7 +15,7 @@ from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.status import status
 from anyrig.errors import InvalidInputError
 from anyrig.services import index as service
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import ALICE, contents, index, ways, write
 
@@ -107,7 +107,7 @@ def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_pa
     write(folder, {"secret.txt": f"{SECRET}\f{shared}\f{elsewhere}", "keeps.txt": shared})
     write(tmp_path / "more", {"a.txt": elsewhere})
     path = tmp_path / "indexes" / "i.sqlite"
-    with Store(tmp_path / "results.sqlite") as store:
+    with ResultCache(tmp_path / "results.sqlite") as store:
         bag = Bag()
         shelf = Shelf(store, Marks("bag", ""), bag.model.dimension)
         vectors = Kept(bag, shelf)

@@ -14,7 +14,7 @@ from anyrig.documents.summarise.seq2seq import Piece, Seq2Seq
 from anyrig.documents.summarise.write import Scribe
 from anyrig.documents.summarise.writer import Writer, find, in_folder
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Placed, place
+from anyrig.placement import PlacementPlan, plan_placement
 from anyrig.text.pages import Page, Paged
 from tests.documents.summarise import tiny_writers
 
@@ -32,9 +32,11 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Writer:
     return in_folder(tiny_writers.t5(tmp_path_factory.mktemp("t5")))
 
 
-def placed(writer: Writer) -> Placed:
+def placed(writer: Writer) -> PlacementPlan:
     machine = discover({})
-    return place(machine, choose_device(machine, (DeviceRequest("cpu", "flag"),)), writer.need())
+    return plan_placement(
+        machine, choose_device(machine, (DeviceRequest("cpu", "flag"),)), writer.need()
+    )
 
 
 @pytest.fixture(scope="module")

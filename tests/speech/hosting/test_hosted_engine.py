@@ -20,8 +20,8 @@ from anyrig.errors import (
 from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.protocol import Line
-from anyrig.work.engine import Recipe
-from anyrig.work.pool import Pool
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
 from tests.conftest import ROOT
 from tests.speech.hosting.standin_engine import Paced, Standin
 
@@ -129,8 +129,8 @@ def test_workers_split_restart_and_blame(folder: Path) -> None:
     lines = [Line(f"text {n}", voice="high") for n in range(5)]
     lines[1:1] = [Line("die always", voice="low")]
     lines[4:4] = [Line("wrong always", voice="low")]
-    recipe = Recipe(f"{Standin.__module__}:Standin", {"folder": str(folder)})
-    with Pool([_cpu()], recipe, environment=os.environ) as pool:
+    recipe = EngineFactory(f"{Standin.__module__}:Standin", {"folder": str(folder)})
+    with WorkerPool([_cpu()], recipe, environment=os.environ) as pool:
         got = list(pool.run(lines, cost=lambda line: line.cost))
     assert [outcome.failure is None for outcome in got] == [
         True,
@@ -142,7 +142,7 @@ def test_workers_split_restart_and_blame(folder: Path) -> None:
         True,
     ]
     assert got[1].failure is not None
-    assert "exited with code 7" in got[1].failure.said
+    assert "exited with code 7" in got[1].failure.message
     assert got[4].failure is not None
-    assert "ValueError" in got[4].failure.said
+    assert "ValueError" in got[4].failure.message
     assert [len(outcome.result.samples) for outcome in got if outcome.result] == [9600] * 5

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.cache.shelf import Shelf
 from anyrig.errors import WorkError
-from anyrig.storage.protocol import Claim
+from anyrig.storage.cache import Claim
 
 if TYPE_CHECKING:
     from anyrig.documents.cache.shelf import Vector

@@ -16,15 +16,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from anyrig.errors import StorageError
-from anyrig.storage.key import Plain, key, series
-from anyrig.storage.protocol import Claim, Claims, Entry, Result
+from anyrig.storage.cache import CachedResult, CacheEntry, Claim
+from anyrig.storage.keys import JsonValue, make_key, make_key_function
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Use
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
 
     Vector = NDArray[np.float32]
 
@@ -69,7 +69,7 @@ class Marks:
         prompt = self.prompts.get(use, "")
         # Each window has the prompt; the key of a model without prompts is the old one.
         windows = f"{self.windows}, prompted" if prompt else self.windows
-        return key(
+        return make_key(
             weights=self.weights, tokenizer=self.tokenizer, precision=self.precision,
             longest=self.longest, overlap=self.overlap, windows=windows,
             pooling=self.pooling, normalise=self.normalise, deterministic=self.deterministic,
@@ -81,7 +81,7 @@ class Shelf:
     """The vectors of one model in a store. Threads may share it where they may share the store.
 
     Args:
-        store: any store of results; one that knows `Claims` lets machines divide the work.
+        store: any cache; a shared one lets machines divide the work.
         marks: what shapes the vectors.
         dimension: their length.
         clock: seconds that only go forward.
@@ -89,7 +89,7 @@ class Shelf:
 
     def __init__(
         self,
-        store: Results,
+        store: Cache,
         marks: Marks,
         dimension: int,
         *,
@@ -97,26 +97,20 @@ class Shelf:
     ) -> None:
         self.dimension = dimension
         self._store, self._marks, self._clock = store, marks, clock
-        self._claims = store if isinstance(store, Claims) else None
         self._keys: dict[str, Callable[[str], str]] = {}
         self._quiet_until = float("-inf")
-
-    @property
-    def shared(self) -> bool:
-        """Whether others may be making the same vectors, and say so."""
-        return self._claims is not None
 
     def key(self, text: str, use: Use = "passage") -> str:
         """The key of a text's vector."""
         of = self._keys.get(use)
         if of is None:
-            of = self._keys[use] = series(kind=KIND, base=self._marks.base(use))
+            of = self._keys[use] = make_key_function(kind=KIND, base=self._marks.base(use))
         return of(text)
 
     def find(self, keys: Iterable[str]) -> dict[str, Vector]:
         """Those of the vectors that are kept and whole, by key."""
         asked = list(keys)
-        nothing: dict[str, Result] = {}
+        nothing: dict[str, CachedResult] = {}
         found = self._try(lambda: self._store.get_many(asked), nothing)
         whole, bad = self._vectors(list(found.values()))
         for name in bad:
@@ -126,9 +120,9 @@ class Shelf:
 
     def keep(self, vectors: Mapping[str, Vector]) -> None:
         """Keep vectors by key; of those that are kept already the first stays."""
-        note: dict[str, Plain] = {"dimension": self.dimension, "engine": self._marks.engine}
+        note: dict[str, JsonValue] = {"dimension": self.dimension, "engine": self._marks.engine}
         entries = [
-            Entry(name, vector.astype("<f4", copy=False).tobytes(), KIND, note)
+            CacheEntry(name, vector.astype("<f4", copy=False).tobytes(), KIND, note)
             for name, vector in vectors.items()
         ]
         if entries:
@@ -139,26 +133,25 @@ class Shelf:
         names = {self.key(text, use) for text in texts for use in uses}
         # A shared store that does not answer says it has none; to drop one of them it must answer.
         there = self._store.has(names) or set(islice(names, 1))
-        return sum(self._store.drop(name) for name in there)
+        return sum(self._store.delete(name) for name in there)
 
     def claim(self, keys: Iterable[str]) -> Claim:
         """Those that this caller is to make; the rest is in another's hands."""
-        asked, claims = tuple(keys), self._claims
+        asked = tuple(keys)
         alone = Claim("", frozenset(asked))
-        if claims is None or not asked:
+        if not asked:
             return alone
-        return self._try(lambda: claims.claim(asked, lapse_s=LAPSE_S), alone)
+        return self._try(lambda: self._store.claim(asked, expires_s=LAPSE_S), alone)
 
     def release(self, claim: Claim) -> None:
         """Let others make what this caller did not."""
-        claims = self._claims
-        if claims is not None and claim.token and claim.keys:
-            self._try(lambda: claims.release(claim), None)
+        if claim.token and claim.keys:
+            self._try(lambda: self._store.release(claim), None)
 
     def _drop(self, name: str) -> bool:
-        return self._try(lambda: self._store.drop(name), False)
+        return self._try(lambda: self._store.delete(name), False)
 
-    def _vectors(self, results: Sequence[Result]) -> tuple[dict[str, Vector], list[str]]:
+    def _vectors(self, results: Sequence[CachedResult]) -> tuple[dict[str, Vector], list[str]]:
         """Whole ones as rows of one new matrix, and the keys of the others."""
         import numpy as np
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ def make(placement: Placement, **options: Any) -> Classifier:
     return kind(placement, **options)
 
 
-class Classifier(Usual):
+class Classifier(BaseEngine):
     """What both ways share: windows, batches, and putting answers together."""
 
     name = "classifier"

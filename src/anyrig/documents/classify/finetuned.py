@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from anyrig.documents.classify.solve import Kind
 from anyrig.documents.tokenise import longest_of
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Need
-from anyrig.work.engine import Recipe
+from anyrig.placement import Workload
+from anyrig.work.protocol import EngineFactory
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import BackendName
@@ -45,18 +45,18 @@ class FineTuned:
 
     calibrated = False
 
-    def need(self) -> Need:
+    def need(self) -> Workload:
         """What its workers ask for."""
         ways: tuple[BackendName, ...] = ("torch",) if self.weights else ()
         ways += ("onnx",) if self.graph is not None else ()
-        return Need(
+        return Workload(
             what=f"the classifier {self.name}",
             backends=ways,
             precisions=("bf16", "fp16", "fp32") if self.weights else ("fp32",),
             worker_bytes=self.weights_bytes * 2 + (100 << 20),
         )
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> EngineFactory:
         """How a worker makes its engine."""
         options = {
             "folder": str(self.folder),
@@ -65,7 +65,7 @@ class FineTuned:
             "longest": self.longest,
             "pad": self.pad,
         }
-        return Recipe(
+        return EngineFactory(
             "anyrig.documents.classify.engine:make", options, f"classify {self.name}", "1"
         )
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from anyrig.documents.classify.head import About, Head, Weights, digest
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 from anyrig.version import __version__
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
@@ -137,7 +137,7 @@ def _put(place: Path, head: Head) -> bool:
             file.flush()
             os.fsync(file.fileno())
         text = json.dumps(asdict(head.about), indent=1, ensure_ascii=False)
-        write_text(aside / _ABOUT, text + "\n")
+        write_atomic(aside / _ABOUT, text + "\n")
         if place.exists():
             return False
         os.rename(aside, place)
@@ -161,7 +161,7 @@ def delete(folder: Path, title: str) -> list[About]:
     find(folder, title)
     numbers = versions(folder, name) if number is None else [number]
     gone = []
-    write_text(folder / name / _LAST, str(max([_last(folder / name), *versions(folder, name)])))
+    write_atomic(folder / name / _LAST, str(max([_last(folder / name), *versions(folder, name)])))
     for one in numbers:
         place = folder / name / str(one)
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anyrig.documents.bundle import texts_of
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -24,7 +24,7 @@ _PIECE = 4
 """Letters of a piece of a word: so `cats` is near `cat`."""
 
 
-class Hashing(Usual):
+class Hashing(BaseEngine):
     """Bundles of texts to as many vectors, as bytes of float32."""
 
     name = "hashing"

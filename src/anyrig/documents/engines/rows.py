@@ -14,7 +14,7 @@ import numpy as np
 
 from anyrig.documents.bundle import opened
 from anyrig.errors import DeviceError
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ SPARE = 1.04
 """Padded over real tokens of a batch: rather a smaller batch than more of nothing."""
 
 
-class RowEncoder(Usual):
+class RowEncoder(BaseEngine):
     """Bundles of token rows to as many vectors, as bytes of float32. `vectors` must be given."""
 
     pads = False

@@ -14,7 +14,7 @@ import numpy as np
 from anyrig.documents.bundle import texts_of
 from anyrig.errors import DeviceError, MissingPackageError
 from anyrig.install import format_install
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _BATCH = 16
 
 
-class TextGraph(Usual):
+class TextGraph(BaseEngine):
     """Bundles of texts to as many vectors, as bytes of float32."""
 
     name = "text graph"

@@ -30,7 +30,7 @@ class TorchEncoder(TorchRows["Encoder"]):
         """Load the encoder of a folder; the options are those of every encoder in torch."""
         super().__init__(placement, **options)
         if placement.device.kind == "gpu":
-            self.first_cost = _FIRST_TOKENS
+            self.first_batch_cost = _FIRST_TOKENS
 
     def load(self, kind: torch.dtype) -> Encoder:
         """Our own encoder, with the weights of the folder."""

@@ -20,13 +20,13 @@ from anyrig.documents.entities.merge import joined, merged
 from anyrig.documents.entities.names import Namer
 from anyrig.documents.entities.reading import Reading, label, read
 from anyrig.documents.entities.stretches import Cut, cuts, stretches, windows
-from anyrig.work.outcome import Outcome, Report
-from anyrig.work.pool import Pool
+from anyrig.work.outcome import ItemOutcome, RunReport
+from anyrig.work.pool import WorkerPool
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Stretch, Window
     from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
 
 _COLON = re.compile(r"\.? ?:(?!//)")
 _BEGINS = re.compile(r"(?:[.!?:;]|\n|^)[\s\"'(\u00ab\u201c-]*$")
@@ -67,7 +67,7 @@ class _Job:
     reading: Reading
     stretches: Sequence[Stretch]
     cuts: Sequence[Cut]
-    results: list[Outcome[Any]] = field(default_factory=list)
+    results: list[ItemOutcome[Any]] = field(default_factory=list)
 
 
 class Finder:
@@ -77,7 +77,7 @@ class Finder:
         self,
         namer: Namer | None,
         *,
-        placed: Placed | None = None,
+        placed: PlacementPlan | None = None,
         environment: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         stamp: str = "",
@@ -97,14 +97,14 @@ class Finder:
         """
         self.namer = namer if placed is not None and wants_names(namer, kinds) else None
         self._kinds, self._unchecked = kinds, unchecked
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
         if self.namer is not None and placed is not None:
-            self._pool = Pool(
+            self._pool = WorkerPool(
                 placed.placements, self.namer.recipe, environment=environment or {},
                 fallback=placed.fallback, limits=limits, stamp=stamp,
             )  # fmt: skip
 
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers, where it has any now."""
         return (self._pool,) if self._pool is not None else ()
 
@@ -124,7 +124,9 @@ class Finder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def find(self, texts: Iterable[Text | str], *, report: Report | None = None) -> Iterator[Found]:
+    def find(
+        self, texts: Iterable[Text | str], *, report: RunReport | None = None
+    ) -> Iterator[Found]:
         """What each text names, in order."""
         if self._pool is None:
             yield from (self._told(self._job(text)) for text in texts)
@@ -179,7 +181,7 @@ class Finder:
         )  # fmt: skip
         return Found(
             tuple(entities), languages, nameless,
-            failures[0].said if failures else "", failures[0].hint if failures else "",
+            failures[0].message if failures else "", failures[0].hint if failures else "",
         )  # fmt: skip
 
     def _wanted(self, one: Entity) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
 from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import format_install
-from anyrig.placement import Need
-from anyrig.work.engine import Recipe
+from anyrig.placement import Workload
+from anyrig.work.protocol import EngineFactory
 
 EngineName = Literal["auto", "grammar", "spacy", "gliner", "tokens"]
 ENGINES: tuple[EngineName, ...] = ("auto", "grammar", "spacy", "gliner", "tokens")
@@ -54,8 +54,8 @@ class Namer:
     """What finds names, and how it is run."""
 
     name: str
-    recipe: Recipe
-    need: Need
+    recipe: EngineFactory
+    need: Workload
     window: int
     """Characters that it is given at once."""
     languages: tuple[str, ...] = ()
@@ -145,8 +145,10 @@ def _spacy(model: str, *, asked: bool) -> Namer | None:
         if asked:
             raise MissingPackageError("no model of spaCy is installed", hint=f"{INSTALL}.")
         return None
-    recipe = Recipe(f"{_FACTORIES}.spacy_names:SpacyNames", {"models": models}, name="spacy-names")
-    need = Need("spaCy", backends=("onnx", "torch"), gpu=False, cores=1, worker_bytes=300 << 20)
+    recipe = EngineFactory(
+        f"{_FACTORIES}.spacy_names:SpacyNames", {"models": models}, name="spacy-names"
+    )
+    need = Workload("spaCy", backends=("onnx", "torch"), gpu=False, cores=1, worker_bytes=300 << 20)
     languages = () if model else tuple(models)
     return Namer(model or "spacy", recipe, need, 4000, languages, models)
 
@@ -155,8 +157,10 @@ def _gliner(model: str, labels: tuple[str, ...], threshold: float) -> Namer:
     if not is_there("gliner") or not is_there("torch"):
         raise MissingPackageError("gliner is not installed", hint=f"{_GLINER}.")
     options = {"model": model, "labels": labels, "threshold": threshold}
-    recipe = Recipe(f"{_FACTORIES}.gliner_spans:GlinerSpans", options, name=f"gliner {model}")
-    need = Need(f"GLiNER {model}", backends=("torch",), precisions=("fp32", "bf16", "fp16"),
+    recipe = EngineFactory(
+        f"{_FACTORIES}.gliner_spans:GlinerSpans", options, name=f"gliner {model}"
+    )
+    need = Workload(f"GLiNER {model}", backends=("torch",), precisions=("fp32", "bf16", "fp16"),
                 worker_bytes=_weight(model))  # fmt: skip
     return Namer(Path(model).name, recipe, need, 1000, own_labels=True)
 
@@ -169,10 +173,12 @@ def _tokens(model: str, threshold: float) -> Namer:
             hint=f"{format_install('anyrig[torch]')}, or give a folder with a model.onnx.",
         )
     options = {"model": model, "threshold": threshold}
-    recipe = Recipe(f"{_FACTORIES}.token_classes:TokenClasses", options, name=f"tokens {model}")
+    recipe = EngineFactory(
+        f"{_FACTORIES}.token_classes:TokenClasses", options, name=f"tokens {model}"
+    )
     ways: Any = ("onnx",) if graph is not None else ("torch",)
     precisions: Any = ("fp32",) if graph is not None else ("fp32", "bf16", "fp16")
-    need = Need(f"the model {Path(model).name}", backends=ways, precisions=precisions,
+    need = Workload(f"the model {Path(model).name}", backends=ways, precisions=precisions,
                 worker_bytes=_weight(model))  # fmt: skip
     return Namer(Path(model).name, recipe, need, 1200, own_labels=True)
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from anyrig.documents.index import schema
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.storage.drives import network_drive
+from anyrig.storage.sqlite import detect_network_drive
 
 try:
     import fcntl
@@ -58,7 +58,7 @@ class IndexFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         with translated(path):
-            self._connection = schema.connect(path, wal=not network_drive(path))
+            self._connection = schema.connect(path, wal=not detect_network_drive(path))
         self._lock = threading.RLock()
 
     def __enter__(self) -> IndexFile:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np  # noqa: TID253 - arrays are all that is here
 
-from anyrig.storage.atomic import replacing
+from anyrig.storage.files import open_atomic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -200,7 +200,7 @@ def stale(graph: Graph, ids: Rows, fingerprint: str) -> bool:
 def save(graph: Graph, path: Path) -> None:
     """Keep a graph in one file, whole or not at all."""
     head = json.dumps({"fingerprint": graph.fingerprint, "count": len(graph.ids)}).encode()
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(_MARK + struct.pack("<I", len(head)) + head)
         file.write(graph.ids.astype("<i8").tobytes())
         file.write(memoryview(graph.faiss.serialize_index(graph.index)))

@@ -19,9 +19,9 @@ from anyrig.documents.ocr import tesseract
 from anyrig.documents.ocr.rapid import INSTALL, Rapid
 from anyrig.documents.reading import NO_OCR
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.placement import Need
-from anyrig.storage import atomic
-from anyrig.work.engine import Recipe
+from anyrig.placement import Workload
+from anyrig.storage import files
+from anyrig.work.protocol import EngineFactory
 
 log = logging.getLogger(__name__)
 EngineName = Literal["rapidocr", "tesseract"]
@@ -53,18 +53,20 @@ class Chosen:
     program: tesseract.Program | None = None
     passed_over: tuple[str, ...] = ()
 
-    def recipe(self, language: str) -> Recipe:
+    def recipe(self, language: str) -> EngineFactory:
         """How a worker makes it."""
         if self.engine == "rapidocr":
-            return Recipe("anyrig.documents.ocr.rapid:Rapid", {}, "ocr rapidocr", self.version)
+            return EngineFactory(
+                "anyrig.documents.ocr.rapid:Rapid", {}, "ocr rapidocr", self.version
+            )
         options = {"program": self.program, "language": language or "en"}
         factory = "anyrig.documents.ocr.tesseract:Tesseract"
-        return Recipe(factory, options, "ocr tesseract", self.version)
+        return EngineFactory(factory, options, "ocr tesseract", self.version)
 
-    def need(self, num_pages: int = 1 << 30) -> Need:
+    def need(self, num_pages: int = 1 << 30) -> Workload:
         """What it asks of a device: on a CPU a process for each core, each a page at a time."""
         gpu = self.engine == "rapidocr"
-        return Need(
+        return Workload(
             f"OCR with {self.engine}", backends=("onnx",), worker_bytes=600 << 20, gpu=gpu,
             cores=1, most_workers=max(1, num_pages),
         )  # fmt: skip
@@ -233,4 +235,4 @@ def load(path: Path) -> dict[str, Trial]:
 def save(path: Path, trials: Mapping[str, Trial]) -> None:
     """Keep what was measured."""
     rows = {key: asdict(trial) for key, trial in trials.items()}
-    atomic.write_text(path, json.dumps({"format": _FORMAT, "trials": rows}, indent=1) + "\n")
+    files.write_atomic(path, json.dumps({"format": _FORMAT, "trials": rows}, indent=1) + "\n")

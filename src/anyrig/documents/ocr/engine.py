@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.page import ReadPage
@@ -22,15 +22,15 @@ class Sheet(NamedTuple):
     """ISO 639-1; found out from what is read when empty."""
 
 
-class PageEngine(Usual):
+class PageEngine(BaseEngine):
     """What every engine of OCR inherits: a page at a time, the same in any company."""
 
     weights: ClassVar[str] = ""
     """What tells its model from others."""
     pads = False
     batch_invariant = True
-    most_items = 1
-    relief: Sequence[str] = ("--dpi 150", "--workers-per-device 1")
+    max_items = 1
+    memory_options: Sequence[str] = ("--dpi 150", "--workers-per-device 1")
 
     def run(self, batch: Sequence[Sheet]) -> list[ReadPage]:
         """What stands on each sheet."""

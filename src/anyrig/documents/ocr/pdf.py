@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.ocr.font import ADVANCE, UNITS, glyphless
 from anyrig.errors import InvalidInputError
-from anyrig.storage.atomic import replacing
+from anyrig.storage.files import open_atomic
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.page import Line, Point, ReadPage, Word
@@ -99,7 +99,7 @@ class Document:
 
     def save(self, path: Path) -> None:
         """Put it at a path, whole or not at all."""
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             self._pdf.save(file, version=17)
 
     # ---------------------------------------------------------------- pictures

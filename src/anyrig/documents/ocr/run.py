@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.page import ReadPage, from_bytes
 from anyrig.documents.reading import ReadPicture
-from anyrig.storage.key import Segment
-from anyrig.work.outcome import Failure, Report
-from anyrig.work.pool import Pool
+from anyrig.storage.keys import CacheKey
+from anyrig.work.outcome import ItemFailure, RunReport
+from anyrig.work.pool import WorkerPool
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
-    from anyrig.placement import Placed
-    from anyrig.storage.protocol import Results
+    from anyrig.placement import PlacementPlan
+    from anyrig.storage.cache import Cache
 
 KIND = "page"
 
@@ -35,7 +35,7 @@ class Found:
     """What came of one picture: a page, or why there is none."""
 
     page: ReadPage | None
-    failure: Failure | None = None
+    failure: ItemFailure | None = None
     kept: bool = False
     """Whether an earlier run had read it."""
 
@@ -47,9 +47,9 @@ class Pages:
         self,
         chosen: Chosen,
         *,
-        placed: Callable[[], Placed] | Placed,
+        placed: Callable[[], PlacementPlan] | PlacementPlan,
         environment: Mapping[str, str],
-        store: Results | None = None,
+        store: Cache | None = None,
         language: str = "",
     ) -> None:
         """Nothing is loaded before a picture comes that was not read before.
@@ -64,7 +64,7 @@ class Pages:
         self.chosen = chosen
         self._placed, self._environment = placed, dict(environment)
         self._store, self._language = store, language
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
         self._look_ahead = 4
 
     def __enter__(self) -> Pages:
@@ -79,7 +79,7 @@ class Pages:
             self._pool.close()
         self._pool = None
 
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers, where it has any now."""
         return (self._pool,) if self._pool is not None else ()
 
@@ -87,13 +87,15 @@ class Pages:
         """What stands on each picture, or why it cannot be read."""
         for found in self.pages(pictures):
             if found.page is None:
-                said = found.failure.said if found.failure else ""
+                said = found.failure.message if found.failure else ""
                 yield ReadPicture("", confidence=0.0, failure=said or "OCR gave no answer")
                 continue
             page = found.page
             yield ReadPicture(page.text, page.turned_degrees, page.confidence, page.language)
 
-    def pages(self, pictures: Iterable[bytes], *, report: Report | None = None) -> Iterator[Found]:
+    def pages(
+        self, pictures: Iterable[bytes], *, report: RunReport | None = None
+    ) -> Iterator[Found]:
         """What came of each picture, in order; pages are kept as they come."""
         waiting = iter(pictures)
         for data in waiting:
@@ -104,7 +106,7 @@ class Pages:
                 return
             yield Found(kept, kept=True)
 
-    def _read(self, pictures: Iterable[bytes], report: Report | None) -> Iterator[Found]:
+    def _read(self, pictures: Iterable[bytes], report: RunReport | None) -> Iterator[Found]:
         """The same, through the pool; pages that are kept already pass it by."""
         told: deque[tuple[str, ReadPage | None]] = deque()
 
@@ -131,12 +133,12 @@ class Pages:
         while told and told[0][1] is not None:
             yield Found(told.popleft()[1], kept=True)
 
-    def _started(self) -> Pool:
+    def _started(self) -> WorkerPool:
         if self._pool is None:
             placed = self._placed() if callable(self._placed) else self._placed
             workers = sum(one.workers for one in placed.placements)
             self._look_ahead = 2 * workers + 2
-            self._pool = Pool(
+            self._pool = WorkerPool(
                 placed.placements, self.chosen.recipe(self._language),
                 environment=self._environment, fallback=placed.fallback,
             )  # fmt: skip
@@ -145,10 +147,10 @@ class Pages:
     # ---------------------------------------------------------------- the store
 
     def _key(self, data: bytes) -> str:
-        return Segment(
+        return CacheKey(
             KIND, hashlib.sha256(data).hexdigest(), self.chosen.engine, self.chosen.version,
             self.chosen.weights, options={"language": self._language},
-        ).key  # fmt: skip
+        ).digest  # fmt: skip
 
     def _kept(self, key: str) -> ReadPage | None:
         found = self._store.get(key) if self._store is not None else None
@@ -161,4 +163,4 @@ class Pages:
 
     def _keep(self, key: str, page: ReadPage) -> None:
         if self._store is not None:
-            self._store.replace(key, page.to_bytes(), kind=KIND, note={"engine": page.engine})
+            self._store.replace(key, page.to_bytes(), kind=KIND, metadata={"engine": page.engine})

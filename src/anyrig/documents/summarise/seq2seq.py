@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     import torch
@@ -38,14 +38,14 @@ class Piece(NamedTuple):
         return float(self.num_tokens + 4 * self.most)
 
 
-class Seq2Seq(Usual):
+class Seq2Seq(BaseEngine):
     """Pieces of text to summaries."""
 
     name = "seq2seq"
     version = "1"
     pads = True
-    most_items = _MOST_ITEMS
-    first_cost = 2_048.0  # a batch of small windows takes no longer than one of them
+    max_items = _MOST_ITEMS
+    first_batch_cost = 2_048.0  # a batch of small windows takes no longer than one of them
 
     def __init__(
         self,

@@ -18,12 +18,12 @@ from anyrig.documents.summarise.seq2seq import Piece, tokenizer
 from anyrig.documents.summarise.writer import Writer
 from anyrig.errors import MissingWeightsError, WorkError
 from anyrig.text import language as languages
-from anyrig.work.outcome import Outcome
-from anyrig.work.pool import Pool
+from anyrig.work.outcome import ItemOutcome
+from anyrig.work.pool import WorkerPool
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
     from anyrig.text.pages import Paged
     from anyrig.text.sentences import Span
 
@@ -67,7 +67,7 @@ class Scribe:
         self,
         writer: Writer,
         *,
-        placed: Placed,
+        placed: PlacementPlan,
         environment: Mapping[str, str],
         limits: Limits | None = None,
         stamp: str = "",
@@ -75,7 +75,7 @@ class Scribe:
         """Start the workers; they load while this goes on."""
         self.writer = writer
         self._count, extra = _counter(writer.folder)
-        self._pool = Pool(
+        self._pool = WorkerPool(
             placed.placements, writer.recipe(), environment=environment, fallback=placed.fallback,
             limits=limits, stamp=stamp,
         )  # fmt: skip
@@ -86,7 +86,7 @@ class Scribe:
         """What went wrong with devices so far."""
         return self._pool.warnings
 
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers."""
         return (self._pool,)
 
@@ -202,10 +202,10 @@ def _counter(folder: Path) -> tuple[Callable[[str], int], int]:
     )
 
 
-def _told(outcome: Outcome[Any]) -> str:
+def _told(outcome: ItemOutcome[Any]) -> str:
     if outcome.failure is not None:
         raise WorkError(
-            f"a summary could not be written: {outcome.failure.said}",
+            f"a summary could not be written: {outcome.failure.message}",
             hint=outcome.failure.hint or "-vv says more; without --model sentences are chosen.",
         )
     return str(outcome.result)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Need
-from anyrig.work.engine import Recipe
+from anyrig.placement import Workload
+from anyrig.work.protocol import EngineFactory
 
 ENGINE = "anyrig.documents.summarise.seq2seq:Seq2Seq"
 VERSION = "1"
@@ -39,22 +39,22 @@ class Writer:
     length_penalty: float = 1.0
     weights_bytes: int = 0
 
-    def need(self) -> Need:
+    def need(self) -> Workload:
         """What its workers ask for; fp16 is left out, as T5 overflows in it."""
-        return Need(
+        return Workload(
             what=f"the summariser {self.name}",
             backends=("torch",),
             precisions=("bf16", "fp32"),
             worker_bytes=self.weights_bytes * 2 + (300 << 20),
         )
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> EngineFactory:
         """How a worker makes its engine."""
         options = {
             "folder": str(self.folder), "prefix": self.prefix, "longest": self.longest,
             "beams": self.beams, "length_penalty": self.length_penalty,
         }  # fmt: skip
-        return Recipe(ENGINE, options, f"summarise {self.name}", VERSION)
+        return EngineFactory(ENGINE, options, f"summarise {self.name}", VERSION)
 
 
 def find(name: str, *, models: Path, fetch: Callable[[str, Path], None] | None = None) -> Writer:

@@ -30,16 +30,13 @@ class StaticReader(DeviceReader):
     """For devices that cannot be sampled: reports what discovery found, and the reason."""
 
     def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
-        return [
-            unknown_sample(
-                device,
-                at,
-                device.blocked.message
-                if device.blocked
-                else f"devices that use {device.driver or 'no driver'} cannot be sampled here",
-            )
-            for device in self.devices
-        ]
+        return [unknown_sample(device, at, _explain(device)) for device in self.devices]
+
+
+def _explain(device: Device) -> str:
+    if device.blocked:
+        return device.blocked.message
+    return f"devices that use {device.driver or 'no driver'} cannot be sampled here"
 
 
 def open_readers(machine: Machine, system: System) -> list[DeviceReader]:

@@ -10,14 +10,13 @@ from typing import Any
 
 import psutil
 
+from anyrig.devices.cpu import read_memory_limit
 from anyrig.devices.machine import Machine
 from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import CounterRates, Queries, Unsupported
 from anyrig.monitor.sample import DeviceSample, HostSample, SampleTime
-from anyrig.units import is_whole_number
 
-_CGROUP = "/sys/fs/cgroup"
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal")
 
 
@@ -35,7 +34,6 @@ class HostReader:
         self._system = system
         self._queries = Queries()
         self._limit = machine.cpu.memory.total_bytes
-        self._cgroup: str | None = None
         self._core_times: list[tuple[float, float]] = []
         self._disk, self._network = CounterRates(), CounterRates()
 
@@ -112,42 +110,13 @@ class HostReader:
         return (found[0], found[1]) if found else (None, None)
 
     def _read_memory(self) -> tuple[int, int]:
-        """Total and available."""
+        """Total and available, within the limit of a container."""
         total, available = read_system_memory()
         if not self._limit or self._limit >= total:
             return total, available
-        if self._cgroup is None:
-            self._cgroup = self._find_cgroup()
-        left = self._limit - self._read_cgroup_used()
-        return self._limit, max(0, min(available, left))
-
-    def _find_cgroup(self) -> str:
-        """The folder of the control group that has the limit which discovery found."""
-        paths = ["/"]
-        for line in self._system.peek("/proc/self/cgroup").splitlines():
-            paths.append(line.split(":", 2)[-1])
-        for start in [_CGROUP + p for p in paths] + [f"{_CGROUP}/memory{p}" for p in paths]:
-            folder = start
-            while folder.startswith(_CGROUP):
-                folder = folder.rstrip("/")
-                for name in ("memory.max", "memory.limit_in_bytes"):
-                    if self._system.number(f"{folder}/{name}") == self._limit:
-                        return folder
-                folder = os.path.dirname(folder)
-        return ""
-
-    def _read_cgroup_used(self) -> int:
-        if not self._cgroup:
-            return 0
-        read = self._system.number
-        used = read(f"{self._cgroup}/memory.current")
-        used = used or read(f"{self._cgroup}/memory.usage_in_bytes") or 0
-        for line in self._system.peek(f"{self._cgroup}/memory.stat").splitlines():
-            name, _, text = line.partition(" ")
-            # File pages that can be dropped count as used, but are available.
-            if name in ("inactive_file", "total_inactive_file") and is_whole_number(text):
-                return max(0, used - int(text))
-        return used
+        limit, used = read_memory_limit(self._system)
+        limit = limit or self._limit
+        return limit, max(0, min(available, limit - (used or 0)))
 
 
 def _read_core_times() -> list[tuple[float, float]]:

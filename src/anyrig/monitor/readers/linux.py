@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from anyrig.devices.machine import Device
@@ -67,7 +68,6 @@ class LinuxGpu(ABC):
         self.queries = Queries(budget)
         self.address = device.pci_address or ""
         self.folder = f"/sys/bus/pci/devices/{self.address}"
-        self._hwmon: str | None = None
         self._labels: dict[str, dict[str, str]] = {}
 
     @abstractmethod
@@ -113,13 +113,11 @@ class LinuxGpu(ABC):
             raise Unsupported(f"no {kind} sensor labelled {label}")
         return self.read_sensor(name.replace("_label", "_input"))
 
-    @property
+    @cached_property
     def hwmon(self) -> str:
         """The folder of the sensors; empty where the driver has none."""
-        if self._hwmon is None:
-            names = self.system.names(f"{self.folder}/hwmon")
-            self._hwmon = f"{self.folder}/hwmon/{names[0]}" if names else ""
-        return self._hwmon
+        names = self.system.names(f"{self.folder}/hwmon")
+        return f"{self.folder}/hwmon/{names[0]}" if names else ""
 
     def read_pcie_link(self, which: str) -> tuple[int | None, int | None]:
         """PCIe generation and lanes, `current` or `max`."""

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
 from anyrig.errors import InvalidInputError, OverloadedError
-from anyrig.jobs import Job, JobNotFoundError, Listing
+from anyrig.jobs import Job, JobNotFoundError, JobPage
 from anyrig.server import results
 from anyrig.server.access import Client, client_of, find_job, jobs_filter
 from anyrig.server.following import Following
@@ -117,7 +117,7 @@ def router(parts: Parts) -> APIRouter:
         result lists. `GET /jobs/{id}` has all of it.
         """
         own = jobs_filter(client_of(request))
-        look = partial(jobs.listing, limit, before=before, kinds=kind, states=state, client=own)
+        look = partial(jobs.list_page, limit, before=before, kinds=kind, states=state, client=own)
         return await inside(lambda: _listed(parts, look()))
 
     @routes.get("/{id}", response_model=JobShown, summary="How a job stands",
@@ -141,7 +141,7 @@ def router(parts: Parts) -> APIRouter:
         """
         after = min(int(last_event_id), _MOST_NUMBER) if _is_number(last_event_id) else 0
         job = await inside(lambda: find_job(parts, client_of(request), id))
-        if job.over and after and not await inside(lambda: list(jobs.events(id, after))):
+        if job.is_finished and after and not await inside(lambda: list(jobs.events(id, after))):
             return Response(status_code=204)
         return StreamingResponse(
             _stream(parts, job, following, after), media_type="text/event-stream",
@@ -217,24 +217,24 @@ def _scope(kind: str) -> str:
 
 
 def _one(parts: Parts, job: Job) -> dict[str, Any]:
-    places = parts.jobs.listing(0).places if job.state == "queued" else {}
+    places = parts.jobs.list_page(0).queue_positions if job.state == "queued" else {}
     return results.shown(parts, job, place=places.get(job.id))
 
 
-def _listed(parts: Parts, found: Listing) -> Response:
+def _listed(parts: Parts, found: JobPage) -> Response:
     """Written one by one: a thread that writes all at once stops the others for as long."""
     rows = [
-        json.dumps(results.shown(parts, job, place=found.places.get(job.id), brief=True),
+        json.dumps(results.shown(parts, job, place=found.queue_positions.get(job.id), brief=True),
                    ensure_ascii=False, allow_nan=False)
         for job in found.jobs
     ]  # fmt: skip
-    rest = json.dumps({"counts": found.counts, "older": found.older})
+    rest = json.dumps({"counts": found.counts, "older": found.next_before})
     body = f'{{"jobs": [{", ".join(rows)}], {rest[1:]}'
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
 
 def _begun(parts: Parts, new: NewJob, client: Client) -> dict[str, Any]:
-    counts = parts.jobs.listing(0).counts
+    counts = parts.jobs.list_page(0).counts
     waiting = counts["queued"] + counts["paused"]
     if waiting >= parts.settings.queue:
         raise OverloadedError(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")

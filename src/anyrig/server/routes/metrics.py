@@ -126,7 +126,7 @@ class Now(Collector):
     def _jobs(self) -> Iterator[Family]:
         found = GaugeMetricFamily("anyrig_jobs", "Jobs by state.", labels=["state"])
         try:
-            counts = self._parts.jobs.listing(0).counts
+            counts = self._parts.jobs.list_page(0).counts
         except Exception:
             # Figures of everything else are wanted most when one thing is broken.
             log.exception("jobs cannot be counted")

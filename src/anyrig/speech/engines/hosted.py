@@ -200,7 +200,7 @@ class VibeVoiceRealtime(Hosted):
         prefix = name.partition("-")[0].lower()
         language = _PRESETS.get(prefix, prefix)
         language = language if language in cls.spec.languages else "en"
-        digest = weights.file_hash(folder / "voices" / f"{name}.safetensors")[:16]
+        digest = weights.hash_file(folder / "voices" / f"{name}.safetensors")[:16]
         return Voice(name, language, cls.spec.name, title=name, digest=digest)
 
     @classmethod

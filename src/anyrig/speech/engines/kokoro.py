@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
     from anyrig.backends.onnx import OnnxModel
     from anyrig.devices.machine import BackendName
-    from anyrig.placement import Need, Placement
+    from anyrig.placement import Placement, Workload
     from anyrig.speech.audio import Samples, Take
 
 RATE = 24000
@@ -121,7 +121,7 @@ class Kokoro(SpeechEngine):
         )
 
     @classmethod
-    def need(cls, found: Found) -> Need:
+    def need(cls, found: Found) -> Workload:
         """What it asks of a device: only frameworks that its weights are here for."""
         from dataclasses import replace
 

@@ -23,7 +23,7 @@ from anyrig.speech.engines.kokoro_packs import (
     PACK_BYTES,
     SHA256,
 )
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 if TYPE_CHECKING:
     import httpx
@@ -115,7 +115,7 @@ def _written(folder: Path, name: str, data: bytes) -> Path:
     path = folder / "voices" / f"{name}.bin"
     if hashlib.sha256(data).hexdigest() != SHA256[name]:
         raise MissingWeightsError(f"the pack {name} is damaged", hint="Fetch the archive again.")
-    with atomic.replacing(path) as file:
+    with files.open_atomic(path) as file:
         file.write(data)
     return path
 

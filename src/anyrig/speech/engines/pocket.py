@@ -98,7 +98,7 @@ class Pocket(SpeechEngine):
         return Found(
             engine=cls.name,
             version=f"{ADAPTER}/{packaged.version(SPEC, 'transformers')}",
-            fingerprint=weights.fingerprint([*files, *told, *samples.values()]),
+            fingerprint=weights.hash_files([*files, *told, *samples.values()]),
             voices=tuple(_voice(name, where) for name in samples),
             folder=str(where),
             sample_rate=RATE,
@@ -139,7 +139,7 @@ def _complete(folder: Path | None) -> Path:
     """A folder that holds a model in the form that is read here."""
     lacking = [name for name in _WANTED if folder is None or not any(folder.glob(name))]
     if folder is None or lacking:
-        raise weights.missing(SPEC.name, folder, SPEC.weights, lacking)
+        raise weights.missing_weights_error(SPEC.name, folder, SPEC.weights, lacking)
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (ValueError, KeyError, TypeError):
@@ -149,7 +149,7 @@ def _complete(folder: Path | None) -> Path:
             f"{folder} holds {kind}, not pocket_tts", hint=f"Take {SPEC.repository}."
         )
     if not _samples(folder):
-        raise weights.missing(SPEC.name, folder, SPEC.weights, ["voices/*.wav"])
+        raise weights.missing_weights_error(SPEC.name, folder, SPEC.weights, ["voices/*.wav"])
     return folder
 
 

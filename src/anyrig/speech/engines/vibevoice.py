@@ -67,7 +67,7 @@ class VibeVoice(SpeechEngine):
     name = SPEC.name
     version = ADAPTER
     pads = True
-    relief = ("--set most_s=60",)
+    memory_options = ("--set most_s=60",)
     sample_rate = RATE
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
@@ -109,7 +109,7 @@ class VibeVoice(SpeechEngine):
         return Found(
             engine=cls.name,
             version=f"{ADAPTER}/{packaged.version(SPEC, 'torch')}",
-            fingerprint=weights.fingerprint([*files, *read, *heard]),
+            fingerprint=weights.hash_files([*files, *read, *heard]),
             voices=tuple(_voice(name) for name in samples),
             folder=str(where),
             sample_rate=RATE,
@@ -146,7 +146,7 @@ def _complete(folder: Path | None) -> Path:
     wanted = ("config.json", "*.safetensors", "tokenizer.json")
     lacking = [name for name in wanted if folder is None or not any(folder.glob(name))]
     if folder is None or lacking:
-        raise weights.missing(SPEC.name, folder, SPEC.weights, lacking)
+        raise weights.missing_weights_error(SPEC.name, folder, SPEC.weights, lacking)
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (ValueError, KeyError, TypeError):

@@ -91,7 +91,7 @@ class Vits(SpeechEngine):
         self.sample_rate = self._model.sample_rate
         self._voices = _voices(where)
         if self.bound.on_host:
-            self.most_items = 1  # a CPU gains nothing from a batch
+            self.max_items = 1  # a CPU gains nothing from a batch
 
     @classmethod
     def find(cls, folder: Path | None = None) -> Found:
@@ -102,7 +102,7 @@ class Vits(SpeechEngine):
         return Found(
             engine=cls.name,
             version=f"{ADAPTER}/{packaged.version(SPEC, 'transformers')}",
-            fingerprint=weights.fingerprint(where / name for name in _FILES),
+            fingerprint=weights.hash_files(where / name for name in _FILES),
             voices=_voices(where),
             folder=str(where),
             sample_rate=int(_json(where / "config.json").get("sampling_rate", 16000)),
@@ -145,7 +145,7 @@ def _complete(folder: Path | None) -> Path:
                 f"{folder} has pickled weights, which may run any code when opened",
                 hint="Take the repository's model.safetensors instead of pytorch_model.bin.",
             )
-        raise weights.missing(SPEC.name, folder, SPEC.weights, lacking)
+        raise weights.missing_weights_error(SPEC.name, folder, SPEC.weights, lacking)
     kind = _json(folder / "config.json").get("model_type", "no model")
     if kind != "vits":
         raise InvalidInputError(f"{folder} holds {kind}, not vits", hint=f"Take {SPEC.repository}.")

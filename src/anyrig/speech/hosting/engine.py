@@ -26,7 +26,7 @@ from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, Voice
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
-    from anyrig.placement import Need, Placement
+    from anyrig.placement import Placement, Workload
     from anyrig.speech.audio import Take
 
 ADAPTER = "1"
@@ -48,8 +48,8 @@ class Hosted(SpeechEngine):
     cores = None  # one process on a CPU: such a model is large, and its own threads use the cores
     pads = False
     batch_invariant = True  # every line has its own seed
-    most_items = 16  # said one after the other: more would only be lost together
-    relief = ("--precision fp16",)
+    max_items = 16  # said one after the other: more would only be lost together
+    memory_options = ("--precision fp16",)
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Hosted(SpeechEngine):
         environment, version = _environment(cls.recipe, environments)
         held = cls._held(folder) if folder is not None else []
         if folder is None or not held:
-            raise weights.missing(cls.spec.name, folder, cls.spec.weights, cls.files)
+            raise weights.missing_weights_error(cls.spec.name, folder, cls.spec.weights, cls.files)
         found = cls._found_voices(folder)
         if not found:
             raise MissingWeightsError(
@@ -113,7 +113,7 @@ class Hosted(SpeechEngine):
         return Found(
             engine=cls.spec.name,
             version=f"{ADAPTER}/{version}",
-            fingerprint=weights.fingerprint(held),
+            fingerprint=weights.hash_files(held),
             voices=found,
             folder=str(folder),
             environment=str(environment),
@@ -122,7 +122,7 @@ class Hosted(SpeechEngine):
         )
 
     @classmethod
-    def need(cls, found: Found) -> Need:
+    def need(cls, found: Found) -> Workload:
         """A device that any library here can drive: the one that will drive it is elsewhere."""
         return replace(super().need(found), backends=("torch", "onnx"))
 
@@ -138,7 +138,7 @@ class Hosted(SpeechEngine):
         own = tuple(cls._voice(name, folder) for name in cls._own_voices(folder))
         recordings = sorted(folder.glob("voices/*")) if cls.clones else []
         return own + tuple(
-            replace(cls._voice(path.stem, folder), digest=weights.file_hash(path)[:16])
+            replace(cls._voice(path.stem, folder), digest=weights.hash_file(path)[:16])
             for path in recordings
             if path.suffix.lower() in _RECORDINGS
         )

@@ -23,8 +23,7 @@ from typing import Literal
 from anyrig.devices.machine import TORCH_INDEX_URL
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.speech.hosting.recipes import Kind, Recipe, recipe_of
-from anyrig.storage import atomic
-from anyrig.storage.door import Door
+from anyrig.storage.files import FileLock, write_atomic
 from anyrig.units import format_bytes
 
 log = logging.getLogger(__name__)
@@ -269,7 +268,7 @@ def _stamp(folder: Path, recipe: Recipe, kind: Kind, agreed: bool) -> None:
         "agreed": agreed,
         "versions": json.loads(done.stdout),
     }
-    atomic.write_text(folder / _STAMP, json.dumps(data, indent=1))
+    write_atomic(folder / _STAMP, json.dumps(data, indent=1))
 
 
 def _fits(stamp: Stamp | None, kind: Kind) -> bool:
@@ -318,7 +317,7 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
 def _alone(name: str, home: Path) -> Iterator[None]:
     """One process at a time makes or removes an environment."""
     home.mkdir(parents=True, exist_ok=True)
-    with Door(home / f"{name}.lock").alone(wait_s=1.0) as mine:
+    with FileLock(home / f"{name}.lock").exclusive(wait_s=1.0) as mine:
         if not mine:
             raise StorageError(
                 f"another process makes or removes the environment of {name}",

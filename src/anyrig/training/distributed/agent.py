@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 from anyrig.training.distributed.orphans import end_with_parent
 
 AGENT_FILE = "agent.json"
@@ -37,7 +37,7 @@ def main(words: Sequence[str]) -> int:
         run(parse_args([*options, *entry]))  # type: ignore[no-untyped-call]  # torch's own
     except ChildFailedError as failed:
         ends = {str(rank): one.exitcode for rank, one in failed.failures.items()}
-        write_text(Path(reports) / AGENT_FILE, json.dumps(ends))
+        write_atomic(Path(reports) / AGENT_FILE, json.dumps(ends))
         return 1
     except SignalException as stopped:
         return 128 + int(stopped.sigval)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anyrig.errors import AnyrigError
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 from anyrig.training.distributed.orphans import end_with_parent
 
 INTERRUPTED = 130
@@ -67,7 +67,7 @@ def _left(reports: Path, code: object) -> int:
 def _report(reports: Path, code: int, kind: str, message: str, hint: str) -> None:
     rank = int(os.environ["RANK"])  # torchrun's word on who this is; nothing else is read
     told = {"rank": rank, "code": code, "kind": kind, "message": message, "hint": hint}
-    write_text(reports / f"rank{rank}.json", json.dumps({**told, "time": time.time()}))
+    write_atomic(reports / f"rank{rank}.json", json.dumps({**told, "time": time.time()}))
 
 
 if __name__ == "__main__":

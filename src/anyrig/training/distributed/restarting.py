@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import NoReturn
 
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 
 START_AGAIN = 75
 """The exit code that asks for a new start: the system's own for "try again later"."""
@@ -21,7 +21,7 @@ def ask_smaller(folder: Path, micro_batch: int) -> None:
     """Ask that the next start computes at most so many items at once; the smallest number holds."""
     before = asked_micro_batch(folder)
     size = max(1, micro_batch if before is None else min(before, micro_batch))
-    write_text(folder / _NAME, json.dumps({"micro_batch": size}) + "\n")
+    write_atomic(folder / _NAME, json.dumps({"micro_batch": size}) + "\n")
 
 
 def asked_micro_batch(folder: Path) -> int | None:

@@ -15,7 +15,7 @@ from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
 from anyrig.memory.plot import svg
 from anyrig.memory.seek import Try
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
@@ -70,5 +70,5 @@ def profile(
         probe_steps=_STEPS, longest_trial_s=longest_s, cliff=cliff, tried=tries, tell=tell,
     )  # fmt: skip
     if plot is not None:
-        atomic.write_text(plot, svg(found, f"{title} on {bound.name}"))
+        files.write_atomic(plot, svg(found, f"{title} on {bound.name}"))
     return found

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.storage.atomic import replacing, write_text
+from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.text import files
 from anyrig.text import folder as folders
 from anyrig.text.formats.limits import Limits
@@ -163,7 +163,7 @@ def packed(run: Path, patterns: Sequence[str], start: Path, tokens: Tokens) -> P
         "skipped": found.skipped,
         "files": {str(one): _stamp(one) for one in found.paths},
     }
-    write_text(about, json.dumps(said, indent=1))
+    write_atomic(about, json.dumps(said, indent=1))
     return Packed(path, kind, num_tokens, num_bytes, found.skipped)
 
 
@@ -221,7 +221,7 @@ def _write(path: Path, kind: str, text: Iterator[str | None], tokens: Tokens) ->
 
     num_tokens = num_bytes = 0
     end = [] if tokens.end is None else [tokens.end]
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         for pieces, is_last in _grouped(text):
             for encoded in tokens.encode(pieces):
                 file.write(encoded.astype(kind).tobytes())

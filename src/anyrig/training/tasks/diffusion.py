@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.storage.atomic import replacing, write_text
+from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.training.models.unet import PRESETS, Unet, UnetShape
 from anyrig.training.protocol import Batch, Task
 from anyrig.training.tasks import config
@@ -296,10 +296,10 @@ class Finish:
         about = {"predict": self.model.predict, "unet": shape}
         with whole_folder(folder / "model") as place:
             write_weights(self.model, place / _WEIGHTS)
-            write_text(place / _ABOUT, json.dumps(about, indent=2))
+            write_atomic(place / _ABOUT, json.dumps(about, indent=2))
         said: dict[str, Any] = {"model": str(folder / "model")}
         if self.chosen.samples:
-            with replacing(folder / "samples.png") as file:
+            with open_atomic(folder / "samples.png") as file:
                 file.write(grid(self.drawn()))
             said["samples"] = str(folder / "samples.png")
         return said

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
 from anyrig.install import format_install
-from anyrig.storage.atomic import replacing, write_text
+from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.training.models import convnet, vit
 from anyrig.training.protocol import Batch, Task
 from anyrig.training.tasks import config
@@ -297,7 +297,7 @@ class Finish:
         said: dict[str, Any] = {"model": str(folder / "model")}
         with whole_folder(folder / "model") as place:
             write_weights(self.model, place / _WEIGHTS)
-            write_text(place / _LABELS, json.dumps(self.about, indent=2))
+            write_atomic(place / _LABELS, json.dumps(self.about, indent=2))
             said["onnx"] = self._onnx(place / "model.onnx")
         return {**said, "classes": list(self.about["classes"])}
 
@@ -320,7 +320,7 @@ def write_weights(model: nn.Module, path: Path) -> None:
     from safetensors.torch import save
 
     state = {name: one.detach().cpu().contiguous() for name, one in model.state_dict().items()}
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(save(state))
 
 

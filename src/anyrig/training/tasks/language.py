@@ -27,7 +27,7 @@ from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
 from anyrig.install import format_install
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 from anyrig.training.head import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
 from anyrig.training.protocol import Batch, Loss, Task
@@ -249,7 +249,7 @@ class Finish:
         _export(self.model, self.words, folder / "model", self.source, self.context)
         if self.chosen.sample > 0:
             text = self.chosen.prompt + self.sample()
-            write_text(folder / "sample.txt", text)
+            write_atomic(folder / "sample.txt", text)
             said["sample"] = text
         return said
 
@@ -299,5 +299,5 @@ def _export(
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         words.save(place / "tokenizer.json")
-        write_text(place / "tokenizer_config.json", json.dumps(about, indent=2))
+        write_atomic(place / "tokenizer_config.json", json.dumps(about, indent=2))
         export_folder(model, folder, config=ends, tokenizer_files=[place])

@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional as F
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.storage.atomic import replacing, write_text
+from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.text import folder as folders
 from anyrig.text.formats import picture
 
@@ -227,7 +227,7 @@ def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: flo
     }
     cached = len(found.files) * channels * size * size <= cache_gb * (1 << 30)
     array = about.with_suffix(".uint8")
-    with replacing(array) as file:
+    with open_atomic(array) as file:
         names, sums = _decoded(found.files, size, channels, skipped, file if cached else None)
     if not names:
         raise InvalidInputError(
@@ -239,7 +239,7 @@ def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: flo
     mean, std = _statistics(sums, len(names) * size * size)
     below = [one.relative_to(folder).as_posix() for one in names]
     said = {"names": below, "mean": mean, "std": std, "cached": cached, "skipped": skipped}
-    write_text(about, json.dumps(said, indent=1))
+    write_atomic(about, json.dumps(said, indent=1))
     return Gathered(
         tuple(below), folder, size, channels, mean, std, array if cached else None, skipped
     )

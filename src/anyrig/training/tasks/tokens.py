@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError
-from anyrig.storage.atomic import write_text
+from anyrig.storage.files import write_atomic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ class Tokens:
 
     def save(self, path: Path) -> None:
         """Write the `tokenizer.json`."""
-        write_text(path, self.text())
+        write_atomic(path, self.text())
 
     def text(self) -> str:
         """What stands in the `tokenizer.json`; equal tokenizers have equal ones."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import InvalidInputError
-from anyrig.storage import atomic
+from anyrig.storage import files
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.chart import NARROW, WIDE, Chart, is_log, legend, svg
 from anyrig.training.watch.curves import charts
@@ -68,7 +68,7 @@ def report(folder: Path, *, title: str | None = None, unit: str | None = None) -
     path = folder / FILE
     text = page(told, title=title or folder.resolve().name, unit=unit)
     # A path may hold bytes that are no text.
-    atomic.write_text(path, text.encode(errors="replace").decode())
+    files.write_atomic(path, text.encode(errors="replace").decode())
     return path
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.documents.entities.spans import Span, owned
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Window
@@ -23,12 +23,12 @@ _WORD = re.compile(r"\w+(?:[-_]\w+)*|\S")  # what the library counts as one
 _LONGEST = 384
 
 
-class GlinerSpans(Usual):
+class GlinerSpans(BaseEngine):
     """Windows to spans, by labels that were given."""
 
     name = "gliner"
     version = "1"
-    relief = ("--precision bf16", "--device cpu")
+    memory_options = ("--precision bf16", "--device cpu")
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.documents.entities.spans import Span
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Window
@@ -23,13 +23,13 @@ _NEEDLESS = ("tagger", "parser", "attribute_ruler", "lemmatizer", "morphologizer
 _SCORE = 0.8  # the models give none: their published F is 0.84 to 0.86
 
 
-class SpacyNames(Usual):
+class SpacyNames(BaseEngine):
     """Windows to spans, each window by the model of its language."""
 
     name = "spacy-names"
     version = "1"
     pads = False
-    most_items = 64
+    max_items = 64
 
     def __init__(self, placement: Placement | None = None, *, models: Mapping[str, str]) -> None:
         """Load nothing yet: a language costs its model on its first text.

@@ -15,7 +15,7 @@ from anyrig.documents.entities.names import graph_of
 from anyrig.documents.entities.spans import Span, owned, spans_of, words_of
 from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.engine import Usual
+from anyrig.work.protocol import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,13 +38,13 @@ class _Row(NamedTuple):
     encoding: Any
 
 
-class TokenClasses(Usual):
+class TokenClasses(BaseEngine):
     """Windows to spans, each with the model's own label."""
 
     name = "token-classes"
     version = "1"
     pads = False
-    relief = ("--precision bf16", "--device cpu")
+    memory_options = ("--precision bf16", "--device cpu")
 
     def __init__(self, placement: Placement, *, model: str, threshold: float = 0.5) -> None:
         """Load the model where it was placed."""

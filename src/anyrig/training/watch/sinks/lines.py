@@ -14,7 +14,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from anyrig.storage import atomic
+from anyrig.storage import files
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, RunEvent, Validation, joined
 from anyrig.training.watch.history import Thinned
@@ -118,7 +118,7 @@ def cut(path: Path, after: int | None) -> list[Told]:
     steps: Thinned[bytes] = Thinned()
     others: list[bytes] = []
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.replacing(path) as file:
+    with files.open_atomic(path) as file:
         for raw in _raw(path) if after is not None else ():
             step, is_figures = _step_of(raw)
             if step is None or after is None or step > after:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.storage import atomic
+from anyrig.storage import files
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, Validation
 from anyrig.training.watch.sinks import Told
@@ -98,7 +98,7 @@ class Prometheus:
         self._save()
 
     def _save(self) -> None:
-        atomic.write_text(self._path, self.text().encode(errors="replace").decode())
+        files.write_atomic(self._path, self.text().encode(errors="replace").decode())
 
 
 def text(

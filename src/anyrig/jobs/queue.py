@@ -1,0 +1,659 @@
+"""The jobs of a machine in one SQLite file, for any number of processes.
+
+Every change is flushed to the disk before it is acknowledged: a submitted job survives a power
+failure. A damaged file is refused and left alone, as jobs cannot be computed again.
+
+A worker claims a job in one transaction, so no two claim the same. Everything it writes later names
+it as the owner: a worker that lost its job to another can no longer change it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from anyrig.errors import InvalidInputError
+from anyrig.jobs.job import (
+    ACTIVE_STATES,
+    FINISHED_STATES,
+    Job,
+    JobError,
+    JobEvent,
+    JobNotFoundError,
+    JobPage,
+    JobState,
+    StopRequest,
+)
+from anyrig.storage.keys import JsonValue
+from anyrig.storage.sqlite import MAX_VARIABLES, DatabaseFormat, SqliteFile
+
+_MAX_ARGUMENT_BYTES = 1 << 20
+MAX_EVENT_BYTES = 64 << 10
+_POLL_S = 0.2
+# Crashes of its worker without progress: after so many a job waits for all others, then it fails.
+_SUSPECT_CRASHES, _MAX_CRASHES = 3, 100
+_CRASHED = JobError(
+    f"its worker crashed {_MAX_CRASHES} times without any progress",
+    "Check the system's log for the cause; resume the job when it is fixed.",
+)
+FORMAT = DatabaseFormat(
+    application_id=0x616E796A,  # "anyj"
+    version=1,
+    schema=(
+        """CREATE TABLE jobs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+        arguments TEXT NOT NULL, state TEXT NOT NULL, wish TEXT NOT NULL DEFAULT '',
+        created REAL NOT NULL, started REAL, ended REAL, progress TEXT, error TEXT, hint TEXT,
+        result TEXT, attempts INTEGER NOT NULL DEFAULT 0, deaths INTEGER NOT NULL DEFAULT 0,
+        owner TEXT NOT NULL DEFAULT '', beat REAL, events INTEGER NOT NULL DEFAULT 0)""",
+        "CREATE INDEX jobs_by_state ON jobs (state, number)",
+        """CREATE TABLE events (
+        job INTEGER NOT NULL, number INTEGER NOT NULL, time REAL NOT NULL, kind TEXT NOT NULL,
+        data TEXT NOT NULL, PRIMARY KEY (job, number)) WITHOUT ROWID""",
+        """CREATE TRIGGER forgotten AFTER DELETE ON jobs BEGIN
+        DELETE FROM events WHERE job = old.number; END""",
+    ),
+    additions={
+        # Since 0.2.0; 0.1.0 reads such files all the same. The index serves to list the jobs of a
+        # client without reading past the arguments of every job.
+        "jobs_by_client": (
+            "ALTER TABLE jobs ADD COLUMN client TEXT NOT NULL DEFAULT ''",
+            "CREATE INDEX jobs_by_client ON jobs (client, number)",
+        )
+    },
+    pragmas=("secure_delete = ON",),  # nothing is left of the texts of a deleted job
+    busy_timeout_s=10.0,  # less than a lease: who waits for the file must not lose its jobs
+    durable=True,
+    damage_hint="Move it away, and a new one is created. The results of jobs are not in it: "
+    "submitted again, they reuse what is cached.",
+)
+_FIELDS = (
+    "number, id, kind, arguments, state, wish, created, started, ended, progress, error, hint,"
+    " result, attempts, deaths, owner, beat, client"
+)
+
+
+class _Row(NamedTuple):
+    number: int
+    id: str
+    kind: str
+    arguments: str
+    state: JobState
+    stop_request: StopRequest
+    created: float
+    started: float | None
+    ended: float | None
+    progress: str | None
+    error: str | None
+    hint: str | None
+    result: str | None
+    attempts: int
+    crashes: int
+    owner: str
+    heartbeat: float | None
+    client: str
+
+
+class _Summary(NamedTuple):
+    """A job without what may be long."""
+
+    number: int
+    id: str
+    kind: str
+    state: JobState
+
+    def matches(self, kinds: Sequence[str], states: Sequence[JobState]) -> bool:
+        return (not kinds or self.kind in kinds) and (not states or self.state in states)
+
+
+class Outcome(NamedTuple):
+    """How a run of a job ended: with a result, with an error, or because it was told to stop."""
+
+    result: JsonValue = None
+    error: JobError | None = None
+    stopped: bool = False
+
+
+class JobQueue:
+    """Jobs in a file, to submit, watch, control and work on.
+
+    Args:
+        path: the file; created on first use.
+        clock: seconds since 1970.
+        lease_s: a job whose owner did not renew it for so long is free for another.
+        max_events: how many events of a job are kept.
+        max_finished: how many finished jobs are kept; the oldest are deleted.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        lease_s: float = 15.0,
+        max_events: int = 500,
+        max_finished: int = 1000,
+    ) -> None:
+        self.file = SqliteFile(path, FORMAT)
+        self.lease_s = lease_s
+        self._clock, self._max_events, self._max_finished = clock, max_events, max_finished
+
+    def close(self) -> None:
+        """Close the file; every later call fails."""
+        self.file.close()
+
+    def __enter__(self) -> JobQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- for people --------------------------------------------------------------------------------
+
+    def submit(self, kind: str, arguments: Mapping[str, JsonValue], *, client: str = "") -> Job:
+        """Queue a new job; `client` is the id of the API key that submits it."""
+        text = _to_json(dict(arguments), "arguments")
+        if len(text) > _MAX_ARGUMENT_BYTES:
+            raise InvalidInputError(
+                f"the arguments of a job may take {_MAX_ARGUMENT_BYTES:,} bytes, these take"
+                f" {len(text):,}",
+                hint="Name files instead of passing their contents.",
+            )
+        # 80 bits: an id cannot be guessed.
+        id = base64.b32encode(secrets.token_bytes(10)).decode("ascii").lower()
+        now = self._clock()
+
+        def insert(connection: sqlite3.Connection) -> None:
+            cursor = connection.execute(
+                "INSERT INTO jobs (id, kind, arguments, state, created, client)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (id, kind, text, "queued", now, client),
+            )
+            assert cursor.lastrowid is not None
+            self._add_event(connection, cursor.lastrowid, "state", {"state": "queued"})
+            connection.execute(
+                "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs WHERE state IN"
+                " ('done', 'failed', 'cancelled') ORDER BY ended DESC LIMIT -1 OFFSET ?)",
+                (self._max_finished,),
+            )
+
+        self.file.write(insert)
+        return self.get(id)
+
+    def get(self, id: str) -> Job:
+        """A job by its id; `JobNotFoundError`."""
+        return self._to_job(self.file.read(lambda connection: _select_job(connection, id)))
+
+    def list(
+        self, *, kinds: Sequence[str] = (), states: Sequence[JobState] = ()
+    ) -> tuple[Job, ...]:
+        """Those of some kinds and states, or all; the oldest first."""
+
+        def select(connection: sqlite3.Connection) -> Sequence[_Row]:
+            if not kinds and not states:
+                return _select_jobs(connection)
+            summaries = self._summarize(connection)
+            return _select_jobs(
+                connection, [job.number for job in summaries if job.matches(kinds, states)]
+            )
+
+        return tuple(map(self._to_job, self.file.read_snapshot(select)))
+
+    def list_page(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        kinds: Sequence[str] = (),
+        states: Sequence[JobState] = (),
+        client: str | None = None,
+    ) -> JobPage:
+        """The newest jobs that match, and counts; with `limit` 0 only the counts.
+
+        Args:
+            limit: how many at most.
+            before: `next_before` of the page before this one.
+            kinds: only these.
+            states: only these; they do not change the counts.
+            client: only what this client submitted.
+        """
+
+        def select(
+            connection: sqlite3.Connection,
+        ) -> tuple[Sequence[_Summary], Sequence[_Summary], Sequence[_Row], int | None]:
+            everyone = own = self._summarize(connection)
+            if client is not None:
+                numbers = {
+                    number
+                    for (number,) in connection.execute(
+                        "SELECT number FROM jobs WHERE client = ?", (client,)
+                    )
+                }
+                own = [job for job in everyone if job.number in numbers]
+            found = [
+                job.number for job in own
+                if (before is None or job.number < before) and job.matches(kinds, states)
+            ]  # fmt: skip
+            page = found[-limit:] if limit else []
+            next_before = page[0] if page and len(found) > limit else None
+            return everyone, own, _select_jobs(connection, page), next_before
+
+        everyone, own, rows, next_before = self.file.read_snapshot(select)
+        counts: dict[JobState, int] = dict.fromkeys((*ACTIVE_STATES, *FINISHED_STATES), 0)
+        for job in own:
+            if job.matches(kinds, ()):
+                counts[job.state] += 1
+        queued = [job.id for job in everyone if job.state == "queued"]
+        positions = {id: position for position, id in enumerate(queued, 1)}
+        # Decoded once the file is free again: others wait for it.
+        return JobPage(tuple(map(self._to_job, rows)), counts, next_before, positions)
+
+    def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[JobEvent]:
+        """What happened after the event of a number; with `follow` until the job is finished."""
+
+        def select(
+            connection: sqlite3.Connection,
+        ) -> tuple[_Row, Sequence[tuple[int, float, str, str]]]:
+            row = _select_job(connection, id)
+            events = connection.execute(
+                "SELECT number, time, kind, data FROM events WHERE job = ? AND number > ?"
+                " ORDER BY number",
+                (row.number, after),
+            )
+            return row, events.fetchall()
+
+        self.get(id)
+        # Deleted while it is followed: there is nothing more to report.
+        with contextlib.suppress(JobNotFoundError):
+            while True:
+                row, events = self.file.read_snapshot(select)
+                for number, when, kind, data in events:
+                    yield JobEvent(number, when, kind, self._decode_object(data))
+                    after = number
+                if not follow or self._to_job(row).is_finished:
+                    return
+                time.sleep(_POLL_S)
+
+    def pause(self, id: str) -> Job:
+        """Do not work on it until it is resumed; what runs stops soon after."""
+
+        def change(connection: sqlite3.Connection, row: _Row, state: JobState) -> None:
+            if state in FINISHED_STATES:
+                raise InvalidInputError(
+                    f"the job is {state}", hint="Only active jobs can be paused."
+                )
+            if state == "running":
+                # A job that was told to end is not paused instead.
+                self._request_stop(connection, row, row.stop_request or "pause")
+            elif state == "queued":
+                self._set_state(connection, row.number, "paused")
+
+        return self._change(id, change)
+
+    def resume(self, id: str) -> Job:
+        """Queue it again, after it was paused or cancelled, or failed."""
+
+        def change(connection: sqlite3.Connection, row: _Row, state: JobState) -> None:
+            if state == "done":
+                raise InvalidInputError("the job is done", hint="Submit a new one to do it again.")
+            if state == "running":
+                # If it has stopped for a request already, it is queued instead of paused.
+                self._request_stop(connection, row, "")
+            elif row.state != "queued":
+                self._set_state(connection, row.number, "queued")
+                connection.execute("UPDATE jobs SET deaths = 0 WHERE number = ?", (row.number,))
+
+        return self._change(id, change)
+
+    def cancel(self, id: str) -> Job:
+        """Give it up; what runs stops soon after."""
+
+        def change(connection: sqlite3.Connection, row: _Row, state: JobState) -> None:
+            if state in ("done", "failed"):
+                raise InvalidInputError(
+                    f"the job is {state}", hint="Only active jobs can be cancelled."
+                )
+            if state == "running":
+                self._request_stop(connection, row, "cancel")
+            elif state != "cancelled":
+                self._set_state(connection, row.number, "cancelled")
+
+        return self._change(id, change)
+
+    def delete(self, id: str) -> None:
+        """Delete a job that is not running."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            row = _select_job(connection, id)
+            if self._current_state(row) == "running":
+                raise InvalidInputError("the job is running", hint="Cancel it first.")
+            connection.execute("DELETE FROM jobs WHERE number = ?", (row.number,))
+
+        self.file.write(delete)
+
+    # -- for workers -------------------------------------------------------------------------------
+
+    def claim(self, owner: str) -> Job | None:
+        """Take the next job; None if there is none."""
+        if not self.has_work():
+            return None
+
+        def claim(connection: sqlite3.Connection) -> Job | None:
+            self._requeue_abandoned(connection)
+            row = connection.execute(
+                "SELECT number FROM jobs WHERE state = 'queued' ORDER BY deaths > ?, number",
+                (_SUSPECT_CRASHES,),
+            ).fetchone()
+            if row is None:
+                return None
+            now = self._clock()
+            connection.execute(
+                "UPDATE jobs SET state = 'running', owner = ?, beat = ?, attempts = attempts + 1,"
+                " started = coalesce(started, ?) WHERE number = ?",
+                (owner, now, now, row[0]),
+            )
+            self._add_event(connection, row[0], "state", {"state": "running"})
+            return self._to_job(_select_jobs(connection, row)[0])
+
+        return self.file.write(claim)
+
+    def has_work(self) -> bool:
+        """Whether a job is queued, or was abandoned by its owner."""
+        return any(
+            row.state == "queued" or self._is_abandoned(row) for row in self._select_open_jobs()
+        )
+
+    def list_heartbeats(self, owner: str) -> dict[str, float | None]:
+        """When the jobs that others work on were last renewed, by id."""
+        return {
+            row.id: row.heartbeat
+            for row in self._select_open_jobs()
+            if row.state == "running" and row.owner != owner
+        }
+
+    def renew(self, owner: str) -> set[str]:
+        """Renew the leases of an owner; the ids of its jobs."""
+
+        def renew(connection: sqlite3.Connection) -> set[str]:
+            connection.execute(
+                "UPDATE jobs SET beat = ? WHERE state = 'running' AND owner = ?",
+                (self._clock(), owner),
+            )
+            return set(_select_owned(connection, owner))
+
+        return self.file.write(renew)
+
+    def list_stop_requests(self, owner: str) -> Sequence[str]:
+        """The ids of an owner's jobs that were told to stop."""
+        owned = self.file.read(lambda connection: _select_owned(connection, owner))
+        return [id for id, request in owned.items() if request]
+
+    def report_event(self, owner: str, id: str, kind: str, data: Mapping[str, JsonValue]) -> None:
+        """Record an event of an owner's job; progress also in the job itself."""
+
+        def insert(connection: sqlite3.Connection) -> None:
+            row = _select_job(connection, id)
+            if row.owner != owner:
+                return
+            if kind == "progress":
+                connection.execute(
+                    "UPDATE jobs SET progress = ?, deaths = 0 WHERE number = ?",
+                    (_to_json(data, "progress"), row.number),
+                )
+            self._add_event(connection, row.number, kind, data)
+
+        with contextlib.suppress(JobNotFoundError):
+            self.file.write(insert)
+
+    def finish(self, owner: str, id: str, outcome: Outcome) -> None:
+        """Record how an owner's run of a job ended."""
+        result = None if outcome.result is None else _to_json(outcome.result, "result")
+
+        def update(connection: sqlite3.Connection) -> None:
+            row = _select_job(connection, id)
+            if row.owner != owner:
+                return
+            if outcome.stopped:
+                state = _state_after_stop(row.stop_request)
+            elif row.stop_request == "cancel":
+                state = "cancelled"
+            else:
+                state = "failed" if outcome.error else "done"
+            connection.execute("UPDATE jobs SET result = ? WHERE number = ?", (result, row.number))
+            error = outcome.error if state == "failed" else None
+            self._set_state(connection, row.number, state, error)
+
+        with contextlib.suppress(JobNotFoundError):
+            self.file.write(update)
+
+    def _select_open_jobs(self) -> Sequence[_Row]:
+        return self.file.read(
+            lambda connection: _to_rows(
+                connection.execute(
+                    f"SELECT {_FIELDS} FROM jobs WHERE state IN ('queued', 'running')"
+                )
+            )
+        )
+
+    def _requeue_abandoned(self, connection: sqlite3.Connection) -> None:
+        """Queue what crashed workers left, or do with it what they were told to."""
+        running = connection.execute(f"SELECT {_FIELDS} FROM jobs WHERE state = 'running'")
+        for row in _to_rows(running):
+            if not self._is_abandoned(row):
+                continue
+            state, error, crashes = _state_after_stop(row.stop_request), None, row.crashes + 1
+            if state == "queued" and crashes >= _MAX_CRASHES:
+                state, error = "failed", _CRASHED
+            self._set_state(connection, row.number, state, error)
+            connection.execute("UPDATE jobs SET deaths = ? WHERE number = ?", (crashes, row.number))
+
+    # -- changes, within a transaction -------------------------------------------------------------
+
+    def _change(self, id: str, change: Callable[[sqlite3.Connection, _Row, JobState], None]) -> Job:
+        def work(connection: sqlite3.Connection) -> Job:
+            row = _select_job(connection, id)
+            change(connection, row, self._current_state(row))
+            return self._to_job(_select_job(connection, id))
+
+        return self.file.write(work)
+
+    def _request_stop(
+        self, connection: sqlite3.Connection, row: _Row, request: StopRequest
+    ) -> None:
+        connection.execute("UPDATE jobs SET wish = ? WHERE number = ?", (request, row.number))
+
+    def _set_state(
+        self,
+        connection: sqlite3.Connection,
+        number: int,
+        state: JobState,
+        error: JobError | None = None,
+    ) -> None:
+        ended = self._clock() if state in FINISHED_STATES else None
+        connection.execute(
+            "UPDATE jobs SET state = ?, wish = '', owner = '', beat = NULL, ended = ?, error = ?,"
+            " hint = ? WHERE number = ?",
+            (state, ended, *(error or (None, None)), number),
+        )
+        data: dict[str, JsonValue] = {"state": state}
+        if error:
+            data |= {"error": error.message, "hint": error.hint}
+        self._add_event(connection, number, "state", data)
+
+    def _add_event(
+        self, connection: sqlite3.Connection, job: int, kind: str, data: Mapping[str, JsonValue]
+    ) -> None:
+        """Number and record an event; over the limit, the oldest progress is deleted first."""
+        text = _to_json(data, "event")
+        if len(text) > MAX_EVENT_BYTES:
+            text = _to_json({"left_out": f"{len(text)} bytes"}, "event")
+        connection.execute("UPDATE jobs SET events = events + 1 WHERE number = ?", (job,))
+        connection.execute(
+            "INSERT INTO events SELECT number, events, ?, ?, ? FROM jobs WHERE number = ?",
+            (self._clock(), kind, text, job),
+        )
+        ((count,),) = connection.execute("SELECT count(*) FROM events WHERE job = ?", (job,))
+        if count > self._max_events:
+            connection.execute(
+                "DELETE FROM events WHERE job = ?1 AND number IN (SELECT number FROM events"
+                " WHERE job = ?1 ORDER BY kind = 'progress' DESC, number LIMIT ?2)",
+                (job, count - self._max_events),
+            )
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _summarize(self, connection: sqlite3.Connection) -> Sequence[_Summary]:
+        """All jobs, the oldest first.
+
+        SQLite has to walk through a row to reach what stands behind its arguments. States are
+        therefore read from their index; kinds stand before the arguments.
+        """
+        running = connection.execute(f"SELECT {_FIELDS} FROM jobs WHERE state = 'running'")
+        abandoned = {row.number for row in _to_rows(running) if self._is_abandoned(row)}
+        states = dict(connection.execute("SELECT number, state FROM jobs ORDER BY state, number"))
+        jobs = connection.execute("SELECT number, id, kind FROM jobs ORDER BY number")
+        return [
+            _Summary(number, id, kind, "queued" if number in abandoned else states[number])
+            for number, id, kind in jobs
+        ]
+
+    def _is_abandoned(self, row: _Row) -> bool:
+        """Whether the owner of a running job is gone."""
+        if row.state != "running":
+            return False
+        # Not from the future either: a clock that was set back must not keep a job for a day.
+        heartbeat = row.heartbeat
+        late = heartbeat is None or abs(self._clock() - heartbeat) > self.lease_s
+        return late or is_dead(row.owner)
+
+    def _current_state(self, row: _Row) -> JobState:
+        return "queued" if self._is_abandoned(row) else row.state
+
+    def _to_job(self, row: _Row) -> Job:
+        return Job(
+            id=row.id,
+            kind=row.kind,
+            arguments=self._decode_object(row.arguments),
+            state=self._current_state(row),
+            created=row.created,
+            started=row.started,
+            ended=row.ended,
+            progress=None if row.progress is None else self._decode_object(row.progress),
+            error=None if row.error is None else JobError(row.error, str(row.hint)),
+            result=None if row.result is None else self._decode(row.result),
+            attempts=row.attempts,
+            stop_request=row.stop_request,
+            client=row.client,
+        )
+
+    def _decode(self, text: str) -> JsonValue:
+        try:
+            return cast(JsonValue, json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise self.file.damage_error(f"a row is not JSON ({error})") from error
+
+    def _decode_object(self, text: str) -> dict[str, JsonValue]:
+        value = self._decode(text)
+        if not isinstance(value, dict):
+            raise self.file.damage_error("a row is not a JSON object")
+        return value
+
+
+def _select_job(connection: sqlite3.Connection, id: str) -> _Row:
+    row = connection.execute(f"SELECT {_FIELDS} FROM jobs WHERE id = ?", (id,)).fetchone()
+    if row is None:
+        raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
+    return _Row(*row)
+
+
+def _select_jobs(
+    connection: sqlite3.Connection, numbers: Sequence[int] | None = None
+) -> list[_Row]:
+    """Those of some numbers, or all; the oldest first."""
+    if numbers is None:
+        return _to_rows(connection.execute(f"SELECT {_FIELDS} FROM jobs ORDER BY number"))
+    rows: list[_Row] = []
+    for start in range(0, len(numbers), MAX_VARIABLES):
+        some = numbers[start : start + MAX_VARIABLES]
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT {_FIELDS} FROM jobs WHERE number IN ({marks}) ORDER BY number"
+        rows += _to_rows(connection.execute(query, some))
+    return rows
+
+
+def _select_owned(connection: sqlite3.Connection, owner: str) -> dict[str, StopRequest]:
+    return dict(
+        connection.execute(
+            "SELECT id, wish FROM jobs WHERE state = 'running' AND owner = ?", (owner,)
+        )
+    )
+
+
+def _to_rows(cursor: sqlite3.Cursor) -> list[_Row]:
+    return [_Row(*row) for row in cursor]
+
+
+def _state_after_stop(request: StopRequest) -> JobState:
+    return "cancelled" if request == "cancel" else "paused" if request == "pause" else "queued"
+
+
+def _to_json(data: JsonValue, what: str) -> str:
+    try:
+        return json.dumps(data, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"a job's {what} cannot be written as JSON: {error}",
+            hint="Use text, numbers, true, false, null, lists and objects of those.",
+        ) from error
+
+
+# -- owners ----------------------------------------------------------------------------------------
+# A lease that is not renewed suffices everywhere. On Linux a killed process is noticed at once: its
+# id is free, or belongs to one that started later. Ids are compared only within one boot of one
+# machine and one namespace, as containers count their processes for themselves.
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def make_owner_name() -> str:
+    """A name for this process that no other ever has."""
+    start = _start_time(os.getpid())
+    return "/".join((_machine_name(), str(os.getpid()), start or "", secrets.token_hex(6)))
+
+
+def is_dead(owner: str) -> bool:
+    """Whether the process of that name has ended; False where that cannot be known."""
+    parts = owner.split("/")
+    if len(parts) != 4:
+        return False
+    machine, pid, start, _ = parts
+    if not machine or machine != _machine_name() or not pid.isdecimal() or not start:
+        return False
+    return _start_time(int(pid)) != start
+
+
+def _machine_name() -> str:
+    try:
+        boot = _BOOT_ID.read_text(encoding="ascii").strip()
+        return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _start_time(pid: int) -> str | None:
+    """When a process started, in the kernel's own count; None if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # its name, in brackets, may contain spaces
+    is_zombie = fields[0] in ("Z", "X")
+    return None if is_zombie else fields[19]

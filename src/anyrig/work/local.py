@@ -1,0 +1,101 @@
+"""Items through an engine in this process; results in order while later batches run."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from anyrig.work.batching import LOOK_AHEAD, BatchQueue, BatchSizer, ItemReader
+from anyrig.work.outcome import ItemOutcome, RunReport, in_order
+from anyrig.work.retry import EngineCall, run_batch
+
+if TYPE_CHECKING:
+    from anyrig.backends import DeviceHandle
+
+T = TypeVar("T")
+R = TypeVar("R")
+OutcomeQueue = queue.SimpleQueue[ItemOutcome[R] | BaseException | None]
+"""Outcomes from a thread; an error ends it, and so does None."""
+_JOIN_S = 5.0
+_POLL_S = 0.5
+
+
+def run_local(
+    payloads: Iterable[T],
+    call: EngineCall[T, R],
+    *,
+    cost: Callable[[T], float],
+    sizer: BatchSizer | None = None,
+    bound: DeviceHandle | None = None,
+    look_ahead: int = LOOK_AHEAD,
+    report: RunReport | None = None,
+) -> Iterator[ItemOutcome[R]]:
+    """An outcome for every item, in the order of the input.
+
+    A thread computes ahead of whoever takes the results, by at most `look_ahead` items. An item
+    that fails twice is an outcome with a `failure`, and the others go on.
+
+    Args:
+        payloads: the items; may be a stream.
+        call: the engine: a list of items in, as many results out.
+        cost: of an item in the engine's unit: tokens, characters, pixels.
+        sizer: chooses batch sizes; `BatchSizer(grow=False)` computes each item alone.
+        bound: the device, to synchronise with and to free memory of after out-of-memory.
+        look_ahead: how many items are read ahead to be sorted.
+        report: is filled.
+    """
+    report = report if report is not None else RunReport()
+    sizer = sizer or BatchSizer()
+    reader = ItemReader(payloads, cost, look_ahead)
+    ready: OutcomeQueue[R] = queue.SimpleQueue()
+    stop = threading.Event()
+
+    def compute() -> None:
+        waiting: BatchQueue[T] = BatchQueue()
+        try:
+            while not stop.is_set():
+                for item in reader.take(wait=not len(waiting)):
+                    waiting.add(item)
+                if not len(waiting):
+                    break
+                for outcome in run_batch(
+                    waiting.take_batch(waiting.oldest(), sizer.budget),
+                    call,
+                    sizer=sizer,
+                    stats=report,
+                    bound=bound,
+                ):
+                    report.add(outcome)
+                    ready.put(outcome)
+                    if stop.is_set():
+                        return
+            ready.put(reader.error)
+        except BaseException as error:  # noqa: BLE001 - raised again where results are taken
+            ready.put(error)
+
+    thread = threading.Thread(target=compute, name="anyrig-work", daemon=True)
+    thread.start()
+    try:
+        for outcome in in_order(drain(ready)):
+            reader.done()
+            yield outcome
+    finally:
+        stop.set()
+        reader.close()
+        thread.join(timeout=_JOIN_S)
+
+
+def drain(ready: OutcomeQueue[R]) -> Iterator[ItemOutcome[R]]:
+    """Outcomes as they come. Polls, so that Ctrl-C is handled on every system."""
+    while True:
+        try:
+            outcome = ready.get(timeout=_POLL_S)
+        except queue.Empty:
+            continue
+        if outcome is None:
+            return
+        if isinstance(outcome, BaseException):
+            raise outcome
+        yield outcome

@@ -1,0 +1,173 @@
+"""One batch through an engine: split after out-of-memory or an error, retried, failed alone.
+
+A batch that fails is split in half until the items that fail are alone; those are tried once more
+and then fail with the reason. Nothing of a failed call is kept alive: its frames are cleared before
+the framework is asked to release memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from anyrig.errors import AnyrigError, DeviceLostError
+from anyrig.memory import oom, recover
+from anyrig.units import format_bytes, format_duration, pluralize
+from anyrig.work.batching import Batch, BatchSizer
+from anyrig.work.outcome import BatchStats, FailureKind, ItemFailure, ItemOutcome
+
+if TYPE_CHECKING:
+    from anyrig.backends import DeviceHandle
+    from anyrig.backends.memory import MemoryUsage
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R")
+EngineCall = Callable[[Sequence[T]], Sequence[R]]
+_TRIES = 2
+
+
+class _CallError(NamedTuple):
+    """What went wrong, as text: no reference to the exception or its frames is kept."""
+
+    message: str
+    out_of_memory: bool
+    device_lost: str
+    """Why this process cannot use the device any more; empty if it can."""
+    hint: str = ""
+
+
+def run_batch(
+    batch: Batch[T],
+    call: EngineCall[T, R],
+    *,
+    sizer: BatchSizer,
+    stats: BatchStats,
+    bound: DeviceHandle | None = None,
+    memory_options: Sequence[str] = (),
+) -> Iterator[ItemOutcome[R]]:
+    """An outcome for every item of a batch, as the parts it is split into are done.
+
+    A lost device raises `DeviceLostError`; items without an outcome are then still to be done.
+
+    Args:
+        batch: what to compute.
+        call: the engine.
+        sizer: learns what worked and what did not fit.
+        stats: is filled.
+        bound: the device, to synchronise with and to free memory of.
+        memory_options: command line options that need less memory, for errors.
+    """
+    parts = [batch]
+    tries: dict[int, int] = {}
+    while parts:
+        part = parts.pop()
+        if len(part.items) > 1 and part.cost > sizer.limit:
+            parts.extend(reversed(part.split()))  # a smaller batch ran out of memory already
+            continue
+        results, error = _call_engine(part, call, sizer, stats, bound, memory_options)
+        if error is None:
+            for item, result in zip(part.items, results, strict=True):
+                yield ItemOutcome(item.index, result)
+        elif error.device_lost:
+            raise DeviceLostError(error.device_lost, hint="A new process is needed.")
+        elif len(part.items) > 1:
+            cause = "ran out of memory" if error.out_of_memory else "failed"
+            log.info("batch of %d %s; splitting it: %s", len(part.items), cause, error.message)
+            parts.extend(reversed(part.split()))
+        else:
+            index = part.items[0].index
+            tries[index] = tries.get(index, 0) + 1
+            if tries[index] < _TRIES:
+                log.info("item %d failed; retrying it: %s", index, error.message)
+                parts.append(part)
+                continue
+            log.warning("item %d failed: %s", index, error.message)
+            kind: FailureKind = "memory" if error.out_of_memory else "error"
+            yield ItemOutcome(index, failure=ItemFailure(kind, error.message, _TRIES, error.hint))
+
+
+def _call_engine(
+    part: Batch[T],
+    call: EngineCall[T, R],
+    sizer: BatchSizer,
+    stats: BatchStats,
+    bound: DeviceHandle | None,
+    memory_options: Sequence[str],
+) -> tuple[Sequence[R], _CallError | None]:
+    """One call: its results, or what went wrong, after everything it held has been released."""
+    failed: _CallError | None = None
+    if bound is not None:
+        bound.reset_peak()
+    start = time.perf_counter()
+    try:
+        results = list(call([item.payload for item in part.items]))
+        if len(results) != len(part.items):
+            raise RuntimeError(
+                f"the engine returned {len(results)} results for {len(part.items)} items"
+            )
+        if bound is not None:
+            bound.synchronize()  # what failed on the device fails here, within this batch
+    except Exception as error:  # noqa: BLE001 - whatever an engine raises is its items' outcome
+        failed = _describe_error(error, len(part.items), bound, memory_options)
+        recover.clear(error)
+    if failed is None:
+        seconds = time.perf_counter() - start
+        sizer.record_success(part.cost, seconds)
+        peak = bound.memory().peak_bytes if bound is not None else None
+        done = BatchStats(1, part.real_cost, part.cost, seconds, 0, peak)
+        stats.add_batches(done)
+        log_batch("batch", len(part.items), done)
+        return results, None
+    if failed.out_of_memory:
+        stats.num_out_of_memory += 1
+        sizer.record_out_of_memory(part.cost)
+        if bound is not None and not failed.device_lost:
+            recover.release(bound)
+    return (), failed
+
+
+def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        peak = stats.peak_bytes
+        log.debug(
+            "%s: %d items, cost %g (%g padded), %s%s",
+            name,
+            num_items,
+            stats.real_cost,
+            stats.padded_cost,
+            format_duration(stats.busy_s),
+            f", peak memory {format_bytes(peak)}" if peak is not None else "",
+        )
+
+
+def _describe_error(
+    error: Exception, count: int, bound: DeviceHandle | None, memory_options: Sequence[str]
+) -> _CallError:
+    shortage = oom.recognise(error)
+    lost = oom.device_lost(error) or ""
+    if shortage is None and isinstance(error, AnyrigError):
+        return _CallError(error.message, False, lost, error.hint)
+    message = " ".join(str(error).split())[:300]
+    message = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    if shortage is None:
+        return _CallError(message, False, lost)
+    if shortage.fatal:
+        return _CallError(message, True, lost or message)
+    translated = oom.translate(
+        error,
+        doing=f"computing {pluralize(count, 'item')} at once",
+        options=memory_options,
+        memory=_read_memory(bound),
+        memory_of="host" if bound is not None and bound.on_host else "device",
+    )
+    return _CallError(f"{translated.message} ({message})", True, lost, translated.hint)
+
+
+def _read_memory(bound: DeviceHandle | None) -> MemoryUsage | None:
+    with contextlib.suppress(Exception):  # a broken device may not report its memory
+        return bound.memory() if bound is not None else None
+    return None

@@ -1,0 +1,265 @@
+"""The process of a worker: it is bound to one device, loads an engine and computes what it is sent.
+
+    python -m anyrig.work.worker_main
+
+Messages come in on its stdin and go out on a copy of its stdout made before any library loads;
+libraries print what they like to stderr. A thread reads stdin all the time: when that ends, the
+pool is gone, and the process exits at once, whatever it is computing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from anyrig.errors import AnyrigError, DeviceLostError
+from anyrig.memory import oom
+from anyrig.work.batching import Batch, BatchQueue, BatchSizer, WorkItem
+from anyrig.work.outcome import BatchStats, ItemFailure, ItemOutcome
+from anyrig.work.protocol import (
+    PICKLE_ERRORS,
+    BatchDone,
+    BatchSizes,
+    CancelItems,
+    Connection,
+    DeviceLost,
+    Engine,
+    EngineReady,
+    Heartbeat,
+    ItemsCancelled,
+    ItemsStarted,
+    LoadEngine,
+    LoadFailed,
+    UnloadModel,
+    error_to_dict,
+    load_engine,
+    pickle_value,
+)
+from anyrig.work.retry import run_batch
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool to handle
+    connection = _connect()
+    try:
+        request: LoadEngine = connection.receive()
+    except (EOFError, OSError):
+        return 1
+    except Exception as error:  # noqa: BLE001 - an option whose class this process does not have
+        connection.send(_load_failed(error))
+        return 0
+    worker = Worker(connection)
+    try:
+        worker.load(request)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises is the answer
+        connection.send(_load_failed(error))
+        return 0
+    try:
+        worker.run()
+    except DeviceLostError as error:
+        connection.send(DeviceLost(error.message))
+    return 0
+
+
+def _connect() -> Connection:
+    reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # On Windows a thread that waits on stdin keeps other libraries from loading.
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return Connection(reading, writing)
+
+
+def _load_failed(error: Exception) -> LoadFailed:
+    if isinstance(error, AnyrigError):
+        return LoadFailed(error_to_dict(error))
+    kind = "WorkError" if oom.recognise(error) is None else "OutOfMemoryError"
+    message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return LoadFailed({"class": kind, "message": message, "hint": ""})
+
+
+class Worker:
+    """Receives items, computes batches of them, sends results and heartbeats."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._waiting: BatchQueue[Any] = BatchQueue()
+        self._engine: Engine | None = None
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def load(self, request: LoadEngine) -> None:
+        sys.path.extend(path for path in request.paths if path not in sys.path)
+        start = time.perf_counter()
+        placement, factory = request.placement, request.factory
+        if placement.wrong_attention:
+            from anyrig.precision.selftest import disable_attention
+
+            disable_attention(placement.wrong_attention)
+        engine = load_engine(factory.target, placement, factory.options)
+        if engine.bound is not None and placement.budget_bytes is not None:
+            engine.bound.limit(placement.budget_bytes)
+        self._engine = engine
+        self._sizer = BatchSizer(
+            start=request.sizes.start or float(getattr(engine, "first_batch_cost", 0.0)),
+            failed=request.sizes.failed,
+            max_items=engine.max_items,
+            pads=engine.pads,
+            grow=request.grow or engine.batch_invariant,
+            keep_speed=placement.batch_speed,
+        )
+        self._connection.send(_heartbeat(engine))
+        self._connection.send(EngineReady(time.perf_counter() - start))
+        threading.Thread(
+            target=self._send_heartbeats,
+            args=(engine, request.heartbeat_s),
+            name="anyrig-beat",
+            daemon=True,
+        ).start()
+
+    def run(self) -> None:
+        """Compute until stdin ends, which ends the process."""
+        batch: Batch[Any] | None = None
+        while True:
+            if batch is None:
+                self._take_messages(wait=not len(self._waiting))
+                batch = self._next_batch()
+                if batch is None:
+                    continue
+                self._connection.send(ItemsStarted(batch.indices))
+            batch = self._compute(batch)
+
+    def _next_batch(self) -> Batch[Any] | None:
+        if not len(self._waiting):
+            return None
+        return self._waiting.take_batch(self._waiting.oldest(), self._sizer.budget)
+
+    def _compute(self, batch: Batch[Any]) -> Batch[Any] | None:
+        """Compute a batch; which one is next is sent with its results, in one message.
+
+        What was done of it is sent even if the device is lost in the middle.
+        """
+        assert self._engine is not None
+        stats = BatchStats()
+        outcomes: list[ItemOutcome[Any]] = []
+        try:
+            outcomes.extend(
+                run_batch(
+                    batch,
+                    self._engine.run,
+                    sizer=self._sizer,
+                    stats=stats,
+                    bound=self._engine.bound,
+                    memory_options=self._engine.memory_options,
+                )
+            )
+        except DeviceLostError:
+            done = {outcome.index for outcome in outcomes}
+            self._send_outcomes(outcomes, stats, tuple(i for i in batch.indices if i not in done))
+            raise
+        self._take_messages(wait=False)
+        following = self._next_batch()
+        self._send_outcomes(outcomes, stats, following.indices if following is not None else ())
+        return following
+
+    def _send_outcomes(
+        self, outcomes: Sequence[ItemOutcome[Any]], stats: BatchStats, started: tuple[int, ...] = ()
+    ) -> None:
+        results: list[tuple[int, bytes]] = []
+        failures: list[tuple[int, ItemFailure]] = []
+        for outcome in outcomes:
+            if outcome.failure is not None:
+                failures.append((outcome.index, outcome.failure))
+                continue
+            try:
+                results.append((outcome.index, pickle_value(outcome.result)))
+            except PICKLE_ERRORS as error:
+                message = f"the result cannot be pickled: {error}"
+                failures.append((outcome.index, ItemFailure("error", message, 1)))
+        sizer = self._sizer
+        sizes = BatchSizes(sizer.best_cost, sizer.failed_cost)
+        self._connection.send(
+            BatchDone(tuple(results), tuple(failures), started, stats, sizer.budget, sizes)
+        )
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        """Until the pool is gone, for whatever reason: then this process exits."""
+        try:
+            while True:
+                message = self._connection.receive()
+                if isinstance(message, UnloadModel):  # at once: a task may take hours
+                    threading.Thread(target=self._unload, args=(message.name,), daemon=True).start()
+                else:
+                    self._inbox.put(message)
+        finally:
+            os._exit(1)
+
+    def _take_messages(self, *, wait: bool) -> None:
+        while True:
+            try:
+                message = self._inbox.get(block=wait)
+            except queue.Empty:
+                return
+            wait = False
+            if isinstance(message, CancelItems):
+                self._cancel(message.indices)
+            else:
+                self._unpickle(message.items)
+
+    def _unpickle(self, items: Sequence[tuple[int, bytes, float]]) -> None:
+        """Queue items; one that cannot be unpickled here fails at once."""
+        for index, data, cost in items:
+            try:
+                self._waiting.add(WorkItem(index, pickle.loads(data), cost))
+            except Exception as error:  # noqa: BLE001 - pickle raises whatever a class raises
+                failure = ItemFailure("error", f"the item cannot be unpickled: {error}", 1)
+                self._send_outcomes([ItemOutcome(index, failure=failure)], BatchStats())
+
+    def _cancel(self, indices: tuple[int, ...]) -> None:
+        cancelled = tuple(index for index in indices if index in self._waiting)
+        for index in cancelled:
+            self._waiting.remove(index)
+        if cancelled:
+            self._connection.send(ItemsCancelled(cancelled))
+
+    def _unload(self, name: str) -> None:
+        if self._engine is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            unload = getattr(self._engine, "unload_model", None)
+            if callable(unload):
+                unload(name)
+            self._connection.send(_heartbeat(self._engine))  # the parent waits for the memory
+
+    def _send_heartbeats(self, engine: Engine, every_s: float) -> None:
+        last = Heartbeat((engine.name,))
+        with contextlib.suppress(OSError):  # the pool is gone
+            while True:
+                time.sleep(every_s)
+                with contextlib.suppress(Exception):  # its models may change at this moment
+                    last = _heartbeat(engine)
+                self._connection.send(last)
+
+
+def _heartbeat(engine: Engine) -> Heartbeat:
+    loaded = getattr(engine, "loaded_models", None)
+    nested = getattr(engine, "nested_models", None)
+    return Heartbeat(
+        tuple(loaded()) if callable(loaded) else (engine.name,),
+        tuple(nested()) if callable(nested) else (),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,386 @@
+"""The job queue: its file, its pages, and the leases of workers."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
+from anyrig.jobs import ACTIVE_STATES, Job, JobNotFoundError, JobQueue
+from anyrig.jobs.queue import FORMAT, MAX_EVENT_BYTES, Outcome, is_dead, make_owner_name
+from anyrig.storage.keys import JsonValue
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(tmp_path: Path, clock: Clock) -> Iterator[JobQueue]:
+    with JobQueue(tmp_path / "jobs.sqlite", clock=clock) as queue:
+        yield queue
+
+
+def submit(queue: JobQueue, *kinds: str) -> list[str]:
+    return [queue.submit(kind, {"text": "long " * 2000}).id for kind in kinds]
+
+
+def claim(queue: JobQueue, owner: str = "worker") -> str | None:
+    job = queue.claim(owner)
+    return job.id if job else None
+
+
+def test_ids_cannot_be_guessed(queue: JobQueue) -> None:
+    ids = {queue.submit("echo", {}).id for _ in range(50)}
+    assert len(ids) == 50
+    assert all(len(id) == 16 and id.isalnum() for id in ids)
+    assert len({id[0] for id in ids}) > 5
+    with pytest.raises(JobNotFoundError):
+        queue.get("a")
+
+
+@pytest.mark.parametrize("arguments", [{"n": float("inf")}, {"x": b"y"}, {"t": "x" * (1 << 20)}])
+def test_invalid_arguments_are_refused(queue: JobQueue, arguments: dict[str, JsonValue]) -> None:
+    with pytest.raises(InvalidInputError):
+        queue.submit("echo", arguments)
+    assert queue.list() == ()
+
+
+def test_json_keys_of_a_job(queue: JobQueue) -> None:
+    job = queue.submit("book", {"file": "a.txt"}, client="k1")
+    assert job.to_json() == {
+        "id": job.id, "kind": "book", "arguments": {"file": "a.txt"}, "state": "queued",
+        "created": job.created, "started": None, "ended": None, "progress": None, "error": None,
+        "result": None, "attempts": 0, "asked": "", "client": "k1",
+    }  # fmt: skip
+
+
+def test_old_finished_jobs_are_deleted(tmp_path: Path) -> None:
+    with JobQueue(tmp_path / "jobs.sqlite", max_finished=3) as queue:
+        kept = queue.submit("waits", {})
+        queue.pause(kept.id)
+        for _ in range(6):
+            queue.cancel(queue.submit("quick", {}).id)
+        queue.submit("quick", {})
+        assert len(queue.list()) == 5
+        assert queue.list()[0].id == kept.id
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as connection:
+        ((count,),) = connection.execute("SELECT count(DISTINCT job) FROM events")
+    connection.close()
+    assert count == 5
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def test_pages_from_the_newest_to_the_oldest(queue: JobQueue) -> None:
+    ids = submit(queue, *["batch"] * 5)
+    first = queue.list_page(2)
+    assert [job.id for job in first.jobs] == ids[3:]
+    assert first.jobs[0].arguments == {"text": "long " * 2000}
+    assert first.next_before is not None
+    queue.delete(ids[3])  # between two pages
+    second = queue.list_page(2, before=first.next_before)
+    assert [job.id for job in second.jobs] == ids[1:3]
+    last = queue.list_page(2, before=second.next_before)
+    assert [job.id for job in last.jobs] == ids[:1]
+    assert last.next_before is None
+    assert queue.list_page(5).next_before is None
+    assert queue.list_page(0).jobs == ()
+
+
+def test_kinds_and_states(queue: JobQueue) -> None:
+    book, batch, index, other = submit(queue, "book", "batch", "index", "book")
+    queue.cancel(batch)
+    queue.pause(index)
+    assert [job.id for job in queue.list(kinds=("book", "index"))] == [book, index, other]
+    assert [job.id for job in queue.list(states=ACTIVE_STATES)] == [book, index, other]
+    assert [job.id for job in queue.list(kinds=("book",), states=("cancelled",))] == []
+    assert [job.id for job in queue.list()] == [book, batch, index, other]
+    page = queue.list_page(1, kinds=("book",), states=("queued",))
+    assert [job.id for job in page.jobs] == [other]
+    assert page.next_before is not None
+    # Counts are of any state, positions of any kind.
+    assert page.counts == {"queued": 2, "running": 0, "paused": 0, "done": 0, "failed": 0,
+                           "cancelled": 0}  # fmt: skip
+    assert page.queue_positions == {book: 1, other: 2}
+    assert queue.list_page(0).counts["paused"] == queue.list_page(0).counts["cancelled"] == 1
+
+
+def test_more_jobs_than_variables_in_a_statement(queue: JobQueue) -> None:
+    queue.file.write(lambda connection: connection.executemany(
+        "INSERT INTO jobs (id, kind, arguments, state, created) VALUES (?, 'batch', '{}', ?, 0)",
+        [(str(number), ("queued", "done")[number % 2]) for number in range(1300)],
+    ))  # fmt: skip
+    assert [job.id for job in queue.list(states=("done",))] == [str(n) for n in range(1, 1300, 2)]
+    assert len(queue.list_page(1200).jobs) == 1200
+
+
+# -- leases ----------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_is_not_renewed_expires(queue: JobQueue, clock: Clock) -> None:
+    job = queue.submit("long", {})
+    assert claim(queue, "first") == job.id
+    assert claim(queue, "second") is None
+    clock.now += 10
+    assert queue.renew("first") == {job.id}
+    clock.now += 10
+    assert queue.get(job.id).state == "running"
+    assert claim(queue, "second") is None
+    clock.now += 6
+    assert queue.get(job.id).state == "queued"
+    assert claim(queue, "second") == job.id
+    assert queue.get(job.id).attempts == 2
+    # The first comes back to life: nothing that it writes counts.
+    assert queue.renew("first") == set()
+    queue.report_event("first", job.id, "progress", {"done": 1})
+    queue.finish("first", job.id, Outcome(result="first"))
+    assert queue.get(job.id).state == "running"
+    assert queue.get(job.id).progress is None
+    queue.finish("second", job.id, Outcome(result="second"))
+    assert queue.get(job.id).result == "second"
+
+
+def test_an_abandoned_job_is_listed_as_queued(queue: JobQueue, clock: Clock) -> None:
+    first, second = submit(queue, "book", "book")
+    assert claim(queue) == first
+    assert queue.list_page(9).counts["running"] == 1
+    assert queue.list_page(9).queue_positions == {second: 1}
+    clock.now += 60
+    page = queue.list_page(9, states=("queued",))
+    assert [job.id for job in page.jobs] == [first, second]
+    assert [job.state for job in page.jobs] == ["queued", "queued"]
+    assert page.queue_positions == {first: 1, second: 2}
+    assert queue.list(states=("running",)) == ()
+
+
+def test_a_clock_that_was_set_back_keeps_no_job(queue: JobQueue, clock: Clock) -> None:
+    job = queue.submit("long", {})
+    assert claim(queue, "first") == job.id
+    clock.now -= 86400
+    assert claim(queue, "second") == job.id
+
+
+@pytest.mark.parametrize(
+    ("request_stop", "state"), [(JobQueue.cancel, "cancelled"), (JobQueue.pause, "paused")]
+)
+def test_a_stop_request_outlives_the_worker(
+    queue: JobQueue, clock: Clock, request_stop: Callable[[JobQueue, str], Job], state: str
+) -> None:
+    job, later = queue.submit("long", {}), queue.submit("later", {})
+    claim(queue, "first")
+    assert request_stop(queue, job.id).state == "running"
+    assert queue.list_stop_requests("first") == [job.id]
+    clock.now += 60
+    assert claim(queue, "second") == later.id
+    assert queue.get(job.id).state == state
+
+
+def test_a_job_that_crashes_its_workers_waits_for_the_others_and_fails(
+    queue: JobQueue, clock: Clock
+) -> None:
+    deadly, other = queue.submit("deadly", {}), queue.submit("other", {})
+    for _ in range(4):
+        assert claim(queue) == deadly.id
+        clock.now += 60
+    assert claim(queue) == other.id
+    queue.finish("worker", other.id, Outcome())
+    for _ in range(100):
+        claim(queue)
+        clock.now += 60
+    assert claim(queue) is None
+    error = queue.get(deadly.id).error
+    assert error is not None
+    assert "crashed 100 times" in error.message
+
+
+def test_progress_resets_the_number_of_crashes(queue: JobQueue, clock: Clock) -> None:
+    job = queue.submit("long", {})
+    for _ in range(150):
+        assert claim(queue) == job.id
+        queue.report_event("worker", job.id, "progress", {"done": 0.1})
+        clock.now += 60
+    assert queue.get(job.id).state == "queued"
+
+
+def test_events_are_bounded(tmp_path: Path) -> None:
+    with JobQueue(tmp_path / "jobs.sqlite", max_events=50) as queue:
+        job = queue.submit("long", {})
+        claim(queue)
+        queue.report_event("worker", job.id, "begin", {"title": "x"})
+        for n in range(200):
+            queue.report_event("worker", job.id, "progress", {"n": n})
+        queue.report_event("worker", job.id, "note", {"text": "x" * MAX_EVENT_BYTES})
+        queue.finish("worker", job.id, Outcome())
+        events = list(queue.events(job.id))
+        assert len(events) == 50
+        # What is not progress is kept; numbers only grow.
+        kinds = [event.kind for event in events if event.kind != "progress"]
+        assert kinds == ["state", "state", "begin", "note", "state"]
+        assert all(a.number < b.number for a, b in itertools.pairwise(events))
+        assert events[-1].number == 205
+        assert "left_out" in events[-2].data
+        assert queue.get(job.id).progress == {"n": 199}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the lease tells")
+def test_a_dead_owner_is_noticed_at_once() -> None:
+    code = "from anyrig.jobs.queue import make_owner_name; print(make_owner_name())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert is_dead(done.stdout.strip())
+    owner = make_owner_name()
+    assert not is_dead(owner)
+    machine, pid, _, token = owner.split("/")
+    assert is_dead(f"{machine}/{pid}/1/{token}")  # another process that had the same id
+    assert not is_dead(f"elsewhere/1/1/{token}")
+    assert not is_dead("")
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def tear(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(b"this is not a database" * 100)
+
+
+def drop_table(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE events")
+    connection.close()
+
+
+def break_json(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE jobs SET arguments = '{'")
+    connection.close()
+
+
+@pytest.mark.parametrize("damage", [tear, overwrite, drop_table, break_json])
+def test_a_damaged_file_is_refused_and_left_alone(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "jobs.sqlite"
+    with JobQueue(path) as queue:
+        queue.submit("echo", {"x": "y" * 100})
+    damage(path)
+    before = path.read_bytes()
+    with JobQueue(path) as queue:
+        with pytest.raises(StorageError, match="is damaged") as caught:
+            queue.list()
+        assert "Move it away" in caught.value.hint
+        with pytest.raises(StorageError, match="is damaged"):
+            queue.claim("worker")
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.glob("jobs.sqlite.*")] == []
+    path.rename(tmp_path / "away")
+    with JobQueue(path) as queue:
+        assert queue.list() == ()
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    with pytest.raises(StorageError, match="another program"):
+        JobQueue(path).list()
+    newer = tmp_path / "newer.sqlite"
+    with JobQueue(newer) as queue:
+        queue.list()
+    with sqlite3.connect(newer) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    with pytest.raises(StorageError, match="newer anyrig"):
+        JobQueue(newer).list()
+
+
+def test_a_file_without_clients_gets_the_column(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.sqlite"
+    with sqlite3.connect(path) as connection:  # as 0.1.0 made it
+        for statement in FORMAT.schema:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {FORMAT.application_id}")
+        connection.execute(f"PRAGMA user_version = {FORMAT.version}")
+        connection.execute(
+            "INSERT INTO jobs (id, kind, arguments, state, created) "
+            "VALUES ('abc', 'book', '{}', 'queued', 1.0)"
+        )
+    connection.close()
+    with JobQueue(path) as queue:
+        assert [(job.id, job.client) for job in queue.list()] == [("abc", "")]
+        new = queue.submit("book", {}, client="k1")
+        assert [job.id for job in queue.list_page(10, client="k1").jobs] == [new.id]
+        assert [job.id for job in queue.list_page(10).jobs] == ["abc", new.id]
+    with JobQueue(path) as again:
+        assert len(again.list()) == 2
+
+
+def test_a_locked_file_is_an_error_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anyrig.jobs.queue.FORMAT", replace(FORMAT, busy_timeout_s=0.1))
+    path = tmp_path / "jobs.sqlite"
+    with JobQueue(path) as queue:
+        queue.submit("bench", {})
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StorageBusyError, match="another process") as caught:
+            queue.submit("bench", {})
+        assert "try again" in caught.value.hint
+        other.execute("ROLLBACK")
+        other.close()
+        assert len([queue.submit("bench", {}), *queue.list()]) == 3
+
+
+def test_a_path_that_cannot_exist(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AnyrigError, match="cannot open"):
+        JobQueue(tmp_path / "file" / "jobs.sqlite").list()
+
+
+def test_a_file_that_was_moved_away_is_created_again(queue: JobQueue, tmp_path: Path) -> None:
+    queue.submit("echo", {})
+    (tmp_path / "jobs.sqlite").rename(tmp_path / "away")
+    assert queue.list() == ()
+
+
+def test_a_closed_queue(tmp_path: Path) -> None:
+    queue = JobQueue(tmp_path / "jobs.sqlite")
+    queue.submit("echo", {})
+    queue.close()
+    queue.close()
+    with pytest.raises(StorageError, match="is closed"):
+        queue.list()
+
+
+def test_no_write_ahead_log_on_a_network_drive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anyrig.storage.sqlite.detect_network_drive", lambda path: "nfs4")
+    with JobQueue(tmp_path / "jobs.sqlite") as queue:
+        job = queue.submit("echo", {})
+        assert claim(queue) == job.id
+        assert not (tmp_path / "jobs.sqlite-wal").exists()

@@ -1,0 +1,181 @@
+"""Keys: the same everywhere for the same parts, different for different ones."""
+
+from __future__ import annotations
+
+import enum
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyrig.errors import InvalidInputError
+from anyrig.storage.keys import CacheKey, make_key, make_key_function, to_canonical_json
+
+_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
+_PLAIN: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | _TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXT, inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+_PARTS = st.dictionaries(st.text("abc", min_size=1, max_size=3), _PLAIN, max_size=4)
+
+
+def _turned(value: Any, chance: random.Random) -> Any:
+    """The same value with every dict built in another order and every list a tuple."""
+    if isinstance(value, dict):
+        items = list(value.items())
+        chance.shuffle(items)
+        return {name: _turned(inner, chance) for name, inner in items}
+    if isinstance(value, list):
+        return tuple(_turned(inner, chance) for inner in value)
+    return value
+
+
+def _typed(value: Any) -> Any:
+    """The value with its types, to compare by: True is 1 to Python, and is not to us."""
+    if isinstance(value, dict):
+        return {name: _typed(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_typed(inner) for inner in value]
+    return type(value).__name__, value
+
+
+@given(_PARTS, st.randoms(use_true_random=False))
+def test_the_order_of_names_does_not_matter(parts: dict[str, Any], chance: random.Random) -> None:
+    assert make_key(**_turned(parts, chance)) == make_key(**parts)
+
+
+@given(_PARTS, _PARTS)
+def test_different_parts_have_different_keys(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert (make_key(**one) == make_key(**other)) == (_typed(one) == _typed(other))
+
+
+@given(_TEXT, _TEXT, st.integers(0, 5))
+def test_parts_do_not_run_into_each_other(left: str, right: str, cut: int) -> None:
+    moved = make_key(a=left + right[:cut], b=right[cut:])
+    assert (moved == make_key(a=left, b=right)) == (not right[:cut])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True), (0, False), (1, 1.0), (1, "1"), (None, "null"), (None, 0), ("\u00e9", "e\u0301"),
+        ("\ud83d\ude00", "\U0001f600"), ([], {}), ([[1], 2], [1, [2]]), ("", None), ("a", "A"),
+        ({"a": None}, {}), ("\x00", ""), (2**53, 2.0**53), (["a", "b"], ["a,b"]), ("a\n", "a"),
+    ],
+)  # fmt: skip
+def test_near_things_are_two(one: Any, other: Any) -> None:
+    assert make_key(part=one) != make_key(part=other)
+
+
+def test_forms_of_one_thing_are_one() -> None:
+    class Word(str, enum.Enum):  # noqa: UP042 - what a StrEnum is not: its str() is its name
+        FAST = "fast"
+
+    class Number(enum.IntEnum):
+        ONE = 1
+
+    assert make_key(a=Word.FAST) == make_key(a="fast")
+    assert make_key(a=Number.ONE) == make_key(a=1)
+    assert make_key(a=(1, 2)) == make_key(a=[1, 2])
+    assert make_key(a=-0.0) == make_key(a=0.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "hint"),
+    [
+        (b"x", "options.x is of type bytes", "SHA-256"), ({1, 2}, "set", "sorted list"),
+        (Path("x"), "pathlib", "content"), (float("nan"), "options.x is nan", "finite"),
+        (float("inf"), "inf", "finite"), ({1: 2}, "a name in options.x is of type int", "JSON"),
+        ([1, object()], "options.x[1]", "text, numbers"),
+        (1 << 5000, "too large", "text"), (1j, "complex", "numbers"),
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_data_is_refused(value: Any, words: str, hint: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        make_key(options={"x": value})
+    assert words in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_what_has_no_end_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidInputError, match="too deeply"):
+        make_key(a=endless)
+
+
+def test_numbers_of_numpy() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert make_key(a=numpy.float64(0.1)) == make_key(a=0.1)  # it is a float
+    with pytest.raises(InvalidInputError, match=r"numpy\.float32"):
+        make_key(a=numpy.float32(0.1))
+
+
+# The values were computed once and must never change: every result kept under them would be lost.
+_FIXED: dict[str, Mapping[str, Any]] = {
+    "k1-de9b183b0a230516eb9e8ea4b66de2db6bd7ddeb80bb977055b6d364318a806a": {},
+    "k1-aa79f4b61ef38896b1bd479e945ed3777f3c65a9c478f723fdec32364c64cc64": {
+        "text": "Zwölf Boxkämpfer 😀", "speed": 0.1, "big": 1e300, "small": 5e-324, "seed": 7,
+        "options": {"b": [True, None, -1], "a": ""},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wanted", _FIXED)
+def test_keys_never_change(wanted: str) -> None:
+    assert make_key(**_FIXED[wanted]) == wanted
+
+
+def test_another_process_makes_the_same_key() -> None:
+    parts: dict[str, Any] = {"text": "a\u0301 \u00e1", "options": {"z": 1, "y": [0.5, {"x": None}]}}
+    code = """if True:
+        import json, sys
+        from anyrig.storage.keys import make_key
+        print(make_key(**json.loads(sys.argv[1])))
+    """
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-c", code, json.dumps(parts)],
+        capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "99", **_path()},
+    )  # fmt: skip
+    assert done.stdout.strip() == make_key(**parts)
+
+
+def _path() -> dict[str, str]:
+    return {"PYTHONPATH": ":".join(sys.path), "LC_ALL": "C"}
+
+
+def test_a_segment_is_shaped_by_each_of_its_fields() -> None:
+    base = CacheKey("speech", "Hello.", "tone", "1.0", "abc", "anna", "fp32", 1, {"speed": 1.0})
+    other = CacheKey(
+        "embedding", "Hello!", "piper", "1.1", "abd", "bert", "half", 2, {"speed": 1.1}
+    )
+    from dataclasses import fields, replace
+
+    keys = {replace(base, **{f.name: getattr(other, f.name)}).digest for f in fields(CacheKey)}
+    assert len(keys | {base.digest}) == len(fields(CacheKey)) + 1
+    assert replace(base).digest == base.digest
+    assert "device" not in {f.name for f in fields(CacheKey)}
+
+
+def test_canonical_text() -> None:
+    assert (
+        to_canonical_json({"b": [1, 1.0, True, None], "a": "é"})
+        == '{"a":"é","b":[1,1.0,true,null]}'
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "é", "e\u0301", '"', "\\", "\n\0\x7f\u2028", "\ud83d", "a" * 9999]
+)
+def test_a_series_makes_the_same_keys(text: str) -> None:
+    parts: dict[str, Any] = {"base": '""', "kind": "embedding", "n": [1, 1.0, {"text": '""'}]}
+    assert make_key_function(**parts)(text) == make_key(text=text, **parts)

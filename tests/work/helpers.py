@@ -1,0 +1,46 @@
+"""Pools of fake workers: an item is the seconds that it takes, and comes back doubled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from anyrig.devices.machine import Device, DeviceBackend
+from anyrig.placement import Placement
+from anyrig.work.live import LiveQueue
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
+
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+
+
+def placement(name: str, **values: Any) -> Placement:
+    return Placement(Device(name, "cpu", "test", name), DRIVE, **values)
+
+
+def fake_pool(*names: str, fallback: str = "", **options: Any) -> WorkerPool:
+    """A worker for each name; `options` are the engine's."""
+    factory = EngineFactory("anyrig.work.fake:FakeEngine", options)
+    spare = placement(fallback) if fallback else None
+    return WorkerPool(
+        [placement(name) for name in names], factory, environment=os.environ, fallback=spare
+    )
+
+
+def live_queue(
+    *names: str, engine: dict[str, Any] | None = None, **options: Any
+) -> LiveQueue[float, float]:
+    """`engine` are the options of the engine, all others the queue's own."""
+    pool = fake_pool(*names, **(engine or {}))
+    pool.wait_ready()
+    return LiveQueue(pool, cost=lambda item: item, **options)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Five minutes are far more than it takes."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -1,0 +1,222 @@
+"""Packing items into batches, and the batch size found by measuring."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.errors import InvalidInputError
+from anyrig.work.batching import (
+    Batch,
+    BatchBudget,
+    BatchQueue,
+    BatchSizer,
+    WorkItem,
+    estimate_call_cost,
+    number_items,
+)
+from benchmarks.work import pack
+from tests.conftest import ROOT
+
+
+def lognormal(count: int, seed: int = 20261115) -> list[int]:
+    """Token counts of mean 61, capped at 482, as texts have them."""
+    rng = random.Random(seed)
+    spread = 0.8
+    middle = math.log(61) - spread * spread / 2
+    return [min(482, max(1, round(rng.lognormvariate(middle, spread)))) for _ in range(count)]
+
+
+def padding(costs: list[int], budget: BatchBudget, look_ahead: int = 4096) -> float:
+    batches = pack(costs, budget, look_ahead=look_ahead)
+    assert sorted(i for batch in batches for i in batch.indices) == list(range(len(costs)))
+    return sum(b.cost for b in batches) / sum(b.real_cost for b in batches)
+
+
+@pytest.mark.parametrize("budget", [512, 2048, 8192, 16384, 65536])
+@pytest.mark.parametrize("count", [500, 20_000])
+def test_little_is_padded_on_a_lognormal_set(budget: int, count: int) -> None:
+    assert padding(lognormal(count), BatchBudget(budget)) <= 1.05
+
+
+@pytest.mark.parametrize("look_ahead", [64, 256, 1024])
+def test_little_is_padded_when_only_a_few_are_seen_ahead(look_ahead: int) -> None:
+    assert padding(lognormal(5000), BatchBudget(8192), look_ahead) <= 1.05
+
+
+def test_little_is_padded_on_a_text() -> None:
+    """The sentences of four chapters of Alice, which is in the public domain."""
+    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
+    lengths = [len(sentence) for sentence in re.split(r"(?<=[.!?])\s+", text) if sentence]
+    assert len(lengths) > 100
+    assert padding(lengths, BatchBudget(4096)) <= 1.05
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.integers(0, 500), max_size=120),
+    st.floats(0, 4000),
+    st.integers(1, 40),
+    st.floats(0, 500),
+    st.booleans(),
+    st.integers(1, 60),
+)
+def test_every_item_comes_out_once_within_the_budget(
+    costs: list[int], cost: float, items: int, call_cost: float, pads: bool, look_ahead: int
+) -> None:
+    budget = BatchBudget(cost, items, call_cost, pads)
+    batches = pack(costs, budget, look_ahead=look_ahead)
+    assert sorted(i for batch in batches for i in batch.indices) == list(range(len(costs)))
+    for batch in batches:
+        assert len(batch.items) <= items
+        assert len(batch.items) == 1 or batch.cost <= cost
+
+
+def test_a_dear_call_is_worth_some_padding() -> None:
+    costs = lognormal(300)
+    cheap = pack(costs, BatchBudget(8192))
+    dear = pack(costs, BatchBudget(8192, call_cost=2000))
+    assert len(dear) < len(cheap) / 2
+
+
+def test_the_oldest_item_never_waits_longer_than_the_look_ahead() -> None:
+    """The one long text among short ones must not be put off for ever."""
+    costs = [400] + [10] * 300
+    first = pack(costs, BatchBudget(100), look_ahead=50)[0]
+    assert first.items[0].index == 0
+
+
+def test_halves_split_the_dear_from_the_cheap() -> None:
+    batch = Batch(tuple(WorkItem(i, None, float(c)) for i, c in enumerate([5, 1, 9, 3, 7])))
+    small, large = batch.split()
+    assert [item.cost for item in small.items] == [1, 3, 5]
+    assert [item.cost for item in large.items] == [7, 9]
+
+
+@pytest.mark.parametrize("cost", [-1.0, math.inf, math.nan])
+def test_a_cost_must_be_a_number(cost: float) -> None:
+    with pytest.raises(InvalidInputError, match="item 0"):
+        list(number_items(["x"], lambda _: cost))
+
+
+def test_a_packer_knows_what_waits() -> None:
+    queue: BatchQueue[None] = BatchQueue()
+    for index, cost in enumerate([3.0, 1.0, 2.0]):
+        queue.add(WorkItem(index, None, cost))
+    assert (queue.oldest().index, queue.cheapest().index) == (0, 1)
+    assert queue.by_cost == [(1.0, 1), (2.0, 2), (3.0, 0)]
+    queue.remove(1)
+    assert (len(queue), queue.total_cost) == (2, 5.0)
+
+
+def drive(
+    sizer: BatchSizer, seconds: Callable[[float], float], batches: int, item: float = 10.0
+) -> float:
+    """The size that a sizer ends with, on a device whose time for a cost is given."""
+    for _ in range(batches):
+        cost = max(item, sizer.budget.cost // item * item)
+        sizer.record_success(cost, seconds(cost))
+    return max(item, sizer.budget.cost)
+
+
+def test_a_gpu_is_filled() -> None:
+    """A call takes 10 ms whatever it holds, until 5000 a call fill the device."""
+    assert drive(BatchSizer(), lambda cost: max(0.010, cost * 2e-6), 60) >= 4096
+
+
+def test_on_a_cpu_batches_stay_small() -> None:
+    assert drive(BatchSizer(), lambda cost: cost * 1e-3, 60) <= 20
+
+
+def test_a_cpu_that_gets_slower_with_the_batch_keeps_one_item() -> None:
+    assert drive(BatchSizer(), lambda cost: cost * 1e-3 * (1 + cost / 100), 60) <= 16
+
+
+def test_a_slow_first_call_does_not_stop_the_growth() -> None:
+    calls = iter(range(1000))
+    slow_first = lambda cost: (1.0 if next(calls) == 0 else 0) + max(0.01, cost * 1e-6)  # noqa: E731
+    assert drive(BatchSizer(), slow_first, 80) >= 4096
+
+
+def test_items_dearer_than_the_first_one_do_not_hold_it_up() -> None:
+    sizer = BatchSizer()
+    sizer.record_success(1.0, 0.01)
+    for _ in range(40):
+        cost = max(300.0, sizer.budget.cost)
+        sizer.record_success(cost, max(0.01, cost * 1e-6))
+    assert sizer.budget.cost >= 4096
+
+
+def test_what_ran_out_of_memory_is_not_tried_again_soon() -> None:
+    sizer = BatchSizer(start=1024)
+    sizer.record_out_of_memory(1000)
+    assert sizer.budget.cost == 500
+    for _ in range(20):
+        sizer.record_success(500, 0.1)
+    assert sizer.budget.cost == 500
+
+
+def test_it_grows_again_carefully_and_more_seldom_after_each_failure() -> None:
+    sizer = BatchSizer(start=1024)
+    waited = []
+    for _ in range(3):
+        sizer.record_out_of_memory(sizer.budget.cost)
+        before, count = sizer.budget.cost, 0
+        while sizer.budget.cost == before:
+            sizer.record_success(sizer.budget.cost, 0.1)
+            count += 1
+        assert before < sizer.budget.cost <= before * 1.2
+        waited.append(count)
+    assert waited == [32, 64, 128]
+
+
+def test_memory_that_somebody_else_took_is_noticed() -> None:
+    sizer = BatchSizer(start=1024)
+    for _ in range(5):
+        sizer.record_success(1000, 0.1)
+    sizer.record_out_of_memory(600)
+    assert sizer.budget.cost == 300
+
+
+def test_the_largest_that_worked_is_kept_when_a_larger_one_fails() -> None:
+    sizer = BatchSizer(start=4096)
+    sizer.record_success(2000, 0.1)
+    sizer.record_out_of_memory(2500)
+    assert sizer.budget.cost == 2000
+
+
+def test_without_growing_every_item_goes_alone() -> None:
+    sizer = BatchSizer(grow=False)
+    for _ in range(10):
+        sizer.record_success(1000, 0.001)
+    assert (sizer.budget.items, sizer.budget.cost) == (1, 0.0)
+
+
+def test_the_cost_of_a_call_is_read_off_a_line() -> None:
+    seen = [(cost, 0.005 + cost * 1e-5) for cost in (1000.0, 2000.0, 3000.0, 4000.0)]
+    assert estimate_call_cost(seen) == pytest.approx(500)
+    assert estimate_call_cost([(cost, cost * 1e-5) for cost, _ in seen]) == pytest.approx(
+        0, abs=1e-6
+    )
+    assert estimate_call_cost([(1000.0, 0.01)] * 4) == 0.0
+
+
+def test_an_engine_of_one_item_at_a_time_is_not_given_more_and_more() -> None:
+    sizer = BatchSizer(max_items=1)
+    for _ in range(100):
+        sizer.record_success(10.0, 0.01)
+    assert sizer.budget.cost <= 64
+
+
+def test_a_profile_may_be_content_with_less_speed() -> None:
+    def seconds(cost: float) -> float:
+        return 0.010 + cost * 1e-6
+
+    full, half = drive(BatchSizer(), seconds, 80), drive(BatchSizer(keep_speed=0.5), seconds, 80)
+    assert half < full / 4

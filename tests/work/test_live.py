@@ -1,0 +1,211 @@
+"""One counter for many: lanes, turns, cancellations, deadlines, failures, the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from anyrig.errors import OverloadedError, WorkError
+from anyrig.work.live import LiveQueue
+from tests.work.helpers import live_queue, wait_until
+
+
+def test_many_threads_are_answered_each_with_its_own() -> None:
+    found: dict[int, float] = {}
+    with live_queue("a", "b") as live:
+
+        def ask(number: int) -> None:
+            found[number] = live.submit(0.001 + number / 1e6).result(timeout=30)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert live.running == 0
+    assert found == {number: pytest.approx(0.002 + number / 5e5) for number in range(50)}
+
+
+def test_a_live_item_passes_bulk_work_and_turns_come_in_order() -> None:
+    done: list[str] = []
+    with live_queue("a", max_in_flight=1) as live:
+        first = live.submit(0.3, lane="bulk")
+        time.sleep(0.1)
+        futures = []
+        for name, lane, turn in (("bulk", "bulk", 0), ("second", "live", 1), ("first", "live", 0)):
+            future = live.submit(0.02, lane=lane, turn=turn)  # type: ignore[arg-type]
+            future.add_done_callback(lambda _, name=name: done.append(name))  # type: ignore[misc]
+            futures.append(future)
+        assert live.waiting("live") + live.waiting("bulk") >= 2
+        for future in (first, *futures):
+            future.result(timeout=30)
+    assert done.index("first") < done.index("second")
+    assert done.index("bulk") != 1  # taken before they came, or passed by both
+
+
+def test_what_is_cancelled_or_late_is_not_done() -> None:
+    now = [0.0]
+    with live_queue("a", max_in_flight=1, clock=lambda: now[0]) as live:
+        busy = live.submit(0.3)
+        time.sleep(0.1)
+        taken = live.submit(0.01)  # may be taken already, to be the next
+        gone, late = live.submit(0.02), live.submit(0.03, deadline=1.0)
+        assert gone.cancel()
+        now[0] = 2.0
+        with pytest.raises(OverloadedError):
+            late.result(timeout=30)
+        assert busy.result(timeout=30) == pytest.approx(0.6)
+        assert taken.result(timeout=30) == pytest.approx(0.02)
+        assert live.report.num_items == 2
+
+
+def test_what_is_cancelled_waits_no_more_and_is_cleared_away() -> None:
+    with live_queue("a", max_in_flight=1) as live:
+        live.submit(0.3)
+        futures = [live.submit(0.01) for _ in range(1000)]
+        kept = live.submit(0.02)
+        gone = sum(future.cancel() for future in futures)
+        assert gone >= 998
+        assert live.waiting("live") <= 3
+        assert sum(map(len, live._heaps.values())) < 600, "most of them are gone for good"
+        assert kept.result(timeout=30) == pytest.approx(0.04)
+
+
+def test_what_was_let_in_is_not_refused_later() -> None:
+    with live_queue("a", max_waiting=2, max_in_flight=1) as live:
+        first = live.submit(0.2)
+        with pytest.raises(OverloadedError):
+            fill(live)
+        last = live.submit(0.01, admitted=True)
+        first.result(timeout=30)
+        assert last.result(timeout=30) == pytest.approx(0.02)
+
+
+def fill(live: LiveQueue[float, float]) -> None:
+    for _ in range(8):
+        live.submit(0.001)
+
+
+def test_too_much_is_refused() -> None:
+    with live_queue("a", max_waiting=2, max_in_flight=1) as live:
+        first = live.submit(0.2)
+        with pytest.raises(OverloadedError):
+            fill(live)
+        first.result(timeout=30)
+
+
+def test_what_fails_or_kills_its_worker_fails_alone() -> None:
+    with live_queue("a", engine={"error_on": [0.05], "crash_on": [0.06]}) as live:
+        good = [live.submit(0.001) for _ in range(4)]
+        bad, deadly = live.submit(0.05), live.submit(0.06)
+        good += [live.submit(0.001) for _ in range(4)]
+        with pytest.raises(WorkError, match="invalid item"):
+            bad.result(timeout=60)
+        with pytest.raises(WorkError):
+            deadly.result(timeout=60)
+        assert [one.result(timeout=60) for one in good] == [0.002] * 8
+        assert live.open
+        assert not live.report.failed
+
+
+def test_the_end_is_told_to_all_who_wait() -> None:
+    with live_queue("a", max_in_flight=1) as live:
+        futures = [live.submit(0.2) for _ in range(5)]
+        time.sleep(0.05)
+        live.close()
+        assert not live.open
+        with pytest.raises(WorkError):
+            futures[-1].result(timeout=10)
+        with pytest.raises(WorkError):
+            live.submit(0.1)
+
+
+def test_the_next_item_goes_to_whoever_has_none() -> None:
+    with live_queue("a", "b") as live:
+        for _ in range(12):  # by now both are known to be as fast
+            live.submit(0.01).result(timeout=30)
+            live.submit(0.01)
+        first = live.submit(20.0)
+        wait_until(lambda: sum(one.busy_since is not None for one in live.workers()) == 1)
+        second = live.submit(20.0)
+        wait_until(lambda: all(one.busy_since is not None for one in live.workers()))
+        assert not first.done()
+        assert not second.done()
+
+
+def test_what_was_cancelled_uses_up_no_turn_of_bulk_work() -> None:
+    done: list[str] = []
+    with live_queue("a", max_in_flight=1) as live:
+        first = live.submit(0.3)
+        time.sleep(0.1)
+        bulk = [live.submit(0.001, lane="bulk") for _ in range(20)]
+        asked = [live.submit(0.001) for _ in range(60)]
+        for number, future in enumerate((*asked, bulk[-1])):
+            name = "bulk" if number == len(asked) else "live"
+            future.add_done_callback(lambda _, name=name: done.append(name))  # type: ignore[misc]
+        assert sum(future.cancel() for future in bulk[:-1]) >= 18
+        for future in (first, *asked, bulk[-1]):
+            future.result(timeout=30)
+    assert done.index("bulk") <= 20, "it has the turn that the cancelled ones could not take"
+
+
+def test_the_very_next_item_can_still_be_cancelled() -> None:
+    with live_queue("a", max_in_flight=1) as live:
+        busy = live.submit(0.3)
+        while not live.running:
+            time.sleep(0.01)
+        following, last = live.submit(0.02), live.submit(0.03)
+        time.sleep(0.05)
+        assert following.cancel(), "it has not begun"
+        assert last.result(timeout=30) == pytest.approx(0.06)
+        assert busy.done()
+        assert live.report.num_items == 2
+
+
+def test_the_very_next_item_can_still_be_late_and_its_deadline_be_moved() -> None:
+    now = [0.0]
+    with live_queue("a", max_in_flight=1, clock=lambda: now[0]) as live:
+        live.submit(0.3)
+        while not live.running:
+            time.sleep(0.01)
+        late, moved = live.submit(0.02, deadline=1.0), live.submit(0.03, deadline=1.0)
+        time.sleep(0.05)
+        moved.deadline = 9.0
+        now[0] = 2.0
+        with pytest.raises(OverloadedError):
+            late.result(timeout=30)
+        assert moved.result(timeout=30) == pytest.approx(0.06)
+
+
+@pytest.mark.slow
+def test_two_workers_do_more_than_one() -> None:
+    """Batches as on a GPU: before, one took what there was and the other did it again."""
+
+    def rate(*names: str) -> float:
+        with live_queue(
+            *names, max_in_flight=128, engine={"max_items": 64, "call_s": 0.05}
+        ) as live:
+            for _ in range(8):
+                for future in [live.submit(0.005) for _ in range(64)]:
+                    future.result(timeout=60)
+            left = iter(range(400))
+            lock = threading.Lock()
+
+            def client() -> None:
+                while True:
+                    with lock:
+                        if next(left, None) is None:
+                            return
+                    live.submit(0.005).result(timeout=60)
+
+            threads = [threading.Thread(target=client) for _ in range(96)]
+            start = time.monotonic()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return 400 / (time.monotonic() - start)
+
+    assert rate("a", "b") > 1.25 * rate("a")

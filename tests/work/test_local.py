@@ -1,0 +1,230 @@
+"""Batches through an engine in this process: in order, split when memory runs out, nothing lost."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from anyrig.errors import DeviceLostError, InvalidInputError
+from anyrig.work.batching import Batch, BatchSizer, WorkItem
+from anyrig.work.local import run_local
+from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
+from anyrig.work.retry import run_batch
+
+
+def double(batch: Sequence[int]) -> list[int]:
+    return [2 * number for number in batch]
+
+
+def done(outcomes: Iterator[ItemOutcome[int]]) -> list[int | None]:
+    return [outcome.result for outcome in outcomes]
+
+
+def test_results_come_in_the_order_of_the_input() -> None:
+    numbers = [(7 * i) % 101 + 1 for i in range(500)]
+    report = RunReport()
+    assert done(
+        run_local(numbers, double, cost=float, sizer=BatchSizer(start=256), report=report)
+    ) == double(numbers)
+    assert report.num_items == 500
+    assert 1 < report.num_batches < 500
+    assert report.padding <= 1.05
+    assert "500 items" in report.summary()
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert done(run_local([], double, cost=float)) == []
+
+
+class Memory:
+    """An engine that holds a payload's worth of memory and runs out above a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.calls = limit, [0]
+        self.held: list[weakref.ref[object]] = []
+
+    def __call__(self, batch: Sequence[int]) -> list[int]:
+        class Block:
+            pass
+
+        block = Block()
+        self.held.append(weakref.ref(block))
+        self.calls.append(len(batch))
+        if len(batch) * max(batch) > self.limit:
+            raise MemoryError(f"cannot hold {sum(batch)}")
+        return double(batch)
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_the_limit_kept() -> None:
+    engine, report, sizer = Memory(100), RunReport(), BatchSizer(start=1 << 12)
+    numbers = [10] * 300
+    assert done(run_local(numbers, engine, cost=float, sizer=sizer, report=report)) == double(
+        numbers
+    )
+    assert 1 <= report.num_out_of_memory <= 12
+    assert 50 <= sizer.largest_ok <= 100
+    assert not report.failed
+
+
+def test_no_dead_block_stays_alive_after_running_out() -> None:
+    engine = Memory(10)
+    for _ in run_local([10] * 40, engine, cost=float, sizer=BatchSizer(start=400)):
+        pass
+    gc.collect()
+    assert not any(ref() for ref in engine.held)
+
+
+def test_an_item_that_fits_nowhere_is_failed_with_the_reason() -> None:
+    report = RunReport()
+    outcomes = list(run_local([5, 500, 6], Memory(100), cost=float, report=report))
+    assert [outcome.result for outcome in outcomes] == [10, None, 12]
+    failure = outcomes[1].failure
+    assert failure is not None
+    assert (failure.kind, failure.tries) == ("memory", 2)
+    assert "out of memory while computing 1 item at once" in failure.message
+    assert "MemoryError" in failure.message
+    assert [aside.index for aside in report.failed] == [1]
+
+
+def test_a_bad_item_is_tried_twice_alone_and_the_rest_go_on() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def engine(batch: Sequence[int]) -> list[int]:
+        seen.append(tuple(batch))
+        if 13 in batch:
+            raise ValueError("unlucky")
+        return double(batch)
+
+    numbers = [*range(1, 13), 13, *range(14, 40)]
+    outcomes = list(run_local(numbers, engine, cost=lambda _: 1.0, sizer=BatchSizer(start=16)))
+    assert [o.result for o in outcomes] == [None if n == 13 else 2 * n for n in numbers]
+    assert seen.count((13,)) == 2
+    bad = outcomes[12].failure
+    assert bad is not None
+    assert bad.message == "ValueError: unlucky"
+
+
+def test_an_item_that_fails_once_is_done_the_second_time() -> None:
+    failures = [True]
+
+    def engine(batch: Sequence[int]) -> list[int]:
+        if 3 in batch and failures:
+            failures.clear()
+            raise RuntimeError("a hiccup")
+        return double(batch)
+
+    assert done(run_local([1, 2, 3], engine, cost=float)) == [2, 4, 6]
+
+
+def test_an_engine_that_answers_too_little_loses_nothing() -> None:
+    def engine(batch: Sequence[int]) -> list[int]:
+        return double(batch)[: 1 if len(batch) > 1 else None]
+
+    assert done(run_local([1, 2, 3, 4], engine, cost=float, sizer=BatchSizer(start=100))) == [
+        2,
+        4,
+        6,
+        8,
+    ]
+
+
+def test_a_lost_device_ends_the_run_after_what_was_done() -> None:
+    def engine(batch: Sequence[int]) -> list[int]:
+        if batch[0] == 3:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return double(batch)
+
+    took: list[int | None] = []
+    with pytest.raises(DeviceLostError, match="illegal memory access"):
+        took.extend(o.result for o in run_local([1, 2, 3, 4], engine, cost=lambda _: 1.0))
+    outcomes = run_local([1, 2, 3, 4], engine, cost=lambda _: 1.0)
+    assert [next(outcomes).result, next(outcomes).result] == [2, 4]
+    with pytest.raises(DeviceLostError):
+        next(outcomes)
+
+
+def test_later_batches_run_while_a_result_is_looked_at() -> None:
+    started = threading.Event()
+
+    def engine(batch: Sequence[int]) -> list[int]:
+        if 2 in batch:
+            started.set()
+        return double(batch)
+
+    outcomes = run_local([1, 2], engine, cost=float)
+    next(outcomes)
+    assert started.wait(timeout=10)
+    outcomes.close()  # type: ignore[attr-defined]
+
+
+def test_no_more_is_read_than_the_look_ahead() -> None:
+    read: list[int] = []
+
+    def stream() -> Iterator[int]:
+        for number in range(1000):
+            read.append(number)
+            yield number
+
+    outcomes = run_local(stream(), double, cost=lambda _: 1.0, look_ahead=10)
+    for _ in range(5):
+        next(outcomes)
+    time.sleep(0.05)
+    assert len(read) <= 5 + 10 + 1
+    outcomes.close()  # type: ignore[attr-defined]
+
+
+def test_a_slow_stream_is_not_waited_for() -> None:
+    """The first item is done before the second arrives, though more could be read ahead."""
+    first_done = threading.Event()
+
+    def stream() -> Iterator[int]:
+        yield 1
+        assert first_done.wait(timeout=10)
+        yield 2
+
+    outcomes = run_local(stream(), double, cost=float)
+    assert next(outcomes).result == 2
+    first_done.set()
+    assert next(outcomes).result == 4
+
+
+def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
+    def stream() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise KeyError("the input ended badly")
+
+    outcomes = run_local(stream(), double, cost=float)
+    assert [next(outcomes).result, next(outcomes).result] == [2, 4]
+    with pytest.raises(KeyError, match="ended badly"):
+        next(outcomes)
+
+
+def test_a_cost_that_is_no_number_is_told() -> None:
+    with pytest.raises(InvalidInputError, match="item 1"):
+        list(run_local([1, -1], double, cost=float))
+
+
+def test_deterministic_means_no_company() -> None:
+    sizes: list[int] = []
+
+    def engine(batch: Sequence[int]) -> list[int]:
+        sizes.append(len(batch))
+        return double(batch)
+
+    list(run_local(range(1, 20), engine, cost=float, sizer=BatchSizer(grow=False)))
+    assert set(sizes) == {1}
+
+
+def test_a_failure_names_the_options_that_need_less_memory() -> None:
+    batch = Batch((WorkItem(0, 500, 500.0),))
+    (outcome,) = run_batch(
+        batch, Memory(100), sizer=BatchSizer(), stats=BatchStats(), memory_options=["--length 256"]
+    )
+    assert outcome.failure is not None
+    assert outcome.failure.hint == "Try --length 256."
