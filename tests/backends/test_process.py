@@ -27,9 +27,9 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
 def _pool(**options: Any) -> WorkerPool:
-    seat = Placement(Device("a", "cpu", "test", "a"), DRIVE)
+    placement = Placement(Device("a", "cpu", "test", "a"), DRIVE)
     return WorkerPool(
-        [seat], EngineFactory("anyrig.work.fake:Rehearsal", options), environment=os.environ
+        [placement], EngineFactory("anyrig.work.fake:FakeEngine", options), environment=os.environ
     )
 
 
@@ -150,12 +150,12 @@ def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> Non
         assert anyrig.__file__.startswith(site)
         from anyrig.devices.machine import Device, DeviceBackend
         from anyrig.placement import Placement
-        from anyrig.work.engine import Recipe
-        from anyrig.work.pool import Pool
-        seat = Placement(Device("a", "cpu", "test", "a"),
+        from anyrig.work.protocol import EngineFactory
+        from anyrig.work.pool import WorkerPool
+        placement = Placement(Device("a", "cpu", "test", "a"),
                          DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
-        recipe = Recipe("anyrig.work.fake:Rehearsal")
-        with Pool([seat], recipe, environment=os.environ) as pool:
+        factory = EngineFactory("anyrig.work.fake:FakeEngine")
+        with WorkerPool([placement], factory, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])
     """)
     done = subprocess.run(
