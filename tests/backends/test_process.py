@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -59,7 +60,7 @@ def stray_signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @posix
 def test_no_group_is_signalled_after_its_leader_was_reaped(stray_signals: list[int]) -> None:
-    with _pool(deadly=[0.5]) as pool:
+    with _pool(crash_on=[0.5]) as pool:
         assert [one.failure is None for one in pool.run([0.001, 0.5], cost=float)] == [True, False]
     assert stray_signals == []
 
@@ -128,7 +129,8 @@ def test_a_pool_closes_when_a_worker_cannot_be_killed(monkeypatch: pytest.Monkey
         patched.setattr(os, "kill", lambda pid, number: None)
         pool.close()
     for pid in pids:
-        psutil.Process(pid).kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have noticed its closed input
+            psutil.Process(pid).kill()
     with pytest.raises(AnyrigError, match="closed"):
         list(pool.run([0.001], cost=float))
 
