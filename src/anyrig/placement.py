@@ -298,7 +298,7 @@ def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None
     """The memory that a workload may use of a device, and why."""
     requested = options.memory_gb is not None or options.memory_fraction is not None
     share = get_profile(options.profile).memory_share(device)
-    found = estimate.budget(
+    found = estimate.resolve_budget(
         MemoryUsage(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
         gib=options.memory_gb,
         fraction=options.memory_fraction if requested else share,
@@ -325,14 +325,12 @@ def _set_allocator(
     placement: Placement, machine: Machine, environment: Mapping[str, str]
 ) -> Placement:
     """A worker's allocator is configured before its framework starts; never afterwards."""
-    found = allocator.settings_for(
+    found = allocator.choose_allocator_settings(
         placement.device,
         placement.drive,
         environment,
-        torch_started=False,
         torch_version=machine.packages.get("torch", ""),
-        platform="linux" if machine.platform.system == "Linux" else "other",
-        wsl=bool(machine.platform.wsl),
+        linux=machine.platform.system == "Linux" and not machine.platform.wsl,
     )
     if not found.variables:
         return placement

@@ -101,6 +101,16 @@ def trim_heap() -> bool:
     return malloc_trim is not None and bool(malloc_trim(0))
 
 
+def limit_arenas(count: int = 2) -> bool:
+    """Limit glibc to this many malloc arenas; False where the C library has none.
+
+    By default it opens up to eight for each core, and threads leave pieces in all of them: a server
+    whose requests ran on forty threads grew by 50 KB with each one that encoded speech.
+    """
+    mallopt = _libc_function("mallopt")
+    return mallopt is not None and bool(mallopt(_M_ARENA_MAX, count))
+
+
 def clear_next_block(num_bytes: int) -> None:
     """Zero the block that the next request of this size will get.
 

@@ -12,8 +12,8 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
+from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError
-from anyrig.memory.host import trim
 from anyrig.server.expiry import expiring
 from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
@@ -82,7 +82,7 @@ async def _sweeping(parts: Parts) -> None:
 def _sweep(parts: Parts) -> None:
     parts.figures.observe(parts.keeper.kept())
     if parts.keeper.sweep():
-        trim()  # what a model held here shall be free for others
+        trim_heap()  # what a model held here shall be free for others
 
 
 # -- preloading ------------------------------------------------------------------------------------
