@@ -132,9 +132,9 @@ def test_onnx_runtime_out_of_memory() -> None:
     """On the CPU, with limited address space, in a process of its own."""
     code = """
 import resource, onnxruntime, numpy as np
-from anyrig.backends import graph
+from anyrig.backends.onnx_graph import build_product
 from anyrig.memory.oom import detect_oom
-session = onnxruntime.InferenceSession(graph.product(4096), providers=["CPUExecutionProvider"])
+session = onnxruntime.InferenceSession(build_product(4096), providers=["CPUExecutionProvider"])
 feeds = {one.name: np.ones((4096, 4096), np.float32) for one in session.get_inputs()}
 with open("/proc/self/statm") as file:
     held = int(file.read().split()[0]) * resource.getpagesize()
