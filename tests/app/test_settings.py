@@ -144,18 +144,6 @@ def test_unknown_variables_are_one_warning_with_suggestions(anyrig: Anyrig) -> N
     assert "DATABASE_URL" not in line
 
 
-@pytest.mark.parametrize("name", ["ANYRIG_X", "ANYRIG_DEVICES", "VIBEVOICE_MODLE"])
-@pytest.mark.parametrize("in_file", [False, True])
-def test_unknown_variable_is_no_error(name: str, in_file: bool, tmp_path: Path) -> None:
-    if in_file:
-        loaded = LOADER.load({}, dotenv=_file(tmp_path / ".env", f"{name}=1\n"))
-    else:
-        loaded = LOADER.load({name: "1"})
-    assert loaded.settings == Settings()
-    (warning,) = loaded.warnings
-    assert name in warning
-
-
 @pytest.mark.parametrize("in_file", [False, True])
 def test_kubernetes_service_variables_are_ignored(in_file: bool, tmp_path: Path) -> None:
     lines = "".join(f"{name}={value}\n" for name, value in KUBERNETES.items())
@@ -225,6 +213,7 @@ RESTRICTED = {
     "log_file": "log.txt", "cluster.broker": "redis://127.0.0.1:1/0",
     "cache.url": "redis://127.0.0.1:1/0", "cache.folder": "here", "server.hosts": "evil.example",
     "server.cors": "https://evil.example", "server.folders": "/", "server.models": "/",
+    "server.shared": "*",
 }  # fmt: skip
 
 
@@ -236,35 +225,19 @@ def _toml(values: dict[str, str]) -> str:
     return "\n".join(sorted(lines, key=lambda line: "." in line.split(" ")[0])) + "\n"
 
 
-@pytest.mark.parametrize("key", sorted(RESTRICTED))
-@pytest.mark.parametrize("in_dotenv", [False, True])
-def test_working_directory_files_cannot_set_restricted_settings(
-    key: str, in_dotenv: bool, tmp_path: Path
-) -> None:
-    name = variable_name(key) if in_dotenv else key
-    places: dict[str, Any]
-    if in_dotenv:
-        text = f"{name}={RESTRICTED[key]}\nANYRIG_SPEECH_RATE=2\n"
-        places = {"dotenv": _file(tmp_path / ".env", text)}
-    else:
-        text = _toml({key: RESTRICTED[key]}) + "speech.rate = 2\n"
-        places = {"project_file": _file(tmp_path / "anyrig.toml", text)}
-    loaded = LOADER.load({}, **places)
-    assert replace(loaded.settings, speech=Settings().speech) == Settings()
-    assert loaded.settings.speech.rate == 2.0
-    assert key not in loaded.origins
-    assert len(loaded.warnings) == 1
-    assert name in loaded.warnings[0]
-
-
-def test_ignored_restricted_settings_are_one_warning(tmp_path: Path) -> None:
-    toml = _file(tmp_path / "anyrig.toml", _toml(RESTRICTED))
+def test_working_directory_files_cannot_set_restricted_settings(tmp_path: Path) -> None:
+    """Everything that was ignored is one warning; other settings of the files are used."""
+    toml = _file(tmp_path / "anyrig.toml", _toml(RESTRICTED) + "speech.rate = 2\n")
     lines = "".join(f"{variable_name(key)}={value}\n" for key, value in RESTRICTED.items())
-    dotenv = _file(tmp_path / ".env", lines)
+    dotenv = _file(tmp_path / ".env", lines + "ANYRIG_STRICT=yes\n")
     user = tmp_path / "user" / "anyrig.toml"
     loaded = LOADER.load({}, user_file=user, project_file=toml, dotenv=dotenv)
-    assert loaded.settings == Settings()
+    assert replace(loaded.settings, speech=Settings().speech) == Settings(strict=True)
+    assert loaded.settings.speech.rate == 2.0
+    assert set(loaded.origins) == {"speech.rate", "strict"}
     (warning,) = loaded.warnings
+    assert all(f"{key} in {toml}" in warning for key in RESTRICTED)
+    assert all(f"{variable_name(key)} in {dotenv}" in warning for key in RESTRICTED)
     assert "--config" in warning
     assert str(user) in warning
 
@@ -283,6 +256,11 @@ def test_named_and_user_files_and_environment_set_restricted_settings(tmp_path: 
         assert loaded.warnings == ()
     own = LOADER.load({variable_name(key): value for key, value in RESTRICTED.items()}).settings
     assert own.cache.url == RESTRICTED["cache.url"]
+
+
+def test_restricted_settings() -> None:
+    found = {key for key, setting in LOADER.settings.items() if setting.restricted}
+    assert found == {*RESTRICTED, "server.behind_proxy"}
 
 
 def test_broker_from_the_working_directory_is_not_contacted(anyrig: Anyrig) -> None:

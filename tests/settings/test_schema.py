@@ -8,7 +8,7 @@ import pytest
 
 from anyrig.errors import InvalidSettingError
 from anyrig.settings.load import SettingsLoader
-from anyrig.settings.schema import build_settings, list_settings, setting
+from anyrig.settings.schema import list_settings, setting
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,6 @@ def test_rejected_values(key: str, value: object, hint: str) -> None:
     ) as caught:
         list_settings(Example)[key].parse(value, "a.toml")
     assert hint in caught.value.hint
-
-
-def test_build() -> None:
-    built = build_settings(Example, {"quiet": True, "audio.speed": 2.0})
-    assert built == Example(quiet=True, audio=Audio(speed=2.0))
 
 
 def test_any_schema_can_be_loaded(tmp_path: Path) -> None:

@@ -10,95 +10,48 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class Folders:
     """Where anyrig keeps what belongs to a user and machine."""
 
-    config: Path
-    """Settings and small files: worth a backup."""
-    cache: Path
-    """What can be made again. The system may delete it."""
-    data_target: Path
-    """Where `data` belongs on this platform."""
-    state_target: Path
+    def __init__(self, config: Path, cache: Path, data_target: Path, state_target: Path) -> None:
+        self._data_target = data_target
+        self._state_target = state_target
+        # Settings and small files, worth a backup.
+        self.config = config
+        self.saved_device = config / "choice.json"
+        self.classifiers = config / "classifiers"  # not in the cache: their examples may be gone
+        self.api_keys = config / "keys.json"
+        self.coordinator = config / "coordinator.json"  # secrets of a cluster
+        # What can be made again. The system may delete it.
+        self.cache = cache
+        self.measurements = cache / "figures.json"  # of `anyrig bench` and `anyrig doctor`
+        self.batch_limits = cache / "limits.json"
+        self.selftests = cache / "selftests.json"
+        self.rates = cache / "rates.json"  # speaking and synthesis rates of voices
+        self.models = cache / "models"
+        self.environments = cache / "environments"  # virtual environments of engines
+        self.result_cache = cache / "results.sqlite"
 
     @cached_property
     def data(self) -> Path:
-        """Uploads, jobs, indexes: worth a backup. First access moves what 0.1 kept in the cache."""
+        """Worth a backup. First access moves what version 0.1 kept in the cache."""
         from anyrig.settings import migrate  # imports sqlite3, which most commands do not need
 
-        return migrate.migrate(self.cache, self.data_target, migrate.DATA)
+        return migrate.migrate(self.cache, self._data_target, migrate.DATA)
 
     @cached_property
     def state(self) -> Path:
-        """Data of the cluster's broker. First access moves what 0.1 kept in the cache."""
+        """First access moves what version 0.1 kept in the cache."""
         from anyrig.settings import migrate
 
-        return migrate.migrate(self.cache, self.state_target, migrate.STATE)
-
-    @property
-    def saved_device(self) -> Path:
-        """The device saved by `anyrig use`."""
-        return self.config / "choice.json"
-
-    @property
-    def classifiers(self) -> Path:
-        """Trained classifiers; not in the cache, as their examples may be gone."""
-        return self.config / "classifiers"
-
-    @property
-    def api_keys(self) -> Path:
-        """The server's API keys, hashed."""
-        return self.config / "keys.json"
-
-    @property
-    def coordinator(self) -> Path:
-        """Secrets of the cluster that this machine coordinates."""
-        return self.config / "coordinator.json"
-
-    @property
-    def measurements(self) -> Path:
-        """What `anyrig bench` and `anyrig doctor` measured."""
-        return self.cache / "figures.json"
-
-    @property
-    def batch_limits(self) -> Path:
-        """The largest batches that fitted, by device, engine and version."""
-        return self.cache / "limits.json"
-
-    @property
-    def selftests(self) -> Path:
-        """Attention backends and number formats that passed, by device, driver and library."""
-        return self.cache / "selftests.json"
-
-    @property
-    def rates(self) -> Path:
-        """Speaking and synthesis rates of voices, as measured while making books."""
-        return self.cache / "rates.json"
-
-    @property
-    def models(self) -> Path:
-        """Downloaded weights, a folder for each engine."""
-        return self.cache / "models"
-
-    @property
-    def environments(self) -> Path:
-        """Virtual environments of engines that need their own."""
-        return self.cache / "environments"
-
-    @property
-    def result_cache(self) -> Path:
-        """Results by content."""
-        return self.cache / "results.sqlite"
+        return migrate.migrate(self.cache, self._state_target, migrate.STATE)
 
     @property
     def indexes(self) -> Path:
-        """Document indexes, a file for each."""
         return self.data / "indexes"
 
     @property
@@ -108,7 +61,6 @@ class Folders:
 
     @property
     def jobs(self) -> Path:
-        """The job queue."""
         return self.data / "jobs.sqlite"
 
     @property
