@@ -25,9 +25,8 @@ import torch
 from anyrig.backends import MemoryNow, attach
 from anyrig.cli.bench import drive_of
 from anyrig.devices.discover import discover
-from anyrig.memory.fit import Fit, Meter, Trial, fit
-from anyrig.memory.module import step_of, transformer
-from anyrig.memory.oom import recognise
+from anyrig.memory.batch_size import BatchSizeResult, MemoryMeter, TrialRunner, find_batch_size
+from anyrig.memory.module_step import build_step, build_transformer
 from anyrig.units import GIB, MIB
 from benchmarks.harness import Row
 
@@ -41,7 +40,7 @@ Step = Callable[[int], object]
 class Rig(Protocol):
     """A device held to a cap, and a model to build on it."""
 
-    meter: Meter
+    meter: MemoryMeter
     cap: int
 
     def build(self, *, on_host: bool = False) -> Step:
@@ -66,7 +65,7 @@ class Gpu:
     def __init__(self) -> None:
         device = discover(os.environ).gpus[0]
         bound = attach(device, drive_of(device))
-        self.meter: Meter = bound
+        self.meter: MemoryMeter = bound
         self.cap = CAP
         self._device: torch.device = bound.device  # type: ignore[attr-defined]
         if not bound.limit(CAP):
@@ -74,8 +73,8 @@ class Gpu:
 
     def build(self, *, on_host: bool = False) -> Step:
         with torch.device("cpu" if on_host else self._device):
-            model = transformer(8, WIDTH, 16, 4096).to(self._device)
-        return step_of(model, (LENGTH, WIDTH), self._device, precision="bf16")
+            model = build_transformer(8, WIDTH, 16, 4096).to(self._device)
+        return build_step(model, (LENGTH, WIDTH), self._device, precision="bf16")
 
     def clean(self) -> None:
         gc.collect()
@@ -87,9 +86,10 @@ class StandIn:
     """A memory curve like the GPU's, with an error like torch's: for machines without one."""
 
     fixed, slope, optimiser, kept, stuck = 2 * GIB, 250 * MIB, GIB, 0.05, 0.5
+    on_host = False
 
     def __init__(self) -> None:
-        self.meter: Meter = self
+        self.meter: MemoryMeter = self
         self.cap = CAP
         self._peak = (0, 0)
 
@@ -130,7 +130,7 @@ def run(hardware: str) -> list[Row]:
         Row("fit: tries", max(one.tries for one in ours), "tries", high=6),
         Row("fit: out of memory", max(one.failures for one in ours), "times", high=1),
         Row("fit: batch beside the largest", min(one.batch for one in ours), "items", truth,
-            "bisection", 0.95, 1.05, "ratio", f"{found.batch}: {found.reason}"),
+            "bisection", 0.95, 1.05, "ratio", f"{found.batch_size}: {found.reason}"),
         Row("fit: further steps survived", survived, "steps", low=FURTHER),
     ]  # fmt: skip
     seconds = [one.seconds for one in ours]
@@ -194,7 +194,7 @@ def _warm_up(rig: Rig) -> None:
 
 
 def _bisect(rig: Rig) -> int:
-    trial = Trial(rig.build(), rig.meter, rig.cap, recognise, STEPS, cliff=0.0)
+    trial = TrialRunner(rig.build(), rig.meter, rig.cap, STEPS)
     low, high = 0, TOO_MANY
     while high - low > 1:
         middle = (low + high) // 2
@@ -204,25 +204,25 @@ def _bisect(rig: Rig) -> int:
     return low
 
 
-def _ours(rig: Rig) -> tuple[list[Search], Fit, int]:
+def _ours(rig: Rig) -> tuple[list[Search], BatchSizeResult, int]:
     """Every round with a fresh model; after the last one the answer goes on for a while."""
     rounds: list[Search] = []
     while True:
         step = rig.build()
         rig.meter.synchronise()
         begun = time.perf_counter()
-        found = fit(step, meter=rig.meter, budget_bytes=rig.cap, recognise=recognise,
+        found = find_batch_size(step, rig.meter, budget_bytes=rig.cap,
                     verify_steps=STEPS)  # fmt: skip
         rig.meter.synchronise()
         seconds = time.perf_counter() - begun
-        rounds.append(Search(found.batch, seconds, len(found.tries), found.num_out_of_memory))
-        shown = ", ".join(f"{one.size} {one.outcome} {one.seconds:.2f} s" for one in found.tries)
+        rounds.append(Search(found.batch_size, seconds, len(found.trials), found.num_out_of_memory))
+        shown = ", ".join(f"{one.size} {one.outcome} {one.seconds:.2f} s" for one in found.trials)
         print(f"ours: {rounds[-1]}: {shown}", flush=True)
         if len(rounds) == ROUNDS:
             break
         del step
         rig.clean()
-    survived = _further(rig, step, found.batch)
+    survived = _further(rig, step, found.batch_size)
     del step
     rig.clean()
     return rounds, found, survived

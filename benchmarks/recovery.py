@@ -101,10 +101,9 @@ class Trial:
         """What any first failure brings with it: modules, compiled patterns."""
         import torch
 
-        from anyrig.memory.oom import recognise
-        from anyrig.memory.recover import attempt
+        from anyrig.memory.recovery import run_with_recovery
 
-        attempt(lambda: torch.ones(1 << 40, device=self.where), recognise, self.bound)
+        run_with_recovery(lambda: torch.ones(1 << 40, device=self.where), self.bound)
 
     def memory(self) -> int:
         return self.bound.memory().allocated_bytes or 0
@@ -138,8 +137,7 @@ class Trial:
 
 
 def _ours(trial: Trial) -> None:
-    from anyrig.memory.oom import recognise
-    from anyrig.memory.recover import attempt
+    from anyrig.memory.recovery import run_with_recovery
 
     class Noting:
         """The device, with a note of what is held when it is relieved."""
@@ -153,7 +151,7 @@ def _ours(trial: Trial) -> None:
             trial.given_back()
 
     for _ in range(EVENTS):
-        assert attempt(trial.step, recognise, Noting()).shortage is not None
+        assert run_with_recovery(trial.step, Noting()).shortage is not None
 
 
 def _pattern(trial: Trial) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.memory.module import transformer
+from anyrig.memory.module_step import build_transformer
 from anyrig.training import Settings, Trainer
 from anyrig.training.settings import Loading
 from anyrig.units import GIB
@@ -54,7 +54,7 @@ def run(hardware: str) -> list[Row]:
         learning_rate=1e-5, loading=Loading(num_workers=0), name_nonfinite=False,
     )  # fmt: skip
     trainer = Trainer(
-        transformer(8, WIDTH, 16, 4096), data=Noise(), loss=_loss, settings=settings,
+        build_transformer(8, WIDTH, 16, 4096), data=Noise(), loss=_loss, settings=settings,
         device="cuda:0",
     )  # fmt: skip
     with trainer:
@@ -64,12 +64,12 @@ def run(hardware: str) -> list[Row]:
         found = opened.parts.fit
         assert found is not None
         summary = trainer.run()
-    print(f"ours: {found.batch} in {len(found.tries)} tries, {seconds:.2f} s: {found.reason}")
+    print(f"ours: {found.batch_size} in {len(found.trials)} tries, {seconds:.2f} s: {found.reason}")
     return [
-        Row("through the Trainer: tries", len(found.tries), "tries", peer.tries,
+        Row("through the Trainer: tries", len(found.trials), "tries", peer.tries,
             "accelerate from 4096", high=6),
         Row("through the Trainer: out of memory", found.num_out_of_memory, "times", high=1),
-        Row("through the Trainer: micro batch beside the largest", found.batch, "items", truth,
+        Row("through the Trainer: micro batch beside the largest", found.batch_size, "items", truth,
             "bisection", 0.95, 1.05, "ratio", found.reason),
         Row("through the Trainer: all of its opening", seconds, "s", peer.seconds,
             f"accelerate from 4096, {FORMS[0]}", high=1 / 8, judge="ratio"),

@@ -119,6 +119,8 @@ class KernelError(DeviceError):
 class OutOfMemoryError(DeviceError):
     devices: tuple[str, ...] = ()
     """Ids of the full GPUs, if known; empty if it may have been host memory."""
+    on_host: bool = False
+    """The host's memory is full, not a device's."""
 
 
 class DeviceLostError(DeviceError):

@@ -300,7 +300,7 @@ def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None
     requested = options.memory_gb is not None or options.memory_fraction is not None
     dedicated = device.kind == "gpu" and device.memory.kind == "dedicated"
     share = profile.memory if dedicated else profile.memory_shared
-    found = estimate.budget(
+    found = estimate.resolve_budget(
         MemoryNow(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
         gib=options.memory_gb,
         fraction=options.memory_fraction if requested else share,
@@ -327,14 +327,12 @@ def _set_allocator(
     placement: Placement, machine: Machine, environment: Mapping[str, str]
 ) -> Placement:
     """A worker's allocator is configured before its framework starts; never afterwards."""
-    found = allocator.settings_for(
+    found = allocator.choose_allocator_settings(
         placement.device,
         placement.drive,
         environment,
-        torch_started=False,
         torch_version=machine.packages.get("torch", ""),
-        platform="linux" if machine.platform.system == "Linux" else "other",
-        wsl=bool(machine.platform.wsl),
+        linux=machine.platform.system == "Linux" and not machine.platform.wsl,
     )
     if not found.variables:
         return placement

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +34,39 @@ def test_pages_are_kept() -> None:
 
     assert faults("keep") < 1000
     assert faults("usual") > 10_000
+
+
+_ARENAS = """
+import ctypes, sys, threading
+from anyrig.backends.heap import limit_arenas
+if "few" in sys.argv:
+    assert limit_arenas(2)
+c = ctypes.CDLL(None)
+c.malloc.restype = c.fopen.restype = ctypes.c_void_p
+gate = threading.Barrier(13)
+def work():
+    assert c.malloc(ctypes.c_size_t(1000))
+    gate.wait()
+threads = [threading.Thread(target=work) for _ in range(12)]
+[t.start() for t in threads]
+gate.wait()
+[t.join() for t in threads]
+out = ctypes.c_void_p(c.fopen(b"info.xml", b"w"))
+c.malloc_info(0, out)
+c.fclose(out)
+print(open("info.xml").read().count("<heap nr="))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_threads_share_few_arenas(tmp_path: Path) -> None:
+    """In processes of their own: the setting cannot be undone."""
+
+    def arenas(*words: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", _ARENAS, *words],
+            capture_output=True, text=True, check=True, cwd=tmp_path,
+        )  # fmt: skip
+        return int(done.stdout)
+
+    assert arenas("few") <= 2 < arenas()

@@ -39,7 +39,7 @@ def test_the_built_in_model(anyrig: Anyrig) -> None:
     assert budget.startswith("Budget: ")
     assert any(line.split()[:1] == ["2"] for line in rest)
     assert "Largest batch: 3 (3 ran 3 steps and took" in done.stdout
-    assert "3 is all that was asked for" in done.stdout
+    assert "3 is the requested maximum" in done.stdout
     assert "Fastest batch: " in done.stdout
     assert Path("plot.svg").read_text().startswith("<svg")
 
@@ -63,7 +63,7 @@ def test_json(anyrig: Anyrig) -> None:
 def test_a_budget_that_is_too_small_is_one_error(anyrig: Anyrig) -> None:
     done = anyrig("profile", *QUICK, "--memory-gb", "0.01")
     assert done.returncode == 3
-    assert "a batch of 1 does not fit: it took" in done.stderr
+    assert "batch size 1 does not fit: it took" in done.stderr
     assert "hint:" in done.stderr
     assert done.stdout == ""
 

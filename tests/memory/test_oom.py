@@ -1,4 +1,4 @@
-"""Every text that is known, from files with their sources; and what stands behind an error."""
+"""Every known message, from files with their sources; causes and contexts; translation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from anyrig.memory.oom import Shortage, device_lost, recognise, recognise_text
+from anyrig.backends import MemoryNow
+from anyrig.errors import DeviceLostError, OutOfMemoryError
+from anyrig.memory.oom import MemoryShortage, detect_device_loss, detect_oom, translate_oom
 
 HERE = Path(__file__).parent
 
@@ -57,33 +59,33 @@ def _name(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", SHORT, ids=_name)
-def test_a_shortage_is_recognised(case: dict[str, Any]) -> None:
-    found = recognise(_error(case))
+def test_oom_is_detected(case: dict[str, Any]) -> None:
+    found = detect_oom(_error(case))
     assert found is not None
-    assert (found.where, found.fatal) == (case["where"], case.get("fatal", False))
-    assert found.asked_bytes == case.get("asked")
+    assert (found.location, found.fatal) == (case["where"], case.get("fatal", False))
+    assert found.requested_bytes == case.get("asked")
     assert found.free_bytes == case.get("free")
     assert found.total_bytes == case.get("total")
     text = case.get("text", "")
-    assert found.said in text or not text or len(found.said) > 300
+    assert found.message in text or not text or len(found.message) > 300
 
 
 @pytest.mark.parametrize("case", LOST, ids=_name)
-def test_a_lost_device_is_recognised(case: dict[str, Any]) -> None:
-    assert device_lost(_error(case))
+def test_device_loss_is_detected(case: dict[str, Any]) -> None:
+    assert detect_device_loss(_error(case))
 
 
 @pytest.mark.parametrize("case", ALIKE, ids=_name)
-def test_a_look_alike_is_not(case: dict[str, Any]) -> None:
+def test_look_alikes_are_not_detected(case: dict[str, Any]) -> None:
     error = _error(case)
-    assert recognise(error) is None
-    assert (device_lost(error) is not None) == case.get("lost", False)
+    assert detect_oom(error) is None
+    assert (detect_device_loss(error) is not None) == case.get("lost", False)
 
 
 @pytest.mark.parametrize(
     ("cases", "least"), [(SHORT, 60), (LOST, 20), (ALIKE, 40)], ids=["short", "lost", "alike"]
 )
-def test_no_two_are_alike_but_for_numbers(cases: list[dict[str, Any]], least: int) -> None:
+def test_no_two_cases_differ_only_in_numbers(cases: list[dict[str, Any]], least: int) -> None:
     shapes = [
         re.sub(r"0x[0-9a-f]+|\d+", "0", f"{case['type']} {case.get('text', case.get('args'))}")
         for case in cases
@@ -92,46 +94,46 @@ def test_no_two_are_alike_but_for_numbers(cases: list[dict[str, Any]], least: in
     assert all(case["source"] for case in cases)
 
 
-def test_a_plain_shortage_is_no_lost_device() -> None:
+def test_oom_is_not_device_loss() -> None:
     for case in SHORT:
         if not case.get("fatal"):
-            assert device_lost(_error(case)) is None, case["source"]
+            assert detect_device_loss(_error(case)) is None, case["source"]
 
 
 @pytest.mark.parametrize(
     "size", ["1.50 GiB", "1536.00 MiB", "1.5 GB", "1572864 KiB", "1610612736 bytes"]
 )
-def test_every_unit_is_read(size: str) -> None:
-    found = recognise(RuntimeError(f"CUDA out of memory. Tried to allocate {size}."))
+def test_units(size: str) -> None:
+    found = detect_oom(RuntimeError(f"CUDA out of memory. Tried to allocate {size}."))
     assert found is not None
-    assert found.asked_bytes == 3 * 2**29
+    assert found.requested_bytes == 3 * 2**29
 
 
-# -- real ones -------------------------------------------------------------------------------------
+# -- real errors ----------------------------------------------------------------------------------
 
 
-def test_what_the_installed_libraries_raise() -> None:
+def test_errors_of_installed_libraries() -> None:
     import numpy as np
     import torch
 
     for request in (lambda: torch.empty(10**14), lambda: np.empty(10**14)):
         with pytest.raises((RuntimeError, MemoryError)) as raised:
             request()
-        found = recognise(raised.value)
+        found = detect_oom(raised.value)
         assert found is not None
-        assert found.where == "host"
-        assert found.asked_bytes == pytest.approx(8e14, rel=0.51)
+        assert found.location == "host"
+        assert found.requested_bytes == pytest.approx(8e14, rel=0.51)
     with pytest.raises(RuntimeError) as overflow:
         torch.empty(2**62)
-    assert recognise(overflow.value) is None
+    assert detect_oom(overflow.value) is None
 
 
-def test_a_session_that_cannot_have_its_memory() -> None:
-    """ONNX Runtime on the CPU, under a limit of address space, in a process of its own."""
+def test_onnx_runtime_out_of_memory() -> None:
+    """On the CPU, with limited address space, in a process of its own."""
     code = """
 import resource, onnxruntime, numpy as np
 from anyrig.backends import graph
-from anyrig.memory.oom import recognise
+from anyrig.memory.oom import detect_oom
 session = onnxruntime.InferenceSession(graph.product(4096), providers=["CPUExecutionProvider"])
 feeds = {one.name: np.ones((4096, 4096), np.float32) for one in session.get_inputs()}
 with open("/proc/self/statm") as file:
@@ -140,37 +142,39 @@ resource.setrlimit(resource.RLIMIT_AS, (held + 2**25, -1))
 try:
     session.run(None, feeds)
 except Exception as error:
-    print(type(error).__name__, recognise(error) is not None, error)
+    print(type(error).__name__, detect_oom(error) is not None, error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert " True " in done.stdout, done.stdout + done.stderr
 
 
-def test_windows_codes_count() -> None:
+def test_windows_error_codes() -> None:
     class Windows(OSError):  # winerror is None elsewhere
         winerror = 1455
 
     class Other(OSError):
         winerror = 2
 
-    assert recognise(Windows(22, "Die Auslagerungsdatei ist zu klein")) == Shortage(
-        "host", said="[Errno 22] Die Auslagerungsdatei ist zu klein"
+    assert detect_oom(Windows(22, "Die Auslagerungsdatei ist zu klein")) == MemoryShortage(
+        "host", message="[Errno 22] Die Auslagerungsdatei ist zu klein"
     )
-    assert recognise(Other(22, "nicht gefunden")) is None
+    assert detect_oom(Other(22, "nicht gefunden")) is None
 
 
-def test_the_number_of_an_accelerator_error_counts() -> None:
+def test_error_code_of_accelerator_errors() -> None:
     import torch
 
-    error = torch.AcceleratorError("CUDA error: words of another version")
+    error = torch.AcceleratorError("CUDA error: text of another version")
     error.error_code = 2  # type: ignore[attr-defined]
-    assert recognise(error) == Shortage("device", said="CUDA error: words of another version")
+    assert detect_oom(error) == MemoryShortage(
+        "device", message="CUDA error: text of another version"
+    )
     error.error_code = 700  # type: ignore[attr-defined]
-    assert recognise(error) is None
-    assert device_lost(error) == "CUDA error: words of another version"
+    assert detect_oom(error) is None
+    assert detect_device_loss(error) == "CUDA error: text of another version"
 
 
-# -- what stands behind an error -------------------------------------------------------------------
+# -- causes and contexts -------------------------------------------------------------------------
 
 
 def _raised(outer: BaseException, inner: BaseException, *, explicit: bool) -> BaseException:
@@ -188,45 +192,45 @@ def _raised(outer: BaseException, inner: BaseException, *, explicit: bool) -> Ba
 SHORTAGE = RuntimeError("CUDA error: out of memory")
 
 
-def test_an_explicit_cause_counts() -> None:
-    assert recognise(_raised(ValueError("engine failed"), SHORTAGE, explicit=True))
-    assert device_lost(
+def test_cause_counts() -> None:
+    assert detect_oom(_raised(ValueError("engine failed"), SHORTAGE, explicit=True))
+    assert detect_device_loss(
         _raised(
             ValueError("x"), RuntimeError("CUDA error: unspecified launch failure"), explicit=True
         )
     )
 
 
-def test_what_an_error_was_raised_beside_counts_only_when_quoted() -> None:
-    assert recognise(_raised(ValueError("bad setting"), SHORTAGE, explicit=False)) is None
+def test_context_counts_only_if_quoted() -> None:
+    assert detect_oom(_raised(ValueError("bad setting"), SHORTAGE, explicit=False)) is None
     quoting = ValueError(f"cannot embed: {SHORTAGE}")
-    assert recognise(_raised(quoting, SHORTAGE, explicit=False))
+    assert detect_oom(_raised(quoting, SHORTAGE, explicit=False))
 
 
-def test_a_ring_of_errors_ends() -> None:
+def test_cyclic_error_chain() -> None:
     left, right = ValueError("left"), ValueError("right")
     left.__cause__, right.__cause__ = right, left
-    assert recognise(left) is None
-    assert device_lost(left) is None
+    assert detect_oom(left) is None
+    assert detect_device_loss(left) is None
 
 
-def test_a_group_counts_when_all_of_it_does() -> None:
+def test_group_counts_if_all_members_do() -> None:
     import asyncio
 
     both = ExceptionGroup("two", [SHORTAGE, MemoryError()])
-    assert recognise(both) == Shortage("device", said="CUDA error: out of memory")
-    assert recognise(ExceptionGroup("two", [SHORTAGE, ValueError("x")])) is None
-    assert recognise(ExceptionGroup("twice the same", [SHORTAGE, SHORTAGE]))
+    assert detect_oom(both) == MemoryShortage("device", message="CUDA error: out of memory")
+    assert detect_oom(ExceptionGroup("two", [SHORTAGE, ValueError("x")])) is None
+    assert detect_oom(ExceptionGroup("twice the same", [SHORTAGE, SHORTAGE]))
     cancelled = BaseExceptionGroup("two", [asyncio.CancelledError(), MemoryError()])
-    assert recognise(cancelled) == Shortage("host")
+    assert detect_oom(cancelled) == MemoryShortage("host")
     fatal = RuntimeError("error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)")
-    nested = recognise(ExceptionGroup("one", [both, ExceptionGroup("deep", [fatal])]))
+    nested = detect_oom(ExceptionGroup("one", [both, ExceptionGroup("deep", [fatal])]))
     assert nested is not None
     assert nested.fatal
 
 
-def test_a_traceback_in_a_text_is_not_read_as_words() -> None:
-    """torch's loaders put a worker's traceback into the text of the error they raise."""
+def test_traceback_in_the_text_is_ignored() -> None:
+    """torch's data loaders put a worker's traceback into the text of the error they raise."""
     handled = """Caught RuntimeError in DataLoader worker process 0.
 Original Traceback (most recent call last):
   File "a.py", line 1, in step
@@ -239,52 +243,107 @@ Traceback (most recent call last):
   File "a.py", line 3, in step
     raise RuntimeError("no CUDA error: out of memory here")
 RuntimeError: shapes do not fit"""
-    assert recognise(RuntimeError(handled)) is None
+    assert detect_oom(RuntimeError(handled)) is None
     real = handled.replace("shapes do not fit", "CUDA error: out of memory")
-    assert recognise(RuntimeError(real))
+    assert detect_oom(RuntimeError(real))
 
 
 def _run_out() -> None:
     raise MemoryError("in a child")
 
 
-def test_an_error_of_another_process_counts() -> None:
+def test_error_of_another_process() -> None:
     with concurrent.futures.ProcessPoolExecutor(1) as pool:
         error = pool.submit(_run_out).exception()
     assert error is not None
-    assert recognise(error) == Shortage("host", said="in a child")
+    assert detect_oom(error) == MemoryShortage("host", message="in a child")
 
 
-def test_an_error_whose_words_cannot_be_had() -> None:
+def test_error_without_text() -> None:
     class Mute(RuntimeError):
         def __str__(self) -> str:
-            raise KeyError("no words")
+            raise KeyError("no text")
 
-    assert recognise(Mute("CUDA error: out of memory")) is None
-    assert device_lost(Mute()) is None
+    assert detect_oom(Mute("CUDA error: out of memory")) is None
+    assert detect_device_loss(Mute()) is None
 
 
 @pytest.mark.parametrize("piece", ["\n", " ", ":", "(", "1", "CUDA error ", "Cuda failure (1) "])
-def test_a_long_text_is_read_in_time(piece: str) -> None:
-    """A pattern that goes back and forth over a long text would take minutes, not moments."""
+def test_long_text_takes_no_time(piece: str) -> None:
+    """A pattern that backtracks over a long text would take minutes."""
     code = (
         "import sys; from anyrig.memory import oom\n"
-        f"print(oom.recognise(RuntimeError({piece!r} * 50_000)))"
+        f"print(oom.detect_oom(RuntimeError({piece!r} * 50_000)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "None", done.stderr
 
 
-def test_a_text_alone_can_be_judged() -> None:
-    found = recognise_text("RuntimeError: CUDA error: out of memory")
-    assert found is not None
-    assert found.where == "device"
-    assert recognise_text("RuntimeError: shapes do not fit") is None
-
-
-def test_nothing_heavy_is_imported() -> None:
+def test_no_heavy_imports() -> None:
     code = (
         "import sys, anyrig.memory.oom; print({'torch', 'numpy', 'onnxruntime'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+# -- translation -----------------------------------------------------------------------------------
+
+MEMORY = MemoryNow(free_bytes=2**29, total_bytes=24 * 2**30)
+OPTIONS = ("--batch-size 4", "--memory-gb 6", "--device cpu")
+
+
+def test_translation_with_amounts_and_options() -> None:
+    error = RuntimeError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.50 GiB"
+        " of which 512.00 MiB is free."
+    )
+    translated = translate_oom(error, doing="embedding 64 texts", options=OPTIONS)
+    assert isinstance(translated, OutOfMemoryError)
+    assert str(translated) == (
+        "the device ran out of memory while embedding 64 texts: tried to allocate 2 GiB, "
+        "512 MiB of 23.5 GiB free"
+    )
+    assert translated.hint == "Try --batch-size 4, --memory-gb 6 or --device cpu."
+
+
+def test_translation_with_amounts_of_the_device() -> None:
+    translated = translate_oom(SHORTAGE, doing="speaking", memory=MEMORY)
+    assert str(translated) == "the device ran out of memory while speaking: 512 MiB of 24 GiB free"
+    assert translated.hint
+    # The device's figures say nothing about the host's memory, and vice versa.
+    translated = translate_oom(MemoryError(), doing="speaking", memory=MEMORY)
+    assert str(translated) == "the host ran out of memory while speaking"
+    translated = translate_oom(MemoryError(), doing="speaking", memory=MEMORY, memory_of="host")
+    assert str(translated).endswith("512 MiB of 24 GiB free")
+
+
+def test_translation_of_fatal_errors() -> None:
+    fatal = RuntimeError(
+        "level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)"
+    )
+    translated = translate_oom(fatal, doing="training", options=OPTIONS[:1])
+    assert isinstance(translated, DeviceLostError)
+    assert "out of memory while training" in str(translated)
+    assert translated.hint.startswith("Try --batch-size 4. Only a new process")
+    translated = translate_oom(
+        RuntimeError("CUDA error: unspecified launch failure"), doing="training"
+    )
+    assert isinstance(translated, DeviceLostError)
+    assert str(translated) == (
+        "the device was lost while training: CUDA error: unspecified launch failure"
+    )
+
+
+def test_other_errors_are_not_translated() -> None:
+    with pytest.raises(ValueError, match="not an out-of-memory"):
+        translate_oom(KeyError("x"), doing="nothing")
+
+
+def test_translated_errors_are_detected_again() -> None:
+    translated = translate_oom(RuntimeError("std::bad_alloc"), doing="reading")
+    assert detect_oom(translated) == MemoryShortage("host", message=str(translated))
+    translated = translate_oom(MemoryError("Unable to allocate 1.5 GiB"), doing="reading")
+    found = detect_oom(translated)
+    assert found is not None
+    assert found.requested_bytes == 3 * 2**29

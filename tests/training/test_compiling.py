@@ -187,13 +187,13 @@ def test_memory_that_runs_out_is_passed_on(when: str) -> None:
 
         return run() if when == "compiling" else run
 
-    from anyrig.memory.oom import recognise
+    from anyrig.memory.oom import detect_oom
 
     model = Net()
     compiled = compile_model(model, True, "cpu", backend=backend)
     with pytest.raises(RuntimeError) as caught:
         compiled.run(lambda: model(X))
-    assert recognise(caught.value) is not None
+    assert detect_oom(caught.value) is not None
     assert compiled.used
     assert not compiled.gave_up(caught.value)
 

@@ -41,6 +41,16 @@ def trim() -> bool:
         return False
 
 
+def limit_arenas(most: int = 2) -> bool:
+    """Limit glibc to this many malloc arenas; False where the C library has none.
+
+    By default it opens up to eight for each core, and threads leave pieces in all of them: a server
+    whose requests ran on forty threads grew by 50 KB with each one that encoded speech.
+    """
+    mallopt = _mallopt()
+    return mallopt is not None and bool(mallopt(_MOST_ARENAS, most))
+
+
 def clear_next(num_bytes: int) -> None:
     """Clear the block that the next request for so many bytes will be given.
 

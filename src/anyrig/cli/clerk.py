@@ -305,7 +305,7 @@ class Clerk(BaseEngine):
         except AnyrigError as error:
             return {"error": error_to_dict(error)}
         except Exception as error:  # noqa: BLE001 - whatever a task throws is its answer
-            if oom.recognise(error) is not None or oom.device_lost(error):
+            if oom.detect_oom(error) is not None or oom.detect_device_loss(error):
                 raise  # the process's own rescue knows better
             if is_disk_full(error):
                 return {"error": error_to_dict(to_disk_full_error(error))}

@@ -15,14 +15,13 @@ from anyrig.cli.pick import pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
 from anyrig.cli.workload import BUILT_IN, Wanted, Workload, checked, way_to, workload
 from anyrig.errors import InvalidInputError
-from anyrig.memory.estimate import Budget
+from anyrig.memory.estimate import MemoryBudget
 from anyrig.units import format_bytes, format_duration, is_whole_number
 
 if TYPE_CHECKING:
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.machine import Device, DeviceBackend, Precision
-    from anyrig.memory.fit import Fit, Meter
-    from anyrig.memory.seek import Rules, Try
+    from anyrig.memory.batch_size import BatchSizeResult, BatchTrial, MemoryMeter
     from anyrig.placement import Placement
 
 HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
@@ -39,13 +38,10 @@ _MARKS = {"ran": "", "out of memory": "out of memory", "over budget": "over the 
 class _Items(Progress):
     """Progress counted in items, as time goes by items; how many becomes clear on the way."""
 
-    def expect(self, total: int) -> None:
-        """So many will be run in all."""
-        self._total = max(total, self._done + 1)
-
-    def ran(self, size: int) -> None:
-        """One size is finished."""
-        self._done += size
+    def update(self, text: str, done: int, total: int) -> None:
+        """A size begins, after so many items of so many."""
+        self._done, self._total = done, max(total, done + 1)
+        self.step(text)
 
 
 class Profile(NamedTuple):
@@ -55,8 +51,8 @@ class Profile(NamedTuple):
     drive: DeviceBackend
     title: str
     precision: str
-    budget: Budget
-    found: Fit
+    budget: MemoryBudget
+    found: BatchSizeResult
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,11 +86,11 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError(f"--longest {options.longest:g}", hint="Give seconds above 0.")
     profile = _measure(context)
     if options.plot:
-        from anyrig.memory.plot import svg
+        from anyrig.memory.plot import plot_profile
         from anyrig.storage import files
 
         subtitle = f"{profile.title}, {profile.precision}, on {profile.device.name}"
-        files.write_atomic(Path(options.plot), svg(profile.found, subtitle))
+        files.write_atomic(Path(options.plot), plot_profile(profile.found, subtitle))
     if options.json:
         print_json(as_json(profile))
         return 0
@@ -106,7 +102,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(context: Context) -> Profile:
     from anyrig.backends import attach
-    from anyrig.memory.host import Trimming
 
     options = context.options
     asked = Wanted(
@@ -126,12 +121,9 @@ def _measure(context: Context) -> Profile:
         # What was asked for is made real where the framework can be held to it.
         bound.limit(placement.budget_bytes)
     step = checked(work, work.make(bound, precision))
-    on_cpu = device.kind == "cpu"
-    # A CPU has nowhere to spill to: a slow batch there is slow for another reason.
-    found = _tried(context, step, Trimming(bound) if on_cpu else bound, placement.budget_bytes,
-                   0.0 if on_cpu else 0.5)  # fmt: skip
+    found = _run_trials(context, step, bound, placement.budget_bytes)
     shown = "as in the file" if work.is_onnx else precision
-    budget = Budget(placement.budget_bytes, placement.budget_reason)
+    budget = MemoryBudget(placement.budget_bytes, placement.budget_reason)
     return Profile(device, placement.drive, work.title, shown, budget, found)
 
 
@@ -153,61 +145,24 @@ def _placement(
     return compute.placed(context, one, need).placements[0]
 
 
-def _tried(
-    context: Context,
-    step: Callable[[int], object],
-    meter: Meter,
-    budget_bytes: int | None,
-    cliff: float,
-) -> Fit:
-    """The sizes of the sweep, then the largest that fits."""
-    from anyrig.memory.fit import Trial, best_rate, fit
-    from anyrig.memory.oom import recognise
-    from anyrig.memory.seek import Rules
+def _run_trials(
+    context: Context, step: Callable[[int], object], device: MemoryMeter, budget_bytes: int | None
+) -> BatchSizeResult:
+    from anyrig.memory.profile import profile_batch_sizes
 
     options = context.options
-    trial = Trial(step, meter, budget_bytes, recognise, _STEPS, cliff)
-    rules = Rules(budget_bytes, options.most)
-    tries: list[Try] = []
-    sizes = _sizes(options.sizes, options.most)
-    progress = _Items(sum(sizes), "item")
+    sizes = [size for size in options.sizes if options.most is None or size <= options.most]
+    progress = _Items(1, "item")
     with progress:
-        for size in sizes:
-            top = _top(tries, rules, sizes[-1], options.longest)
-            if not options.sizes and size > top:
-                break
-            # After the sweep, two more near the top.
-            progress.expect(sum(one for one in sizes if one <= top) + 2 * top)
-            progress.step(f"batch {size}")
-            tries.append(trial.run(size, best_rate(tries)))
-            progress.ran(size)
-            if not tries[-1].ran:
-                break
-        return fit(
-            step, meter=meter, budget_bytes=budget_bytes, recognise=recognise,
-            most=options.most, start=sizes[0],
-            max_trials=len(tries) + (0 if options.sizes else 12),
-            verify_steps=_STEPS, probe_steps=_STEPS, longest_trial_s=options.longest, cliff=cliff,
-            tried=tries, tell=progress.step,
-        )  # fmt: skip
-
-
-def _sizes(asked: Sequence[int], most: int | None) -> list[int]:
-    if asked:
-        return sorted({size for size in asked if most is None or size <= most}) or [1]
-    top = min(most or _MOST_SWEPT, _MOST_SWEPT)
-    return [1 << power for power in range(top.bit_length()) if 1 << power <= top]
-
-
-def _top(tries: Sequence[Try], rules: Rules, largest: int, longest_s: float) -> int:
-    """The largest size that the tries so far leave worth running."""
-    from anyrig.memory.seek import forecast
-
-    view = forecast(tries, rules)
-    ends = [largest] + ([view.bound] if view is not None and view.bound is not None else [])
-    if tries and tries[-1].steady_s > 0:
-        ends.append(int(tries[-1].size * longest_s / tries[-1].steady_s))
-    return min(ends)
+        return profile_batch_sizes(
+            step,
+            device,
+            sizes=sizes or (options.sizes and [1]),
+            budget_bytes=budget_bytes,
+            max_size=options.most,
+            max_trial_s=options.longest,
+            on_progress=progress.update,
+        )
 
 
 # -- what is shown ---------------------------------------------------------------------------------
@@ -216,7 +171,7 @@ def _top(tries: Sequence[Try], rules: Rules, largest: int, longest_s: float) -> 
 def report(profile: Profile) -> str:
     """The table, bars to see it by, and what follows from it."""
     found, limit = profile.found, profile.budget.num_bytes
-    tries = sorted(found.tries, key=lambda one: one.size)
+    tries = sorted(found.trials, key=lambda one: one.size)
     rows = [["batch", "peak memory", "of the budget", "a step", "items/s", ""]]
     rows += [_row(one, limit) for one in tries]
     top_rate = max((one.rate or 0.0 for one in tries if one.ran), default=0.0)
@@ -233,14 +188,14 @@ def report(profile: Profile) -> str:
         f"{'batch':>7}  {'memory':<{_BAR}}  speed",
         *bars,
         "",
-        f"{paint('Largest batch', 'bold')}: {found.batch} ({found.reason})",
+        f"{paint('Largest batch', 'bold')}: {found.batch_size} ({found.reason})",
         f"{paint('Fastest batch', 'bold')}: {fastest.size}, {fastest.rate or 0:.4g} items/s"
         f"{_early(tries, fastest)}",
     ]
     return "\n".join(lines)
 
 
-def _row(one: Try, limit: int | None) -> list[str]:
+def _row(one: BatchTrial, limit: int | None) -> list[str]:
     peak = format_bytes(one.peak_bytes) if one.peak_bytes is not None else "-"
     share = f"{one.peak_bytes / limit:.0%}" if one.peak_bytes is not None and limit else "-"
     step = format_duration(one.step_s) if one.step_s is not None else "-"
@@ -249,7 +204,7 @@ def _row(one: Try, limit: int | None) -> list[str]:
     return [str(one.size), peak, share, step, rate, paint(mark, "warning") if mark else ""]
 
 
-def _bars(one: Try, limit: int | None, top_rate: float) -> str:
+def _bars(one: BatchTrial, limit: int | None, top_rate: float) -> str:
     if not one.ran:
         return f"{one.size:>7}  {_MARKS[one.outcome]}"
     share = one.peak_bytes / limit if one.peak_bytes is not None and limit else 0.0
@@ -258,7 +213,7 @@ def _bars(one: Try, limit: int | None, top_rate: float) -> str:
     return f"{one.size:>7}  {paint(f'{memory:<{_BAR}}', 'warning')}  {paint(speed, 'good')}"
 
 
-def _early(tries: Sequence[Try], fastest: Try) -> str:
+def _early(tries: Sequence[BatchTrial], fastest: BatchTrial) -> str:
     """The smallest batch that is as fast, within a twentieth: it leaves memory to others."""
     for one in tries:
         if one.ran and (one.rate or 0.0) >= 0.95 * (fastest.rate or 0.0):
@@ -269,7 +224,7 @@ def _early(tries: Sequence[Try], fastest: Try) -> str:
 def as_json(profile: Profile) -> dict[str, Any]:
     """What was measured, for programs."""
     found = profile.found
-    tries = [{**asdict(one), "items_per_s": one.rate} for one in found.tries]
+    tries = [{**asdict(one), "items_per_s": one.rate} for one in found.trials]
     return {
         "device": profile.device.id,
         "backend": profile.drive.backend,
@@ -277,11 +232,11 @@ def as_json(profile: Profile) -> dict[str, Any]:
         "precision": profile.precision,
         "budget_bytes": profile.budget.num_bytes,
         "budget_reason": profile.budget.reason,
-        "batch": found.batch,
+        "batch": found.batch_size,
         "reason": found.reason,
         "fastest": found.fastest.size,
-        "items_per_s": found.throughput,
-        "peak_bytes": found.answer.peak_bytes,
+        "items_per_s": found.best.rate,
+        "peak_bytes": found.best.peak_bytes,
         "out_of_memory": found.num_out_of_memory,
         "tries": tries,
     }

@@ -69,10 +69,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until stopped."""
+    from anyrig.backends.heap import limit_arenas
     from anyrig.cli import serve_log
-    from anyrig.memory.host import few_arenas
 
-    few_arenas()  # before there are threads
+    limit_arenas()  # before there are threads
     context = Context(options)
     context.choose()  # a device that is not there is told of now, not by the first request
     settings = context.loaded.settings.server

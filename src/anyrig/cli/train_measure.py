@@ -128,7 +128,7 @@ def _plain(fitting: Fitting, estimate: Estimate) -> dict[str, Any]:
 
 def _profile(context: Context, run: Run) -> int:
     from anyrig.cli.profile import Profile, as_json, report
-    from anyrig.memory.estimate import Budget
+    from anyrig.memory.estimate import MemoryBudget
     from anyrig.services import train_measure, train_runs
 
     placement = command.placed(context, run.train)
@@ -138,7 +138,7 @@ def _profile(context: Context, run: Run) -> int:
         found = train_measure.profiled(run, placement, plot=plot, tell=progress.step)
     shown = Profile(
         placement.device, placement.drive, f"a step of {run.name}", placement.precision,
-        Budget(placement.budget_bytes, placement.budget_reason), found,
+        MemoryBudget(placement.budget_bytes, placement.budget_reason), found,
     )  # fmt: skip
     if options.json:
         print_json(as_json(shown))

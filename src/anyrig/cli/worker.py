@@ -75,9 +75,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Work until told to stop."""
-    from anyrig.memory.host import few_arenas
+    from anyrig.backends.heap import limit_arenas
 
-    few_arenas()  # before there are threads
+    limit_arenas()  # before there are threads
     needs_celery()
     context = Context(options)
     options.unattended = True  # it finds its device by itself

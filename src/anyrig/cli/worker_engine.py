@@ -107,7 +107,7 @@ class Shop:
     def open(self, engine: str, precision: str, options: Mapping[str, Value]) -> Loaded:
         """An engine on this worker's device, in a class of number format."""
         from anyrig.cluster.card import offer_of
-        from anyrig.memory.limits import Limits
+        from anyrig.memory.limits import BatchSizeLimits
         from anyrig.speech.engines import engine_class
         from anyrig.speech.stage import Stage
 
@@ -128,7 +128,7 @@ class Shop:
         placed = compute.guard_workers(context, placed)
         stage = Stage(
             engine=engine, found=found, placed=placed, environment=context.environment,
-            options=options, limits=Limits.load(context.folders.batch_limits),
+            options=options, limits=BatchSizeLimits.load(context.folders.batch_limits),
             stamp=voicing.stamp(context, placed),
         )  # fmt: skip
         voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))

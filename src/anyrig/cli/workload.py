@@ -101,9 +101,9 @@ def _built_in(wanted: Wanted, device: Device) -> Workload:
     length = wanted.length or (_SHORT if device.kind == "cpu" else _LENGTH)
 
     def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
-        from anyrig.memory.module import transformer
+        from anyrig.memory.module_step import build_transformer
 
-        return _step(wanted, transformer(layers, width, heads, inner), (length, width), bound,
+        return _step(wanted, build_transformer(layers, width, heads, inner), (length, width), bound,
                      precision)  # fmt: skip
 
     size = f"{layers} layers, width {width}, length {length}"
@@ -131,12 +131,12 @@ def _kind(wanted: Wanted) -> str:
 def _step(
     wanted: Wanted, module: Any, shape: Sequence[int], bound: Bound, precision: Precision
 ) -> Callable[[int], object]:
-    from anyrig.memory.module import step_of
+    from anyrig.memory.module_step import build_step
 
     device: Any = getattr(bound, "device")  # noqa: B009 - only torch's has one
-    return step_of(
+    return build_step(
         module, shape, device,
-        training=wanted.training, precision=precision, vocabulary=wanted.vocabulary,
+        training=wanted.training, precision=precision, vocab_size=wanted.vocabulary,
     )  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def _theirs(what: str, error: BaseException) -> InvalidInputError:
 
 def checked(work: Workload, step: Callable[[int], object]) -> Callable[[int], object]:
     """A step whose errors are told as the model's own, but for memory that runs out."""
-    from anyrig.memory.oom import device_lost, recognise
+    from anyrig.memory.oom import detect_device_loss, detect_oom
 
     def run(batch: int) -> object:
         try:
@@ -187,7 +187,7 @@ def checked(work: Workload, step: Callable[[int], object]) -> Callable[[int], ob
         except AnyrigError:
             raise
         except Exception as error:
-            if recognise(error) is not None or device_lost(error) is not None:
+            if detect_oom(error) is not None or detect_device_loss(error) is not None:
                 raise
             raise _theirs(f"the {work.title} failed", error) from error
 

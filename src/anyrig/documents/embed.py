@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Use
-    from anyrig.memory.limits import Limits
+    from anyrig.memory.limits import BatchSizeLimits
     from anyrig.placement import PlacementPlan
     from anyrig.work.live import LiveQueue
     from anyrig.work.pool import WorkerPool
@@ -59,7 +59,7 @@ class Embedder:
         *,
         placed: PlacementPlan,
         environment: Mapping[str, str],
-        limits: Limits | None = None,
+        limits: BatchSizeLimits | None = None,
         stamp: str = "",
         here: bool = False,
         shared: bool = False,

@@ -1,8 +1,8 @@
-"""Limits that work has met before: kept, so that the next run starts right.
+"""Batch sizes that worked or failed in earlier runs, kept so that the next run starts right.
 
-One entry a device, engine, version, number format, driver and library: what held under another says
-nothing of this one. Several processes may write: each reads anew, adds its own and replaces the
-file in one step, one after the other.
+There is one entry for each device, engine, version, precision, driver and library: a limit under
+another says nothing about this one. Several processes may write: each reads the file again, adds
+its own entry and replaces the file atomically, under a lock.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.storage import files
+from anyrig.storage.files import write_atomic
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
-# The file is small and is held for milliseconds; whoever waits longer waits for a dead process.
-_PATIENCE_S = 2.0
-_PAUSE_S = 0.01
+# The lock is held for milliseconds; a longer wait is for a dead process.
+_LOCK_TIMEOUT_S = 2.0
+_LOCK_POLL_S = 0.01
 
 
-class Key(NamedTuple):
+class LimitKey(NamedTuple):
     """What a limit holds for."""
 
     device: str
@@ -38,14 +38,12 @@ class Key(NamedTuple):
     stamp: str = ""
     """Driver and library versions."""
 
-    @property
-    def text(self) -> str:
-        """The key as one line."""
+    def __str__(self) -> str:
         return " | ".join(self)
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownLimit:
     """What is known of one limit. Costs are in the engine's own unit: items, tokens, pixels."""
 
     worked: float | None = None
@@ -53,13 +51,13 @@ class Known:
     failed: float | None = None
     """The smallest cost that ran out of memory, above what worked."""
     peak_bytes: int | None = None
-    """What the largest that worked took at its peak."""
+    """Peak memory of the largest cost that worked."""
     when: str = ""
 
-    def joined(
-        self, worked: float | None, failed: float | None, peak_bytes: int | None, when: str
-    ) -> Known:
-        """This and what was seen now; the newer wins where they contradict each other."""
+    def update(
+        self, *, worked: float | None, failed: float | None, peak_bytes: int | None, when: str
+    ) -> KnownLimit:
+        """Add a newer observation; it wins over a contradicting older one."""
         new = self
         if worked is not None:
             new = replace(new, worked=worked, peak_bytes=peak_bytes)
@@ -72,91 +70,79 @@ class Known:
         return replace(new, when=when)
 
 
-class Limits:
-    """The limits in one file."""
+class BatchSizeLimits:
+    """The limits in one file; a file that cannot be read counts as empty."""
 
-    def __init__(self, path: Path, known: Mapping[str, Known]) -> None:
-        self._path = path
-        self._known = dict(known)
+    def __init__(self, path: Path, known: Mapping[str, KnownLimit]) -> None:
+        self._path, self._known = path, dict(known)
 
     @classmethod
-    def load(cls, path: Path) -> Limits:
-        """What is kept so far; a file that cannot be read is empty, to be learnt anew."""
+    def load(cls, path: Path) -> BatchSizeLimits:
         return cls(path, _read(path))
 
-    def of(self, key: Key) -> Known | None:
-        """What is known under a key."""
-        return self._known.get(key.text)
+    def get(self, key: LimitKey) -> KnownLimit | None:
+        return self._known.get(str(key))
 
     def record(
         self,
-        key: Key,
+        key: LimitKey,
         *,
         worked: float | None = None,
         failed: float | None = None,
         peak_bytes: int | None = None,
-    ) -> Known:
-        """Keep what was seen, beside what other processes wrote meanwhile.
-
-        A folder that cannot be written costs the memory of it, not the work.
-        """
+    ) -> None:
+        """Add an observation to the file. A folder that is not writable costs only a warning."""
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+        def update() -> None:
+            known = self.get(key) or KnownLimit()
+            self._known[str(key)] = known.update(
+                worked=worked, failed=failed, peak_bytes=peak_bytes, when=when
+            )
+
         try:
-            with _locked(self._path.with_name(f"{self._path.name}.lock")):
-                self._known = {**self._known, **_read(self._path)}
-                found = self._add(key, worked, failed, peak_bytes, when)
+            with _lock(self._path.with_name(f"{self._path.name}.lock")):
+                self._known |= _read(self._path)
+                update()
                 rows = {text: asdict(known) for text, known in sorted(self._known.items())}
                 data = {"format": _FORMAT, "limits": rows}
-                files.write_atomic(self._path, json.dumps(data, indent=1) + "\n")
+                write_atomic(self._path, json.dumps(data, indent=1) + "\n")
         except OSError as error:
-            found = self._add(key, worked, failed, peak_bytes, when)
-            log.warning("limits are not kept in %s: %s", self._path, error.strerror or error)
-        return found
-
-    def _add(
-        self,
-        key: Key,
-        worked: float | None,
-        failed: float | None,
-        peak_bytes: int | None,
-        when: str,
-    ) -> Known:
-        found = self._known.get(key.text, Known()).joined(worked, failed, peak_bytes, when)
-        self._known[key.text] = found
-        return found
+            update()
+            reason = error.strerror or error
+            log.warning("could not save batch size limits in %s: %s", self._path, reason)
 
 
-def _read(path: Path) -> dict[str, Known]:
+def _read(path: Path) -> dict[str, KnownLimit]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != _FORMAT:
             return {}
-        return {text: _checked(row) for text, row in data["limits"].items()}
+        return {text: _parse(row) for text, row in data["limits"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def _checked(row: Mapping[str, object]) -> Known:
-    known = Known(**row)  # type: ignore[arg-type]  # checked below
-    numbers = (known.worked, known.failed, known.peak_bytes)
-    if any(n is not None and (isinstance(n, bool) or not isinstance(n, (int, float)))
-           for n in numbers):  # fmt: skip
-        raise ValueError("no number")
+def _parse(row: Mapping[str, object]) -> KnownLimit:
+    known = KnownLimit(**row)  # type: ignore[arg-type]  # checked below
+    for number in (known.worked, known.failed, known.peak_bytes):
+        if isinstance(number, bool) or not isinstance(number, (int, float, type(None))):
+            raise ValueError(f"not a number: {number!r}")
     return known
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that the system takes back from a process that dies; go on after a while."""
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a lock that the system releases if the process dies; continue without it in the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        end = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + _LOCK_TIMEOUT_S
         while not _try_lock(descriptor) and time.monotonic() < end:
-            time.sleep(_PAUSE_S)
+            time.sleep(_LOCK_POLL_S)
         yield
     finally:
-        os.close(descriptor)  # and so the lock
+        os.close(descriptor)  # and with it the lock
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -1,12 +1,13 @@
-"""Whether an error means that memory ran out or a device was lost, and how to say so.
+"""Detect errors that mean out-of-memory or a lost device, and translate them into ours.
 
 By type first: torch's, CuPy's and NumPy's own classes, MemoryError, the operating system's codes.
-By text last, and only for types that frameworks raise for it: no KeyError, ValueError, ImportError
-or answer of a server is judged by its words. Classes are known by name, so nothing is imported.
+By text last, and only for types that frameworks raise for it: the text of a KeyError, ValueError,
+ImportError or a server's response proves nothing. Classes are matched by name, so nothing is
+imported.
 
-An explicit cause counts. What an error was merely raised beside (its context) counts only when
-the error quotes it: a handler may fail for a reason of its own. A group counts when all of it does,
-so that no other failure goes unseen.
+An explicit cause counts. The context of an error (what was being handled when it was raised) counts
+only if the error quotes it: a handler may fail for its own reason. A group counts if all its
+members do, so that no other failure is hidden.
 """
 
 from __future__ import annotations
@@ -14,19 +15,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from anyrig.errors import DeviceLostError, OutOfMemoryError
-from anyrig.memory import recover
-from anyrig.memory.oom_amounts import amounts_in
-from anyrig.memory.oom_texts import Said, Where, loss_in, shortage_in
+from anyrig.memory.oom_patterns import (
+    MemoryLocation,
+    find_shortage,
+    mentions_device_loss,
+    parse_amounts,
+)
 from anyrig.units import format_bytes
 
+if TYPE_CHECKING:
+    from anyrig.backends import MemoryNow
+
 _TRACEBACK = "Traceback (most recent call last):"
-# Class names that say it all, by the package that defines them.
-_CLASSES: dict[tuple[str, str], Where] = {
+# Classes that prove it, by the package that defines them.
+_OOM_CLASSES: dict[tuple[str, str], MemoryLocation] = {
     ("torch", "OutOfMemoryError"): "device",
     ("torch", "_OutOfMemoryError"): "device",
     ("cupy", "OutOfMemoryError"): "device",
@@ -36,177 +43,203 @@ _CLASSES: dict[tuple[str, str], Where] = {
     ("ray", "OutOfMemoryError"): "host",
 }
 _LOST_CLASSES = {("onnxruntime", "DeviceReset")}
-_WITH_CODE = {("torch", "AcceleratorError")}
-_WINDOWS = (8, 14, 1455)  # not enough memory, out of memory, paging file too small
+_WITH_ERROR_CODE = {("torch", "AcceleratorError")}
+_WINDOWS_CODES = (8, 14, 1455)  # not enough memory, out of memory, paging file too small
 # torch.AcceleratorError.error_code: cudaError_t, and hipError_t where they agree.
-_CODE_MEMORY = 2
+_CODE_OOM = 2
 _CODES_LOST = {214, 220, 226, 700, 702, 710, *range(714, 720), 721, 999}
-# Never judged by their words: what they say is somebody's data, or about a program's own mistake.
-_WORDLESS = (
+# Their text is somebody's data, or describes a bug in the program.
+_TEXT_IGNORED = (
     LookupError, ValueError, AssertionError, ImportError, SyntaxError, NameError, AttributeError,
     ArithmeticError, TypeError, EOFError, StopIteration, StopAsyncIteration, NotImplementedError,
     RecursionError, Warning,
 )  # fmt: skip
-# Clients of something that has a memory of its own.
-_FOREIGN = frozenset(
+# Clients of something that has its own memory.
+_CLIENT_PACKAGES = frozenset(
     "requests urllib urllib3 http httpx httpcore aiohttp websockets grpc google googleapiclient "
     "openai anthropic boto3 botocore azure huggingface_hub tritonclient redis valkey sqlite3 "
     "psycopg psycopg2 asyncpg pymysql mysql sqlalchemy py4j pymongo duckdb celery kombu subprocess "
     "concurrent".split()
 )
-_PLACES: dict[Where, str] = {"device": "the device ran", "host": "the computer ran"}
-_SAID_LENGTH = 300
-# TensorFlow lists every buffer it holds; what happened stands at the top.
-_TEXT_LENGTH = 50_000
+_MAX_MESSAGE = 300
+# TensorFlow lists every buffer it holds; what happened is at the top.
+_MAX_TEXT = 50_000
+_RESTART = "Only a new process can use the device again: restart the command."
 
 
 @dataclass(frozen=True)
-class Shortage:
-    """Memory that ran out. It holds words and numbers only, nothing of the error."""
+class MemoryShortage:
+    """An out-of-memory error as plain values: it holds no reference to the error or its frames."""
 
-    where: Where
+    location: MemoryLocation
     """`device`, or `host` for the computer's own memory, pinned memory included."""
     fatal: bool = False
     """The device's context is broken as well: only a new process helps."""
-    asked_bytes: int | None = None
+    requested_bytes: int | None = None
     free_bytes: int | None = None
     total_bytes: int | None = None
-    said: str = ""
-    """The first line of what the library said."""
+    message: str = ""
+    """The first line of the library's message."""
 
 
-class MemoryLike(Protocol):
-    """What `translate` reads of a device's memory; `anyrig.backends.MemoryNow` is one."""
-
-    @property
-    def free_bytes(self) -> int | None:
-        """What is left for everybody."""
-
-    @property
-    def total_bytes(self) -> int | None:
-        """What there is."""
+def detect_oom(error: BaseException) -> MemoryShortage | None:
+    """Describe the shortage if an error means out-of-memory; None for every other error."""
+    return _detect(error, set())
 
 
-# -- recognising -----------------------------------------------------------------------------------
-
-
-def recognise(error: BaseException) -> Shortage | None:
-    """What ran out, when an error means that memory did; None for every other error."""
-    return _recognise(error, set())
-
-
-def recognise_text(text: str) -> Shortage | None:
-    """What ran out according to a text: what is left of an error that crossed a process."""
-    relevant = _outcome(text)
-    said = shortage_in(relevant)
-    return _shortage(said, relevant) if said else None
-
-
-def device_lost(error: BaseException) -> str | None:
-    """What a library said when it lost its device for this process; None when it did not."""
-    for link in _explained(error):
-        text = _outcome(_text(link))
-        if isinstance(link, DeviceLostError) or not _LOST_CLASSES.isdisjoint(_names(link)):
+def detect_device_loss(error: BaseException) -> str | None:
+    """Return the library's message if the device is lost for this process, else None."""
+    for link in _explanations(error):
+        text = _strip_traceback(_text(link))
+        if isinstance(link, DeviceLostError) or not _LOST_CLASSES.isdisjoint(_class_names(link)):
             return _first_line(text) or type(link).__name__
-        if _code(link) in _CODES_LOST or (_speaks(link) and loss_in(text)):
+        if _error_code(link) in _CODES_LOST or (_text_counts(link) and mentions_device_loss(text)):
             return _first_line(text)
     return None
 
 
-def _recognise(error: BaseException, seen: set[int]) -> Shortage | None:
+def translate_oom(
+    error: BaseException,
+    *,
+    doing: str,
+    options: Sequence[str] = (),
+    memory: MemoryNow | None = None,
+    memory_of: MemoryLocation = "device",
+) -> OutOfMemoryError | DeviceLostError:
+    """Build our error for one that `detect_oom` or `detect_device_loss` recognises.
+
+    Args:
+        error: the library's error.
+        doing: what was running: `embedding 64 texts with minilm`.
+        options: what the user can change, as typed: `--batch-size 4`.
+        memory: the memory at that time, for amounts that the library does not tell.
+        memory_of: whose memory that is; `host` for work on the CPU.
+    """
+    shortage, lost = detect_oom(error), detect_device_loss(error)
+    if shortage is None and lost is None:
+        raise ValueError(f"not an out-of-memory or lost-device error: {error!r}")
+    advice = f"Try {_join_options(options)}." if options else ""
+    if shortage is None:
+        return DeviceLostError(
+            f"the device was lost while {doing}: {lost}", hint=f"{_RESTART} {advice}".strip()
+        )
+    message = _describe(shortage, doing, memory if memory_of == shortage.location else None)
+    if shortage.fatal or lost is not None:
+        return DeviceLostError(
+            f"{message}; the driver lost the device", hint=f"{advice} {_RESTART}".strip()
+        )
+    ours = OutOfMemoryError(
+        message, hint=advice or "Use smaller batches or inputs, or a device with more memory."
+    )
+    ours.on_host = shortage.location == "host"
+    return ours
+
+
+def _detect(error: BaseException, seen: set[int]) -> MemoryShortage | None:
     if id(error) in seen or not isinstance(error, (Exception, BaseExceptionGroup)):
-        return None  # a Ctrl-C is a Ctrl-C, whatever came before it
+        return None  # a KeyboardInterrupt stays one, whatever came before it
     seen.add(id(error))
     if isinstance(error, BaseExceptionGroup):
-        return _of_group(error, seen)
-    found = _alone(error)
+        return _detect_group(error, seen)
+    found = _detect_single(error)
     if found is None and error.__cause__ is not None:
-        found = _recognise(error.__cause__, seen)
+        found = _detect(error.__cause__, seen)
     if found is None and error.__context__ is not None and _quotes(error, error.__context__):
-        found = _recognise(error.__context__, seen)
+        found = _detect(error.__context__, seen)
     if found is not None and isinstance(error, DeviceLostError):
         found = replace(found, fatal=True)
     return found
 
 
-def _of_group(group: BaseExceptionGroup[BaseException], seen: set[int]) -> Shortage | None:
+def _detect_group(
+    group: BaseExceptionGroup[BaseException], seen: set[int]
+) -> MemoryShortage | None:
     """The first shortage of a group in which nothing else failed; a cancelled task did not fail."""
     members = [one for one in group.exceptions if type(one).__name__ != "CancelledError"]
-    found = [_recognise(one, set(seen)) for one in members]
-    if not found or any(one is None for one in found):
+    shortages = []
+    for member in members:
+        found = _detect(member, set(seen))
+        if found is None:
+            return None
+        shortages.append(found)
+    fatal = (one for one in shortages if one.fatal)
+    return next(fatal, shortages[0]) if shortages else None
+
+
+def _detect_single(error: Exception) -> MemoryShortage | None:
+    """What an error means by itself, without its cause and context."""
+    text = _strip_traceback(_text(error))
+    by_text = find_shortage(text)
+    by_type = _location_by_type(error)
+    if by_type is not None:
+        location, fatal = by_text or (by_type, False)
+        # cuDF raises a MemoryError for GPU memory: the type proves a shortage, the text says where.
+        if isinstance(error, OSError):
+            location = by_type
+    elif by_text is not None and _text_counts(error):
+        location, fatal = by_text
+    else:
         return None
-    shortages = [one for one in found if one is not None]
-    return next((one for one in shortages if one.fatal), shortages[0])
+    return MemoryShortage(location, fatal, *parse_amounts(text), _first_line(text))
 
 
-def _alone(error: Exception) -> Shortage | None:
-    """What an error means by itself, without what is behind it."""
-    text = _outcome(_text(error))
-    said = shortage_in(text)
-    by_type = _where_by_type(error)
-    if by_type is None:
-        return _shortage(said, text) if said and _speaks(error) else None
-    # cuDF raises a MemoryError for a GPU's memory: the type says that, the text says where.
-    where = said.where if said and not isinstance(error, OSError) else by_type
-    return _shortage(Said(where, bool(said and said.fatal)), text)
-
-
-def _where_by_type(error: Exception) -> Where | None:
-    for name in _names(error):
-        if name in _CLASSES:
-            return _CLASSES[name]
-    if _code(error) == _CODE_MEMORY:
+def _location_by_type(error: Exception) -> MemoryLocation | None:
+    for name in _class_names(error):
+        if name in _OOM_CLASSES:
+            return _OOM_CLASSES[name]
+    if _error_code(error) == _CODE_OOM:
         return "device"
     if isinstance(error, MemoryError):
         return "host"
     if isinstance(error, OSError):
-        by_number = error.errno == errno.ENOMEM or getattr(error, "winerror", None) in _WINDOWS
-        return "host" if by_number else None
+        windows_code = getattr(error, "winerror", None)
+        return "host" if error.errno == errno.ENOMEM or windows_code in _WINDOWS_CODES else None
     if isinstance(error, OutOfMemoryError) and error.__cause__ is None:
-        return "host" if str(error).startswith(_PLACES["host"]) else "device"
+        return "host" if error.on_host else "device"
     return None
 
 
-def _speaks(error: BaseException) -> bool:
-    """Whether an error's words may be believed."""
-    if not isinstance(error, Exception) or isinstance(error, _WORDLESS):
+def _text_counts(error: BaseException) -> bool:
+    """Whether the text of an error of this class may prove anything."""
+    if not isinstance(error, Exception) or isinstance(error, _TEXT_IGNORED):
         return False
     kind = type(error)
-    # A code tells more than words. Without one it is a library's own sentence.
+    # An OSError with a code, or of a subclass, is judged by that alone.
     if isinstance(error, OSError) and (error.errno is not None or kind is not OSError):
         return False
-    if kind.__module__.partition(".")[0] in _FOREIGN:
+    if kind.__module__.partition(".")[0] in _CLIENT_PACKAGES:
         return False
     return not re.search(r"HTTP|Connection|Timeout|RateLimit|Quota|Remote|Rpc", kind.__name__)
 
 
-def _names(error: BaseException) -> Iterator[tuple[str, str]]:
-    """Package and name of an error's class and of those it is made of."""
+def _class_names(error: BaseException) -> Iterator[tuple[str, str]]:
+    """Package and name of an error's class and its bases."""
     for kind in type(error).__mro__:
         yield kind.__module__.partition(".")[0], kind.__name__
 
 
-def _code(error: BaseException) -> int | None:
-    """The run-time's own number, which torch.AcceleratorError carries."""
+def _error_code(error: BaseException) -> int | None:
+    """The runtime's error number, which torch.AcceleratorError carries."""
     code = getattr(error, "error_code", None)
-    return code if isinstance(code, int) and not _WITH_CODE.isdisjoint(_names(error)) else None
+    has_code = isinstance(code, int) and not _WITH_ERROR_CODE.isdisjoint(_class_names(error))
+    return code if has_code else None
 
 
-def _explained(error: BaseException) -> Iterator[BaseException]:
-    """An error, its causes, and what it quotes; of a group every member's."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        link = waiting.pop(0)
+def _explanations(error: BaseException) -> Iterator[BaseException]:
+    """An error, its causes and what it quotes, including those of all members of a group."""
+    pending, seen = [error], set[int]()
+    while pending:
+        link = pending.pop(0)
         if id(link) in seen:
             continue
         seen.add(id(link))
         yield link
         if isinstance(link, BaseExceptionGroup):
-            waiting += link.exceptions
+            pending += link.exceptions
         if link.__cause__ is not None:
-            waiting.append(link.__cause__)
+            pending.append(link.__cause__)
         if link.__context__ is not None and _quotes(link, link.__context__):
-            waiting.append(link.__context__)
+            pending.append(link.__context__)
 
 
 def _quotes(error: BaseException, other: BaseException) -> bool:
@@ -214,24 +247,21 @@ def _quotes(error: BaseException, other: BaseException) -> bool:
     return bool(quoted) and quoted in _text(error)
 
 
-# -- words -----------------------------------------------------------------------------------------
-
-
 def _text(error: BaseException) -> str:
-    """All that an error says; one with two arguments says them one after the other."""
+    """The text of an error; several arguments are joined by newlines."""
     text = ""
-    with contextlib.suppress(Exception):  # an error whose words cannot be had has none
+    with contextlib.suppress(Exception):  # an error whose __str__ fails has no text
         text = str(error)
         if len(error.args) > 1 and text == str(error.args):
             text = "\n".join(str(argument) for argument in error.args)
-    return text[:_TEXT_LENGTH]
+    return text[:_MAX_TEXT]
 
 
-def _outcome(text: str) -> str:
-    """A text without the frames of a traceback that is quoted in it, and what came before them.
+def _strip_traceback(text: str) -> str:
+    """Remove the frames of a quoted traceback and earlier errors that it was chained to.
 
-    torch's loaders and multiprocessing put a child's traceback into the text. A line of source in
-    it may speak of memory, and an error that was handled long ago may have.
+    torch's data loaders and multiprocessing put a child's traceback into the text. A source line in
+    it may mention memory, and so may an error that was handled long before.
     """
     head, found, rest = text.rpartition(_TRACEBACK)
     if not found:
@@ -243,81 +273,13 @@ def _outcome(text: str) -> str:
 
 def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= _SAID_LENGTH else f"{line[:_SAID_LENGTH]}..."
+    return line if len(line) <= _MAX_MESSAGE else f"{line[:_MAX_MESSAGE]}..."
 
 
-def _shortage(said: Said, text: str) -> Shortage:
-    asked, free, total = amounts_in(text)
-    return Shortage(said.where, said.fatal, asked, free, total, _first_line(text))
-
-
-# -- telling ---------------------------------------------------------------------------------------
-
-
-def translate(
-    error: BaseException,
-    *,
-    doing: str,
-    options: Sequence[str] = (),
-    memory: MemoryLike | None = None,
-    memory_of: Where = "device",
-) -> OutOfMemoryError | DeviceLostError:
-    """One error that says what was running, what was asked for, what was free and what to try.
-
-    Args:
-        error: one that `recognise` or `device_lost` knows.
-        doing: what was running: `embedding 64 texts with minilm`.
-        options: what the person can change, as they would type it: `--batch-size 4`.
-        memory: what there was, for where the library does not say.
-        memory_of: whose memory that is; `host` for work on the CPU.
-    """
-    shortage, lost = recognise(error), device_lost(error)
-    if shortage is None and lost is None:
-        raise ValueError(f"neither out of memory nor a lost device: {error!r}")
-    tries = f"Try {_either(options)}." if options else ""
-    again = "Only a new process can use the device again: start the command anew."
-    if shortage is None:
-        return DeviceLostError(
-            f"the device was lost while {doing}: {lost}", hint=f"{again} {tries}".strip()
-        )
-    message = _told(shortage, doing, memory if memory_of == shortage.where else None)
-    if shortage.fatal or lost is not None:
-        return DeviceLostError(
-            f"{message}; its driver gave the device up", hint=f"{tries} {again}".strip()
-        )
-    return OutOfMemoryError(
-        message, hint=tries or "Give it less at a time, or a device with more memory."
-    )
-
-
-@contextlib.contextmanager
-def translating(
-    doing: str,
-    *,
-    options: Sequence[str] = (),
-    memory: Callable[[], MemoryLike | None] | None = None,
-    memory_of: Where = "device",
-) -> Iterator[None]:
-    """Errors of memory and lost devices leave as ours; what their frames held is free by then."""
-    try:
-        yield
-    except Exception as error:
-        if recognise(error) is None and device_lost(error) is None:
-            raise
-        now = None
-        if memory is not None:
-            with contextlib.suppress(Exception):  # a broken device may not tell its memory
-                now = memory()
-        told = translate(error, doing=doing, options=options, memory=now, memory_of=memory_of)
-        # The lines of the traceback stay for whoever debugs; what their variables held does not.
-        recover.clear(error, keep_lines=True)
-        raise told from error
-
-
-def _told(shortage: Shortage, doing: str, memory: MemoryLike | None) -> str:
+def _describe(shortage: MemoryShortage, doing: str, memory: MemoryNow | None) -> str:
     parts = []
-    if shortage.asked_bytes is not None:
-        parts.append(f"{format_bytes(shortage.asked_bytes)} asked for")
+    if shortage.requested_bytes is not None:
+        parts.append(f"tried to allocate {format_bytes(shortage.requested_bytes)}")
     free, total = shortage.free_bytes, shortage.total_bytes
     if memory is not None:
         free = memory.free_bytes if free is None else free
@@ -325,11 +287,11 @@ def _told(shortage: Shortage, doing: str, memory: MemoryLike | None) -> str:
     if free is not None:
         parts.append(f"{format_bytes(free)}{f' of {format_bytes(total)}' if total else ''} free")
     elif total:
-        parts.append(f"{format_bytes(total)} in all")
-    figures = f": {', '.join(parts)}" if parts else ""
-    return f"{_PLACES[shortage.where]} out of memory while {doing}{figures}"
+        parts.append(f"{format_bytes(total)} in total")
+    amounts = f": {', '.join(parts)}" if parts else ""
+    return f"the {shortage.location} ran out of memory while {doing}{amounts}"
 
 
-def _either(options: Sequence[str]) -> str:
+def _join_options(options: Sequence[str]) -> str:
     *most, last = options
     return f"{', '.join(most)} or {last}" if most else last

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from anyrig.memory.fit import Fit
-from anyrig.memory.seek import Try
+from anyrig.memory.batch_size import BatchSizeResult, BatchTrial
 from anyrig.units import GIB, MIB
 
 _WIDTH, _HEIGHT = 960, 420
@@ -33,9 +32,9 @@ class _Panel(NamedTuple):
         return _BOTTOM - (_BOTTOM - _TOP) * min(1.0, value / self.top)
 
 
-def svg(found: Fit, subtitle: str) -> str:
+def plot_profile(found: BatchSizeResult, subtitle: str) -> str:
     """Two panels: peak memory beside the budget, and items a second; failures are crosses."""
-    tries = sorted(found.tries, key=lambda one: one.size)
+    tries = sorted(found.trials, key=lambda one: one.size)
     sizes = (tries[0].size, tries[-1].size)
     short = subtitle if len(subtitle) <= 130 else subtitle[:128] + "…"
     parts = [
@@ -43,7 +42,7 @@ def svg(found: Fit, subtitle: str) -> str:
         f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
         '<text x="16" y="28" font-size="17" font-weight="bold">Memory and speed by batch size'
-        f" (largest: {found.batch})</text>",
+        f" (largest: {found.batch_size})</text>",
         f'<text x="16" y="48" fill="{_GREY}">{escape(short)}</text>',
         *_memory(found, tries, sizes),
         *_speed(found, tries, sizes),
@@ -51,7 +50,9 @@ def svg(found: Fit, subtitle: str) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _memory(found: Fit, tries: Sequence[Try], sizes: tuple[int, int]) -> list[str]:
+def _memory(
+    found: BatchSizeResult, tries: Sequence[BatchTrial], sizes: tuple[int, int]
+) -> list[str]:
     peaks = [(one.size, one.peak_bytes) for one in tries if one.peak_bytes is not None]
     highest = max([n for _, n in peaks] + [found.budget_bytes or 0]) or GIB
     unit, name = (GIB, "GiB") if highest >= 2 * GIB else (MIB, "MiB")
@@ -72,13 +73,15 @@ def _memory(found: Fit, tries: Sequence[Try], sizes: tuple[int, int]) -> list[st
     return parts + _crosses(panel, tries, lambda one: one.peak_bytes is None)
 
 
-def _speed(found: Fit, tries: Sequence[Try], sizes: tuple[int, int]) -> list[str]:
+def _speed(
+    found: BatchSizeResult, tries: Sequence[BatchTrial], sizes: tuple[int, int]
+) -> list[str]:
     rates = [(one.size, one.rate) for one in tries if one.rate]
     top, step = _scale(max((rate for _, rate in rates), default=1.0))
     panel = _Panel(_LEFTS[1], sizes, top)
     parts = _frame(panel, tries, step, "items a second")
     parts += _line(panel, rates, _ORANGE)
-    x = panel.x(found.batch)
+    x = panel.x(found.batch_size)
     parts.append(
         f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{_BOTTOM}" stroke="{_GREY}" '
         'stroke-dasharray="2 3"/>'
@@ -86,7 +89,7 @@ def _speed(found: Fit, tries: Sequence[Try], sizes: tuple[int, int]) -> list[str
     return parts + _crosses(panel, tries, lambda one: not one.rate)
 
 
-def _frame(panel: _Panel, tries: Sequence[Try], step: float, title: str) -> list[str]:
+def _frame(panel: _Panel, tries: Sequence[BatchTrial], step: float, title: str) -> list[str]:
     """Grid, axes and their numbers."""
     right = panel.left + _PANEL
     parts = [f'<text x="{panel.left}" y="{_TOP - 14}" font-weight="bold">{title}</text>']
@@ -135,7 +138,9 @@ def _line(panel: _Panel, points: Sequence[tuple[int, float]], colour: str) -> li
     return [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>', *dots]
 
 
-def _crosses(panel: _Panel, tries: Sequence[Try], missing: Callable[[Try], bool]) -> list[str]:
+def _crosses(
+    panel: _Panel, tries: Sequence[BatchTrial], missing: Callable[[BatchTrial], bool]
+) -> list[str]:
     """A cross at the top for each size that failed."""
     return [
         f'<text x="{panel.x(one.size):.1f}" y="{_TOP + 5}" fill="{_RED}" font-size="15" '

@@ -84,7 +84,7 @@ class TorchWhisper(BaseEngine):
                 self._folder, dtype=kinds.get(precision, torch.float32), local_files_only=True
             )
         except Exception as error:  # whatever a damaged file makes its readers throw
-            if oom.recognise(error) is not None:
+            if oom.detect_oom(error) is not None:
                 raise
             raise MissingWeightsError(
                 f"no Whisper can be loaded from {self._folder}: {str(error).splitlines()[0][:200]}",

@@ -12,8 +12,8 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
+from anyrig.backends.heap import trim
 from anyrig.errors import AnyrigError
-from anyrig.memory.host import trim
 from anyrig.server.expiry import expiring
 from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch

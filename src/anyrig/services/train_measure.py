@@ -19,7 +19,7 @@ from anyrig.services.train_runs import Run
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Device, Machine, Precision
-    from anyrig.memory.fit import Fit
+    from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
     from anyrig.training.estimating.estimate import Estimate
     from anyrig.training.estimating.fits import Fitting
@@ -112,11 +112,13 @@ def first_batch(task: Task, settings: Settings, count: int) -> Any:
 
 def profiled(
     run: Run, placement: Placement, *, plot: Path | None, tell: train.Tell = lambda text: None
-) -> Fit:
+) -> BatchSizeResult:
     """Memory and speed of the run's own step by micro batch, measured."""
+    from anyrig.memory.plot import plot_profile
+    from anyrig.memory.profile import profile_batch_sizes
+    from anyrig.storage import files
     from anyrig.training.assemble import assembled
     from anyrig.training.distributed.alone import Alone
-    from anyrig.training.estimating.profile import profile
     from anyrig.training.nests import cut, size_of
     from anyrig.training.protocol import Unwatched
 
@@ -140,11 +142,15 @@ def profiled(
                 )
 
         with parts.undo:
-            return profile(
+            found = profile_batch_sizes(
                 step, parts.bound, sizes=_sizes(size_of(batch)),
-                budget_bytes=placement.budget_bytes, plot=plot, title=f"training {task.name}",
-                tell=tell,
+                budget_bytes=placement.budget_bytes, on_progress=lambda text, *_: tell(text),
             )  # fmt: skip
+        if plot is not None:
+            files.write_atomic(
+                plot, plot_profile(found, f"training {task.name} on {parts.bound.name}")
+            )
+        return found
 
 
 def _sizes(most: int) -> Sequence[int]:

@@ -26,7 +26,7 @@ from anyrig.training.step import Step
 
 if TYPE_CHECKING:
     from anyrig.backends.torch import TorchBound
-    from anyrig.memory.fit import Fit
+    from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
     from anyrig.precision.dynamic import Moved
     from anyrig.training.compiling import Compiled
@@ -49,7 +49,7 @@ class Parts:
     masters: Masters | None
     reasons: list[str] = field(default_factory=list)
     """Every choice in a sentence."""
-    fit: Fit | None = None
+    fit: BatchSizeResult | None = None
     """How the micro batch was found, where it was."""
     undo: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Puts back what was set process-wide, and what was changed in the model."""

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import AnyrigError
-from anyrig.memory.oom import device_lost, recognise
+from anyrig.memory.oom import detect_device_loss, detect_oom
 from anyrig.training.checkpoint import random
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Compiled:
         """Why compiling failed, in a line, when an error means that; None for every other error."""
         if not self.used or not isinstance(error, Exception) or isinstance(error, AnyrigError):
             return None
-        if recognise(error) is not None or device_lost(error) is not None:
+        if detect_oom(error) is not None or detect_device_loss(error) is not None:
             return None
         return _line(error) if any(_compiling(link) for link in _chain(error)) else None
 

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import OutOfMemoryError
-from anyrig.memory.oom import recognise
-from anyrig.memory.recover import Holder, attempt
+from anyrig.memory.recovery import ReleasableDevice, run_with_recovery
 from anyrig.training.checkpoint import random
 from anyrig.training.feed import Feed
 from anyrig.training.given_loader import items_of
@@ -68,7 +67,7 @@ class Evaluation:
         units: Units | None = None,
         figures: Mapping[str, Figure] | None = None,
         collate: Any = None,
-        bound: Holder | None = None,
+        bound: ReleasableDevice | None = None,
     ) -> None:
         self._loss, self._applied, self._device, self._group = loss, applied, device, group
         self._units, self._figures = units or size_of, dict(figures or {})
@@ -105,11 +104,11 @@ class Evaluation:
 
     def _attempted(self, work: Callable[[], T]) -> T | None:
         """What came of it; None where any process ran out of memory."""
-        outcome = attempt(work, recognise, self._bound)
-        if self._group.lockstep and not outcome.fitted:
+        outcome = run_with_recovery(work, self._bound)
+        if self._group.lockstep and not outcome.succeeded:
             # The others wait inside the model: nothing can be agreed on any more.
             raise StartAgain(max(1, self.micro_batch // 2))
-        return outcome.result if self._group.least(int(outcome.fitted)) else None
+        return outcome.result if self._group.least(int(outcome.succeeded)) else None
 
     def _shrink(self) -> None:
         if self.micro_batch == 1 or (self._across and self._splits is False):

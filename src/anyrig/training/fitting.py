@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from anyrig.memory.fit import Fit, Meter, fit
-from anyrig.memory.host import Trimming
-from anyrig.memory.oom import recognise
+from anyrig.memory.batch_size import BatchSizeResult, find_batch_size
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.optimisers import materialise
 from anyrig.units import format_bytes, pluralize
@@ -34,7 +32,7 @@ def fit_step(
     *,
     budget_bytes: int | None,
     tell: Callable[[str], None] = lambda _: None,
-) -> Fit:
+) -> BatchSizeResult:
     """The largest micro batch of a step that works, up to all items of a batch.
 
     Args:
@@ -47,18 +45,15 @@ def fit_step(
     before = step.before
     before.take()
     materialise(step.optimiser)
-    meter: Meter = Trimming(bound) if bound.on_host else bound
     least = _least(step, batch)
     try:
-        return fit(
+        return find_batch_size(
             _trial(step, batch, bound, least),
+            bound,
             start=least,
-            meter=meter,
             budget_bytes=budget_bytes,
-            recognise=recognise,
-            most=size_of(batch),
-            cliff=0.0 if bound.on_host else 0.5,
-            tell=tell,
+            max_size=size_of(batch),
+            on_progress=tell,
         )
     finally:
         step.forget()

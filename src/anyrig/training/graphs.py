@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import AnyrigError
-from anyrig.memory.oom import device_lost, recognise
+from anyrig.memory.oom import detect_device_loss, detect_oom
 from anyrig.training.nests import leaves, mapped, tensors_of
 from anyrig.training.protocol import Batch
 from anyrig.training.tape import CudaTape, Tape
@@ -173,9 +173,9 @@ class Recorded:
         try:
             self._playing = _Recording(self._compute, self._touched, tape, shape, batch)
         except Exception as error:
-            if isinstance(error, AnyrigError) or device_lost(error) is not None:
+            if isinstance(error, AnyrigError) or detect_device_loss(error) is not None:
                 raise
-            short = recognise(error) is not None
+            short = detect_oom(error) is not None
             why = "memory ran out while they were" if short else f"they cannot be: {_line(error)}"
         else:
             self._say("kernels are recorded and played back")

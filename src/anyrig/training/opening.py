@@ -276,9 +276,9 @@ def _fitted(spec: Spec, parts: Parts, first: Batch) -> float | None:
         return None
     found = fit_step(parts.step, first, parts.bound, budget_bytes=budget, tell=log.info)
     parts.fit = found
-    parts.step.micro_batch = parts.group.least(found.batch)
+    parts.step.micro_batch = parts.group.least(found.batch_size)
     parts.reasons.append(f"micro batch: {parts.step.micro_batch}: {found.reason}")
-    rate = found.throughput
+    rate = found.best.rate
     return spec.settings.batch / parts.group.size / rate if rate else None
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anyrig.memory.oom import recognise
+from anyrig.memory.oom import detect_oom
 from anyrig.training.lion import Lion
 from anyrig.training.skipping import skip_on_device, supports_found_inf
 
@@ -90,7 +90,7 @@ def _counted(optimiser: torch.optim.Optimizer, missing: Sequence[torch.Tensor]) 
         num_bytes = state_bytes(optimiser)
         reason = f"counted and dropped: {type(optimiser).__name__} may not begin with zeros"
     except Exception as error:
-        if recognise(error) is not None:
+        if detect_oom(error) is not None:
             raise
         num_bytes, reason = state_bytes(optimiser), f"could not be made ahead: {error}"
     finally:

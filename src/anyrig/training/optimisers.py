@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.memory.oom import recognise
+from anyrig.memory.oom import detect_oom
 from anyrig.training.lion import Lion
 from anyrig.training.optimiser_state import Materialised, materialise
 from anyrig.training.skipping import skip_on_device, supports_found_inf
@@ -230,7 +230,7 @@ def _trial(name: str, device: torch.device, dtype: torch.dtype) -> str:
         options = {"momentum": 0.5} if name == "momentum" else {}
         _CLASSES[name]([weight], lr=0.0, fused=True, **options).step()
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-        if recognise(error) is not None:
+        if detect_oom(error) is not None:
             raise
         said = str(error).strip().splitlines()
         return f"the kernel does not run on {device.type}: {said[0] if said else repr(error)}"

@@ -21,8 +21,8 @@ import torch
 from torch import nn
 
 from anyrig.errors import DeviceLostError, OutOfMemoryError
-from anyrig.memory.oom import Shortage, recognise
-from anyrig.memory.recover import Holder, attempt
+from anyrig.memory.oom import MemoryShortage
+from anyrig.memory.recovery import ReleasableDevice, run_with_recovery
 from anyrig.precision.gradients import clip, collect, norm_of
 from anyrig.training.before import Before
 from anyrig.training.checks import accept_other_spellings, scalar_loss
@@ -97,7 +97,7 @@ class Step:
         max_norm: float | None = None,
         guard: bool = False,
         masters: Masters | None = None,
-        bound: Holder | None = None,
+        bound: ReleasableDevice | None = None,
         around: AbstractContextManager[object] | None = None,
         compiled: Compiled | None = None,
         cuda_graphs: bool | Literal["auto"] = False,
@@ -169,7 +169,7 @@ class Step:
     def _tried(self, work: _Work) -> _Tried:
         """The loss, or what it ran out of; a step whose compiling failed is one more to repeat."""
         try:
-            outcome = attempt(lambda: self._computed(work), recognise, self._bound)
+            outcome = run_with_recovery(lambda: self._computed(work), self._bound)
             return _Tried(outcome.result, outcome.shortage)
         except Exception as error:
             if self._compiled is None or not self._compiled.gave_up(error):
@@ -243,12 +243,12 @@ class Step:
         self.applied.backward(weighted)
         return weighted.detach()
 
-    def _shrink(self, work: _Work, shortage: Shortage | None) -> None:
+    def _shrink(self, work: _Work, shortage: MemoryShortage | None) -> None:
         """Drop what the step made, and take a smaller micro batch, all processes the same."""
         self.release()
         if shortage is not None and shortage.fatal:
             raise DeviceLostError(
-                f"the device was lost when memory ran out: {shortage.said}",
+                f"the device was lost when memory ran out: {shortage.message}",
                 hint="Resume the run; it goes on from its last checkpoint.",
             )
         before = self.micro_batch
@@ -302,7 +302,7 @@ class Step:
         def step() -> StepOutcome:
             return self.applied.step(self.optimiser, None, self._max_norm)
 
-        tried = attempt(step, recognise, self._bound)
+        tried = run_with_recovery(step, self._bound)
         if tried.result is None:
             raise _no_state(tried.shortage)
         return tried.result.skipped, tried.result.grad_norm, tried.result.scale
@@ -330,23 +330,23 @@ class Step:
         """
         whole = self._group.size == 1 and not is_offloaded(self.optimiser)
         for _ in range(2 if whole else 1):
-            outcome = attempt(self.optimiser.step, recognise, self._bound)
+            outcome = run_with_recovery(self.optimiser.step, self._bound)
             if outcome.shortage is None:
                 return
         raise _no_state(outcome.shortage)
 
 
-def _too_large(shortage: Shortage | None) -> OutOfMemoryError:
+def _too_large(shortage: MemoryShortage | None) -> OutOfMemoryError:
     return OutOfMemoryError(
-        "a single item does not fit in memory" + (f": {shortage.said}" if shortage else ""),
+        "a single item does not fit in memory" + (f": {shortage.message}" if shortage else ""),
         hint='Set recompute = "blocks" or offload_activations = true, take shorter items, '
         "a smaller model, or several devices with strategy = fsdp.",
     )
 
 
-def _no_state(shortage: Shortage | None) -> OutOfMemoryError:
+def _no_state(shortage: MemoryShortage | None) -> OutOfMemoryError:
     return OutOfMemoryError(
-        "memory ran out in the optimiser's step" + (f": {shortage.said}" if shortage else ""),
+        "memory ran out in the optimiser's step" + (f": {shortage.message}" if shortage else ""),
         hint="Set offload_optimizer = true, take an optimiser with less state (sgd, lion, "
         "adafactor) or strategy = fsdp, and resume: the last checkpoint is whole.",
     )
@@ -354,7 +354,7 @@ def _no_state(shortage: Shortage | None) -> OutOfMemoryError:
 
 class _Tried(NamedTuple):
     loss: torch.Tensor | None
-    shortage: Shortage | None
+    shortage: MemoryShortage | None
 
 
 class StartAgain(Exception):  # noqa: N818 - it is a request, and the launcher's to answer

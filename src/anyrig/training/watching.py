@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from anyrig.memory.oom import recognise
-from anyrig.memory.recover import attempt
+from anyrig.memory.recovery import run_with_recovery
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Loss, Phase, StepFacts, Watch
 from anyrig.training.step import pieces
@@ -152,7 +151,7 @@ class Relay:
             batch for _, batch in self._batches
         ]
         for batch in near:
-            looked = attempt(partial(_named, parts, batch), recognise, parts.bound)
+            looked = run_with_recovery(partial(_named, parts, batch), parts.bound)
             text = looked.result
             if text:
                 self.event("not finite", text, step=step)

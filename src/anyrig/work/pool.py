@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from anyrig.errors import AnyrigError, DeviceLostError, OutOfMemoryError, WorkError
-from anyrig.memory.limits import Key, Limits
+from anyrig.memory.limits import BatchSizeLimits, LimitKey
 from anyrig.units import GIB, format_duration
 from anyrig.work.batching import LOOK_AHEAD
 from anyrig.work.dispatch import SILENCE_LIMIT_S, Dispatcher
@@ -109,7 +109,7 @@ class WorkerPool:
         *,
         environment: Mapping[str, str],
         fallback: Placement | None = None,
-        limits: Limits | None = None,
+        limits: BatchSizeLimits | None = None,
         stamp: str = "",
         deterministic: bool = False,
         heartbeat_s: float = HEARTBEAT_S,
@@ -402,7 +402,7 @@ class WorkerPool:
         """From this pool's other workers on the device, else from earlier runs."""
         if placement.device.id in self._sizes:
             return self._sizes[placement.device.id][1]
-        known = self._limits.of(self._size_key(placement)) if self._limits is not None else None
+        known = self._limits.get(self._size_key(placement)) if self._limits is not None else None
         return BatchSizes(known.worked or 0.0, known.failed) if known is not None else BatchSizes()
 
     def _store_sizes(self) -> None:
@@ -418,8 +418,8 @@ class WorkerPool:
                     peak_bytes=peak_bytes,
                 )
 
-    def _size_key(self, placement: Placement) -> Key:
+    def _size_key(self, placement: Placement) -> LimitKey:
         factory, budget = self._factory, placement.budget_bytes
         stamp = self._stamp if budget is None else f"{self._stamp}; {round(budget / GIB)} GiB"
         name = factory.name or factory.target
-        return Key(placement.device.id, name, factory.version, placement.precision, stamp)
+        return LimitKey(placement.device.id, name, factory.version, placement.precision, stamp)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anyrig.errors import AnyrigError, DeviceLostError
-from anyrig.memory import oom, recover
+from anyrig.memory import oom, recovery
 from anyrig.units import format_bytes, format_duration, pluralize
 from anyrig.work.batching import Batch, BatchSizer
 from anyrig.work.outcome import BatchStats, FailureKind, ItemFailure, ItemOutcome
@@ -112,7 +112,7 @@ def _call_engine(
             bound.synchronise()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine raises is its items' outcome
         failed = _describe_error(error, len(part.items), bound, memory_options)
-        recover.clear(error)
+        recovery.clear_frames(error)
     if failed is None:
         seconds = time.perf_counter() - start
         sizer.record_success(part.cost, seconds)
@@ -125,7 +125,7 @@ def _call_engine(
         stats.num_out_of_memory += 1
         sizer.record_out_of_memory(part.cost)
         if bound is not None and not failed.device_lost:
-            recover.release(bound)
+            recovery.release_memory(bound)
     return (), failed
 
 
@@ -146,8 +146,8 @@ def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
 def _describe_error(
     error: Exception, count: int, bound: Bound | None, memory_options: Sequence[str]
 ) -> _CallError:
-    shortage = oom.recognise(error)
-    lost = oom.device_lost(error) or ""
+    shortage = oom.detect_oom(error)
+    lost = oom.detect_device_loss(error) or ""
     if shortage is None and isinstance(error, AnyrigError):
         return _CallError(error.message, False, lost, error.hint)
     message = " ".join(str(error).split())[:300]
@@ -156,7 +156,7 @@ def _describe_error(
         return _CallError(message, False, lost)
     if shortage.fatal:
         return _CallError(message, True, lost or message)
-    translated = oom.translate(
+    translated = oom.translate_oom(
         error,
         doing=f"computing {pluralize(count, 'item')} at once",
         options=memory_options,

@@ -82,7 +82,7 @@ def _connect() -> Connection:
 def _load_failed(error: Exception) -> LoadFailed:
     if isinstance(error, AnyrigError):
         return LoadFailed(error_to_dict(error))
-    kind = "WorkError" if oom.recognise(error) is None else "OutOfMemoryError"
+    kind = "WorkError" if oom.detect_oom(error) is None else "OutOfMemoryError"
     message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return LoadFailed({"class": kind, "message": message, "hint": ""})
 

@@ -187,9 +187,9 @@ def test_memory_and_lost_devices_leave_as_ours(home: Path) -> None:
         assert made.pid == first
         with pytest.raises(DeviceLostError) as lost:
             list(made.speak([Line("lost")]))
-    found = [oom.recognise(error.value) for error in (host_memory, device_memory)]
-    assert [shortage.where for shortage in found if shortage] == ["host", "device"]
-    assert oom.device_lost(lost.value)
+    found = [oom.detect_oom(error.value) for error in (host_memory, device_memory)]
+    assert [shortage.location for shortage in found if shortage] == ["host", "device"]
+    assert oom.detect_device_loss(lost.value)
 
 
 def test_a_refused_load_is_said_and_not_tried_again(home: Path) -> None:

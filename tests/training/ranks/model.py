@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from anyrig.memory.oom import recognise
-from anyrig.memory.recover import clear
+from anyrig.memory.oom import detect_oom
+from anyrig.memory.recovery import clear_frames
 from anyrig.training.protocol import Group
 
 NUM_ITEMS, WIDTH, WORDS = 12, 8, 11
@@ -84,9 +84,9 @@ def gradients(model: nn.Module, group: Group, batch: torch.Tensor, micro: int) -
                 loss = loss_of(model, part) * len(part) / len(batch)
                 loss.backward()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
-            if recognise(error) is None:
+            if detect_oom(error) is None:
                 raise
-            clear(error)
+            clear_frames(error)
             ran_out = True
             break
     return group.settle(ran_out=ran_out)

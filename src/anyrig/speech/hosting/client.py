@@ -281,8 +281,8 @@ class Client:
         said, kind = str(frame.get("said", "")), frame.get("kind")
         brief = " ".join(said.split())[:300]
         words = RuntimeError(said) if frame.get("worded") else None
-        short = words is not None and oom.recognise(words) is not None
-        lost = words is not None and oom.device_lost(words) is not None
+        short = words is not None and oom.detect_oom(words) is not None
+        lost = words is not None and oom.detect_device_loss(words) is not None
         if kind == "lost" or lost:
             return DeviceLostError(
                 f"the device was lost while {doing}: {brief}", hint="Start anew."
@@ -302,10 +302,12 @@ class Client:
     def _shortage(
         self, frame: Mapping[str, Any], doing: str, words: RuntimeError | None
     ) -> OutOfMemoryError:
-        found = oom.recognise(words) if words is not None else None
-        of_host = frame.get("class") == "MemoryError" or (found and found.where == "host")
-        where = "the computer ran" if of_host else "the device ran"
-        return OutOfMemoryError(
-            f"{where} out of memory while {self._engine} was {doing}: {frame.get('said')}",
-            hint="Give it shorter lines, or a device with more memory.",
+        found = oom.detect_oom(words) if words is not None else None
+        of_host = frame.get("class") == "MemoryError" or (found and found.location == "host")
+        where = "host" if of_host else "device"
+        error = OutOfMemoryError(
+            f"the {where} ran out of memory while {self._engine} was {doing}: {frame.get('said')}",
+            hint="Use shorter lines, or a device with more memory.",
         )
+        error.on_host = bool(of_host)
+        return error

@@ -1,18 +1,18 @@
 """What libraries say when memory runs out or a device is lost, as patterns per backend.
 
-No pattern is the bare words "out of memory": a title, a file's name and a server's answer hold
-them too. Each is a library's own wording or the name of an error code, so a sentence that only
-talks about memory does not fit. tests/memory/out_of_memory.toml gives a source for each wording,
-tests/memory/look_alikes.toml what must not fit.
+No pattern is the bare words "out of memory": a title, a file name and a server's answer contain
+them too. Each is a library's own wording or the name of an error code.
+tests/memory/out_of_memory.toml gives a source for each wording, tests/memory/look_alikes.toml lists
+texts that must not match.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
-Where = Literal["device", "host"]
+MemoryLocation = Literal["device", "host"]
 
 # Where a statement begins: "If you see CUDA out of memory, ..." is advice, not a failure.
 _START = r"(?:^|[\n:;\])}>'\"`(][ \t]{0,8}|\s-\s|Error\s)"
@@ -30,8 +30,8 @@ DEVICE = (
     r"\b[A-Z]\w{2,12}(?: backend)? out of memory\. \(?(?:Tried|tried) to allocate\b",
     r"\bMODULE:PT_DEVMEM Allocation failed\b",  # Gaudi
     r"\bAllocation on device ?\S* would exceed allowed memory\b",
-    # torch's error class by its name, where an error's text came from another process; under
-    # cudaMallocAsync it may have nothing to add but where.
+    # torch's error class by name, in text that came from another process; under
+    # cudaMallocAsync there may be no other text.
     r"(?:^|\n)[ \t]{0,8}torch\.(?:cuda\.|xpu\.)?_?OutOfMemoryError(?=:|[ \t]{0,8}(?:$|\n))",
     r"\bOutOfMemoryError: Allocation on device\b",
     r"(?:^|\n)[ \t]{0,8}Allocation on device(?: \d+)?\.?[ \t]{0,8}(?:$|\n)",
@@ -43,7 +43,6 @@ DEVICE = (
     r"\b(?:cuda|hip|cu|musa)\w{0,20}(?:[Mm]alloc|Alloc|MemCreate|CtxCreate)\w{0,20}\b"
     r"[^\n]{0,80}?\bout of memory\b",
     r"\b(?:cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY)\b",
-    r"\berror == cudaSuccess\. 2 vs 0\b|\bcode: 2, reason: out of memory\b",  # Caffe2, dlib
     r"\bhipError(?:OutOfMemory|MemoryAllocation)\b",
     _START + r"Error out of memory at line \d+ in file\b",  # bitsandbytes
     # the vendors' libraries
@@ -52,8 +51,8 @@ DEVICE = (
     r"\bCUDNN_STATUS_INTERNAL_ERROR_(?:DEVICE|HOST)_ALLOCATION_FAILED\b",
     r"\b(?:miopenStatusAllocFailed|rocblas_status_memory_error|MAGMA_ERR_(?:DEVICE|HOST)_ALLOC)\b",
     r"\bcannot allocate memory on (?:GPU device|CPU host)\b",  # MAGMA's words
-    # Probably a shortage: torch asks cuDNN for an algorithm, and with no room for its workspace
-    # none is left. Exactly torch's sentence, for the bare code has other causes.
+    # Probably a shortage: without memory for a workspace cuDNN has no algorithm left, and torch
+    # reports this. Exactly torch's sentence, because the bare code has other causes.
     r"\b[Cc]uDNN error: CUDNN_STATUS_NOT_SUPPORTED\. This error may appear if you passed in a"
     r" non-contiguous input",
     r"\bUnable to find a valid cuDNN algorithm to run convolution\b",
@@ -92,7 +91,6 @@ DEVICE = (
     r"(?:[Oo]ut of memory|\bOOM\b|[Ff]ailed to allocate|Error allocating device buffer)",
     r"\bOOM when allocating (?:a )?(?:tensor|buffer)\b",
     r"\bfailed to allocate memory \[Op:\w+\]",
-    r"\bError allocating \d+ bytes of device memory\b",  # Theano
     r"\bstd::bad_alloc: (?:out_of_memory: )?(?:RMM failure|CUDA error) at\b",
     r"\bRan out of memory in memory space \w+",
     r"\bDst tensor is not initialized\b",
@@ -123,7 +121,7 @@ HOST = (
     r"\bcould not allocate pinned (?:host )?memory\b",
 )
 
-# Memory that could not be had, whoever says so.
+# An allocation that failed, in any library's words.
 _CANNOT = r"\b(?:[Ff]ail(?:ed)? to|[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to) alloc(?:ate)? "
 ANY = (
     _CANNOT + r"(?:request for |a buffer of |memory of |memory for )?" + _AMOUNT,
@@ -132,12 +130,12 @@ ANY = (
     r"\b[Mm]emory allocation (?:has )?fail(?:ed|ure)\b",
     r"\binsufficient memory \(attempted to allocate\b",
 )
-# But not room on a disk, nor the loader's block for thread-local data.
+# But not disk space, nor the loader's block of thread-local data.
 _NOT_MEMORY = r"\b(?:disk|file|quota|shm|shared memory|TLS|thread-local)\b"
 
-# Running out that leaves the context broken: only a new process helps. On Intel the driver answers
-# a shortage so, even with a lost device (pytorch#177714, torch-xpu-ops#3155 and #1324); OpenVINO
-# warns that any call after CL_OUT_OF_RESOURCES may hang (openvino#32649); HSA aborts its queue.
+# Shortages that break the context, so that only a new process helps. Intel drivers report shortages
+# like this, even as a lost device (pytorch#177714, torch-xpu-ops#3155 and #1324); OpenVINO warns
+# that any call after CL_OUT_OF_RESOURCES may hang (openvino#32649); HSA aborts its queue.
 FATAL = (
     r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_DEVICE_MEMORY\b",
     r"\b(?:UR_RESULT_ERROR|PI_ERROR|CL)_OUT_OF_RESOURCES\b",
@@ -147,7 +145,7 @@ FATAL = (
     r"(?<!executable failed: )(?<!executable failed:\n)\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b",
 )
 
-# Faults after which a device's context answers nothing more, whatever caused them.
+# Faults after which the device's context is unusable, whatever caused them.
 LOST = (
     r"\ban illegal memory access was encountered\b",
     r"\bdevice-side assert triggered\b",
@@ -178,7 +176,7 @@ LOST = (
     r"\b(?:WebGPU|wgpu|Vulkan|GPU) [Dd]evice (?:was |is |has been )?lost\b",
 )  # fmt: skip
 
-# Memory of the host, although a device's library says it.
+# Host memory, although a device's library reports it.
 _HOST_HINT = (
     r"pinned (?:host )?memory|cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|hipHostMalloc"
     r"|cudaHostRegister|bytes on host\b|device:CPU:|by allocator \w*cpu\b|OUT_OF_HOST_MEMORY"
@@ -188,37 +186,110 @@ _DEVICE_HINT = (
     r"\bGPU|\bCUDA|\bcuda|\bHIP\b|\bXPU|\bVRAM|\bMetal\b|\bVulkan|\b(?:from|on) device\b|\bdml"
 )
 
+# -- amounts ---------------------------------------------------------------------------------------
 
-class Said(NamedTuple):
-    """What a text says about memory."""
+# Libraries that print GB mean GiB: XLA's "17.79G (19104890880 bytes)" shows it.
+_POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
+_NUMBER = (
+    r"(?P<number>\d[\d,]{0,30}(?:\.\d{0,12})?)\s?"
+    r"(?P<unit>[Bb]ytes?|[KMGTPE]i?B|[KMGTPE]\b|B\b)"
+)
+_COUNT = r"(?P<number>\d{1,40})"
+# Some print an amount twice, rounded and then exact.
+_EXACT = re.compile(r"\s?\(([\d,]{1,40}) ?(?:B|[Bb]ytes)\)")
+# The first match wins. {n} is a number with its unit, {c} a plain count of bytes.
+_REQUESTED = (
+    r"(?:[Tt]ried|attempted) to allocate (?:more than )?{n}",
+    r"[Tt]rying to allocate {n}",
+    r"requested buffer of size {c}",
+    r"requested bytes of {c}",
+    r"Requested[ ]*: {n}",
+    r"[Rr]equested amount of (?:GPU )?memory \({n}\)",
+    r"Requested size was {n}",
+    r"[Rr]equested {n}",
+    r"[Rr]equired {n}",
+    r"allocate buffer: {c}",
+    r"MTLBuffer for size {c}",
+    r"Allocation failed for size::{c}",
+    r"alloc memory of {c}",
+    r"allocate tensor with {n}",
+    r"Buffer size \({c}\)",
+    r"Invalid buffer size: {n}",
+    r"[Aa]llocation (?:request )?(?:for|of) (?:size )?{n}",
+    r"request for {n}",
+    r"[Aa]llocation error \d+: {n}",
+    r"pinned (?:host )?memory of size: {c}",
+    r"[Bb]uffer of size {c}",
+    r"(?:alloc|allocate|allocating|cudaMalloc|mmap) {n}",
+    r"(?:allocation|malloc|space \w+ stream \S+) (?:of )?size {c}",
+)
+_FREE = (
+    r"of which {n} is free",
+    r"Free \(according to CUDA\)[ ]*: {n}",
+    r"[Aa]vailable memory is only {n}",
+    r"Available memory of {c}",
+    r"There are {n} free",
+    r"[Ff]ree memory: {n}",
+    r"; {n} free\b",
+    r"Driver report {n} free",
+)
+_TOTAL = (
+    r"total capac(?:i?ty) of {n}",
+    r"{n} total capacity",
+    r"Device limit[ ]*: {n}",
+    r"max allowed: {n}",
+    r"free and {n} total",
+)
 
-    where: Where
-    fatal: bool
 
-
-def shortage_in(text: str) -> Said | None:
-    """Which memory a text says has run out, if it does."""
+def find_shortage(text: str) -> tuple[MemoryLocation, bool] | None:
+    """Which memory a text says has run out, and whether that broke the device's context."""
     fatal, device = _any(FATAL).search(text), _any(DEVICE).search(text)
     host = _any(HOST).search(text)
-    if not (fatal or device or host or _told(text)):
+    if not (fatal or device or host or _is_generic_failure(text)):
         return None
     if re.search(_HOST_HINT, text):
-        return Said("host", bool(fatal))
+        return "host", bool(fatal)
     if fatal or device:
-        return Said("device", bool(fatal))
-    return Said("device" if not host and re.search(_DEVICE_HINT, text) else "host", False)
+        return "device", bool(fatal)
+    return ("device" if not host and re.search(_DEVICE_HINT, text) else "host"), False
 
 
-def _told(text: str) -> bool:
-    """Whether a line says in plain words that memory could not be had."""
+def _is_generic_failure(text: str) -> bool:
     return any(
         _any(ANY).search(line) and not re.search(_NOT_MEMORY, line) for line in text.splitlines()
     )
 
 
-def loss_in(text: str) -> bool:
-    """Whether a text says that a device answers nothing more."""
+def mentions_device_loss(text: str) -> bool:
     return _any(LOST).search(text) is not None
+
+
+def parse_amounts(text: str) -> tuple[int | None, int | None, int | None]:
+    """Bytes requested, free and in total; None where the text does not tell."""
+    return _first(_REQUESTED, text), _first(_FREE, text), _first(_TOTAL, text)
+
+
+def _first(patterns: tuple[str, ...], text: str) -> int | None:
+    for pattern in patterns:
+        found = _amount_pattern(pattern).search(text)
+        if found:
+            exact = _EXACT.match(text, found.end())
+            if exact:
+                return _parse_bytes(exact[1], "B")
+            return _parse_bytes(found["number"], found.groupdict().get("unit") or "B")
+    return None
+
+
+def _parse_bytes(number: str, unit: str) -> int:
+    plain = number.replace(",", "")
+    factor: int = 1024 ** _POWERS[unit[0].lower()]
+    return int(plain) * factor if plain.isdigit() else round(float(plain) * factor)
+
+
+@functools.cache
+def _amount_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace("{n}", _NUMBER).replace("{c}", _COUNT))
 
 
 @functools.cache
