@@ -9,13 +9,13 @@ import pytest
 
 from anyrig.cli.keep import Forgiving
 from anyrig.errors import StorageError
-from anyrig.storage.cache import Cache, CachedResult, Claim, ResultCache
+from anyrig.storage.cache import Cache, CacheEntry, Claim, ResultCache
 
 
 class Failing(ResultCache):
     """It knows who makes what, and cannot say."""
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
+    def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         raise StorageError("the disk is gone", hint="Find it.")
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:

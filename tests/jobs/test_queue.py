@@ -317,9 +317,11 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
         JobQueue(newer).list()
 
 
-def test_a_file_without_clients_gets_the_column(tmp_path: Path) -> None:
+@pytest.fixture
+def old_file(tmp_path: Path) -> Path:
+    """A file of 0.1.0, without the column for clients."""
     path = tmp_path / "jobs.sqlite"
-    with sqlite3.connect(path) as connection:  # as 0.1.0 made it
+    with sqlite3.connect(path) as connection:
         for statement in FORMAT.schema:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {FORMAT.application_id}")
@@ -329,12 +331,31 @@ def test_a_file_without_clients_gets_the_column(tmp_path: Path) -> None:
             "VALUES ('abc', 'book', '{}', 'queued', 1.0)"
         )
     connection.close()
-    with JobQueue(path) as queue:
+    return path
+
+
+def test_a_read_only_file_is_listed(old_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write everywhere, so the system's answer is replaced."""
+    monkeypatch.setattr("anyrig.storage.sqlite.os.access", lambda *_: False)
+    with JobQueue(old_file) as queue, pytest.raises(StorageError, match="older anyrig"):
+        queue.list()
+    monkeypatch.undo()
+    with JobQueue(old_file) as queue:
+        queue.list()
+    monkeypatch.setattr("anyrig.storage.sqlite.os.access", lambda *_: False)
+    with JobQueue(old_file) as queue:
+        assert [job.id for job in queue.list()] == ["abc"]
+        with pytest.raises(StorageError, match="is not writable"):
+            queue.submit("echo", {})
+
+
+def test_a_file_without_clients_gets_the_column(old_file: Path) -> None:
+    with JobQueue(old_file) as queue:
         assert [(job.id, job.client) for job in queue.list()] == [("abc", "")]
         new = queue.submit("book", {}, client="k1")
         assert [job.id for job in queue.list_page(10, client="k1").jobs] == [new.id]
         assert [job.id for job in queue.list_page(10).jobs] == ["abc", new.id]
-    with JobQueue(path) as again:
+    with JobQueue(old_file) as again:
         assert len(again.list()) == 2
 
 

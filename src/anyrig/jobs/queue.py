@@ -284,17 +284,24 @@ class JobQueue:
 
     def pause(self, id: str) -> Job:
         """Do not work on it until it is resumed; what runs stops soon after."""
+        return self._stop(id, "pause", "paused")
 
+    def cancel(self, id: str) -> Job:
+        """Give it up; what runs stops soon after."""
+        return self._stop(id, "cancel", "cancelled")
+
+    def _stop(self, id: str, request: StopRequest, stopped_state: JobState) -> Job:
         def change(connection: sqlite3.Connection, row: _Row, state: JobState) -> None:
-            if state in FINISHED_STATES:
+            if state in FINISHED_STATES and state != stopped_state:
                 raise InvalidInputError(
-                    f"the job is {state}", hint="Only active jobs can be paused."
+                    f"the job is {state}", hint=f"Only active jobs can be {stopped_state}."
                 )
             if state == "running":
                 # A job that was told to end is not paused instead.
-                self._request_stop(connection, row, row.stop_request or "pause")
-            elif state == "queued":
-                self._set_state(connection, row.number, "paused")
+                cancelled = row.stop_request == "cancel"
+                self._request_stop(connection, row, "cancel" if cancelled else request)
+            elif state != stopped_state:
+                self._set_state(connection, row.number, stopped_state)
 
         return self._change(id, change)
 
@@ -310,21 +317,6 @@ class JobQueue:
             elif row.state != "queued":
                 self._set_state(connection, row.number, "queued")
                 connection.execute("UPDATE jobs SET deaths = 0 WHERE number = ?", (row.number,))
-
-        return self._change(id, change)
-
-    def cancel(self, id: str) -> Job:
-        """Give it up; what runs stops soon after."""
-
-        def change(connection: sqlite3.Connection, row: _Row, state: JobState) -> None:
-            if state in ("done", "failed"):
-                raise InvalidInputError(
-                    f"the job is {state}", hint="Only active jobs can be cancelled."
-                )
-            if state == "running":
-                self._request_stop(connection, row, "cancel")
-            elif state != "cancelled":
-                self._set_state(connection, row.number, "cancelled")
 
         return self._change(id, change)
 

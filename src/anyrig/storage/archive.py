@@ -78,15 +78,15 @@ def export_results(
             zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
         ):
             manifest.write(_to_line({"format": _FORMAT, "version": _VERSION}))
-            for result in cache.iter_results(kind, on_progress):
+            for entry in cache.iter_results(kind, on_progress):
                 num_results += 1
-                data_bytes += len(result.data)
+                data_bytes += len(entry.data)
                 name = f"data/{num_results:08d}"
-                archive.writestr(zipfile.ZipInfo(name), result.data)
-                digest = hashlib.sha256(result.data).hexdigest()
+                archive.writestr(zipfile.ZipInfo(name), entry.data)
+                digest = hashlib.sha256(entry.data).hexdigest()
                 manifest.write(_to_line({
-                    "file": name, "key": result.key, "kind": result.kind, "note": result.metadata,
-                    "size": len(result.data), "sha256": digest,
+                    "file": name, "key": entry.key, "kind": entry.kind, "note": entry.metadata,
+                    "size": len(entry.data), "sha256": digest,
                 }))  # fmt: skip
             manifest.write(_to_line({"end": num_results}))
             manifest.seek(0)

@@ -26,13 +26,14 @@ import logging
 import re
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.storage.keys import JsonValue, to_canonical_json
@@ -41,6 +42,8 @@ from anyrig.units import GIB, format_bytes
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_Row = tuple[int, "EncodedEntry"]
+"""With its id."""
 ProgressCallback = Callable[[int, int], None]
 """Called with how many are done, and how many there are."""
 _MAX_RESULT_BYTES = 512 << 20  # SQLite itself ends at 1 GB
@@ -58,7 +61,8 @@ _USAGE_BATCH, _USAGE_FLUSH_S = 512, 10.0
 _PIN_EXPIRY_S = 3 * 86400.0
 _PIN_RENEWAL_S = 60.0
 _SELECT = (
-    "SELECT id, key, kind, note, digest, made, bytes FROM results LEFT JOIN data USING (id) WHERE "
+    "SELECT id, key, kind, note, digest, coalesce(bytes, x'') FROM results"
+    " LEFT JOIN data USING (id) WHERE "
 )
 # Data is in a table of its own, so that looking for the oldest results does not read every page of
 # audio. The trigger keeps the tables in step whatever deletes a row.
@@ -94,25 +98,13 @@ _FORMAT = DatabaseFormat(
 
 
 class CacheEntry(NamedTuple):
-    """A result to be cached."""
+    """A result and its key."""
 
     key: str
     data: bytes
     kind: str
     metadata: Mapping[str, JsonValue] = {}
     """`engine` can be pruned by; `from` is the worker of a cluster that computed the result."""
-
-
-@dataclass(frozen=True)
-class CachedResult:
-    """A result as it was cached."""
-
-    key: str
-    kind: str
-    data: bytes = field(repr=False)
-    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
-    created: float = 0.0
-    """In seconds since 1970."""
 
 
 class Claim(NamedTuple):
@@ -171,35 +163,86 @@ class VerifyResult(NamedTuple):
     num_bad: int
 
 
-class Cache(Protocol):
-    """What engines need of a cache, whether on this machine or shared."""
+class Cache(ABC):
+    """What engines need of a cache, on this machine or shared. Use it as a context manager."""
 
-    def get(self, key: str) -> CachedResult | None: ...
-    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]: ...
-    def has(self, keys: Iterable[str]) -> set[str]: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def get(self, key: str) -> CacheEntry | None:
+        """An entry; None where there is none, or only a damaged one."""
+        return self.get_many((key,)).get(key)
+
+    @abstractmethod
+    def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
+        """Those of the entries that are cached, by key; all of them in memory at once."""
+
+    @abstractmethod
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that are cached. `get` may still find an entry damaged."""
+
     def put(
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
-    ) -> bool: ...
-    def put_many(self, entries: Iterable[CacheEntry]) -> int: ...
+    ) -> bool:
+        """Cache a result unless the key has one; whether it was cached."""
+        return self.put_many((CacheEntry(key, data, kind, metadata),)) == 1
+
+    @abstractmethod
+    def put_many(self, entries: Iterable[CacheEntry]) -> int:
+        """`put` several at once; how many were cached."""
+
+    @abstractmethod
     def replace(
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
-    ) -> None: ...
-    def delete(self, key: str) -> bool: ...
-    def delete_from_worker(self, worker: str) -> PruneResult: ...
-    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]: ...
-    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim: ...
-    def release(self, claim: Claim) -> None: ...
+    ) -> None:
+        """Cache a result in the place of the one that the key has."""
+
+    @abstractmethod
+    def delete(self, key: str) -> bool:
+        """Delete a result; whether there was one."""
+
+    def delete_from_worker(self, worker: str) -> PruneResult:
+        """Delete what a worker of a cluster computed, where that is known."""
+        return PruneResult(0, 0)
+
+    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
+        """A block in which nothing is evicted that is read or written, where that can be prevented.
+
+        Args:
+            job: the job's name.
+            release: False for a worker, whose job goes on elsewhere when the worker is done.
+        """
+        return contextlib.nullcontext()
+
+    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
+        """Those of the keys that no other machine has claimed."""
+        return Claim("", frozenset(keys))
+
+    def release(self, claim: Claim) -> None:  # noqa: B027 - a cache of one machine has nothing to do
+        """Give up what of a claim has not expired."""
 
 
 class EncodedEntry(NamedTuple):
-    """An entry as it is written."""
+    """An entry as it is stored."""
 
     key: str
     kind: str
-    engine: str
     metadata: str
     digest: bytes
     data: bytes
+    engine: str = ""
+
+    def decode(self) -> CacheEntry | None:
+        """The entry; None where the checksum does not match."""
+        if self.digest != _digest(self.key, self.kind, self.metadata, self.data):
+            return None
+        return CacheEntry(self.key, self.data, self.kind, json.loads(self.metadata))
 
 
 def encode_entry(entry: CacheEntry) -> EncodedEntry:
@@ -230,16 +273,7 @@ def encode_entry(entry: CacheEntry) -> EncodedEntry:
     metadata = json.dumps(json.loads(to_canonical_json(entry.metadata)))
     engine = str(entry.metadata.get("engine", "")).encode("utf-8", "replace").decode()
     digest = _digest(entry.key, entry.kind, metadata, data)
-    return EncodedEntry(entry.key, entry.kind, engine, metadata, digest, data)
-
-
-def decode_result(
-    key: str, kind: str, metadata: str, digest: bytes, created: float, data: bytes | None
-) -> CachedResult | None:
-    """The result; None where the checksum does not match."""
-    if data is None or digest != _digest(key, kind, metadata, data):
-        return None
-    return CachedResult(key, kind, data, json.loads(metadata), created)
+    return EncodedEntry(entry.key, entry.kind, metadata, digest, data, engine)
 
 
 def _digest(key: str, kind: str, metadata: str, data: bytes) -> bytes:
@@ -247,19 +281,6 @@ def _digest(key: str, kind: str, metadata: str, data: bytes) -> bytes:
     digest = hashlib.sha256(f"{key}\n{kind}\n{metadata}\n".encode("utf-8", "replace"))
     digest.update(data)
     return digest.digest()
-
-
-class _Row(NamedTuple):
-    id: int
-    key: str
-    kind: str
-    metadata: str
-    digest: bytes
-    created: float
-    data: bytes | None
-
-    def decode(self) -> CachedResult | None:
-        return decode_result(*self[1:])
 
 
 @dataclass(frozen=True)
@@ -298,12 +319,12 @@ class _Pins:
         self._clock = clock
         self._jobs: list[str] = []
         self._pinned: set[str] = set()
-        self._renewed = self._renewing = float("-inf")
+        self._renewed = float("-inf")
 
     def add_job(self, job: str) -> None:
         self._jobs.append(job)
         self._pinned.clear()
-        self._renewed = self._renewing = float("-inf")
+        self._renewed = float("-inf")
 
     def remove_job(self, job: str) -> None:
         self._jobs.remove(job)
@@ -329,10 +350,9 @@ class _Pins:
         if jobs and now - self._renewed > _PIN_RENEWAL_S:
             rows = [(job, now) for job in jobs]
             connection.executemany("INSERT OR REPLACE INTO jobs VALUES (?, ?)", rows)
-            self._renewing = now
+            self._renewed = now
 
-    def commit(self, keys: Iterable[str] = ()) -> None:
-        self._renewed = self._renewing
+    def commit(self, keys: Iterable[str]) -> None:
         if self._jobs:
             self._pinned.update(keys)
 
@@ -344,8 +364,8 @@ class _Pins:
             _unpin(connection, job)
 
 
-class ResultCache:
-    """Results by key in a file. Use it as a context manager, or close it.
+class ResultCache(Cache):
+    """A cache in a file.
 
     Args:
         path: the database file; its folder is created.
@@ -382,14 +402,7 @@ class ResultCache:
         self._usage_flushed = time.monotonic()
         self._eviction_failed = float("-inf")
 
-    def __enter__(self) -> ResultCache:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Close the file; every later call fails."""
         if self.file.closed:
             return
         with self.file.locked():
@@ -398,20 +411,15 @@ class ResultCache:
 
     # -- results -----------------------------------------------------------------------------------
 
-    def get(self, key: str) -> CachedResult | None:
-        """A result; None where there is none, or only a damaged one."""
-        return self.get_many((key,)).get(key)
-
-    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
-        """Those of the results that are cached, by key; all of them in memory at once."""
+    def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         wanted = list(dict.fromkeys(keys))
-        found: dict[str, CachedResult] = {}
+        found: dict[str, CacheEntry] = {}
         for row in self._read_and_pin(lambda connection: _select_rows(connection, wanted), wanted):
-            result = row.decode()
-            if result is None:
+            entry = row[1].decode()
+            if entry is None:
                 self._delete_damaged(row)
             else:
-                found[row.key] = result
+                found[entry.key] = entry
         with self.file.locked():
             self._used.update(dict.fromkeys(found, self._clock()))
             self._counts["hits"] += len(found)
@@ -420,27 +428,15 @@ class ResultCache:
         return found
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys that are cached; within `pin_for_job` they are safe from then on.
-
-        A result may still turn out to be damaged when it is read: `get` then returns None.
-        """
         wanted = list(dict.fromkeys(keys))
         return set(self._read_and_pin(lambda connection: _select_keys(connection, wanted), wanted))
 
-    def put(
-        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
-    ) -> bool:
-        """Cache a result unless the key has one; whether it was cached."""
-        return self.put_many((CacheEntry(key, data, kind, metadata),)) == 1
-
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
-        """`put` several in one transaction; how many were cached."""
         return self._insert([encode_entry(entry) for entry in entries])
 
     def replace(
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
     ) -> None:
-        """Cache a result in the place of the one that the key has."""
         self._insert([encode_entry(CacheEntry(key, data, kind, metadata))], replace=True)
 
     def delete(self, key: str) -> bool:
@@ -471,14 +467,10 @@ class ResultCache:
 
     @contextlib.contextmanager
     def pin_for_job(self, job: str, *, release: bool = True) -> Iterator[None]:
-        """A block in which everything this cache is asked for or given is safe from eviction.
+        """Pin what is read or written in a block.
 
         The pins are removed at its end. When the block ends by an error, or its process is killed,
         they stay for three days, so that the job can be resumed under its name.
-
-        Args:
-            job: the job's name.
-            release: False for a worker, whose job goes on elsewhere when the worker is done.
         """
         with self.file.locked():
             self._pins.add_job(job)
@@ -495,13 +487,6 @@ class ResultCache:
             if not self.file.closed:
                 with self.file.locked():
                     self._pins.remove_job(job)
-
-    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
-        """All of the keys: no other machine computes for this cache."""
-        return Claim("", frozenset(keys))
-
-    def release(self, claim: Claim) -> None:
-        """Do nothing: nobody waits for it."""
 
     # -- results of cluster workers ----------------------------------------------------------------
 
@@ -618,21 +603,21 @@ class ResultCache:
         num_results = num_bad = 0
         for row in self._iter_rows(None, on_progress):
             num_results += 1
-            if row.decode() is None:
+            if row[1].decode() is None:
                 num_bad += 1
                 self._delete_damaged(row)
         return VerifyResult(num_results, num_bad)
 
     def iter_results(
         self, kind: str | None = None, on_progress: ProgressCallback | None = None
-    ) -> Iterator[CachedResult]:
-        """Every intact result, the oldest first; it does not count as a use."""
+    ) -> Iterator[CacheEntry]:
+        """Every intact entry, the oldest first; it does not count as a use."""
         for row in self._iter_rows(kind, on_progress):
-            result = row.decode()
-            if result is None:
+            entry = row[1].decode()
+            if entry is None:
                 self._delete_damaged(row)
             else:
-                yield result
+                yield entry
 
     def _iter_rows(self, kind: str | None, on_progress: ProgressCallback | None) -> Iterator[_Row]:
         """One by one, those that still exist when their turn comes."""
@@ -650,17 +635,18 @@ class ResultCache:
 
     def _delete_damaged(self, row: _Row) -> None:
         """Delete a row that is not what was cached, unless its key has another one by now."""
-        log.warning("%s: the result %s is damaged and counts as missing", self.path, row.key)
+        id, entry = row
+        log.warning("%s: the result %s is damaged and counts as missing", self.path, entry.key)
         with self.file.locked():
             if self.file.read_only:
                 return
-            self._pins.forget((row.key,))
+            self._pins.forget((entry.key,))
             self._counts["bad"] += 1
             with contextlib.suppress(StorageError):  # a full disk: it is found again next time
                 self.file.write(
                     lambda connection: connection.execute(
                         "DELETE FROM results WHERE id = ? AND key = ? AND digest = ?",
-                        (row.id, row.key, row.digest),
+                        (id, entry.key, entry.digest),
                     )
                 )
 
@@ -796,8 +782,6 @@ class ResultCache:
             if required and not self.file.read_only:
                 raise
             log.debug("usage of cached results was not written: %s", error.message)
-        else:
-            self._pins.commit()
         self._used.clear()
         self._counts.clear()
         self._usage_flushed = time.monotonic()
@@ -808,14 +792,15 @@ class ResultCache:
 
 def _select_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[_Row]:
     return [
-        _Row(*row)
+        (id, EncodedEntry(*entry))
         for some, marks in _split(keys)
-        for row in connection.execute(f"{_SELECT} key IN ({marks})", some).fetchall()
+        for id, *entry in connection.execute(f"{_SELECT} key IN ({marks})", some).fetchall()
     ]
 
 
 def _select_id(connection: sqlite3.Connection, id: int) -> list[_Row]:
-    return [_Row(*row) for row in connection.execute(f"{_SELECT} id = ?", (id,)).fetchall()]
+    rows = connection.execute(f"{_SELECT} id = ?", (id,)).fetchall()
+    return [(id, EncodedEntry(*entry)) for id, *entry in rows]
 
 
 def _select_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[str]:

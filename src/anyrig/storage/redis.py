@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
 from anyrig.install import format_install
 from anyrig.storage.cache import (
-    CachedResult,
+    Cache,
     CacheEntry,
     Claim,
+    EncodedEntry,
     PruneResult,
     ResultCache,
-    decode_result,
     encode_entry,
 )
 from anyrig.storage.keys import JsonValue
@@ -81,8 +81,8 @@ class RedisStats:
     version: str
 
 
-class RedisCache:
-    """Results by key on a server; threads may share it.
+class RedisCache(Cache):
+    """A cache on a server; threads may share it.
 
     It connects on first use. A lost connection is opened again by the next call.
 
@@ -95,38 +95,26 @@ class RedisCache:
         self.address = hide_password(url)
         self._client = _create_client(url, self.address, timeout_s)
 
-    def __enter__(self) -> RedisCache:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
         self._client.close()
         self._client.connection_pool.disconnect()
 
-    def get(self, key: str) -> CachedResult | None:
-        """A result; None where there is none, or only a damaged one."""
-        return self.get_many((key,)).get(key)
-
-    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
-        """Those of the results that are cached, by key; all of them in memory at once."""
-        found: dict[str, CachedResult] = {}
+    def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
+        found: dict[str, CacheEntry] = {}
         for some in _split(keys, _GET_BATCH):
             with self._translate_errors():
                 # MGET returns nothing for a name that holds no string.
                 values = self._client.mget([_PREFIX + key for key in some])
             for key, value in zip(some, cast("list[bytes | None]", values), strict=True):
-                result = None if value is None else unpack(key, value)
-                if result is not None:
-                    found[key] = result
+                entry = None if value is None else unpack(key, value)
+                if entry is not None:
+                    found[key] = entry
                 elif value is not None:
                     self._delete_damaged(key, value)
         return found
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys that are cached; any may be evicted a moment later."""
         found: set[str] = set()
         for some in _split(keys, _SEND_BATCH):
             with self._translate_errors(), self._client.pipeline(transaction=False) as pipe:
@@ -135,14 +123,7 @@ class RedisCache:
                 found |= {key for key, exists in zip(some, pipe.execute(), strict=True) if exists}
         return found
 
-    def put(
-        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
-    ) -> bool:
-        """Cache a result unless the key has one; whether it was cached."""
-        return self.put_many((CacheEntry(key, data, kind, metadata),)) == 1
-
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
-        """`put` several; how many were cached. They are sent some at a time."""
         num_cached, size = 0, 0
         waiting: list[tuple[str, bytes]] = []
         for entry in entries:
@@ -157,18 +138,15 @@ class RedisCache:
     def replace(
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
     ) -> None:
-        """Cache a result in the place of the one that the key has."""
         value = pack(CacheEntry(key, data, kind, metadata), time.time())
         with self._translate_errors():
             self._client.set(_PREFIX + key, value)
 
     def delete(self, key: str) -> bool:
-        """Delete a result; whether there was one."""
         with self._translate_errors():
             return bool(self._client.delete(_PREFIX + key))
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
-        """Those of the keys that nobody had claimed, now claimed by the caller."""
         token, claimed = secrets.token_hex(16), set[str]()
         for some in _split(keys, _SEND_BATCH):
             with self._translate_errors(), self._client.pipeline(transaction=False) as pipe:
@@ -178,7 +156,6 @@ class RedisCache:
         return Claim(token, frozenset(claimed))
 
     def release(self, claim: Claim) -> None:
-        """Give up what of a claim has not expired."""
         for some in _split(sorted(claim.keys), _SEND_BATCH):
             names = [_CLAIM_PREFIX + key for key in some]
             with self._translate_errors():
@@ -223,8 +200,8 @@ class RedisCache:
             raise StorageError(f"{self.address} {message}", hint=hint) from error
 
 
-class LayeredCache:
-    """A cache on this machine in front of a shared one; fits `Cache`, and closes both.
+class LayeredCache(Cache):
+    """A cache on this machine in front of a shared one; closing it closes both.
 
     What is found in the shared cache is copied to the local one. The shared cache may fail at any
     time: the local one then goes on alone, with one warning, and `RETRY_S` later the shared one is
@@ -248,14 +225,7 @@ class LayeredCache:
         self._retry_at, self._is_down = float("-inf"), False
         self._lock = threading.Lock()
 
-    def __enter__(self) -> LayeredCache:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Close both."""
         try:
             self.shared.close()
         finally:
@@ -271,31 +241,22 @@ class LayeredCache:
             return error
         return None
 
-    def get(self, key: str) -> CachedResult | None:
-        """A result; None where neither has it."""
-        return self.get_many((key,)).get(key)
-
-    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
-        """Those of the results that either has, by key."""
+    def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         wanted = list(dict.fromkeys(keys))
         found = self.local.get_many(wanted)
         missing = [key for key in wanted if key not in found]
         if not missing:
             return found
-        nothing: dict[str, CachedResult] = {}
+        nothing: dict[str, CacheEntry] = {}
         fetched = self._try_shared(lambda: self.shared.get_many(missing), nothing)
         if fetched:
             try:
-                self.local.put_many(
-                    CacheEntry(result.key, result.data, result.kind, result.metadata)
-                    for result in fetched.values()
-                )
+                self.local.put_many(fetched.values())
             except StorageError as error:  # a full disk: the results are there all the same
                 log.warning("shared results are not copied to this machine: %s", error.message)
         return found | fetched
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys that are cached; shared ones may be gone a moment later."""
         wanted = set(keys)
         found = self.local.has(wanted)
         missing, nothing = wanted - found, set[str]()
@@ -303,14 +264,8 @@ class LayeredCache:
             return found
         return found | self._try_shared(lambda: self.shared.has(missing), nothing)
 
-    def put(
-        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
-    ) -> bool:
-        """Cache a result in both unless the key has one; whether it was cached locally."""
-        return self.put_many((CacheEntry(key, data, kind, metadata),)) == 1
-
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
-        """`put` several; how many were cached locally."""
+        """`put` several in both; how many were cached locally."""
         given = list(entries)
         try:
             return self.local.put_many(given)
@@ -320,7 +275,6 @@ class LayeredCache:
     def replace(
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
     ) -> None:
-        """Cache a result in both, in the place of the one that the key has."""
         self.local.replace(key, data, kind=kind, metadata=metadata)
         self._try_shared(lambda: self.shared.replace(key, data, kind=kind, metadata=metadata), None)
 
@@ -342,17 +296,14 @@ class LayeredCache:
         return self.local.delete_from_worker(worker)
 
     def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
-        """A block in which the local cache evicts nothing of what it is asked for or given."""
         return self.local.pin_for_job(job, release=release)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
-        """Those of the keys that no machine had claimed; all, if the shared cache is down."""
         wanted = list(keys)
         alone = Claim("", frozenset(wanted))
         return self._try_shared(lambda: self.shared.claim(wanted, expires_s=expires_s), alone)
 
     def release(self, claim: Claim) -> None:
-        """Give up what of a claim has not expired."""
         if claim.token:
             self._try_shared(lambda: self.shared.release(claim), None)
 
@@ -377,22 +328,22 @@ class LayeredCache:
 
 def pack(entry: CacheEntry, created: float) -> bytes:
     """An entry as one string; what cannot be cached is refused."""
-    row = encode_entry(entry)
-    kind, metadata = row.kind.encode(), row.metadata.encode()
-    header = _HEADER.pack(_MAGIC, row.digest, created, len(kind), len(metadata))
-    return b"".join((header, kind, metadata, row.data))
+    encoded = encode_entry(entry)
+    kind, metadata = encoded.kind.encode(), encoded.metadata.encode()
+    header = _HEADER.pack(_MAGIC, encoded.digest, created, len(kind), len(metadata))
+    return b"".join((header, kind, metadata, encoded.data))
 
 
-def unpack(key: str, value: bytes) -> CachedResult | None:
-    """The result of a string; None where it is not what was cached under this key."""
+def unpack(key: str, value: bytes) -> CacheEntry | None:
+    """The entry of a string; None where it is not what was cached under this key."""
     if len(value) < _HEADER.size or not value.startswith(_MAGIC):
         return None
-    _, digest, created, kind_bytes, metadata_bytes = _HEADER.unpack_from(value)
+    _, digest, _, kind_bytes, metadata_bytes = _HEADER.unpack_from(value)
     start = _HEADER.size + kind_bytes
     kind, metadata = value[_HEADER.size : start], value[start : start + metadata_bytes]
     data = value[start + metadata_bytes :]
     try:
-        return decode_result(key, kind.decode(), metadata.decode(), digest, created, data)
+        return EncodedEntry(key, kind.decode(), metadata.decode(), digest, data).decode()
     except ValueError:  # not text, or not JSON
         return None
 

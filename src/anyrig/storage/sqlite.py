@@ -305,7 +305,14 @@ class SqliteFile:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         version, names = self._check_format(connection)
+        outdated = bool(self.format.additions.keys() - names)
         if self.read_only:
+            if outdated:
+                raise StorageError(
+                    f"{self.path} was written by an older anyrig and cannot be upgraded: it is not"
+                    " writable",
+                    hint=self._access_hint,
+                )
             return
         if version == 0:
             for pragma in self.format.new_file_pragmas:
@@ -313,7 +320,7 @@ class SqliteFile:
         self._choose_journal(connection)
         for pragma in self.format.pragmas:
             connection.execute(f"PRAGMA {pragma}")
-        if version == 0 or self.format.additions.keys() - names:
+        if version == 0 or outdated:
             self._create_missing(connection)
             self._check_format(connection)
 

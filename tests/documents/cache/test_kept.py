@@ -18,7 +18,7 @@ from anyrig.documents.cache import kept as module
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import KIND, Marks, Shelf
 from anyrig.errors import StorageError, WorkError
-from anyrig.storage.cache import CachedResult, CacheEntry, ResultCache
+from anyrig.storage.cache import CacheEntry, ResultCache
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, Threaded, vector_of
 
 
@@ -230,7 +230,7 @@ class Failing(ResultCache):
     broken = False
     num_asked = 0
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, CachedResult]:
+    def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         self.num_asked += 1
         if self.broken:
             raise StorageError("the disk is gone", hint="Find it.")

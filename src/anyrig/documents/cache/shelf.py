@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from anyrig.errors import StorageError
-from anyrig.storage.cache import CachedResult, CacheEntry, Claim
+from anyrig.storage.cache import CacheEntry, Claim
 from anyrig.storage.keys import JsonValue, make_key, make_key_function
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Shelf:
     def find(self, keys: Iterable[str]) -> dict[str, Vector]:
         """Those of the vectors that are kept and whole, by key."""
         asked = list(keys)
-        nothing: dict[str, CachedResult] = {}
+        nothing: dict[str, CacheEntry] = {}
         found = self._try(lambda: self._store.get_many(asked), nothing)
         whole, bad = self._vectors(list(found.values()))
         for name in bad:
@@ -151,7 +151,7 @@ class Shelf:
     def _drop(self, name: str) -> bool:
         return self._try(lambda: self._store.delete(name), False)
 
-    def _vectors(self, results: Sequence[CachedResult]) -> tuple[dict[str, Vector], list[str]]:
+    def _vectors(self, results: Sequence[CacheEntry]) -> tuple[dict[str, Vector], list[str]]:
         """Whole ones as rows of one new matrix, and the keys of the others."""
         import numpy as np
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from anyrig.documents.ocr.page import from_bytes
-from anyrig.storage.cache import CachedResult
+from anyrig.storage.cache import CacheEntry
 
 KIND = "page"
 _WORD = re.compile(r"\w+")
@@ -20,7 +20,7 @@ _MOST = 0.5
 """Of a page's runs: passages are cut at sentences, and OCR of another day differs in places."""
 
 
-def pages_of(texts: Iterable[str], kept: Iterable[CachedResult]) -> Iterator[str]:
+def pages_of(texts: Iterable[str], kept: Iterable[CacheEntry]) -> Iterator[str]:
     """The keys of those kept pages that the texts were read from.
 
     Args:
