@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from anyrig.backends import MemoryNow, attach
+from anyrig.backends import open_device
+from anyrig.backends.memory import MemoryUsage
 from anyrig.cli.bench import drive_of
 from anyrig.devices.discover import discover
 from anyrig.memory.batch_size import BatchSizeResult, MemoryMeter, TrialRunner, find_batch_size
@@ -64,7 +65,7 @@ class Gpu:
 
     def __init__(self) -> None:
         device = discover(os.environ).gpus[0]
-        bound = attach(device, drive_of(device))
+        bound = open_device(device, drive_of(device))
         self.meter: MemoryMeter = bound
         self.cap = CAP
         self._device: torch.device = bound.device  # type: ignore[attr-defined]
@@ -107,11 +108,11 @@ class StandIn:
         self._peak = (max(self._peak[0], live), max(self._peak[1], min(taken, self.cap)))
         return torch.ones(8, 8) @ torch.ones(8, 8)
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         pass
 
-    def memory(self) -> MemoryNow:
-        return MemoryNow(self.fixed, self.fixed, *self._peak, self.cap - self.fixed, self.cap)
+    def memory(self) -> MemoryUsage:
+        return MemoryUsage(self.fixed, self.fixed, *self._peak, self.cap - self.fixed, self.cap)
 
     def reset_peak(self) -> None:
         self._peak = (0, 0)
@@ -173,7 +174,7 @@ def _making(rig: Rig, form: str) -> float:
         return 0.0
     begun = time.perf_counter()
     step = rig.build(on_host=form == FORMS[0])
-    rig.meter.synchronise()
+    rig.meter.synchronize()
     seconds = time.perf_counter() - begun
     del step
     rig.clean()
@@ -188,7 +189,7 @@ def _warm_up(rig: Rig) -> None:
             step(batch)
         except RuntimeError:
             break
-    rig.meter.synchronise()
+    rig.meter.synchronize()
     del step
     rig.clean()
 
@@ -209,11 +210,11 @@ def _ours(rig: Rig) -> tuple[list[Search], BatchSizeResult, int]:
     rounds: list[Search] = []
     while True:
         step = rig.build()
-        rig.meter.synchronise()
+        rig.meter.synchronize()
         begun = time.perf_counter()
         found = find_batch_size(step, rig.meter, budget_bytes=rig.cap,
                     verify_steps=STEPS)  # fmt: skip
-        rig.meter.synchronise()
+        rig.meter.synchronize()
         seconds = time.perf_counter() - begun
         rounds.append(Search(found.batch_size, seconds, len(found.trials), found.num_out_of_memory))
         shown = ", ".join(f"{one.size} {one.outcome} {one.seconds:.2f} s" for one in found.trials)
@@ -232,7 +233,7 @@ def _further(rig: Rig, step: Step, batch: int) -> int:
     for number in range(FURTHER):
         try:
             step(batch)
-            rig.meter.synchronise()
+            rig.meter.synchronize()
         except RuntimeError as error:
             print(f"step {number} after the answer failed: {error}", flush=True)
             return number
@@ -251,7 +252,7 @@ def _accelerate(rig: Rig, start: int, form: str) -> Search:
         step = rig.build(on_host=form == FORMS[0]) if kept is None else kept
         for _ in range(STEPS):
             step(batch_size)
-        rig.meter.synchronise()
+        rig.meter.synchronize()
         return batch_size
 
     finder: Any = find_executable_batch_size(work, starting_batch_size=start)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyrig.backends import attach
+from anyrig.backends import open_device
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.monitor import Monitor
@@ -181,17 +181,17 @@ def _drain(terminal: int) -> None:
 
 def _training(machine: Machine, gpu: Device, drive: DeviceBackend) -> list[Row]:
     """Seconds of a training step in turns: without the monitor, with it."""
-    bound = attach(gpu, drive)
+    bound = open_device(gpu, drive)
     step = _gpt_step(bound.name)
     for _ in range(10):
         step()
-    bound.synchronise()
+    bound.synchronize()
     plain: list[float] = []
     watched: list[float] = []
     for _ in range(NUM_ROUNDS):
-        plain.append(_round(step, bound.synchronise))
+        plain.append(_round(step, bound.synchronize))
         with Monitor(machine, 1.0):
-            watched.append(_round(step, bound.synchronise))
+            watched.append(_round(step, bound.synchronize))
     ratios = sorted(b / a for a, b in zip(plain, watched, strict=True))
     return [
         Row("training step of a GPT-2 size model, watched at 1 s",

@@ -18,7 +18,7 @@ from torch import nn
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
-from anyrig.precision import selftest
+from anyrig.precision import kernel_checks, selftest
 from anyrig.precision.scaler import LossScaler
 from benchmarks.harness import Row, middle
 
@@ -53,7 +53,7 @@ class Way(NamedTuple):
 
 
 def _ours(optimiser: torch.optim.Optimizer, scaler: LossScaler) -> Way:
-    return Way(scaler.scaled, lambda: scaler.step(optimiser))
+    return Way(scaler.scale_loss, lambda: scaler.step(optimiser))
 
 
 def _torchs(optimiser: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> Way:
@@ -146,14 +146,14 @@ def _self_test(
     backends: Any = torch.backends.cuda
     names = ("flash", "mem_efficient", "cudnn")
     before = {name: getattr(backends, f"{name}_sdp_enabled")() for name in names}
-    broken = selftest.probe_gradients(where)
+    broken = _nonfinite_gradients(where)
     try:
-        report = selftest.guarded(device, drive)
-        mended = selftest.probe_gradients(where)
+        report = selftest.apply_selftest(device, drive)
+        mended = _nonfinite_gradients(where)
     finally:
         for name, on in before.items():
             getattr(backends, f"enable_{name}_sdp")(on)
-    for row in selftest.table(report.results):
+    for row in selftest.results_table(report.results):
         if row[4] in ("wrong", "told only"):
             print(" | ".join(row))
     for message in report.messages:
@@ -170,10 +170,17 @@ def _self_test(
     ]  # fmt: skip
 
 
-def _flagged(report: selftest.Report, hardware: str) -> list[Row]:
+def _nonfinite_gradients(where: torch.device) -> int:
+    """Values that are not finite in one attention step at length 704, as torch runs it now."""
+    inputs = kernel_checks.make_attention_inputs(kernel_checks.ATTENTION_CASES[0])
+    found = kernel_checks.run_attention(inputs, "bf16", where)
+    return sum(int((~tensor.isfinite()).sum()) for tensor in found)
+
+
+def _flagged(report: selftest.SelfTestReport, hardware: str) -> list[Row]:
     """cuDNN's fault is known on Hopper with torch 2.11; elsewhere there is no bar."""
     if hardware != "h200":
         return []
-    flagged = [r for r in selftest.faulty(report.results).get("cudnn", []) if r.num_bad]
+    flagged = [r for r in report.results if r.backend == "cudnn" and r.is_fault and r.num_bad]
     low = 1.0 if torch.__version__.startswith("2.11.") else None
     return [Row("shapes and formats where cuDNN attention is flagged", len(flagged), "", low=low)]

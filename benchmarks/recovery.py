@@ -70,13 +70,13 @@ class Trial:
     def __init__(self, hardware: str) -> None:
         import torch
 
-        from anyrig.backends import attach
+        from anyrig.backends import open_device
         from anyrig.devices.discover import discover
 
         machine = discover(os.environ)
         self.device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
         drive = next(d for d in self.device.backends if d.backend == "torch" and d.usable)
-        self.bound = attach(self.device, drive)
+        self.bound = open_device(self.device, drive)
         self.where = torch.device(self.bound.name)
         self.size = TENSOR_MIB[hardware] * MIB
         self.refs: list[weakref.ref[Any]] = []
@@ -142,8 +142,8 @@ def _ours(trial: Trial) -> None:
     class Noting:
         """The device, with a note of what is held when it is relieved."""
 
-        def synchronise(self) -> None:
-            trial.bound.synchronise()
+        def synchronize(self) -> None:
+            trial.bound.synchronize()
 
         def release(self) -> None:
             trial.note()

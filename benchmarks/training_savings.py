@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from anyrig.precision.apply import make
+from anyrig.precision.autocast import make_policy
 from anyrig.training.saving.recompute import How, recompute
 from anyrig.units import GIB, MIB, format_bytes
 from benchmarks.harness import Row
@@ -137,14 +137,14 @@ def _run(case: Case, size: int, device: torch.device, way: Way) -> Cost:
     torch.manual_seed(0)
     with torch.device(device):
         model = case.make().train()
-    applied = make(way.precision, device.type, training=True)  # type: ignore[arg-type]
+    applied = make_policy(way.precision, device.type, training=True)  # type: ignore[arg-type]
     if way.how is not None:
         recompute(model, way.how)
     rule = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     items = batch(case, size, device)
 
     def step() -> None:
-        with applied.forward(), _attention(way.attention):
+        with applied.autocast(), _attention(way.attention):
             loss = case.loss(model, items)
         with _attention(way.attention):  # a recomputed block chooses again
             applied.backward(loss)
@@ -154,7 +154,7 @@ def _run(case: Case, size: int, device: torch.device, way: Way) -> Cost:
     try:
         return _timed(step, device)
     finally:
-        applied.undo()
+        applied.restore()
 
 
 def _attention(backend: SDPBackend | None) -> AbstractContextManager[Any]:

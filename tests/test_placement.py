@@ -13,7 +13,7 @@ from anyrig.devices.machine import Machine
 from anyrig.errors import DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.placement import PlacementOptions, PlacementPlan, Workload, plan_placement
 from anyrig.precision import selftest
-from anyrig.precision.verdict import Result, Tried
+from anyrig.precision.selftest import CheckResult
 from anyrig.units import GIB
 from tests.conftest import NAMES, record_of
 
@@ -171,12 +171,12 @@ def test_a_self_test_that_was_kept_reaches_the_placement(machine: Machines, tmp_
     assert "(" in here.packages["torch"]
     version = here.packages["torch"].partition(" ")[0]
     key = f"{gpu.id}; cuda; driver {gpu.driver_version}; torch {version}; cuDNN 1; test 1"
-    bad = Result(Tried("product", "", "bf16", "square"), "wrong", 9.0, where="out")
-    selftest.keep(tmp_path / "tests.json", selftest.Report((bad,), key, 1.0))
-    found = selftest.known_failures(tmp_path / "tests.json", here.devices, version)
+    bad = CheckResult("product", "", "bf16", "square", "wrong", 9.0, where="out")
+    selftest.save_report(tmp_path / "tests.json", selftest.SelfTestReport((bad,), key, 1.0))
+    found = selftest.find_reports(tmp_path / "tests.json", here.devices, version)
     assert set(found) == {gpu.id}
-    assert set(found[gpu.id]) == {"bf16"}
-    assert selftest.known_failures(tmp_path / "tests.json", here.devices, "9.9") == {}
+    assert set(found[gpu.id].failed_formats) == {"bf16"}
+    assert selftest.find_reports(tmp_path / "tests.json", here.devices, "9.9") == {}
 
 
 def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:

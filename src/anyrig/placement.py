@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anyrig.backends.memory import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
 from anyrig.devices.machine import (
     BackendName,
@@ -24,7 +24,7 @@ from anyrig.devices.machine import (
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
-from anyrig.precision.presets import Profile, preset
+from anyrig.precision.profiles import ProfileName, get_profile
 from anyrig.units import format_bytes, format_flops, pluralize
 
 Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
@@ -60,7 +60,7 @@ class PlacementOptions:
     """What the user requested."""
 
     precision: str = "auto"
-    profile: Profile = "balanced"
+    profile: ProfileName = "balanced"
     memory_gb: float | None = None
     memory_fraction: float | None = None
     workers_per_device: int | None = None
@@ -209,11 +209,11 @@ class _Planner:
             for (backend, precision), value in self.speeds.get(device.id, {}).items()
             if backend == drive.backend
         }
-        chosen = precisions.choose(
+        chosen = precisions.choose_precision(
             device,
             drive,
             workload.precisions,
-            asked=options.precision,
+            requested=options.precision,
             profile=options.profile,
             speeds=measured,
             failed=self.failed.get(device.id, {}),
@@ -241,7 +241,7 @@ class _Planner:
             budget_bytes,
             budget_reason,
             workers=workers,
-            batch_speed=preset(options.profile).batch,
+            batch_speed=get_profile(options.profile).batch_speed,
             speed=speed,
             reasons=tuple(reasons),
             warnings=chosen.warnings,
@@ -296,12 +296,10 @@ class _Planner:
 
 def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None, str]:
     """The memory that a workload may use of a device, and why."""
-    profile = preset(options.profile)
     requested = options.memory_gb is not None or options.memory_fraction is not None
-    dedicated = device.kind == "gpu" and device.memory.kind == "dedicated"
-    share = profile.memory if dedicated else profile.memory_shared
+    share = get_profile(options.profile).memory_share(device)
     found = estimate.resolve_budget(
-        MemoryNow(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
+        MemoryUsage(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
         gib=options.memory_gb,
         fraction=options.memory_fraction if requested else share,
     )

@@ -114,7 +114,7 @@ def test_a_child_that_cannot_run_the_kernel_says_why() -> None:
         gpu, DeviceBackend("torch", "cuda:0", "cuda", True, ""), dict(os.environ)
     )
     assert not answer.ok
-    assert "torch sees no GPU" in answer.error
+    assert "torch does not see a GPU" in answer.error
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.backends import graph
+from anyrig.backends.onnx_graph import GraphBuilder
 from tests.conftest import Anyrig
 
 QUICK = ("--no-bench", "--device", "cpu", "--length", "8", "--precision", "fp32")
@@ -16,19 +16,12 @@ QUICK = ("--no-bench", "--device", "cpu", "--length", "8", "--precision", "fp32"
 
 def onnx_model(batch: int | None) -> bytes:
     """`y = x @ weight`, with an open first axis where no batch is given."""
-    axes = (
-        graph.text(2, "batch") if batch is None else graph.number(1, batch),
-        graph.number(1, 4),
-    )
-    shape = b"".join(graph.message(1, axis) for axis in axes)
-    kind = graph.message(2, graph.message(1, graph.number(1, 1) + graph.message(2, shape)))
-    weight = np.eye(4, dtype=np.float32)
-    return graph._model(
-        nodes=[graph.node("MatMul", ["x", "weight"], ["y"])],
-        inputs=[graph.text(1, "x") + kind],
-        outputs=[graph.text(1, "y") + kind],
-        weights=[graph.tensor("weight", 1, (4, 4), weight.tobytes())],
-    )
+    axes = ("batch" if batch is None else batch, 4)
+    graph = GraphBuilder()
+    graph.add_input("x", "float32", axes)
+    graph.add_node("MatMul", ["x", graph.add_weight("weight", np.eye(4, dtype=np.float32))], "y")
+    graph.add_output("y", "float32", axes)
+    return graph.build().model
 
 
 def test_the_built_in_model(anyrig: Anyrig) -> None:

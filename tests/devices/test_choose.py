@@ -25,7 +25,7 @@ PAIR = "rtx4090-rtxpro6000-wsl2"
 
 
 @pytest.mark.parametrize(
-    ("name", "word", "number"),
+    ("name", "selector", "number"),
     [
         (PAIR, "cuda", 1), (PAIR, "CUDA:1", 0), (PAIR, "cuda:0", 1), (PAIR, "0", 0), (PAIR, "1", 1),
         (PAIR, "rtx 4090", 0), (PAIR, "pro 6000", 1), (PAIR, " gpu ", 1), (PAIR, "0000:02:00.0", 1),
@@ -37,9 +37,9 @@ PAIR = "rtx4090-rtxpro6000-wsl2"
         ("nvidia-nouveau", "cuda:0", 0),
     ],
 )  # fmt: skip
-def test_selectors(machine: Load, name: str, word: str, number: int) -> None:
+def test_selectors(machine: Load, name: str, selector: str, number: int) -> None:
     here = machine(name)
-    assert match_devices(here, word)[0] is here.gpus[number]
+    assert match_devices(here, selector)[0] is here.gpus[number]
 
 
 def test_id_prefixes(machine: Load) -> None:
@@ -56,11 +56,11 @@ def test_cpu_and_all(machine: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["cuda:9", "9", "xpu", "radeon", "GPU-ffffffff", "mps", "", "cuda:x"]
+    "selector", ["cuda:9", "9", "xpu", "radeon", "GPU-ffffffff", "mps", "", "cuda:x"]
 )
-def test_unknown_selector_lists_devices(machine: Load, word: str) -> None:
+def test_unknown_selector_lists_devices(machine: Load, selector: str) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
-        match_devices(machine("h200-linux"), word)
+        match_devices(machine("h200-linux"), selector)
     assert "NVIDIA H200" in caught.value.hint
     assert "cpu" in caught.value.hint
 
@@ -81,14 +81,14 @@ def test_ambiguous_name_is_an_error(machine: Load) -> None:
 
 def test_first_request_wins(machine: Load) -> None:
     here = machine(PAIR)
-    wishes = [
+    requests = [
         DeviceRequest("rtx 4090", "flag"),
         DeviceRequest("cpu", "environment"),
         DeviceRequest(here.gpus[1].id, "saved"),
     ]
-    assert choose_device(here, wishes).device is here.gpus[0]
-    assert choose_device(here, wishes[1:]).device.kind == "cpu"
-    saved = choose_device(here, wishes[2:])
+    assert choose_device(here, requests).device is here.gpus[0]
+    assert choose_device(here, requests[1:]).device.kind == "cpu"
+    saved = choose_device(here, requests[2:])
     assert (saved.device, saved.origin) == (here.gpus[1], "saved")
 
 
@@ -120,9 +120,7 @@ def test_measured_speed_beats_specifications(machine: Load) -> None:
     assert any(p.device is fast and "measured slower" in p.reason.message for p in choice.skipped)
 
 
-def test_gpu_slower_than_cpu_is_not_chosen(
-    machine: Load,
-) -> None:
+def test_gpu_slower_than_cpu_is_not_chosen(machine: Load) -> None:
     here = machine("core-ultra-linux")
     gpu = here.gpus[0]
     choice = choose_device(here, evidence=Evidence(speeds={gpu.id: 0.2, "cpu": 0.5}))
@@ -141,8 +139,8 @@ def test_device_with_wrong_results_is_never_chosen(machine: Load) -> None:
     here = machine("h200-linux")
     gpu = here.gpus[0]
     evidence = Evidence(speeds={gpu.id: 700.0}, broken={gpu.id: "wrong results: differs by 12 %"})
-    for wishes in ([], [DeviceRequest("cuda:0", "flag")], [DeviceRequest("all", "flag")]):
-        choice = choose_device(here, wishes, evidence=evidence)
+    for requests in ([], [DeviceRequest("cuda:0", "flag")], [DeviceRequest("all", "flag")]):
+        choice = choose_device(here, requests, evidence=evidence)
         assert gpu not in choice.devices
         assert any(passed.reason.code is BlockCode.WRONG_RESULTS for passed in choice.skipped)
 
@@ -197,23 +195,23 @@ def test_larger_unmeasured_gpu_beats_smaller_measured_one(machine: Load) -> None
 
 def test_names_match_gpus_before_cpu(machine: Load) -> None:
     here = machine("macbook-m4")
-    for word in ("m4", "apple", "Apple M4"):
-        assert match_devices(here, word) == (here.gpus[0],)
+    for selector in ("m4", "apple", "Apple M4"):
+        assert match_devices(here, selector) == (here.gpus[0],)
     assert match_devices(machine("strix-halo-linux"), "radeon")[0].kind == "gpu"
     assert match_devices(machine("rx640-uhd750-windows"), "intel")[0].vendor == "intel"
     assert match_devices(here, "cpu")[0].kind == "cpu"
 
 
-@pytest.mark.parametrize("word", ["02:00.0", "00000000:02:00.0", "d4a0f3b8-1e5c"])
-def test_pci_addresses_and_uuids(machine: Load, word: str) -> None:
+@pytest.mark.parametrize("selector", ["02:00.0", "00000000:02:00.0", "d4a0f3b8-1e5c"])
+def test_pci_addresses_and_uuids(machine: Load, selector: str) -> None:
     here = machine(PAIR)
-    assert match_devices(here, word) == (here.gpus[1],)
+    assert match_devices(here, selector) == (here.gpus[1],)
 
 
-@pytest.mark.parametrize("word", ["²", "cuda:²", "1:²", "dml:7", "cuda:2"])
-def test_invalid_selectors(machine: Load, word: str) -> None:
+@pytest.mark.parametrize("selector", ["²", "cuda:²", "1:²", "dml:7", "cuda:2"])
+def test_invalid_selectors(machine: Load, selector: str) -> None:
     with pytest.raises(DeviceNotFoundError):
-        match_devices(machine(PAIR), word)
+        match_devices(machine(PAIR), selector)
 
 
 def test_selector_of_unusable_backend(machine: Load) -> None:
@@ -254,11 +252,11 @@ KINDS = (
     "gpu", "cuda", "rocm", "hip", "directml", "dml", "xpu", "mps", "metal", "webgpu", "tensorrt",
     "nvidia", "amd", "intel", "apple", " CUDA ",
 )  # fmt: skip
-PARTICULAR = (
+ONE_DEVICE = (
     "0", "3", "97", "0:1", "cuda:0", "rocm:1", "dml:0", "directml:2", "xpu:0", "webgpu:0", "mps:0",
     "GPU-ffffffff", "0000:02:00.0", "radeon", "rtx 4090", "nonsense", "cuda:", "cuda:x",
 )  # fmt: skip
-# Who says the word: origin, and the variable or file that holds it.
+# Origins of a request, with the variable or file that contains it.
 OURS = (
     ("flag", ""), ("environment", "ANYRIG_DEVICE"), ("environment", "ANYRIG_DEVICE in .env"),
     ("settings", "anyrig.toml"),
@@ -276,7 +274,7 @@ FOREIGN = tuple(
 def test_number_is_an_index_only(machine: Load, name: str) -> None:
     here = machine(name)
     indices = {gpu.indices["gpu"] for gpu in here.gpus if gpu.part != "mig"}
-    written = {int(word) for d in here.devices for word in re.findall(r"\d{1,9}", d.name)}
+    written = {int(selector) for d in here.devices for selector in re.findall(r"\d{1,9}", d.name)}
     for number in {*range(12), *written}:
         if number in indices:
             assert match_devices(here, str(number))[0].indices["gpu"] == number
@@ -287,7 +285,7 @@ def test_number_is_an_index_only(machine: Load, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "word"),
+    ("name", "selector"),
     [
         ("rtx4090-rtxpro6000-wsl2", "9"), ("rtx4090-rtxpro6000-wsl2", "4090"),
         ("rx640-uhd750-windows", "7"), ("rx640-uhd750-windows", "750"), ("t4-linux", "4"),
@@ -295,10 +293,10 @@ def test_number_is_an_index_only(machine: Load, name: str) -> None:
         ("t4-linux", "9" * 5000), ("t4-linux", "cuda:" + "9" * 5000),
     ],
 )  # fmt: skip
-def test_number_does_not_match_names(machine: Load, name: str, word: str) -> None:
+def test_number_does_not_match_names(machine: Load, name: str, selector: str) -> None:
     for origin in ("flag", "environment", "settings"):
         with pytest.raises(DeviceNotFoundError):
-            choose_device(machine(name), [DeviceRequest(word, origin)])
+            choose_device(machine(name), [DeviceRequest(selector, origin)])
 
 
 def test_hint_gives_the_index_of_a_model_number(machine: Load) -> None:
@@ -330,60 +328,60 @@ def test_mps_is_one_device(machine: Load) -> None:
 # -- what is absent --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", KINDS)
-def test_missing_kind_falls_back_to_cpu_with_one_warning(machine: Load, word: str) -> None:
+@pytest.mark.parametrize("selector", KINDS)
+def test_missing_kind_falls_back_to_cpu_with_one_warning(machine: Load, selector: str) -> None:
     here = machine("no-gpu")
     for origin, place in (*OURS, *FOREIGN, ("saved", "")):
-        wish = DeviceRequest(word, origin, place=place)  # type: ignore[arg-type]
-        choice = choose_device(here, [wish])
+        request = DeviceRequest(selector, origin, place=place)  # type: ignore[arg-type]
+        choice = choose_device(here, [request])
         assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
         assert len(choice.warnings) == 1
         assert choice.warnings[0].startswith("no ")
         assert choice.warnings[0].endswith("; using the CPU")
         assert place in choice.warnings[0]
         with pytest.raises(DeviceUnusableError) as caught:
-            choose_device(here, [wish], strict=True)
+            choose_device(here, [request], strict=True)
         assert here.cpu.name in caught.value.hint
 
 
-@pytest.mark.parametrize("word", PARTICULAR)
-def test_missing_device_is_an_error_unless_foreign(machine: Load, word: str) -> None:
+@pytest.mark.parametrize("selector", ONE_DEVICE)
+def test_missing_device_is_an_error_unless_foreign(machine: Load, selector: str) -> None:
     here = machine("no-gpu")
     for origin, place in OURS:
         for strict in (False, True):
             with pytest.raises(DeviceNotFoundError) as caught:
-                choose_device(here, [DeviceRequest(word, origin, place=place)], strict=strict)  # type: ignore[arg-type]
+                choose_device(here, [DeviceRequest(selector, origin, place=place)], strict=strict)  # type: ignore[arg-type]
             assert here.cpu.name in caught.value.hint
             assert place in caught.value.message
     for origin, place in FOREIGN:
-        wish = DeviceRequest(word, origin, place=place)  # type: ignore[arg-type]
-        choice = choose_device(here, [wish])
+        request = DeviceRequest(selector, origin, place=place)  # type: ignore[arg-type]
+        choice = choose_device(here, [request])
         assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
         assert len(choice.warnings) == 1
         assert f"(requested by {place}); using the CPU" in choice.warnings[0]
         with pytest.raises(DeviceNotFoundError):
-            choose_device(here, [wish], strict=True)
+            choose_device(here, [request], strict=True)
 
 
 @pytest.mark.parametrize(
-    ("name", "word"),
+    ("name", "selector"),
     [("h200-linux", "xpu"), ("h200-linux", "mps"), ("h200-linux", "directml"),
      ("h200-linux", "amd"), ("macbook-m4", "cuda"), ("arc-b580-linux", "rocm"),
      ("mi300x-linux", "nvidia"), ("rx7900xtx-windows", "xpu")],
 )  # fmt: skip
-def test_kind_is_not_replaced_by_another_gpu(machine: Load, name: str, word: str) -> None:
+def test_kind_is_not_replaced_by_another_gpu(machine: Load, name: str, selector: str) -> None:
     here = machine(name)
-    choice = choose_device(here, [DeviceRequest(word, "flag")])
+    choice = choose_device(here, [DeviceRequest(selector, "flag")])
     assert choice.device.kind == "cpu"
     assert len(choice.warnings) == 1
     with pytest.raises(DeviceUnusableError):
-        choose_device(here, [DeviceRequest(word, "flag")], strict=True)
+        choose_device(here, [DeviceRequest(selector, "flag")], strict=True)
 
 
 def test_missing_saved_device_is_an_error_if_strict(machine: Load) -> None:
-    wish = DeviceRequest("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")
+    request = DeviceRequest("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")
     with pytest.raises(DeviceNotFoundError, match="RTX 2080 Ti no longer exists"):
-        choose_device(machine("h200-linux"), [wish], strict=True)
+        choose_device(machine("h200-linux"), [request], strict=True)
 
 
 # -- variables that hide devices -------------------------------------------------------------------
@@ -413,9 +411,10 @@ def test_unmatched_visibility_entry_is_one_warning(
     assert any(f"{variable} lists {entry}" in finding.message for finding in found)
     with pytest.raises(DeviceNotFoundError, match=variable):
         choose_device(here, strict=True)
-    for word in ("cpu", here.devices[0].id):  # who names a device does not ask the variable
+    for selector in ("cpu", here.devices[0].id):  # who names a device does not ask the variable
         assert not any(
-            "not there" in w for w in choose_device(here, [DeviceRequest(word, "flag")]).warnings
+            "not there" in w
+            for w in choose_device(here, [DeviceRequest(selector, "flag")]).warnings
         )
 
 

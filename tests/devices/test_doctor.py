@@ -1,4 +1,4 @@
-"""Every finding of the doctor: a machine that triggers it and one that does not."""
+"""Every finding of the doctor: a machine that has it and one that does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a knowledgeable person would say of each recorded machine, by hand."""
+"""Every recorded machine, compared with a description written by hand."""
 
 from __future__ import annotations
 

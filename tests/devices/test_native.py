@@ -71,7 +71,7 @@ def test_driver_versions() -> None:
 
 
 class Object:
-    """A COM object whose methods are Python functions, by slot; counts how often it is let go."""
+    """A COM object whose methods are Python functions, by slot; counts its releases."""
 
     def __init__(self, methods: dict[int, tuple[Any, Any]]) -> None:
         self.released = 0

@@ -1,4 +1,4 @@
-"""The live machine's answers: this one, and a captured tree of files under another root."""
+"""Probes: this machine, a captured tree of files, NVML, and recorded machines."""
 
 from __future__ import annotations
 

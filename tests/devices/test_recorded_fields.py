@@ -1,4 +1,4 @@
-"""No field of a recorded machine is decoration: breaking it changes what is said; each is cited."""
+"""Every field of a recorded machine matters: changing it changes the description; each is cited."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _get(value: Any, path: Path) -> Any:
 
 
 def _broken(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """The record with one leaf changed, in every way that suits its type."""
+    """The record with one value changed, in every way that suits its type."""
     changes: list[Any] = []
     old = _get(record, path)
     if isinstance(old, bool):
@@ -58,7 +58,7 @@ def _broken(record: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     yield removed
 
 
-def _said(record: dict[str, Any]) -> Any:
+def _describe(record: dict[str, Any]) -> Any:
     machine = from_record(record)
     probes = [
         KernelResult(backend=key.split()[0], device=key.split()[1], **row)
@@ -70,12 +70,12 @@ def _said(record: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_field_matters(name: str) -> None:
     record = record_of(name)
-    truth = _said(record)
+    truth = _describe(record)
     idle = []
     for path in _leaves(record):
         if path[0] in _UNREAD:
             continue
-        if all(_said(changed) == truth for changed in _broken(record, path)):
+        if all(_describe(changed) == truth for changed in _broken(record, path)):
             idle.append(".".join(map(str, path)))
     assert not idle, f"fields that change nothing: {idle}"
 

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES and its kin: indices, UUIDs, MIG ids, nothing, and CUDA's own order."""
+"""CUDA_VISIBLE_DEVICES and similar variables: indices, UUIDs, MIG ids, and CUDA's own order."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anyrig.backends import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.units import GIB, MIB
 
 
@@ -85,15 +85,15 @@ class Simulated:
 
     # -- as a device --
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         pass
 
-    def memory(self) -> MemoryNow:
+    def memory(self) -> MemoryUsage:
         if not self.reports_memory:
-            return MemoryNow(total_bytes=self.capacity_bytes)
+            return MemoryUsage(total_bytes=self.capacity_bytes)
         live, taken = (max(self._stays, one) for one in self._peak)
         free = self.capacity_bytes - self._stays
-        return MemoryNow(self._stays, self._stays, live, taken, free, self.capacity_bytes)
+        return MemoryUsage(self._stays, self._stays, live, taken, free, self.capacity_bytes)
 
     def reset_peak(self) -> None:
         self._peak = (0, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyrig.backends import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.errors import InvalidInputError
 from anyrig.memory.estimate import (
     PeakMemory,
@@ -57,7 +57,7 @@ def test_a_peak_at_the_budget_predicts_nothing() -> None:
     assert forecast_memory(points, 24 * GIB).safe_size == 22
 
 
-NOW = MemoryNow(GIB, 2 * GIB, None, None, 20 * GIB, 24 * GIB)
+NOW = MemoryUsage(GIB, 2 * GIB, None, None, 20 * GIB, 24 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ NOW = MemoryNow(GIB, 2 * GIB, None, None, 20 * GIB, 24 * GIB)
         (NOW, 10.0, None, 10 * GIB, "10 GiB requested"),
         (NOW, None, 0.5, 12 * GIB, "50% of the device"),
         (NOW, 40.0, None, int(22 * GIB * 0.9), "but only 22 GiB free; using 90% of that"),
-        (MemoryNow(), None, None, None, "only speed"),
-        (MemoryNow(), 4.0, None, 4 * GIB, "4 GiB requested"),
-        (MemoryNow(), None, 0.5, None, "only speed"),
+        (MemoryUsage(), None, None, None, "only speed"),
+        (MemoryUsage(), 4.0, None, 4 * GIB, "4 GiB requested"),
+        (MemoryUsage(), None, 0.5, None, "only speed"),
     ],
 )
 def test_budget(
-    now: MemoryNow, gib: float | None, fraction: float | None, expected: int | None, words: str
+    now: MemoryUsage, gib: float | None, fraction: float | None, expected: int | None, words: str
 ) -> None:
     found = resolve_budget(now, gib=gib, fraction=fraction)
     assert found.num_bytes == expected

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.backends import Bound, attach, heap
+from anyrig.backends import DeviceHandle, open_device
+from anyrig.backends.memory import trim_heap
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
@@ -19,10 +20,10 @@ from anyrig.units import MIB
 
 
 @pytest.fixture
-def device() -> Bound:
+def device() -> DeviceHandle:
     machine = discover({})
     drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "torch")
-    return attach(machine.cpu_device, drive)
+    return open_device(machine.cpu_device, drive)
 
 
 def small() -> nn.Module:
@@ -89,10 +90,10 @@ def test_invalid_modules() -> None:
         build_step(small(), (8, 32), "cpu", precision="fp8")
 
 
-def test_largest_batch_on_this_cpu(device: Bound) -> None:
+def test_largest_batch_on_this_cpu(device: DeviceHandle) -> None:
     """Real tensors against the process's real resident memory."""
     wide = nn.Sequential(nn.Linear(4096, 256), nn.Linear(256, 16))
-    heap.trim()  # memory that earlier tests freed would be reused, and not seen
+    trim_heap()  # memory that earlier tests freed would be reused, and not seen
     now = device.memory().allocated_bytes
     assert now is not None
     step = build_step(wide, (512, 4096), "cpu", training=False)
@@ -109,7 +110,7 @@ def test_result_holds_on_a_gpu() -> None:
     machine = discover({})
     gpu = next(gpu for gpu in machine.gpus if gpu.usable)
     drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
-    bound = attach(gpu, drive)
+    bound = open_device(gpu, drive)
     total = bound.memory().total_bytes
     assert total is not None
     assert bound.limit(4096 * MIB)

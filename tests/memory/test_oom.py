@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.backends import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.errors import DeviceLostError, OutOfMemoryError
 from anyrig.memory.oom import MemoryShortage, detect_device_loss, detect_oom, translate_oom
 
@@ -132,9 +132,9 @@ def test_onnx_runtime_out_of_memory() -> None:
     """On the CPU, with limited address space, in a process of its own."""
     code = """
 import resource, onnxruntime, numpy as np
-from anyrig.backends import graph
+from anyrig.backends.onnx_graph import build_product
 from anyrig.memory.oom import detect_oom
-session = onnxruntime.InferenceSession(graph.product(4096), providers=["CPUExecutionProvider"])
+session = onnxruntime.InferenceSession(build_product(4096), providers=["CPUExecutionProvider"])
 feeds = {one.name: np.ones((4096, 4096), np.float32) for one in session.get_inputs()}
 with open("/proc/self/statm") as file:
     held = int(file.read().split()[0]) * resource.getpagesize()
@@ -289,7 +289,7 @@ def test_no_heavy_imports() -> None:
 
 # -- translation -----------------------------------------------------------------------------------
 
-MEMORY = MemoryNow(free_bytes=2**29, total_bytes=24 * 2**30)
+MEMORY = MemoryUsage(free_bytes=2**29, total_bytes=24 * 2**30)
 OPTIONS = ("--batch-size 4", "--memory-gb 6", "--device cpu")
 
 

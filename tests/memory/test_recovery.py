@@ -28,8 +28,8 @@ class Device:
         self.alive_when_released: object = "never released"
         self.watched: list[weakref.ref[Tensor]] = []
 
-    def synchronise(self) -> None:
-        self.calls.append("synchronise")
+    def synchronize(self) -> None:
+        self.calls.append("synchronize")
         if self.errors:
             raise self.errors.pop(0)
 
@@ -62,7 +62,7 @@ def test_tensors_are_freed_before_the_cache_is_emptied() -> None:
     outcome = run_with_recovery(lambda: _fails(device.watched, MemoryError("too much")), device)
     assert outcome.shortage == MemoryShortage("host", message="too much")
     assert not outcome.succeeded
-    assert device.calls == ["synchronise", "release"]
+    assert device.calls == ["synchronize", "release"]
     assert device.alive_when_released == []
     assert len(device.watched) == 4
 
@@ -147,7 +147,7 @@ def test_a_failure_reported_once_is_over(caplog: pytest.LogCaptureFixture) -> No
     outcome = run_with_recovery(lambda: _fails(device.watched, MemoryError()), device)
     assert outcome.shortage is not None
     assert not outcome.shortage.fatal
-    assert device.calls == ["synchronise", "synchronise", "release"]
+    assert device.calls == ["synchronize", "synchronize", "release"]
     assert "CUDA error: out of memory" in caplog.text
 
 
@@ -229,11 +229,11 @@ _GPU_LIMIT = 4096 * _MIB
 def test_twenty_failures_on_a_gpu() -> None:
     import torch
 
-    from anyrig.backends import attach
+    from anyrig.backends import open_device
     from anyrig.devices.discover import discover
 
     gpu = next(gpu for gpu in discover(os.environ).gpus if any(_torch(d) for d in gpu.backends))
-    bound = attach(gpu, next(drive for drive in gpu.backends if _torch(drive)))
+    bound = open_device(gpu, next(drive for drive in gpu.backends if _torch(drive)))
     device = torch.device(bound.name)
     if device.type != "cuda":
         pytest.skip("reads torch.cuda's own figures")

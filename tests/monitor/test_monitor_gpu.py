@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from anyrig.backends import attach
+from anyrig.backends import open_device
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, Machine
 from anyrig.monitor import Monitor
@@ -33,14 +33,14 @@ def gpu(here: Machine) -> Device:
 def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     torch = pytest.importorskip("torch")
     drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
-    bound = attach(gpu, drive)
+    bound = open_device(gpu, drive)
     # The context itself takes memory: created before the first sample.
     torch.zeros(1, device=bound.name)
-    bound.synchronise()
+    bound.synchronize()
     monitor = Monitor(here)
     before = monitor.sample().find(gpu.id)
     taken = torch.empty(2 * GIB, dtype=torch.uint8, device=bound.name)
-    bound.synchronise()
+    bound.synchronize()
     after = monitor.sample().find(gpu.id)
     monitor.stop()
     assert before is not None

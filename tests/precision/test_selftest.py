@@ -1,4 +1,4 @@
-"""The self-test on this CPU, and with an attention that is broken as cuDNN's was."""
+"""The self-test on this CPU, and with attention that is broken as cuDNN's was."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import torch.nn.functional as F
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import KernelError
-from anyrig.precision import attention, products, selftest
-from anyrig.precision.verdict import Result, Tried, from_plain, to_plain
+from anyrig.precision import kernel_checks, selftest
+from anyrig.precision.selftest import CheckResult, SelfTestReport
 
 CPU = Device("cpu", "cpu", "any", "a CPU", driver_version="1")
 DRIVE = DeviceBackend("torch", "cpu", "cpu", True, "")
@@ -61,58 +62,61 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "scaled_dot_product_attention", attend)
 
 
-SHORT = [case for case in attention.CASES if case.queries < 100]
+SHORT = [case for case in kernel_checks.ATTENTION_CASES if case.queries < 100]
 """Cases that a CPU without half-precision instructions computes in a moment."""
 
 
 @pytest.fixture(scope="module")
-def real() -> selftest.Report:
+def real() -> selftest.SelfTestReport:
     """Without a limit of time, which would end it early on a busy machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "try_attention", partial(attention.try_attention, cases=SHORT))
-        return selftest.run(CPU, DRIVE, budget_s=math.inf)
+        patch.setattr(
+            kernel_checks, "check_attention", partial(kernel_checks.check_attention, cases=SHORT)
+        )
+        return selftest.run_selftest(CPU, DRIVE, budget_s=math.inf)
 
 
-# -- this CPU --------------------------------------------------------------------------------------
+# -- this CPU -------------------------------------------------------------------------------------
 
 
-def test_this_cpu_is_right(real: selftest.Report) -> None:
+def test_this_cpu_is_correct(real: selftest.SelfTestReport) -> None:
     wrong = [result for result in real.results if result.verdict == "wrong"]
     assert not wrong
-    assert real.failed == {}
-    tried = {(r.tried.backend, r.tried.precision) for r in real.results if r.verdict == "right"}
+    assert real.failed_formats == {}
+    tried = {(r.backend, r.precision) for r in real.results if r.verdict == "right"}
     assert {("math", "fp32"), ("math", "bf16"), ("flash", "fp16"), ("", "bf16")} <= tried
 
 
-def test_what_is_not_there_is_no_fault(real: selftest.Report) -> None:
-    cudnn = [result for result in real.results if result.tried.backend == "cudnn"]
+def test_an_unavailable_backend_is_not_a_fault(real: selftest.SelfTestReport) -> None:
+    cudnn = [result for result in real.results if result.backend == "cudnn"]
     assert len(cudnn) == 3 * len(SHORT) > 0
     assert {result.verdict for result in cudnn} == {"not there"}
-    assert selftest.switch_off(real.results) == ()
-    assert BACKENDS.cudnn_sdp_enabled()
+    assert real.attention_faults == {}
 
 
-def test_errors_are_well_inside_the_tolerance_and_not_nothing(real: selftest.Report) -> None:
-    """A tolerance a hundred times too wide would let a wrong kernel pass."""
-    halves = [r for r in real.results if r.verdict == "right" and r.tried.precision == "bf16"]
+def test_errors_are_well_within_the_tolerance_and_not_zero(
+    real: selftest.SelfTestReport,
+) -> None:
+    """A tolerance that is far too wide would accept wrong kernels."""
+    halves = [r for r in real.results if r.verdict == "right" and r.precision == "bf16"]
     assert 0.02 < max(result.error for result in halves) < 0.5
 
 
-def test_the_reference_is_autograds(real: selftest.Report) -> None:
-    case = attention.Case("small", 5, 7, 8, heads=4, key_heads=2, mask="additive")
-    given = attention.inputs(case)
+def test_the_reference_agrees_with_autograd(real: selftest.SelfTestReport) -> None:
+    case = kernel_checks.AttentionCase("small", 5, 7, 8, heads=4, key_heads=2, mask="additive")
+    given = kernel_checks.make_attention_inputs(case)
     query, key, value = (t.clone().requires_grad_() for t in given[:3])
     out = F.scaled_dot_product_attention(query, key, value, attn_mask=given.mask, enable_gqa=True)
-    out.backward(given.back)  # type: ignore[no-untyped-call]
-    truth = attention.reference(given).values
+    out.backward(given.grad_out)  # type: ignore[no-untyped-call]
+    truth = kernel_checks.attention_reference(given).values
     for ours, theirs in zip(truth, (out, query.grad, key.grad, value.grad), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("case", attention.CASES, ids=lambda case: case.name)
-def test_inputs_are_exact_in_every_format(case: attention.Case) -> None:
-    given = attention.inputs(case)
-    tensors = [*given[:3], given.back]
+@pytest.mark.parametrize("case", kernel_checks.ATTENTION_CASES, ids=lambda case: case.name)
+def test_inputs_are_exact_in_every_format(case: kernel_checks.AttentionCase) -> None:
+    given = kernel_checks.make_attention_inputs(case)
+    tensors = [*given[:3], given.grad_out]
     if given.mask is not None and given.mask.dtype != torch.bool:
         tensors.append(given.mask)
     for tensor in tensors:
@@ -121,126 +125,152 @@ def test_inputs_are_exact_in_every_format(case: attention.Case) -> None:
             assert torch.equal(near, tensor) or (near - tensor).abs().max() < 1e-6
 
 
-def test_the_cases_cover_what_was_reported() -> None:
-    lengths = {case.queries for case in attention.CASES}
+def test_cases_cover_the_reported_faults() -> None:
+    lengths = {case.queries for case in kernel_checks.ATTENTION_CASES}
     assert {704, 640, 1, 17, 1000} <= lengths
-    assert {case.head_dim for case in attention.CASES} == {64, 80, 128}
-    assert {case.mask for case in attention.CASES} == {
+    assert {case.head_dim for case in kernel_checks.ATTENTION_CASES} == {64, 80, 128}
+    assert {case.mask for case in kernel_checks.ATTENTION_CASES} == {
         "none", "causal", "bool", "additive", "padding", "empty rows"
     }  # fmt: skip
-    assert any(case.heads != case.key_heads for case in attention.CASES)
-    assert attention.CASES[0].queries % 128 == 64
+    assert any(case.heads != case.key_heads for case in kernel_checks.ATTENTION_CASES)
+    assert kernel_checks.ATTENTION_CASES[0].queries % 128 == 64
 
 
-# -- a broken backend ------------------------------------------------------------------------------
+def _nonfinite_gradients() -> int:
+    """In one attention step at length 704, as torch runs it now."""
+    inputs = kernel_checks.make_attention_inputs(kernel_checks.ATTENTION_CASES[0])
+    found = kernel_checks.run_attention(inputs, "bf16", NOWHERE)
+    return sum(int((~tensor.isfinite()).sum()) for tensor in found)
 
 
-def test_a_broken_backend_is_flagged_switched_off_and_the_step_is_finite(
+# -- a broken backend -----------------------------------------------------------------------------
+
+
+def test_a_broken_backend_is_disabled_and_the_step_is_finite_again(
     broken: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert selftest.probe_gradients(NOWHERE) == 704 * 64
+    assert _nonfinite_gradients() == 704 * 64
     with caplog.at_level(logging.WARNING):
-        report = selftest.guarded(CPU, DRIVE, tmp_path / "selftests.json")
+        report = selftest.apply_selftest(CPU, DRIVE, tmp_path / "selftests.json")
     assert len(report.messages) == 1
     assert report.messages[0] == (
-        "flash attention is wrong in fp16, bf16: at 704 with a mask, very negative logits "
-        "45,056 values of grad_q are not finite (pytorch#196678, trl#7181); "
-        "it is switched off, torch takes another"
+        "flash attention is wrong in fp16, bf16: 45,056 values of grad_q are not finite "
+        "(704 with a mask, very negative logits; pytorch#196678, trl#7181); "
+        "disabled, torch uses another backend"
     )
     assert report.messages[0] in caplog.text
     assert not BACKENDS.flash_sdp_enabled()
-    assert selftest.probe_gradients(NOWHERE) == 0
-    assert report.failed == {}  # plain attention is sound in every format
+    assert _nonfinite_gradients() == 0
+    assert report.failed_formats == {}  # plain attention is right in every format
 
 
-def test_what_was_found_is_kept_and_applied_again(broken: None, tmp_path: Path) -> None:
+def test_cached_results_are_applied_again(broken: None, tmp_path: Path) -> None:
     path = tmp_path / "cache" / "selftests.json"
-    first = selftest.guarded(CPU, DRIVE, path)
+    first = selftest.apply_selftest(CPU, DRIVE, path)
     BACKENDS.enable_flash_sdp(True)
-    second = selftest.guarded(CPU, DRIVE, path)
-    assert (first.kept, second.kept) == (False, True)
+    second = selftest.apply_selftest(CPU, DRIVE, path)
+    assert (first.cached, second.cached) == (False, True)
     assert second.results == first.results
     assert second.messages == first.messages
     assert not BACKENDS.flash_sdp_enabled()
-    assert not selftest.guarded(CPU, DRIVE, path, again=True).kept
+    assert not selftest.apply_selftest(CPU, DRIVE, path, rerun=True).cached
 
 
-def test_another_driver_is_tested_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "CASES", ())
+def test_another_driver_is_tested_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "selftests.json"
-    selftest.keep(path, selftest.Report((), selftest.stamp(CPU, DRIVE), 1.0))
-    assert selftest.guarded(CPU, DRIVE, path).kept
+    selftest.save_report(path, selftest.SelfTestReport((), selftest.report_key(CPU, DRIVE), 1.0))
+    assert selftest.apply_selftest(CPU, DRIVE, path).cached
     newer = Device("cpu", "cpu", "any", "a CPU", driver_version="2")
     monkeypatch.setattr(
-        selftest, "run", lambda d, w, **_: selftest.Report((), selftest.stamp(d, w), 0)
+        selftest,
+        "run_selftest",
+        lambda d, w, **_: selftest.SelfTestReport((), selftest.report_key(d, w), 0),
     )
-    assert not selftest.guarded(newer, DRIVE, path).kept
-    assert list(selftest.load(path)) == [selftest.stamp(newer, DRIVE)]  # the old page is dropped
+    assert not selftest.apply_selftest(newer, DRIVE, path).cached
+    assert list(selftest.load_reports(path)) == [
+        selftest.report_key(newer, DRIVE)
+    ]  # the old report is dropped
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 9}', '{"format": 1, "tests": 3}'])
-def test_a_file_that_cannot_be_read_is_an_empty_one(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_file_counts_as_empty(tmp_path: Path, text: str) -> None:
     path = tmp_path / "selftests.json"
     path.write_text(text)
-    assert selftest.load(path) == {}
+    assert selftest.load_reports(path) == {}
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(
+def test_an_unwritable_folder_is_not_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    selftest.keep(tmp_path / "file" / "selftests.json", selftest.Report((), "x", 0.0))
-    assert "not kept" in caplog.text
+    selftest.save_report(
+        tmp_path / "file" / "selftests.json", selftest.SelfTestReport((), "x", 0.0)
+    )
+    assert "could not be saved" in caplog.text
 
 
-def test_onnx_has_nothing_to_test_here() -> None:
+def test_onnx_has_no_checks() -> None:
     way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
-    assert selftest.guarded(CPU, way).results == ()
+    assert selftest.apply_selftest(CPU, way).results == ()
 
 
-# -- what follows ----------------------------------------------------------------------------------
+# -- consequences ----------------------------------------------------------------------------------
 
 
-def wrong(backend: str, area: Any = "attention", **more: Any) -> Result:
-    tried = Tried(area, backend, more.pop("precision", "bf16"), "a case", more.pop("decides", True))
-    return Result(tried, "wrong", **more)
+def wrong(backend: str, **more: Any) -> CheckResult:
+    values = {"area": "attention", "precision": "bf16", "case": "a case", **more}
+    return CheckResult(backend=backend, verdict="wrong", **values)
 
 
-def test_plain_attention_stays_on_and_its_format_is_named() -> None:
-    results = [wrong("math", num_bad=3, where="out")]
-    (message,) = selftest.switch_off(results)
-    assert "cannot be switched off" in message
+def report(*results: CheckResult) -> SelfTestReport:
+    return SelfTestReport(results, "key", 0.0)
+
+
+def test_plain_attention_stays_enabled_and_its_format_fails() -> None:
+    found = report(wrong("math", num_bad=3, where="out"))
+    assert selftest.disable_attention(found.attention_faults) == ()
+    assert selftest.select_disableable(found.attention_faults) == ()
     assert BACKENDS.math_sdp_enabled()
-    assert selftest.failed(results) == {
-        "bf16": "attention (a case): 3 values of out are not finite"
+    assert found.failed_formats == {"bf16": "attention (a case): 3 values of out are not finite"}
+
+
+def test_wrong_products_fail_their_format_but_never_fp32() -> None:
+    found = report(
+        wrong("", area="product", precision="fp16", error=7.0, where="product"),
+        wrong("", area="product", precision="fp32", error=7.0, where="product"),
+        wrong("", area="product", decides=False, error=7.0, where="product"),
+    )
+    assert found.failed_formats == {
+        "fp16": "product (a case): the error of product is 7 times the tolerance"
     }
 
 
-def test_wrong_products_name_their_format_and_fp32_is_never_left() -> None:
-    results = [
-        wrong("", "product", precision="fp16", error=7.0, where="product"),
-        wrong("", "product", precision="fp32", error=7.0, where="product"),
-        wrong("", "product", decides=False, error=7.0, where="product"),
-    ]
-    assert selftest.failed(results) == {
-        "fp16": "product (a case): product is off by 7 times what rounding explains"
-    }
-
-
-def test_what_is_only_told_switches_nothing_off() -> None:
-    assert selftest.switch_off([wrong("flash", decides=False)]) == ()
-    rows = selftest.table([wrong("flash", decides=False, note="raised")])
+def test_a_case_that_only_reports_disables_nothing() -> None:
+    result = wrong("flash", decides=False, note="raised")
+    assert report(result).attention_faults == {}
+    rows = selftest.results_table([result])
     assert rows == [("attention", "flash", "bf16", "a case", "told only", "raised")]
 
 
-def test_results_go_through_json() -> None:
+def test_results_survive_the_file(tmp_path: Path) -> None:
     result = wrong("cudnn", num_bad=45056, error=math.inf, where="grad_q", source="somewhere")
-    back = from_plain(json.loads(json.dumps(to_plain(result))))
-    assert back.tried == result.tried
-    assert (back.num_bad, back.error) == (45056, 1e30)
+    path = tmp_path / "selftests.json"
+    selftest.save_report(path, report(result))
+    (back,) = selftest.load_reports(path)["key"].results
+    assert back == replace(result, error=1e30)
 
 
-def test_a_kernel_that_raises_is_wrong_and_a_dead_device_ends_the_test(
+def test_the_file_of_the_first_release_is_read(tmp_path: Path) -> None:
+    row = {"area": "attention", "backend": "cudnn", "precision": "bf16", "case": "a case",
+           "decides": True, "verdict": "wrong", "error": 0.0, "num_bad": 3, "where": "grad_q",
+           "note": "", "source": "pytorch#196678"}  # fmt: skip
+    path = tmp_path / "selftests.json"
+    test = {"when": "2026-11-15T12:00:00+00:00", "seconds": 1.5, "results": [row]}
+    path.write_text(json.dumps({"format": 1, "tests": {"key": test}}))
+    assert set(selftest.load_reports(path)["key"].attention_faults) == {"cudnn"}
+
+
+def test_a_kernel_that_raises_is_wrong_and_a_device_error_ends_the_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(error: Exception) -> None:
@@ -249,37 +279,37 @@ def test_a_kernel_that_raises_is_wrong_and_a_dead_device_ends_the_test(
 
         monkeypatch.setattr(F, "scaled_dot_product_attention", attend)
 
-    case = attention.CASES[9]
+    case = kernel_checks.ATTENTION_CASES[9]
     fails(RuntimeError("cuDNN Frontend error: No valid execution plans built."))
-    results = list(attention.try_attention(NOWHERE, ("bf16",), [case]))
+    results = list(kernel_checks.check_attention(NOWHERE, ("bf16",), [case]))
     assert {result.verdict for result in results} == {"wrong"}
-    assert "No valid execution plans" in results[0].seen
+    assert "No valid execution plans" in results[0].problem
     fails(torch.OutOfMemoryError("CUDA out of memory."))
-    results = list(attention.try_attention(NOWHERE, ("bf16",), [case]))
+    results = list(kernel_checks.check_attention(NOWHERE, ("bf16",), [case]))
     assert {result.verdict for result in results} == {"not there"}
     fails(torch.AcceleratorError("CUDA error: an illegal memory access was encountered"))
     with pytest.raises(KernelError, match="illegal memory access"):
-        list(attention.try_attention(NOWHERE, ("bf16",), [case]))
+        list(kernel_checks.check_attention(NOWHERE, ("bf16",), [case]))
 
 
-def test_a_deadline_ends_it_after_the_known_faults() -> None:
-    assert list(attention.try_attention(NOWHERE, ("bf16",), deadline=0.0)) == []
+def test_no_case_is_started_after_the_deadline() -> None:
+    assert list(kernel_checks.check_attention(NOWHERE, ("bf16",), deadline=0.0)) == []
 
 
-def test_fp8_products_are_tried_where_they_run() -> None:
-    results = list(products.try_products(NOWHERE, ("fp8",)))
-    verdicts = {result.tried.case: result.verdict for result in results}
+def test_fp8_products_are_checked_where_they_run() -> None:
+    results = list(kernel_checks.check_products(NOWHERE, ("fp8",)))
+    verdicts = {result.case: result.verdict for result in results}
     assert verdicts["256 x 512 x 256"] in ("right", "not there")
     assert verdicts["17 x 1000 x 33"] == "not there"
 
 
-def test_products_that_are_wrong_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that adds up in its own format, as one would that has no wider sums."""
-    real = products._dense
+def test_wrong_products_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device whose products are 20 % off."""
+    real = kernel_checks.run_product
 
-    def careless(given: Any, precision: Any, device: Any) -> Any:
-        return [tensor * 1.2 for tensor in real(given, precision, device)]
+    def off(*given: Any) -> Any:
+        return [tensor * 1.2 for tensor in real(*given)]
 
-    monkeypatch.setattr(products, "_dense", careless)
-    results = list(products.try_products(NOWHERE, ("fp16",)))
-    assert "fp16" in selftest.failed(results)
+    monkeypatch.setattr(kernel_checks, "run_product", off)
+    results = kernel_checks.check_products(NOWHERE, ("fp16",))
+    assert "fp16" in report(*results).failed_formats

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.backends import spawn
+from anyrig.backends.process import kill_process_group, start_module
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.jobs import Job, JobQueue, JobStopped, StopSignal, run_jobs
 from anyrig.services.jobs import check, runner
@@ -87,7 +87,7 @@ def test_the_leash_ends_a_process(said: bytes | None) -> None:
     """The starter is gone, or its time is over; the command itself would take minutes."""
     Path("long.txt").write_text(STORY * 50, encoding="utf-8")
     words = ["book", "long.txt", "--engine", "tone", "--set", "sleep_s=1", "--device", "cpu"]
-    process = spawn.start("anyrig.services.leash", os.environ, words=words)
+    process = start_module("anyrig.services.leash", os.environ, args=words)
     assert process.stdin is not None
     if said is None:
         process.stdin.close()
@@ -97,7 +97,7 @@ def test_the_leash_ends_a_process(said: bytes | None) -> None:
     try:
         assert process.wait(60) != 0
     finally:
-        spawn.stop(process)
+        kill_process_group(process)
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             pipe.close()

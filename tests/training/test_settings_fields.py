@@ -22,14 +22,19 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.dynamic import MoveSettings
+from anyrig.precision.dynamic import FallbackSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer, checks
 from anyrig.training.head import LanguageLoss
 from anyrig.training.settings import Keeping, Loading
 
 GIB = 1 << 30
-TABLES = {"loading": Loading, "keeping": Keeping, "scaler": ScalerSettings, "moving": MoveSettings}
+TABLES = {
+    "loading": Loading,
+    "keeping": Keeping,
+    "scaler": ScalerSettings,
+    "moving": FallbackSettings,
+}
 Claim = Callable[[Path], None]
 CLAIMS: dict[str, Claim] = {}
 ELSEWHERE = {
@@ -327,7 +332,7 @@ def left_at(bad: set[int], steps: int = 12, *, dynamic: bool = True, **how: Any)
         seen.append(len(seen))
         return mse(net, batch) * (math.inf if seen[-1] in bad else 1.0)
 
-    moving = MoveSettings(**{"window": 10, "most_skipped": 2, "at_floor": 9, **how})
+    moving = FallbackSettings(**{"window": 10, "most_skipped": 2, "at_floor": 9, **how})
     ran = Ran(steps=steps, precision="fp16", dynamic=dynamic, moving=moving, loss=look,
               scaler=ScalerSettings(initial=1.0, floor=1.0))  # fmt: skip
     return next((row.step for row in ran.rows if row.precision != "fp16"), None)
@@ -681,7 +686,7 @@ def test_nonsense_is_refused_with_what_it_must_be(table: str | None, name: str) 
         assert must in caught.value.hint
 
 
-@pytest.mark.parametrize("kind", [ScalerSettings, MoveSettings])
+@pytest.mark.parametrize("kind", [ScalerSettings, FallbackSettings])
 def test_nonsense_in_the_scaler_is_refused(kind: Any) -> None:
     for one in dataclasses.fields(kind):
         for value in (-1, "nonsense", math.nan, None):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.apply import make
+from anyrig.precision.autocast import make_policy
 from anyrig.training import Settings, Trainer
 from anyrig.training.step import Step
 
@@ -32,7 +32,7 @@ def test_number_formats_are_known_by_their_usual_names(given: Any, wanted: str) 
     assert Settings.of({"dtype": given}).precision == wanted
     assert Settings.of({"precision": given}).precision == wanted
     if wanted in ("fp16", "bf16", "fp32"):
-        assert make(given, "cpu", training=True).precision == wanted
+        assert make_policy(given, "cpu", training=True).precision == wanted
 
 
 @pytest.mark.parametrize("given", ["float17", "int8", torch.int8, 3.5, None, "", ["fp16"], True])
@@ -97,7 +97,7 @@ def test_a_trainer_refuses_two_optimizers() -> None:
 def test_a_step_takes_both_spellings() -> None:
     net = nn.Linear(4, 1)
     sgd = torch.optim.SGD(net.parameters(), lr=0.1)
-    applied = make("fp32", "cpu", training=True)
+    applied = make_policy("fp32", "cpu", training=True)
     for name in ("optimizer", "optimiser"):
         options: Any = {name: sgd}
         step = Step(net, loss=_loss, applied=applied, device="cpu", micro_batch=4, **options)

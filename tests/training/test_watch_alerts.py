@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.backends.memory import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.training.settings import Loading, Settings
 from anyrig.training.watch import alerts
 from anyrig.training.watch.alerts import Alarm, Alert, Rules
@@ -144,7 +144,7 @@ def test_memory_near_its_end() -> None:
     alarm = Alarm()
 
     def kinds(allocated: int, reserved: int, free: int) -> list[str]:
-        memory = MemoryNow(allocated, reserved, None, None, free, 1000)
+        memory = MemoryUsage(allocated, reserved, None, None, free, 1000)
         return [one.kind for one in alarm.check_memory(memory, 1, 0.0)]
 
     assert kinds(500, 950, 40) == []  # the framework holds what no tensor uses
@@ -153,12 +153,12 @@ def test_memory_near_its_end() -> None:
     for _ in range(10):
         assert kinds(100, 200, 800) == []
     assert kinds(950, 960, 30) == ["memory-full"]
-    assert alarm.check_memory(MemoryNow(1, 2), 1, 0.0) == []
+    assert alarm.check_memory(MemoryUsage(1, 2), 1, 0.0) == []
 
 
 def test_a_step_between_two_looks_at_memory_does_not_forget_it() -> None:
     alarm = Alarm()
-    full = MemoryNow(950, 960, None, None, 30, 1000)
+    full = MemoryUsage(950, 960, None, None, 30, 1000)
     told = 0
     for number in range(1, 50):
         alarm.check(counted(number))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyrig.backends.memory import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.machine import Device, Machine
 from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor import Monitor
@@ -85,7 +85,7 @@ def test_a_line_of_the_log_adds_up_its_steps() -> None:
         counted(2, loss=1.0, units=30, step_s=1.5, phases={"data": 0.3}, grad_norm=3.0, scale=2.0),
         counted(3, loss=math.inf, units=20, step_s=1.0, skipped=True, num_retries=2),
     ]
-    memory = MemoryNow(1, 2, 3, 4, 5, 6)
+    memory = MemoryUsage(1, 2, 3, 4, 5, 6)
     around = Around(
         flops_per_sample=5e9, peak_flops=1e11, memory=memory, total_skipped=7, total_retries=9
     )
@@ -246,13 +246,13 @@ def test_epochs_are_timed() -> None:
 
 
 def test_memory_is_sampled_and_a_failure_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with Recorder(memory=lambda: MemoryNow(10, 20, 30, 40, 500, 1000)) as watch:
+    with Recorder(memory=lambda: MemoryUsage(10, 20, 30, 40, 500, 1000)) as watch:
         watch.step(facts(1))
     got = watch.history()[0]
     assert got.memory_allocated_bytes == 10
     assert got.memory_peak_bytes == 30
 
-    def broken() -> MemoryNow:
+    def broken() -> MemoryUsage:
         raise RuntimeError("gone")
 
     with Recorder(memory=broken) as watch:

@@ -16,13 +16,13 @@ from anyrig.cli.context import Context
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement, PlacementPlan, Workload
 from anyrig.precision import selftest
-from anyrig.precision.verdict import Result, Tried
+from anyrig.precision.selftest import CheckResult
 from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 from tests.conftest import MACHINES
 
 TORCH = DeviceBackend("torch", "cpu", "cpu", True, "")
-WRONG = Result(Tried("attention", "cudnn", "bf16", "a case"), "wrong", 9.0, where="out")
+WRONG = CheckResult("attention", "cudnn", "bf16", "a case", "wrong", 9.0, where="out")
 
 
 def on_in_worker(placement: Placement) -> list[str]:
@@ -55,12 +55,12 @@ def placed(one: Context) -> PlacementPlan:
     return compute.placed(one, one.choose(), Workload("a model", backends=("torch",)))
 
 
-def keep(one: Context, *results: Result) -> None:
+def keep(one: Context, *results: CheckResult) -> None:
     gpu = one.machine.gpus[0]
     version = one.machine.packages["torch"].partition(" ")[0]
     key = f"{gpu.id}; cuda; driver {gpu.driver_version}; torch {version}; cuDNN 1; test 1"
     one.folders.selftests.parent.mkdir(parents=True, exist_ok=True)
-    selftest.keep(one.folders.selftests, selftest.Report(results, key, 1.0))
+    selftest.save_report(one.folders.selftests, selftest.SelfTestReport(results, key, 1.0))
 
 
 def test_every_placement_on_a_device_carries_what_an_earlier_test_found() -> None:

@@ -11,7 +11,7 @@ from typing import get_args
 from anyrig.audiobooks.ways import Ways
 from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.presets import Profile
+from anyrig.precision.profiles import ProfileName
 from anyrig.settings.load import SettingsLoader
 from anyrig.settings.schema import BOOLEANS, setting
 from anyrig.units import is_whole_number
@@ -171,7 +171,7 @@ class ComputeSettings:
     precision: str = setting(
         "auto", choices=("auto", *get_args(Precision)), normalize=parse_precision
     )
-    profile: Profile = "balanced"
+    profile: ProfileName = "balanced"
     memory_gb: float = setting(0.0, ge=0, unit="GiB")
     """Maximum memory to use on a device; 0 leaves it to the profile."""
     memory_fraction: float = setting(0.0, ge=0, le=1)

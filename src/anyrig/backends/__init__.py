@@ -1,106 +1,104 @@
-"""A `Device` in a framework's own words: how it is named, awaited, freed. One file per framework.
+"""A device through a framework, torch or ONNX Runtime: one file per framework.
 
-`attach` gives what work needs of a framework (`Bound`); `open_runner` the kernels that prove and
-measure a device. Nothing heavy is imported before one of them is called.
+`open_device` gives what work needs of a device, `open_runner` the kernels that test and measure it.
+Neither framework is imported before one of them is called.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from anyrig.backends.memory import MemoryNow
 from anyrig.errors import MissingPackageError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from anyrig.backends.memory import MemoryUsage
     from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
 
-__all__ = ["QUIET", "Bound", "MemoryNow", "Runner", "attach", "open_runner"]
-# ONNX Runtime reports to its maker unless this is set before it loads.
-QUIET = {"ORT_DISABLE_TELEMETRY": "1"}
+# ONNX Runtime sends telemetry unless this is set before it loads.
+NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
-class Bound(Protocol):
-    """A device bound to this process through one framework."""
+class DeviceHandle(Protocol):
+    """A device that this process uses through one framework."""
 
     name: str
-    """The framework's own word for it: `cuda:0`, `CPUExecutionProvider`."""
+    """The framework's name for it: `cuda:0`, `CPUExecutionProvider`."""
     backend: BackendName
     on_host: bool
-    """Whether its memory is the host's own."""
+    """Whether its memory is the host's."""
 
-    def synchronise(self) -> None:
-        """Wait until the device has done all it was given."""
+    def synchronize(self) -> None:
+        """Wait until the device has finished all work."""
 
-    def memory(self) -> MemoryNow:
-        """What is held now, and at most since the last `reset_peak`."""
+    def memory(self) -> MemoryUsage: ...
 
     def reset_peak(self) -> None:
-        """Begin to measure the peak anew."""
+        """Start measuring the peak anew."""
 
     def release(self) -> None:
-        """Give back what the framework keeps and no tensor uses."""
+        """Return the framework's cached memory to the device."""
 
     def limit(self, num_bytes: int) -> bool:
-        """Hold this process to so many bytes of the device; whether the framework can."""
+        """Limit this process's memory on the device; whether the framework can."""
 
 
-class Runner(Protocol):
+class KernelRunner(Protocol):
     """Kernels on one device through one framework."""
 
     ran_on: str
-    """Where the framework says the work really happens."""
+    """Where the framework reports that the work ran."""
     kernels: tuple[str, ...]
-    """The machine code the framework lists: sm_ or gfx names."""
+    """Architectures that the framework has kernels for: sm_ or gfx names."""
     precisions: tuple[Precision, ...]
 
     def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The matrix product of two fp32 matrices."""
+        """Multiply two fp32 matrices."""
 
     def time_products(self, size: int, precision: Precision, num_products: int) -> float:
-        """Seconds for products of square matrices already on the device, awaited to the end."""
+        """Seconds for products of square matrices that are on the device already."""
 
     def time_copies(self, num_bytes: int, num_copies: int) -> float:
-        """Seconds for copies within the device's memory, awaited to the end."""
+        """Seconds for copies within the device's memory."""
 
 
-def attach(device: Device, drive: DeviceBackend, *, threads: int | None = None) -> Bound:
-    """A device bound to this process. Imports the framework.
+def open_device(
+    device: Device, drive: DeviceBackend, *, threads: int | None = None
+) -> DeviceHandle:
+    """Open a device through a framework, which is imported.
 
     Args:
-        device: what to use.
-        drive: through which backend.
-        threads: how many the framework may use on the host; its own choice when None.
+        threads: of the host, for the framework; None leaves it to the framework.
     """
     try:
         if drive.backend == "torch":
-            from anyrig.backends.torch import TorchBound
+            from anyrig.backends.torch import TorchHandle
 
-            return TorchBound(device, drive, threads=threads)
-        from anyrig.backends.onnx import OnnxBound
+            return TorchHandle(device, drive, threads=threads)
+        from anyrig.backends.onnx import OnnxHandle
 
-        return OnnxBound(device, drive, threads=threads)
+        return OnnxHandle(device, drive, threads=threads)
     except ImportError as error:
-        raise _missing(drive, error) from error
+        raise _missing_package(drive, error) from error
 
 
-def open_runner(device: Device, drive: DeviceBackend) -> Runner:
-    """Kernels for a device through one of its drives. Imports the framework."""
+def open_runner(device: Device, drive: DeviceBackend) -> KernelRunner:
+    """Open the kernels of a device through a framework, which is imported."""
     try:
         if drive.backend == "torch":
-            from anyrig.backends.torch_kernels import TorchRunner
+            from anyrig.backends.torch import TorchRunner
 
             return TorchRunner(device, drive)
-        from anyrig.backends.onnx_kernels import OnnxRunner
+        from anyrig.backends.onnx import OnnxRunner
 
         return OnnxRunner(device, drive)
     except ImportError as error:
-        raise _missing(drive, error) from error
+        raise _missing_package(drive, error) from error
 
 
-def _missing(drive: DeviceBackend, error: ImportError) -> MissingPackageError:
+def _missing_package(drive: DeviceBackend, error: ImportError) -> MissingPackageError:
     return MissingPackageError(
-        f"{drive.backend} cannot be imported: {error}", hint=drive.fix or "Run `anyrig doctor`."
+        f"cannot import {drive.backend}: {error}", hint=drive.fix or "Run `anyrig doctor`."
     )

@@ -1,7 +1,7 @@
-"""ONNX Runtime's words for a device: which provider, with which options, and what really ran.
+"""A device through ONNX Runtime: which provider, with which options, and what really ran.
 
-A session is made without complaint when its provider cannot start, and runs on the CPU. So the
-provider is read back from the session, and `where_it_ran` reads it from a profile, node by node.
+ONNX Runtime creates a session without an error when its provider cannot start, and runs it on the
+CPU. So the provider is read back from the session, and the nodes that it runs are counted.
 """
 
 from __future__ import annotations
@@ -13,38 +13,44 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from anyrig.backends import QUIET, MemoryNow, heap
-from anyrig.backends.graph import Written
-from anyrig.backends.resident import Resident
-from anyrig.devices.machine import BackendName, Device, DeviceBackend
+import numpy as np
+from numpy.typing import NDArray
+
+from anyrig.backends import NO_TELEMETRY, onnx_graph
+from anyrig.backends.memory import MemoryUsage, ResidentMemory, keep_freed_memory
+from anyrig.backends.onnx_graph import BuiltModel
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
 from anyrig.errors import KernelError
 from anyrig.units import is_whole_number, normalize_pci_address
 
-for _name, _value in QUIET.items():
-    os.environ.setdefault(_name, _value)  # it looks once, when it loads
+for _name, _value in NO_TELEMETRY.items():
+    os.environ.setdefault(_name, _value)  # read once, when the library loads
 import onnxruntime  # noqa: E402
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 _WEBGPU = "WebGpuExecutionProvider"
 _CPU = "CPUExecutionProvider"
 _CUDA = "CUDAExecutionProvider"
 _TENSORRT = "TensorrtExecutionProvider"
-_POWER = "ep.webgpuexecutionprovider.powerPreference"
-_DXGI = "DxgiAdapterNumber"
-# Providers whose arena takes a limit.
-_LIMITED = (_CUDA, "ROCMExecutionProvider")
+# Providers whose arena can be limited.
+_LIMITED_PROVIDERS = (_CUDA, "ROCMExecutionProvider")
+_COPIES_PER_GRAPH = 8
+_PRODUCTS_PER_GRAPH = 10
+LISTS_NODES = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
+"""Whether a session can list which provider runs its nodes; older ones need a profile of a run."""
 
 
-def options(device: Device, provider: str) -> dict[str, str]:
-    """What a provider must be told to use this device and no other."""
-    number = {
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def provider_options(device: Device, provider: str) -> dict[str, str]:
+    """The options that make a provider use this device and no other."""
+    index = {
         _CUDA: device.indices.get("cuda", 0),
         _TENSORRT: device.indices.get("cuda", 0),
         "ROCMExecutionProvider": device.indices.get("rocm", 0),
@@ -52,19 +58,19 @@ def options(device: Device, provider: str) -> dict[str, str]:
         "DmlExecutionProvider": device.indices.get("dxgi", 0),
     }.get(provider)
     if provider == _CUDA:
-        # Lines are never of one length. By default every algorithm is tried at each new one: on an
-        # H200 the default voice then spoke 18 s of audio a second, and 95 s like this.
-        return {"device_id": str(number), "cudnn_conv_algo_search": "HEURISTIC"}
-    if number is not None:
-        return {"device_id": str(number)}
+        # Inputs vary in length. By default every algorithm is tried at each new one: on an H200
+        # the default voice then spoke 18 s of audio a second, and 95 s with this.
+        return {"device_id": str(index), "cudnn_conv_algo_search": "HEURISTIC"}
+    if index is not None:
+        return {"device_id": str(index)}
     if provider == "OpenVINOExecutionProvider":
-        # Not Level Zero's number: here the processor's own graphics are always GPU.0.
+        # Not Level Zero's index: OpenVINO counts integrated graphics first, as GPU.0.
         place = device.indices.get("openvino", device.indices.get("xpu", 0))
         return {"device_type": f"GPU.{place}"}
     return {}
 
 
-def session(
+def create_session(
     model: bytes | str,
     device: Device,
     drive: DeviceBackend,
@@ -74,64 +80,65 @@ def session(
     limit_bytes: int | None = None,
     arrays: Mapping[str, NDArray[Any]] | None = None,
 ) -> Any:
-    """A session of a model on a device; an error when the provider did not start.
+    """Create a session on a device; an error if the provider did not start.
 
     Args:
-        model: the model's bytes, or its path.
-        device: what to run on.
-        drive: through which provider.
-        profile: the beginning of the name of a profile to write.
-        threads: how many of the host's threads may compute; when None, as many as this process
-            has cores, of which ONNX Runtime itself would not know a container's limit.
-        limit_bytes: the most device memory to take, where the provider can be held to it.
-        arrays: weights that the model names as lying elsewhere.
+        model: bytes or path.
+        profile: prefix of the file name of a profile to write.
+        threads: of the host; None means the cores that this process may use, since ONNX Runtime
+            ignores a container's limit.
+        limit_bytes: limit of device memory, where the provider has one.
+        arrays: the model's external data.
     """
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 3
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
     if drive.provider == _CPU:
-        # Lines and pages are never of one length. Kept blocks then fit badly and pile up: a voice
-        # held 350 MB after 1,000 lines and grew without end.
-        settings.enable_cpu_mem_arena = False
-    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        # Inputs vary in length, so cached blocks rarely fit and accumulate: a voice held 350 MB
+        # after 1,000 lines and kept growing.
+        options.enable_cpu_mem_arena = False
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
-        settings.add_external_initializers(list(arrays), values)
-    settings.intra_op_num_threads = _host_cores(device) if threads is None else threads
-    settings.inter_op_num_threads = 1
+        options.add_external_initializers(list(arrays), values)
+    options.intra_op_num_threads = _host_cores(device) if threads is None else threads
+    options.inter_op_num_threads = 1
     if profile:
-        settings.enable_profiling = True
-        settings.profile_file_prefix = profile
+        options.enable_profiling = True
+        options.profile_file_prefix = profile
     if drive.provider == _WEBGPU:
-        if device.memory.kind == "unified":  # beside a card the card would be taken
-            settings.add_session_config_entry(_POWER, "low-power")
-        settings.add_provider_for_devices([_webgpu_device(device)], {})
-        made = onnxruntime.InferenceSession(model, sess_options=settings)
+        if device.memory.kind == "unified":  # a discrete card would be preferred otherwise
+            options.add_session_config_entry(
+                "ep.webgpuexecutionprovider.powerPreference", "low-power"
+            )
+        options.add_provider_for_devices([_find_webgpu_adapter(device)], {})
+        session = onnxruntime.InferenceSession(model, sess_options=options)
     else:
         if drive.provider in (_CUDA, _TENSORRT):
-            _find_cuda()
-        told = options(device, drive.provider)
-        if limit_bytes is not None and drive.provider in _LIMITED:
-            told |= {"gpu_mem_limit": str(limit_bytes)}
-            told |= {"arena_extend_strategy": "kSameAsRequested"}
-        providers: list[Any] = [(drive.provider, told)]
-        if drive.provider == _TENSORRT:  # what it cannot do stays on the GPU
-            providers.append((_CUDA, options(device, _CUDA)))
-        made = onnxruntime.InferenceSession(model, sess_options=settings, providers=providers)
-    if drive.provider not in made.get_providers():
+            _preload_cuda()
+        chosen = provider_options(device, drive.provider)
+        if limit_bytes is not None and drive.provider in _LIMITED_PROVIDERS:
+            chosen |= {"gpu_mem_limit": str(limit_bytes)}
+            chosen |= {"arena_extend_strategy": "kSameAsRequested"}
+        providers: list[Any] = [(drive.provider, chosen)]
+        if drive.provider == _TENSORRT:  # nodes that it does not support stay on the GPU
+            providers.append((_CUDA, provider_options(device, _CUDA)))
+        session = onnxruntime.InferenceSession(model, sess_options=options, providers=providers)
+    started = session.get_providers()
+    if drive.provider not in started:
         raise KernelError(
-            f"{drive.provider} did not start; ONNX Runtime fell back to {made.get_providers()[0]}",
-            hint="Run `anyrig -vv doctor`: the provider's own message is in the log.",
+            f"{drive.provider} did not start; ONNX Runtime fell back to {started[0]}",
+            hint="Run `anyrig -vv doctor`: the log has the provider's own message.",
         )
-    return made
+    return session
 
 
 def _host_cores(device: Device) -> int:
     """The cores that this process may use, under affinity and a container's limit."""
-    return max(1, device.units or 1) if device.kind == "cpu" else _cores_here()
+    return max(1, device.units or 1) if device.kind == "cpu" else _usable_cores()
 
 
 @functools.cache
-def _cores_here() -> int:
+def _usable_cores() -> int:
     from anyrig.devices import cpu
     from anyrig.devices.probe import LiveProbe, System
 
@@ -139,57 +146,65 @@ def _cores_here() -> int:
 
 
 @functools.cache
-def _find_cuda() -> None:
-    """Load CUDA's libraries from the wheels that bring them: the provider does not look there."""
+def _preload_cuda() -> None:
+    """Load CUDA's libraries from their wheels, where the provider does not look."""
     if hasattr(onnxruntime, "preload_dlls"):
         with contextlib.redirect_stdout(io.StringIO()):  # it prints what it did not find
             onnxruntime.preload_dlls()
 
 
-def _webgpu_device(device: Device) -> Any:
-    """The WebGPU provider's handle for a device, after its library has been registered once."""
+def _find_webgpu_adapter(device: Device) -> Any:
+    """ONNX Runtime's handle of a device for the WebGPU provider, which is registered once."""
     import onnxruntime_ep_webgpu as package
 
     name = package.get_ep_name()
-    if not any(found.ep_name == name for found in onnxruntime.get_ep_devices()):
+    if not any(adapter.ep_name == name for adapter in onnxruntime.get_ep_devices()):
         onnxruntime.register_execution_provider_library(name, package.get_library_path())
-    found = [handle for handle in onnxruntime.get_ep_devices() if handle.ep_name == name]
-    if not found:
+    adapters = [adapter for adapter in onnxruntime.get_ep_devices() if adapter.ep_name == name]
+    if not adapters:
         raise KernelError(
             "the WebGPU provider lists no adapter",
             hint="Install a Vulkan driver: sudo apt install libvulkan1 mesa-vulkan-drivers",
         )
     if device.pci_id is None:
-        return found[0]
+        return adapters[0]
     vendor, _, number = device.pci_id.partition(":")
     wanted = (int(vendor, 16), int(number, 16))
-    equal = [h for h in found if (h.device.vendor_id, h.device.device_id) == wanted]
-    if equal:
-        return _own_handle(device, equal)
-    raise KernelError(
-        f"the WebGPU provider does not list {device.name}",
-        hint="Its Vulkan driver is missing: sudo apt install mesa-vulkan-drivers",
-    )
+    equal = [one for one in adapters if (one.device.vendor_id, one.device.device_id) == wanted]
+    if not equal:
+        raise KernelError(
+            f"the WebGPU provider does not list {device.name}",
+            hint="Install its Vulkan driver: sudo apt install mesa-vulkan-drivers",
+        )
+    return _select_adapter(device, equal)
 
 
-def _own_handle(device: Device, equal: list[Any]) -> Any:
-    """Of the handles of equal cards, a device's own: by its address, DXGI's number, or place."""
-    told = [{str(key): str(value) for key, value in h.device.metadata.items()} for h in equal]
-    for handle, facts in zip(equal, told, strict=True):
+def _select_adapter(device: Device, equal: list[Any]) -> Any:
+    """Of the adapters of equal cards, a device's own: by PCI address, DXGI index, or position."""
+    metadata = [{str(k): str(v) for k, v in one.device.metadata.items()} for one in equal]
+    for adapter, facts in zip(equal, metadata, strict=True):
         address = normalize_pci_address(facts.get("pci_bus_id", ""))
         if address and address == device.pci_address:
-            return handle
-        if "dxgi" in device.indices and facts.get(_DXGI) == str(device.indices["dxgi"]):
-            return handle
-    if all(is_whole_number(facts.get("card_idx", "")) for facts in told):
-        order = sorted(range(len(equal)), key=lambda n: int(told[n]["card_idx"]))
+            return adapter
+        dxgi = device.indices.get("dxgi")
+        if dxgi is not None and facts.get("DxgiAdapterNumber") == str(dxgi):
+            return adapter
+    if all(is_whole_number(facts.get("card_idx", "")) for facts in metadata):
+        order = sorted(range(len(equal)), key=lambda n: int(metadata[n]["card_idx"]))
         equal = [equal[number] for number in order]
-    place = device.indices.get("equal", 0)
-    return equal[min(place, len(equal) - 1)]
+    return equal[min(device.indices.get("equal", 0), len(equal) - 1)]
 
 
-def where_it_ran(profile: Path) -> dict[str, int]:
-    """How many node runs each provider had, from a session's profile."""
+def _count_nodes(session: Any) -> dict[str, int]:
+    """The number of nodes that each provider was assigned; empty if the session cannot tell."""
+    counts: dict[str, int] = {}
+    for part in session.get_provider_graph_assignment_info() if LISTS_NODES else ():
+        counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
+    return counts
+
+
+def _read_profile(profile: Path) -> dict[str, int]:
+    """The number of node runs of each provider."""
     counts: dict[str, int] = {}
     for event in json.loads(profile.read_text()):
         provider = event.get("args", {}).get("provider") if event.get("cat") == "Node" else None
@@ -198,78 +213,67 @@ def where_it_ran(profile: Path) -> dict[str, int]:
     return counts
 
 
-TELLS = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
-"""Whether a session can say who runs its nodes; an older one only after a run, by a profile."""
+# -- models ----------------------------------------------------------------------------------------
 
 
-def assigned(made: Any) -> dict[str, int]:
-    """How many nodes of a session's graph each provider was given; nothing where it cannot tell."""
-    counts: dict[str, int] = {}
-    for part in made.get_provider_graph_assignment_info() if TELLS else ():
-        counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
-    return counts
-
-
-class Model:
+class OnnxModel:
     """A model on a device, and which provider really runs its nodes."""
 
     def __init__(
         self,
-        made: Any,
-        wanted: str,
+        session: Any,
+        provider: str,
         nodes: dict[str, int],
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        self.session = made
-        self._arrays = arrays  # the session reads them where they lie
+        self.session = session
+        self._arrays = arrays  # the session reads them in place
         self.nodes = nodes
-        """Provider to number of nodes; with an older runtime empty until the first run."""
-        self._wanted = wanted
-        self._profiled = False
+        """Number of nodes by provider; with an older runtime empty until the first run."""
+        self._provider = provider
+        self._has_profile = not LISTS_NODES and not nodes
+        self._log_fallback()
 
     @property
     def ran_on(self) -> str:
-        """The provider that was asked for if it runs any node; else the one that runs most."""
-        if self._wanted in self.nodes:
-            return self._wanted
+        """The requested provider if it runs any node; else the one that runs most."""
+        if self._provider in self.nodes:
+            return self._provider
         most = max(self.nodes, key=lambda name: self.nodes[name], default="")
         return most or str(self.session.get_providers()[0])
 
     @property
-    def fell_back(self) -> str:
-        """What runs elsewhere than was asked for, in a sentence; nothing when nothing does."""
-        total, here = sum(self.nodes.values()), self.nodes.get(self._wanted, 0)
-        if self._wanted == _CPU or not total or here == total:
+    def fallback(self) -> str:
+        """Describes which nodes run on another provider than requested; empty if none do."""
+        total, here = sum(self.nodes.values()), self.nodes.get(self._provider, 0)
+        if self._provider == _CPU or not total or here == total:
             return ""
         others = ", ".join(
-            f"{n} on {name}" for name, n in self.nodes.items() if n and name != self._wanted
+            f"{n} on {name}" for name, n in self.nodes.items() if n and name != self._provider
         )
-        if not here:
-            return f"{self._wanted} started and runs none of the model's {total} nodes: {others}"
-        return f"{self._wanted} runs {here} of the model's {total} nodes; {others}"
+        return f"{self._provider} runs {here or 'none'} of the model's {total} nodes: {others}"
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Every output, once it is on the host."""
+        """Every output, on the host."""
         outputs: list[Any] = self.session.run(None, feeds)
-        if not self.nodes and not TELLS and not self._profiled:
-            self._profiled = True
+        if self._has_profile:
+            self._has_profile = False
             profile = Path(self.session.end_profiling())
-            self.nodes = where_it_ran(profile)
+            self.nodes = _read_profile(profile)
             profile.unlink(missing_ok=True)
-            self.tell()
+            self._log_fallback()
         return outputs
 
-    def tell(self) -> None:
-        """Say in the log what runs elsewhere than was asked for."""
-        if self.fell_back:
-            level = logging.INFO if self.ran_on == self._wanted else logging.WARNING
-            log.log(level, "%s", self.fell_back)
+    def _log_fallback(self) -> None:
+        if self.fallback:
+            level = logging.INFO if self.ran_on == self._provider else logging.WARNING
+            log.log(level, "%s", self.fallback)
 
 
-class OnnxBound:
-    """A device bound to this process through ONNX Runtime.
+class OnnxHandle:
+    """A device that this process uses through ONNX Runtime.
 
-    It keeps no books that can be read: on a GPU only the device's own figures tell its memory.
+    ONNX Runtime does not report its memory: on a GPU only the device's own figures are known.
     """
 
     backend: BackendName = "onnx"
@@ -279,48 +283,107 @@ class OnnxBound:
         self.on_host = drive.provider == _CPU
         self._device, self._drive, self._threads = device, drive, threads
         self._limit_bytes: int | None = None
-        self._resident = Resident() if drive.provider == _CPU else None
+        self._resident = ResidentMemory() if self.on_host else None
         if self.on_host:
-            heap.keep_freed()
+            keep_freed_memory()
 
-    def load(self, model: bytes | str | Path | Written) -> Model:
-        """A model on the device; a silent fall-back to the CPU is in the answer and in the log."""
-        arrays = model.arrays if isinstance(model, Written) else None
-        told = model.model if isinstance(model, Written) else model
-        source = str(told) if isinstance(told, Path) else told
-        made = session(
-            source,
+    def load(self, model: bytes | str | Path | BuiltModel) -> OnnxModel:
+        """Load a model; a fallback to the CPU is logged."""
+        arrays = None
+        if isinstance(model, BuiltModel):
+            model, arrays = model
+        session = create_session(
+            str(model) if isinstance(model, Path) else model,
             self._device,
             self._drive,
-            profile="" if TELLS else os.path.join(tempfile.gettempdir(), "anyrig-profile"),
+            profile="" if LISTS_NODES else os.path.join(tempfile.gettempdir(), "anyrig-profile"),
             threads=self._threads,
             limit_bytes=self._limit_bytes,
             arrays=arrays,
         )
-        loaded = Model(made, self._drive.provider, assigned(made), arrays)
-        loaded.tell()
+        loaded = OnnxModel(session, self._drive.provider, _count_nodes(session), arrays)
         self.name = loaded.ran_on
         return loaded
 
-    def synchronise(self) -> None:
-        """Nothing to wait for: a run returns when its output is on the host."""
+    def synchronize(self) -> None:
+        """A run returns when its outputs are on the host, so there is nothing to wait for."""
 
-    def memory(self) -> MemoryNow:
-        """On a CPU the process's own; elsewhere only what the device's description says."""
+    def memory(self) -> MemoryUsage:
         if self._resident is not None:
-            return self._resident.memory()
+            return self._resident.read()
         described = self._device.memory
-        return MemoryNow(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
+        return MemoryUsage(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
 
     def reset_peak(self) -> None:
-        """Begin to measure the peak anew, where it can be measured."""
         if self._resident is not None:
             self._resident.reset_peak()
 
     def release(self) -> None:
-        """Nothing to call: a session's arena goes with the session."""
+        """A session's arena is freed with the session."""
 
     def limit(self, num_bytes: int) -> bool:
-        """Hold the sessions loaded from now on to so many bytes; whether the provider can."""
+        """Limit the memory of sessions loaded from now on; whether the provider can."""
         self._limit_bytes = num_bytes
-        return self._drive.provider in _LIMITED
+        return self._drive.provider in _LIMITED_PROVIDERS
+
+
+class OnnxRunner:
+    """Kernels that test and measure a device through ONNX Runtime."""
+
+    kernels: tuple[str, ...] = ()
+
+    def __init__(self, device: Device, drive: DeviceBackend) -> None:
+        self._device, self._drive = device, drive
+        self._prepared: tuple[object, Any] | None = None
+        self.ran_on = drive.provider
+        self.precisions: tuple[Precision, ...] = ("fp32",)
+        if device.kind == "gpu" and device.features.fp16 in ("matrix", "fast"):
+            self.precisions = ("fp32", "fp16")
+
+    def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+        model = onnx_graph.build_product(left.shape[0])
+        with tempfile.TemporaryDirectory() as folder:
+            profile = os.path.join(folder, "run")
+            session = create_session(model, self._device, self._drive, profile=profile)
+            (answer,) = session.run(None, {"left": left, "right": right})
+            ran = _read_profile(Path(session.end_profiling()))
+        self.ran_on = max(ran, key=lambda name: ran[name]) if ran else session.get_providers()[0]
+        result: NDArray[np.float32] = answer
+        return result
+
+    def time_products(self, size: int, precision: Precision, num_products: int) -> float:
+        """Seconds for a chain of products inside one graph, which holds their matrix."""
+        session = self._prepare((size, precision), lambda: _product_chain(size, precision))
+        return self._time(session, num_products, _PRODUCTS_PER_GRAPH)
+
+    def time_copies(self, num_bytes: int, num_copies: int) -> float:
+        """Seconds for passes over a vector (read it, write it) inside one graph."""
+        session = self._prepare(
+            num_bytes, lambda: onnx_graph.build_copy_chain(num_bytes // 4, _COPIES_PER_GRAPH)
+        )
+        # Filling the vector and reducing it are one more pass.
+        return self._time(session, num_copies, _COPIES_PER_GRAPH + 1)
+
+    def _prepare(self, key: object, build: Callable[[], bytes]) -> Any:
+        """The session of a graph, kept until another graph is needed."""
+        if self._prepared is None or self._prepared[0] != key:
+            self._prepared = None  # free its memory before the new one is created
+            self._prepared = (key, create_session(build(), self._device, self._drive))
+        return self._prepared[1]
+
+    def _time(self, session: Any, count: int, per_graph: int) -> float:
+        runs = max(1, round(count / per_graph))
+        one = np.ones(1, np.float32)
+        start = time.perf_counter()
+        for _ in range(runs):
+            session.run(None, {"scale": one})  # returns when its output is on the host
+        return (time.perf_counter() - start) * count / (runs * per_graph)
+
+
+def _product_chain(size: int, precision: Precision) -> bytes:
+    random = np.random.default_rng(0)
+    # Scaled so that a long chain of products neither grows nor vanishes.
+    matrix = (random.standard_normal((size, size)) / np.sqrt(size)).astype(np.float32)
+    if precision == "fp16":
+        matrix = matrix.astype(np.float16)
+    return onnx_graph.build_product_chain(matrix, _PRODUCTS_PER_GRAPH)

@@ -1,7 +1,7 @@
-"""`python -P run_module.py MODULE WORDS`: run a module of this installation as `__main__`.
+"""`python -P run_module.py MODULE ARGS`: run a module of this installation as `__main__`.
 
-The folder of the package follows the standard library on the import path. On PYTHONPATH it would
-come first, and an installed backport of a standard module would replace that module.
+The package's folder follows the standard library on the import path. On PYTHONPATH it would come
+first, and an installed backport of a standard module would shadow that module.
 """
 
 import os
@@ -10,7 +10,6 @@ import sys
 
 
 def main() -> None:
-    """Make the package importable, then be the module."""
     module = sys.argv.pop(1)
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     if source not in sys.path:

@@ -1,57 +1,61 @@
-"""torch's words for a device: its name, how to wait for it, what it holds and gives back.
-
-CUDA's order and NVML's differ, so an NVIDIA device is found by its UUID among those torch sees.
-"""
+"""A device through torch: its handle (name, memory, synchronisation) and its kernels."""
 
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from anyrig.backends import MemoryNow
-from anyrig.backends.resident import Resident
-from anyrig.devices.machine import BackendName, Device, DeviceBackend
+from anyrig.backends.memory import MemoryUsage, ResidentMemory
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
 from anyrig.errors import KernelError
 
+DTYPES: dict[str, torch.dtype] = {
+    "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
+}  # fmt: skip
 
-def find(device: Device, drive: DeviceBackend) -> torch.device:
-    """The device as torch names it."""
-    if drive.provider == "cpu":
-        return torch.device("cpu")
-    if drive.provider == "mps":
-        return torch.device("mps")
+
+def find_torch_device(device: Device, drive: DeviceBackend) -> torch.device:
+    if drive.provider in ("cpu", "mps"):
+        return torch.device(drive.provider)
     if drive.provider == "privateuseone":
         import torch_directml  # type: ignore[import-not-found,unused-ignore]
 
         return torch.device(torch_directml.device(device.indices.get("dxgi", 0)))
     if drive.provider == "xpu":
         return torch.device("xpu", device.indices.get("xpu", 0))
-    return torch.device("cuda", _cuda_index(device))
+    return torch.device("cuda", _find_cuda_index(device))
 
 
-def _cuda_index(device: Device) -> int:
-    """torch's number of a CUDA or ROCm device, by UUID, then by PCI address, then by order."""
+def _find_cuda_index(device: Device) -> int:
+    """torch's index of a CUDA or ROCm device: by UUID, then by PCI address, then by order.
+
+    CUDA and NVML order devices differently.
+    """
     if not torch.cuda.is_available():
         raise KernelError(
-            "torch sees no GPU: torch.cuda.is_available() is False",
-            hint="Run `anyrig doctor`; the driver and torch's build must fit together.",
+            "torch does not see a GPU: torch.cuda.is_available() is False",
+            hint="Run `anyrig doctor`: the driver and the torch build must match.",
         )
-    wanted = device.id.lower().removeprefix("gpu-").removeprefix("mig-")
+    uuid = device.id.lower().removeprefix("gpu-").removeprefix("mig-")
     count = torch.cuda.device_count()
     for index in range(count):
         properties: Any = torch.cuda.get_device_properties(index)
-        if str(getattr(properties, "uuid", "")).lower() == wanted:
+        if str(getattr(properties, "uuid", "")).lower() == uuid:
             return index
-        if device.part == "whole" and _address(properties) == device.pci_address:
+        if device.part == "whole" and _pci_address(properties) == device.pci_address:
             return index
     index = device.indices.get("cuda", device.indices.get("rocm", 0))
-    # One MIG instance is all a process sees, under an id of its own.
+    # A process sees a single MIG instance, under an id of its own.
     return index if index < count else 0
 
 
-def _address(properties: Any) -> str | None:
+def _pci_address(properties: Any) -> str | None:
     try:
         domain, bus, slot = (
             int(getattr(properties, f"pci_{part}_id")) for part in ("domain", "bus", "device")
@@ -61,8 +65,7 @@ def _address(properties: Any) -> str | None:
     return f"{domain:04x}:{bus:02x}:{slot:02x}.0"
 
 
-def synchronise(device: torch.device) -> None:
-    """Wait until the device has done all it was given."""
+def synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "xpu":
@@ -70,72 +73,75 @@ def synchronise(device: torch.device) -> None:
     elif device.type == "mps":
         torch.mps.synchronize()
     elif device.type == "privateuseone":
-        # DirectML has no call for it; reading a value back waits for what came before.
+        # DirectML has no call for it; reading a value back waits for earlier work.
         torch.zeros(1, device=device).cpu()
 
 
-class TorchBound:
-    """A device bound to this process through torch."""
+class TorchHandle:
+    """A device that this process uses through torch."""
 
     backend: BackendName = "torch"
 
     def __init__(self, device: Device, drive: DeviceBackend, *, threads: int | None = None) -> None:
-        self.device = find(device, drive)
+        self.device = find_torch_device(device, drive)
         self.name = str(self.device)
         self.on_host = self.device.type == "cpu"
-        self._described = device
-        self._resident = Resident() if self.device.type == "cpu" else None
+        self._described_memory = device.memory
+        self._resident = ResidentMemory() if self.on_host else None
         if threads is not None and torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
 
-    def synchronise(self) -> None:
-        """Wait until the device has done all it was given."""
-        synchronise(self.device)
+    def synchronize(self) -> None:
+        synchronize(self.device)
 
-    def memory(self) -> MemoryNow:
-        """What is held now, and at most since the last `reset_peak`."""
+    def memory(self) -> MemoryUsage:
         if self._resident is not None:
-            return self._within(self._resident.memory())
+            return self._limit_to_container(self._resident.read())
         if self.device.type in ("cuda", "xpu"):
-            return self._caching(getattr(torch, self.device.type))
+            return self._read_allocator(getattr(torch, self.device.type))
         if self.device.type == "mps":
-            return self._metal()
-        # DirectML tells nothing: the budget comes from the device's description.
-        described = self._described.memory
-        return MemoryNow(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
+            # Metal has no peak; the working set that it recommends counts as the total.
+            reserved, total = (
+                torch.mps.driver_allocated_memory(),
+                torch.mps.recommended_max_memory(),
+            )
+            free = max(0, total - reserved)
+            allocated = torch.mps.current_allocated_memory()
+            return MemoryUsage(allocated, reserved, free_bytes=free, total_bytes=total)
+        # DirectML reports nothing.
+        described = self._described_memory
+        return MemoryUsage(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
 
     def reset_peak(self) -> None:
-        """Begin to measure the peak anew."""
         if self._resident is not None:
             self._resident.reset_peak()
         elif self.device.type in ("cuda", "xpu"):
             getattr(torch, self.device.type).reset_peak_memory_stats(self.device)
 
     def release(self) -> None:
-        """Give back what torch keeps and no tensor uses. DirectML has no call for it."""
+        """Return torch's cached memory to the device. DirectML has no call for it."""
         if self.device.type in ("cuda", "xpu", "mps"):
             getattr(torch, self.device.type).empty_cache()
 
     def limit(self, num_bytes: int) -> bool:
-        """Hold this process to so many bytes of the device; whether torch can."""
         total = self.memory().total_bytes
         if not total or self.device.type not in ("cuda", "xpu", "mps"):
             return False
-        share = min(1.0, num_bytes / total)
+        fraction = min(1.0, num_bytes / total)
         module = getattr(torch, self.device.type)
         if self.device.type == "mps":
-            module.set_per_process_memory_fraction(share)
+            module.set_per_process_memory_fraction(fraction)
         else:
-            module.set_per_process_memory_fraction(share, self.device)
+            module.set_per_process_memory_fraction(fraction, self.device)
         return True
 
-    def _caching(self, module: Any) -> MemoryNow:
-        """CUDA, ROCm and XPU keep the same books."""
-        free, total = None, self._described.memory.total_bytes
-        # Some integrated Intel GPUs cannot say what is free, and raise (ComfyUI#9128).
+    def _read_allocator(self, module: Any) -> MemoryUsage:
+        """CUDA, ROCm and XPU have the same allocator statistics."""
+        free, total = None, self._described_memory.total_bytes
+        # Some integrated Intel GPUs cannot report free memory, and raise (ComfyUI#9128).
         with contextlib.suppress(RuntimeError):
             free, total = module.mem_get_info(self.device)
-        return MemoryNow(
+        return MemoryUsage(
             allocated_bytes=module.memory_allocated(self.device),
             reserved_bytes=module.memory_reserved(self.device),
             peak_bytes=module.max_memory_allocated(self.device),
@@ -144,17 +150,95 @@ class TorchBound:
             total_bytes=total,
         )
 
-    def _metal(self) -> MemoryNow:
-        """Metal has no peak; the working set it recommends is what counts as all of it."""
-        allocated = torch.mps.current_allocated_memory()
-        reserved = torch.mps.driver_allocated_memory()
-        total = torch.mps.recommended_max_memory()
-        return MemoryNow(allocated, reserved, None, None, max(0, total - reserved), total)
+    def _limit_to_container(self, usage: MemoryUsage) -> MemoryUsage:
+        """The host's memory within a container's limit."""
+        total = self._described_memory.total_bytes or usage.total_bytes
+        if total is None or usage.free_bytes is None or usage.allocated_bytes is None:
+            return usage
+        free = min(usage.free_bytes, max(0, total - usage.allocated_bytes))
+        return usage._replace(free_bytes=free, total_bytes=total)
 
-    def _within(self, seen: MemoryNow) -> MemoryNow:
-        """The host's figures inside a container's limit."""
-        total = self._described.memory.total_bytes or seen.total_bytes
-        if total is None or seen.free_bytes is None or seen.allocated_bytes is None:
-            return seen
-        free = min(seen.free_bytes, max(0, total - seen.allocated_bytes))
-        return seen._replace(free_bytes=free, total_bytes=total)
+
+class TorchRunner:
+    """Kernels that test and measure a device through torch."""
+
+    def __init__(self, device: Device, drive: DeviceBackend) -> None:
+        self._device = find_torch_device(device, drive)
+        self.ran_on = str(self._device)
+        self.kernels: tuple[str, ...] = ()
+        if self._device.type == "cuda":
+            self.kernels = tuple(name.partition(":")[0] for name in torch.cuda.get_arch_list())
+        self.precisions = _measurable_precisions(device, drive)
+        self._prepared: tuple[object, Callable[[], object]] | None = None
+
+    def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+        a = torch.from_numpy(left).to(self._device)
+        b = torch.from_numpy(right).to(self._device)
+        result = a @ b
+        self.ran_on = str(result.device)
+        answer: NDArray[np.float32] = result.cpu().numpy()
+        return answer
+
+    def time_products(self, size: int, precision: Precision, num_products: int) -> float:
+        multiply = self._prepare((size, precision), lambda: self._make_product(size, precision))
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        try:
+            return self._time(multiply, num_products)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+    def time_copies(self, num_bytes: int, num_copies: int) -> float:
+        return self._time(self._prepare(num_bytes, lambda: self._make_copy(num_bytes)), num_copies)
+
+    def _prepare(
+        self, key: object, make: Callable[[], Callable[[], object]]
+    ) -> Callable[[], object]:
+        """Work whose matrices are on the device already; kept until other work is prepared."""
+        if self._prepared is None or self._prepared[0] != key:
+            self._prepared = None  # free the old matrices before the new ones are allocated
+            self._prepared = (key, make())
+        return self._prepared[1]
+
+    def _time(self, work: Callable[[], object], count: int) -> float:
+        synchronize(self._device)
+        start = time.perf_counter()
+        for _ in range(count):
+            work()
+        synchronize(self._device)
+        return time.perf_counter() - start
+
+    def _make_copy(self, num_bytes: int) -> Callable[[], object]:
+        source = torch.ones(num_bytes // 4, dtype=torch.float32, device=self._device)
+        target = torch.empty_like(source)
+        return lambda: target.copy_(source)
+
+    def _make_product(self, size: int, precision: Precision) -> Callable[[], object]:
+        def draw(dtype: torch.dtype) -> torch.Tensor:
+            # Drawn in fp32: not every device draws random numbers in every format.
+            return torch.randn(size, size, device=self._device).to(dtype)
+
+        if precision == "fp8":
+            left, right = draw(torch.float8_e4m3fn), draw(torch.float8_e4m3fn).t()
+            one = torch.ones((), device=self._device)
+            return lambda: torch._scaled_mm(left, right, one, one, out_dtype=torch.bfloat16)
+        left, right = draw(DTYPES[precision]), draw(DTYPES[precision])
+        result = torch.empty_like(left)
+        return lambda: torch.mm(left, right, out=result)
+
+
+def _measurable_precisions(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
+    """The formats that the hardware is described to have."""
+    features = device.features
+    found: list[Precision] = ["fp32"]
+    if drive.provider == "cuda" and features.tf32:
+        found.append("tf32")
+    # On a CPU torch's fp16 is slower than fp32 unless matrix units do it. On Metal the speed of
+    # fp16 is not described, so a measurement decides.
+    if device.kind == "gpu" and (features.fp16 in ("matrix", "fast") or drive.provider == "mps"):
+        found.append("fp16")
+    if features.bf16 and drive.provider != "privateuseone":
+        found.append("bf16")
+    if device.vendor == "nvidia" and features.fp8 and hasattr(torch, "_scaled_mm"):
+        found.append("fp8")
+    return tuple(found)

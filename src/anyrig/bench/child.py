@@ -103,9 +103,9 @@ def _self_test(request: dict[str, Any], say: Any) -> None:
     path = Path(request["selftest"])
     whole = bool(request["whole"])
     budget_s = _WHOLE_S if whole else selftest.BUDGET_S
-    report = selftest.get_report(device, drive, path, again=whole, budget_s=budget_s)
-    faults = selftest.faults(report.results)
-    off = selftest.switchable(faults)
+    report = selftest.load_or_run(device, drive, path, rerun=whole, budget_s=budget_s)
+    faults = report.attention_faults
+    off = selftest.select_disableable(faults)
     say(
         "selftest",
         seconds=report.seconds,
@@ -114,8 +114,8 @@ def _self_test(request: dict[str, Any], say: Any) -> None:
             for name, text in faults.items()
         ],
         faults=faults,
-        failed=report.failed,
-        rows=selftest.table(report.results),
+        failed=report.failed_formats,
+        rows=selftest.results_table(report.results),
     )
 
 

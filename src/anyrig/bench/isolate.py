@@ -12,8 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from anyrig.backends import spawn
-from anyrig.backends.bind import bind
+from anyrig.backends.process import (
+    StderrTail,
+    bind_device,
+    describe_exit,
+    kill_process_group,
+    start_module,
+)
 from anyrig.bench.figures import Figure
 from anyrig.devices.doctor import KernelResult
 from anyrig.devices.machine import Device, DeviceBackend, backend_to_json, to_json
@@ -50,7 +55,7 @@ def run(
         environment: this process's own.
         tell: is told what the child begins with.
     """
-    variables, seen = bind(device, environment)
+    variables, seen = bind_device(device, environment)
     request = {
         "device": to_json(seen),
         "drive": backend_to_json(drive),
@@ -122,7 +127,7 @@ def self_test(
         environment: this process's own.
         whole: run every case, also where results are kept; else as many as first use runs.
     """
-    variables, seen = bind(device, environment)
+    variables, seen = bind_device(device, environment)
     request = {
         "device": to_json(seen),
         "drive": backend_to_json(drive),
@@ -149,12 +154,12 @@ def _child(
     request: Mapping[str, Any], environment: Mapping[str, str], limit_s: float
 ) -> Iterator[dict[str, Any]]:
     """The child's lines; a last one says why when it dies or does not end in time."""
-    process = spawn.start("anyrig.bench.child", environment)
+    process = start_module("anyrig.bench.child", environment)
     lines: queue.Queue[str | None] = queue.Queue()
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    murmur = spawn.Murmur(process.stderr)
+    murmur = StderrTail(process.stderr)
     reader = threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True)
     reader.start()
     try:
@@ -178,9 +183,9 @@ def _child(
         if said:
             log.debug("child said: %s", "\n".join(said)[-2000:])
         if code and not failed:
-            yield {"kind": "failed", "error": f"the child {spawn.death(code, said)}"}
+            yield {"kind": "failed", "error": f"the child {describe_exit(code, said)}"}
     finally:
-        spawn.stop(process)
+        kill_process_group(process)
         reader.join(timeout=5)
 
 

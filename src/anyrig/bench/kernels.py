@@ -19,7 +19,7 @@ from anyrig.bench.figures import Figure
 from anyrig.units import GIB, MIB
 
 if TYPE_CHECKING:
-    from anyrig.backends import Runner
+    from anyrig.backends import KernelRunner
     from anyrig.devices.machine import Precision
 
 SQUARE = 2000
@@ -35,7 +35,7 @@ _PROBE_SIZE = 384
 _BYTES_PER_VALUE = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 
 
-def probe(runner: Runner) -> float:
+def probe(runner: KernelRunner) -> float:
     """The largest difference to the CPU's product, relative to its largest value."""
     import numpy as np
 
@@ -50,7 +50,7 @@ def probe(runner: Runner) -> float:
 
 
 def measure(
-    runner: Runner,
+    runner: KernelRunner,
     *,
     free_bytes: int | None,
     budget_s: float,
@@ -110,7 +110,7 @@ def _large_size(
 
 
 def _products(
-    runner: Runner, size: int, precision: Precision, count: int, deadline: float
+    runner: KernelRunner, size: int, precision: Precision, count: int, deadline: float
 ) -> Figure:
     rounds = _rounds(lambda n: runner.time_products(size, precision, n), count, deadline)
     middle = statistics.median(rounds)
@@ -126,7 +126,9 @@ def _products(
     )
 
 
-def _bandwidth(runner: Runner, free_bytes: int | None, quick: bool, deadline: float) -> Figure:
+def _bandwidth(
+    runner: KernelRunner, free_bytes: int | None, quick: bool, deadline: float
+) -> Figure:
     # Far larger than any cache, far smaller than any memory.
     num_bytes = 256 * MIB if quick or free_bytes is None or free_bytes < 32 * GIB else 1 * GIB
     if free_bytes is not None and num_bytes * 4 > free_bytes:
@@ -161,7 +163,7 @@ def _rounds(run: Callable[[int], float], count: int, deadline: float) -> list[fl
     return rounds
 
 
-def _sustained(runner: Runner, burst: Figure) -> Figure:
+def _sustained(runner: KernelRunner, burst: Figure) -> Figure:
     """The rate of the second half of two seconds without rest."""
     precision: Precision = burst.precision  # type: ignore[assignment]
     end = time.perf_counter() + SUSTAINED_S

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
 from anyrig.errors import InvalidInputError
-from anyrig.precision.presets import PRESETS
+from anyrig.precision.profiles import PROFILES
 
 if TYPE_CHECKING:
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.machine import Precision
     from anyrig.placement import Placement, PlacementOptions, PlacementPlan, Workload
-    from anyrig.precision.selftest import Report
+    from anyrig.precision.selftest import SelfTestReport
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
     )
     group.add_argument(
         "--profile",
-        choices=tuple(PRESETS),
+        choices=tuple(PROFILES),
         help="what to prefer; `anyrig devices --profiles` shows what each means here",
     )
     memory = group.add_mutually_exclusive_group()
@@ -123,10 +123,8 @@ def _workers(context: Context) -> int | None:
 
 def failures(context: Context) -> dict[str, dict[Precision, str]]:
     """By device id: number formats that a self-test found wrong under the present libraries."""
-    from anyrig.precision.selftest import known_failures
-
-    version = context.machine.packages.get("torch", "").partition(" ")[0]  # without its build
-    return known_failures(context.folders.selftests, context.machine.devices, version)
+    known = known_tests(context)
+    return {id: report.failed_formats for id, report in known.items() if report.failed_formats}
 
 
 def placed(context: Context, choice: DeviceChoice, need: Workload) -> PlacementPlan:
@@ -149,17 +147,17 @@ def placed(context: Context, choice: DeviceChoice, need: Workload) -> PlacementP
     return with_known_faults(context, found)
 
 
-def known_tests(context: Context) -> dict[str, Report]:
+def known_tests(context: Context) -> dict[str, SelfTestReport]:
     """By device id: self-tests that were run under the present driver and torch."""
-    from anyrig.precision.selftest import known_reports
+    from anyrig.precision.selftest import find_reports
 
     version = context.machine.packages.get("torch", "").partition(" ")[0]  # without its build
-    return known_reports(context.folders.selftests, context.machine.devices, version)
+    return find_reports(context.folders.selftests, context.machine.devices, version)
 
 
 def with_known_faults(context: Context, found: PlacementPlan) -> PlacementPlan:
     """Placements that tell their workers which attention backends earlier tests found wrong."""
-    from anyrig.precision.selftest import faults, switchable
+    from anyrig.precision.selftest import select_disableable
 
     known = known_tests(context)
 
@@ -167,7 +165,7 @@ def with_known_faults(context: Context, found: PlacementPlan) -> PlacementPlan:
         report = known.get(placement.device.id)
         if report is None or placement.drive.backend != "torch":
             return placement
-        return replace(placement, wrong_attention=switchable(faults(report.results)))
+        return replace(placement, wrong_attention=select_disableable(report.attention_faults))
 
     return replace(found, placements=tuple(map(told, found.placements)))
 
@@ -178,7 +176,7 @@ def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
     The test runs once, in a process of its own, and is kept; `--no-bench` leaves it out.
     """
     from anyrig.bench import isolate
-    from anyrig.precision.selftest import faults, switchable
+    from anyrig.precision.selftest import select_disableable
 
     known = known_tests(context)
     made = []
@@ -189,7 +187,7 @@ def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
             continue
         wrong: Mapping[str, str] = {}
         if device.id in known:
-            wrong = faults(known[device.id].results)
+            wrong = known[device.id].attention_faults
         elif context.measures:
             print(f"Testing {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
             tested = isolate.self_test(
@@ -198,7 +196,7 @@ def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
             wrong = tested.faults
             if tested.error:
                 log.warning("the self-test of %s failed: %s", device.name, tested.error)
-        off = switchable(wrong)
+        off = select_disableable(wrong)
         for name, text in wrong.items():
             does = f"every worker on {device.name} switches it off"
             log.warning("%s; %s", text, does if name in off else "it cannot be switched off")
@@ -218,9 +216,9 @@ def guard(context: Context, placement: Placement) -> None:
     from anyrig.precision import selftest
 
     path = context.folders.selftests
-    known = selftest.stamp(device, drive) in selftest.load(path)
+    known = selftest.report_key(device, drive) in selftest.load_reports(path)
     if not known and not context.measures:
         return
     if not known:
         print(f"Testing {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
-    selftest.guarded(device, drive, path)  # what it switches off, it says in the log
+    selftest.apply_selftest(device, drive, path)  # what it switches off, it says in the log

@@ -64,23 +64,24 @@ def run(options: argparse.Namespace) -> int:
 def _profiles(context: Context) -> int:
     """Every profile on every device, by what is measured and described."""
     from anyrig.cli.compute import failures
-    from anyrig.precision.profiles import HEADER, presets_table, profile_table
+    from anyrig.precision.choose import PROFILE_COLUMNS, profile_table
+    from anyrig.precision.profiles import PROFILES
 
     speeds = context.book.speeds(context.machine)
     rows = profile_table(context.machine, speeds=speeds, failed=failures(context))
     if context.options.json:
-        print_json({"profiles": [dict(zip(HEADER, row, strict=True)) for row in rows]})
+        print_json({"profiles": [dict(zip(PROFILE_COLUMNS, row, strict=True)) for row in rows]})
         return 0
     devices = dict.fromkeys(row[0] for row in rows)
     for name in devices:
         print(f"{paint(name, 'bold')}")
         mine = [row[1:] for row in rows if row[0] == name]
-        print(table([HEADER[1:5], *(row[:4] for row in mine)]))
+        print(table([PROFILE_COLUMNS[1:5], *(row[:4] for row in mine)]))
         for reason in dict.fromkeys(row[4] for row in mine):
             names = ", ".join(row[0] for row in mine if row[4] == reason)
             print(wrapped(f"  {names}: ", reason))
         print()
-    print(table([row[:2] for row in presets_table()]))
+    print(table([(name, profile.description) for name, profile in PROFILES.items()]))
     return 0
 
 

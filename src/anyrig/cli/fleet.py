@@ -160,9 +160,9 @@ def precision_of(asked: str, offer: Offer, cards: Sequence[Card]) -> str:
         offer: the engine; workers that have another are not counted.
         cards: the workers.
     """
-    from anyrig.precision.choose import parse
+    from anyrig.precision.choose import resolve_precision
 
-    named = parse(asked)
+    named = resolve_precision(asked)
     if named is not None:
         return "half" if named in ("fp16", "bf16") else named.replace("tf32", "fp32")
     fit = [card for card in cards if card.offer(offer.engine) == offer]

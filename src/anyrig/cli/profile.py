@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(context: Context) -> Profile:
-    from anyrig.backends import attach
+    from anyrig.backends import open_device
 
     options = context.options
     asked = Wanted(
@@ -113,7 +113,7 @@ def _measure(context: Context) -> Profile:
     work = workload(asked, choice.device)
     placement = _placement(context, choice, work, training=asked.training)
     device, precision = placement.device, placement.precision
-    bound = attach(device, placement.drive, threads=placement.threads)
+    bound = open_device(device, placement.drive, threads=placement.threads)
     compute.guard(context, placement)
     wanted = compute.wanted(context)
     held = wanted.memory_gb is not None or wanted.memory_fraction is not None

@@ -69,7 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until stopped."""
-    from anyrig.backends.heap import limit_arenas
+    from anyrig.backends.memory import limit_arenas
     from anyrig.cli import serve_log
 
     limit_arenas()  # before there are threads

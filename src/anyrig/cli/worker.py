@@ -75,7 +75,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Work until told to stop."""
-    from anyrig.backends.heap import limit_arenas
+    from anyrig.backends.memory import limit_arenas
 
     limit_arenas()  # before there are threads
     needs_celery()

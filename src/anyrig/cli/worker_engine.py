@@ -10,7 +10,7 @@ from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.precision.presets import preset
+from anyrig.precision.profiles import get_profile
 
 if TYPE_CHECKING:
     from anyrig.cli.worker import Post
@@ -90,8 +90,7 @@ class Shop:
         gb, fraction = asked
         if gb is not None:
             return replace(wanted, memory_gb=gb / share)
-        own = preset(wanted.profile)
-        whole = fraction or (own.memory if self._post.device.kind == "gpu" else own.memory_shared)
+        whole = fraction or get_profile(wanted.profile).memory_share(self._post.device)
         return replace(wanted, memory_fraction=whole / share)
 
     def _placed(self, need: Workload, wanted: PlacementOptions) -> PlacementPlan:

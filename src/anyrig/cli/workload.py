@@ -17,7 +17,7 @@ from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, M
 from anyrig.install import format_install
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import DeviceHandle
     from anyrig.devices.machine import Device, DeviceBackend, Precision
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Workload:
     """Something to run at any batch size, and what it is."""
 
     title: str
-    make: Callable[[Bound, Precision], Callable[[int], object]]
+    make: Callable[[DeviceHandle, Precision], Callable[[int], object]]
     """Builds the step. The device is held to its budget before this is called."""
     is_onnx: bool = False
 
@@ -100,7 +100,7 @@ def _built_in(wanted: Wanted, device: Device) -> Workload:
     layers, width, heads, inner = _SMALL if device.kind == "cpu" else _LARGE
     length = wanted.length or (_SHORT if device.kind == "cpu" else _LENGTH)
 
-    def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
+    def make(bound: DeviceHandle, precision: Precision) -> Callable[[int], object]:
         from anyrig.memory.module_step import build_transformer
 
         return _step(wanted, build_transformer(layers, width, heads, inner), (length, width), bound,
@@ -117,7 +117,7 @@ def _factory(wanted: Wanted) -> Workload:
             hint="Say it with --shape 512,1024, without the batch; --tokens N for token numbers.",
         )
 
-    def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
+    def make(bound: DeviceHandle, precision: Precision) -> Callable[[int], object]:
         return _step(wanted, _called(wanted.what), wanted.shape, bound, precision)
 
     shape = " x ".join(map(str, wanted.shape))
@@ -129,7 +129,7 @@ def _kind(wanted: Wanted) -> str:
 
 
 def _step(
-    wanted: Wanted, module: Any, shape: Sequence[int], bound: Bound, precision: Precision
+    wanted: Wanted, module: Any, shape: Sequence[int], bound: DeviceHandle, precision: Precision
 ) -> Callable[[int], object]:
     from anyrig.memory.module_step import build_step
 
@@ -202,10 +202,10 @@ def _onnx(wanted: Wanted) -> Workload:
     if not path.is_file():
         raise InvalidInputError(f"no file {path}", hint="Name an .onnx file that is there.")
 
-    def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
-        from anyrig.backends.onnx import OnnxBound
+    def make(bound: DeviceHandle, precision: Precision) -> Callable[[int], object]:
+        from anyrig.backends.onnx import OnnxHandle
 
-        assert isinstance(bound, OnnxBound)
+        assert isinstance(bound, OnnxHandle)
         try:
             model = bound.load(path)
         except AnyrigError:

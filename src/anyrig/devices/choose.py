@@ -160,7 +160,7 @@ def choose_device(
         if request.origin == "saved" and _is_gone(machine, request):
             gone = f"the saved device {request.name or request.selector} no longer exists"
             if strict:
-                hint = f"Save another with `anyrig use`. {list_devices(machine)}"
+                hint = f"Save another with `anyrig use`. {_format_devices(machine)}"
                 raise DeviceNotFoundError(gone, hint=hint)
             warnings.append(f"{gone}; choosing another")
             continue
@@ -171,12 +171,7 @@ def choose_device(
             skipped = _list_skipped(machine, match.devices, evidence)
             warnings.append(match.warning)
             return DeviceChoice(
-                match.devices,
-                "fallback",
-                match.missing,
-                skipped,
-                tuple(warnings),
-                request.selector,
+                match.devices, "fallback", match.missing, skipped, tuple(warnings), request.selector
             )
         return _grant(machine, request, match.devices, evidence, strict, tuple(warnings))
     warnings += _warn_unmatched(machine, strict)
@@ -204,7 +199,7 @@ def resolve_request(
         if kind:
             missing = f"no {_KINDS[kind]} found{request.source_text}"
             if strict:
-                hint = f"{list_devices(machine)} {_DOCTOR}"
+                hint = f"{_format_devices(machine)} {_DOCTOR}"
                 raise DeviceUnusableError(missing, hint=hint) from error
             return DeviceMatch((machine.cpu_device,), missing)
         missing = f"{error.message}{request.source_text}"
@@ -229,7 +224,7 @@ def _warn_unmatched(machine: Machine, strict: bool) -> list[str]:
     """Entries of variables such as CUDA_VISIBLE_DEVICES that match no device."""
     texts = [f"{one.variable} lists {one.entry}, which does not exist" for one in machine.unmatched]
     if texts and strict:
-        raise DeviceNotFoundError(texts[0], hint=list_devices(machine))
+        raise DeviceNotFoundError(texts[0], hint=_format_devices(machine))
     return [f"{text}: ignored" for text in texts]
 
 
@@ -290,12 +285,12 @@ def _choose_best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]
         # A GPU that was not measured yet is not skipped for that: it is ranked by specifications.
         best = max(measured, key=lambda d: evidence.speeds[d.id])
         unmeasured = [d for d in usable if d.id not in evidence.speeds]
-        candidates = [d for d in unmeasured if best.kind == "cpu" or rank(d) > rank(best)]
+        candidates = [d for d in unmeasured if best.kind == "cpu" or _rank(d) > _rank(best)]
         if not candidates:
             reason = _describe_speed(best, measured, evidence)
             skipped = _list_skipped(machine, (best,), evidence, best)
             return DeviceChoice((best,), "measured", reason, skipped, warnings)
-    best = rank_devices(candidates)[0]
+    best = _rank_devices(candidates)[0]
     reason = "the only usable GPU" if len(usable) == 1 else "best specifications of the usable GPUs"
     skipped = _list_skipped(machine, (best,), evidence, best)
     return DeviceChoice((best,), "described", reason, skipped, warnings)
@@ -407,18 +402,18 @@ def match_devices(machine: Machine, selector: str) -> tuple[Device, ...]:
         return (*(device for device in machine.gpus if device.usable), machine.cpu_device)
     found = _match(machine, lower) if lower else ()
     if not found:
-        hint = list_devices(machine, lower)
+        hint = _format_devices(machine, lower)
         raise DeviceNotFoundError(f"no device matches {plain!r}", hint=hint)
     return found
 
 
 def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
     if selector == "gpu":
-        return rank_devices(machine.gpus)
+        return _rank_devices(machine.gpus)
     if _INDEX.fullmatch(selector):
         return _match_index(machine, selector)
     if selector in _VENDORS:
-        return rank_devices(d for d in machine.gpus if d.vendor == selector)
+        return _rank_devices(d for d in machine.gpus if d.vendor == selector)
     _, colon, number = selector.partition(":")
     if _parse_library(selector) in _LIBRARIES and (not colon or is_whole_number(number)):
         return _match_library(machine, selector) if len(number) <= _MAX_DIGITS else ()
@@ -460,7 +455,7 @@ def _match_library(machine: Machine, selector: str) -> tuple[Device, ...]:
     if library == "mps":  # there is one, which torch calls mps or mps:0
         return tuple(d for d in machine.gpus if "mps" in d.selectors and int(number or 0) == 0)[:1]
     if not colon:
-        return rank_devices(
+        return _rank_devices(
             d
             for d in machine.gpus
             if any(one.partition(":")[0] == library for one in d.selectors)
@@ -497,7 +492,7 @@ def _require_one(found: Sequence[Device], selector: str) -> tuple[Device, ...]:
     return tuple(found)
 
 
-def list_devices(machine: Machine, selector: str = "") -> str:
+def _format_devices(machine: Machine, selector: str = "") -> str:
     """The devices of a machine as a hint, with the selector that was probably meant."""
     rows = [f"{gpu_number(gpu)} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus]
     if len(rows) > _MAX_LISTED:
@@ -558,12 +553,12 @@ def select_backend(device: Device, selector: str = "") -> DeviceBackend | None:
     return None
 
 
-def rank_devices(devices: Iterable[Device]) -> tuple[Device, ...]:
+def _rank_devices(devices: Iterable[Device]) -> tuple[Device, ...]:
     """The device with the best specifications first."""
-    return tuple(sorted(devices, key=rank, reverse=True))
+    return tuple(sorted(devices, key=_rank, reverse=True))
 
 
-def rank(device: Device) -> tuple[bool, bool, bool, int, bool, int, float]:
+def _rank(device: Device) -> tuple[bool, bool, bool, int, bool, int, float]:
     """A sort key, larger is better: usable, then cards, matrix units, memory."""
     return (
         device.usable,

@@ -23,13 +23,7 @@ from anyrig.devices.machine import (
     Platform,
     SourceReport,
 )
-from anyrig.devices.probe import (
-    LiveProbe,
-    RecordedProbe,
-    RecordingProbe,
-    System,
-    select_variables,
-)
+from anyrig.devices.probe import LiveProbe, RecordedProbe, RecordingProbe, System, select_variables
 from anyrig.install import format_install
 
 log = logging.getLogger(__name__)
@@ -48,9 +42,7 @@ _ROCDXG = ("/opt/rocm/lib/librocdxg.so", "/usr/lib/wsl/lib/librocdxg.so")
 
 
 def discover(
-    environment: Mapping[str, str] | None = None,
-    *,
-    system: System | None = None,
+    environment: Mapping[str, str] | None = None, *, system: System | None = None
 ) -> Machine:
     """Every device of a machine, with the backends that can use it.
 

@@ -21,14 +21,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from anyrig.backends import heap
+from anyrig.backends.memory import trim_heap
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
 from anyrig.memory.estimate import MemoryForecast, PeakMemory, forecast_memory
 from anyrig.memory.recovery import run_with_recovery
 from anyrig.units import MIB, format_bytes, format_duration
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
     from anyrig.memory.oom import MemoryShortage
 
 log = logging.getLogger(__name__)
@@ -59,13 +59,13 @@ _SHRINK = 4
 
 
 class MemoryMeter(Protocol):
-    """What the search needs of a device; `anyrig.backends.Bound` is one."""
+    """What the search needs of a device; `anyrig.backends.DeviceHandle` is one."""
 
     on_host: bool
 
-    def synchronise(self) -> None: ...
+    def synchronize(self) -> None: ...
 
-    def memory(self) -> MemoryNow: ...
+    def memory(self) -> MemoryUsage: ...
 
     def reset_peak(self) -> None: ...
 
@@ -174,7 +174,7 @@ def find_batch_size(
     Args:
         step: runs one step of a given batch size, as the real work will: forward, backward and the
             optimizer's step for training.
-        device: where the step runs, from `anyrig.backends.attach`.
+        device: where the step runs, from `anyrig.backends.open_device`.
         budget_bytes: the most that may be taken of its memory, on a CPU by the whole process; None
             if nothing is known.
         max_size: the largest useful size, such as the number of items.
@@ -259,8 +259,8 @@ class TrialRunner:
         self._device.reset_peak()
         return self._continue(size, best_rate, num_steps or self._num_steps)
 
-    def synchronise(self) -> None:
-        self._device.synchronise()
+    def synchronize(self) -> None:
+        self._device.synchronize()
 
     def release(self) -> None:
         """Free unused memory.
@@ -272,7 +272,7 @@ class TrialRunner:
             gc.collect()
         self._device.release()
         if self._device.on_host:
-            heap.trim()
+            trim_heap()
 
     def exceeds_budget_idle(self) -> bool:
         """Whether the runtime holds more than the budget between steps, after a release."""
@@ -360,7 +360,7 @@ class TrialRunner:
     def _time_step(self, size: int) -> float:
         before = self._clock()
         result = self._step(size)
-        self._device.synchronise()
+        self._device.synchronize()
         after = self._clock()
         del result
         return after - before
@@ -371,7 +371,7 @@ def _pace(times: Sequence[float]) -> float:
     return min(times[1:] or times)
 
 
-def _reserved(usage: MemoryNow) -> int | None:
+def _reserved(usage: MemoryUsage) -> int | None:
     """What counts against the budget: the peak, or what is held if no peak is reported."""
     peaks = [n for n in (usage.peak_reserved_bytes, usage.peak_bytes) if n is not None]
     held = [n for n in (usage.reserved_bytes, usage.allocated_bytes) if n is not None]

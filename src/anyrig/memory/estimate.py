@@ -16,7 +16,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.units import GIB, format_bytes
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
 
 # The rest of what a process could take is left to other users of the device.
 _USED_SHARE = 0.9
@@ -103,7 +103,7 @@ def _more(headroom: float, slope: float) -> int:
 
 
 def resolve_budget(
-    memory: MemoryNow, *, gib: float | None = None, fraction: float | None = None
+    memory: MemoryUsage, *, gib: float | None = None, fraction: float | None = None
 ) -> MemoryBudget:
     """Return what a process may take: what was requested, but no more than is available.
 

@@ -29,7 +29,7 @@ from anyrig.memory.oom_patterns import (
 from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
 
 _TRACEBACK = "Traceback (most recent call last):"
 # Classes that prove it, by the package that defines them.
@@ -103,7 +103,7 @@ def translate_oom(
     *,
     doing: str,
     options: Sequence[str] = (),
-    memory: MemoryNow | None = None,
+    memory: MemoryUsage | None = None,
     memory_of: MemoryLocation = "device",
 ) -> OutOfMemoryError | DeviceLostError:
     """Build our error for one that `detect_oom` or `detect_device_loss` recognises.
@@ -276,7 +276,7 @@ def _first_line(text: str) -> str:
     return line if len(line) <= _MAX_MESSAGE else f"{line[:_MAX_MESSAGE]}..."
 
 
-def _describe(shortage: MemoryShortage, doing: str, memory: MemoryNow | None) -> str:
+def _describe(shortage: MemoryShortage, doing: str, memory: MemoryUsage | None) -> str:
     parts = []
     if shortage.requested_bytes is not None:
         parts.append(f"tried to allocate {format_bytes(shortage.requested_bytes)}")

@@ -34,7 +34,7 @@ def profile_batch_sizes(
 
     Args:
         step: runs a whole step of a given batch size, as in `find_batch_size`.
-        device: where the step runs, from `anyrig.backends.attach`.
+        device: where the step runs, from `anyrig.backends.open_device`.
         sizes: batch sizes to run, until one fails; by default powers of two, followed by a search
             for the largest size that fits.
         budget_bytes: the most that may be taken of the device's memory.

@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class ReleasableDevice(Protocol):
-    """What recovery needs of a device; `anyrig.backends.Bound` is one."""
+    """What recovery needs of a device; `anyrig.backends.DeviceHandle` is one."""
 
-    def synchronise(self) -> None: ...
+    def synchronize(self) -> None: ...
 
     def release(self) -> None:
         """Free what the framework caches and no tensor uses."""
@@ -97,7 +97,7 @@ def release_memory(device: ReleasableDevice) -> bool:
 
 def _synchronise(device: ReleasableDevice) -> bool:
     try:
-        device.synchronise()
+        device.synchronize()
     except Exception as error:  # noqa: BLE001 - whatever it is, recovery goes on
         log.warning("synchronising after out-of-memory failed: %s", error)
         clear_frames(error)

@@ -1,234 +1,438 @@
-"""Which number format to work in: a pure function of device, figures and model, with its reason.
+"""Choose the number format for a model on a device, and give the reason.
 
-`allowed` is what the model bears, in its author's order of quality, best first. fp32 is the net
-under everything: it holds every value of the others. Measured speed beats description; what the
-user asks for beats both wherever the device can do it at all.
+A model lists the formats it supports, in its author's order of quality, best first. fp32 is the
+fallback: every device computes in it and it holds every value of the other formats. A measured
+speed overrides the description of the hardware, and an explicit request overrides both wherever
+the device can run the format at all. Nothing here imports a framework.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from anyrig.devices.machine import Device, DeviceBackend, Precision
+from anyrig.devices.amd import is_fnuz
+from anyrig.devices.machine import (
+    BackendName,
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+    parse_precision,
+)
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.fitness import BYTES, PRECISIONS, Fitness, fitness
-from anyrig.precision.presets import Preset, Profile, preset
+from anyrig.precision.profiles import PROFILES, Profile, ProfileName, get_profile
+from anyrig.units import format_bytes, format_flops
 
-USUAL: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
-"""What most models bear: weights published in fp32, trained or run in half by many."""
-_NAMES: Mapping[str, Precision] = {
-    "fp32": "fp32", "float32": "fp32", "float": "fp32", "full": "fp32", "32": "fp32",
-    "tf32": "tf32", "tensorfloat32": "tf32",
-    "fp16": "fp16", "float16": "fp16", "half": "fp16", "16": "fp16",
-    "bf16": "bf16", "bfloat16": "bf16",
-    "fp8": "fp8", "float8": "fp8",
-}  # fmt: skip
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16", "fp8")
+DEFAULT_PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+"""What most models support: weights published in fp32 that also run in a 16-bit format."""
+BYTES_PER_VALUE: Mapping[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+_TF32_PROVIDERS = ("cuda", "xpu", "CUDAExecutionProvider", "TensorrtExecutionProvider")
+# Assumed speed relative to fp32 where nothing was measured: below the lowest figure seen, so that
+# an assumption never beats a measurement. TF32 gains little on consumer cards, eightfold on
+# data-centre cards.
+_TF32_SPEED = 1.5
+_FP16_SPEED = {"matrix": 3.0, "fast": 1.7, "slow": 0.9, "none": 0.5, None: 1.0}
+_BF16_CPU_SPEED = 1.5
+_FP8_SPEED = 4.0
+
+SupportLevel = Literal["good", "slow", "unreliable", "no effect", "unsupported"]
+"""Only `good` is chosen automatically. `slow` is a matter of speed alone, or unknown: a measurement
+decides. `unreliable` runs with results that are wrong or not proven, and `no effect` computes as
+fp32: no measurement changes that. `unsupported` cannot run."""
+
+
+class FormatSupport(NamedTuple):
+    """How well a device runs a number format through one backend."""
+
+    precision: Precision
+    level: SupportLevel
+    reason: str
+    speed: float = 1.0
+    """Relative to fp32: measured where both formats were, else assumed from the description."""
+    measured: bool = False
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The format to work in, and how it came to that."""
-
+class PrecisionChoice:
     precision: Precision
     reason: str
     warnings: tuple[str, ...] = ()
-    passed_over: tuple[tuple[Precision, str], ...] = ()
-    """Formats the model bears that were not taken, and why."""
+    rejected: tuple[tuple[Precision, str], ...] = ()
+    """Formats that the model supports and that were not chosen, with the reason."""
 
 
-def choose(
+def choose_precision(
     device: Device,
     drive: DeviceBackend,
-    allowed: Sequence[Precision] = USUAL,
+    supported: Sequence[Precision] = DEFAULT_PRECISIONS,
     *,
-    asked: str = "auto",
-    profile: Profile = "balanced",
+    requested: str = "auto",
+    profile: ProfileName = "balanced",
     speeds: Mapping[Precision, float] | None = None,
     failed: Mapping[Precision, str] | None = None,
     training: bool = False,
-) -> Chosen:
-    """The number format for a model on a device.
+) -> PrecisionChoice:
+    """Choose the number format for a model on a device.
 
     Args:
-        device: where the work will run.
-        drive: through which backend.
-        allowed: what the model bears, its author's best first.
-        asked: a format by name, or `auto`.
-        profile: what to prefer when nothing is asked for.
+        supported: formats that the model supports, its author's best first.
+        requested: a format by name, or `auto`.
+        profile: what to prefer when no format is requested.
         speeds: measured FLOP/s by format, on this device through this backend.
-        failed: formats that the self-test found wrong here, and what it saw.
-        training: whether gradients will flow.
+        failed: formats that failed the self-test here, and what it found.
     """
-    wanted = preset(profile)
-    rest = {
-        p: fitness(p, device, drive, training=training, speeds=speeds or {}) for p in PRECISIONS
+    preferences = get_profile(profile)
+    support = {
+        precision: check_format(precision, device, drive, training=training, speeds=speeds or {})
+        for precision in PRECISIONS
     }
-    for bad, seen in (failed or {}).items():
-        if rest[bad].state != "impossible":
-            rest[bad] = rest[bad]._replace(state="poor", why=f"the self-test failed: {seen}")
-    name = parse(asked)
+    for precision, finding in (failed or {}).items():
+        if support[precision].level != "unsupported":
+            reason = f"{precision} failed the self-test: {finding}"
+            support[precision] = support[precision]._replace(level="unreliable", reason=reason)
+    name = resolve_precision(requested)
     if name is not None:
-        return _asked(name, device, drive, allowed, rest, training)
-    return _best(wanted, drive, allowed, rest, training)
+        return _choose_requested(name, device, drive, supported, support, training)
+    return _choose_best(preferences, drive, supported, support, training)
 
 
-def parse(word: str) -> Precision | None:
-    """A format by any of its usual names; None for `auto`."""
-    plain = word.strip().lower().removeprefix("torch.")
-    if plain in ("auto", ""):
+def resolve_precision(text: str) -> Precision | None:
+    """Parse the name of a format, such as `fp16`, `half` or `torch.float16`; None for `auto`."""
+    name = parse_precision(text.strip() or "auto")
+    if name == "auto":
         return None
-    if plain not in _NAMES:
+    if name not in PRECISIONS:
         raise InvalidSettingError(
-            f"no number format is called {word!r}",
-            hint=f"There are: auto, {', '.join(PRECISIONS)}.",
+            f"unknown number format {text!r}",
+            hint=f"Available formats: auto, {', '.join(PRECISIONS)}.",
         )
-    return _NAMES[plain]
+    return name
 
 
-# -- what was asked for ---------------------------------------------------------------------------
+# -- a requested format ----------------------------------------------------------------------------
 
 
-def _asked(
+def _choose_requested(
     name: Precision,
     device: Device,
     drive: DeviceBackend,
-    allowed: Sequence[Precision],
-    rest: Mapping[Precision, Fitness],
+    supported: Sequence[Precision],
+    support: Mapping[Precision, FormatSupport],
     training: bool,
-) -> Chosen:
-    view = rest[name]
-    if view.state == "impossible":
-        able = [p for p in PRECISIONS if rest[p].state != "impossible"]
+) -> PrecisionChoice:
+    found = support[name]
+    if found.level == "unsupported":
+        able = [p for p in PRECISIONS if support[p].level != "unsupported"]
         raise InvalidSettingError(
-            f"{name} cannot be used on {device.name}: {view.why}",
+            f"{name} cannot be used on {device.name}: {found.reason}",
             hint=f"Use auto, or one of: {', '.join(able)}.",
         )
-    if drive.backend == "onnx" and name not in allowed:
-        return _as_the_file_is(name, allowed, rest)
-    if name == "tf32" and view.state == "poor" and "self-test" not in view.why:
-        warning = f"tf32 was asked for; {device.name} has {view.why}"
-        return Chosen("fp32", "asked for as tf32, which is plain fp32 here", (warning,))
+    if drive.backend == "onnx" and name not in supported:
+        # ONNX Runtime computes in the format that the file was written in.
+        runs = next((p for p in supported if support[p].level == "good"), None)
+        runs = runs or (supported[0] if supported else "fp32")
+        warning = f"{name} was requested, but the model has no {name} file; it runs in {runs}"
+        return PrecisionChoice(runs, f"the model's file is in {runs}", (warning,))
+    if name == "tf32" and found.level in ("slow", "no effect"):
+        warning = f"tf32 was requested, but fp32 is used on {device.name}: {found.reason}"
+        return PrecisionChoice("fp32", "requested as tf32, which gains nothing here", (warning,))
     warnings = []
-    if view.state == "poor":
-        warnings.append(f"{name} was asked for although {view.why}")
-    if name not in allowed and name != "fp32":
-        known = ", ".join(allowed) or "nothing"
-        warnings.append(f"{name} was asked for although the model is known to bear only {known}")
+    if found.level != "good":
+        warnings.append(f"{name} was requested, although {found.reason}")
+    if name not in supported and name != "fp32":
+        known = ", ".join(supported) or "no format"
+        warnings.append(f"{name} was requested, although the model is known to support {known}")
     if training and name == "fp16":
-        safer = ": bf16 is native here and needs no scaling" if _native_bf16(rest) else ""
-        warnings.append(f"training in fp16 may overflow; the loss is scaled{safer}")
-    return Chosen(name, "asked for", tuple(warnings))
+        safer = "; bf16 is native here and needs no scaling" if _has_native_bf16(support) else ""
+        warnings.append(f"training in fp16 may overflow, so the loss is scaled{safer}")
+    return PrecisionChoice(name, "requested", tuple(warnings))
 
 
-def _as_the_file_is(
-    name: Precision, allowed: Sequence[Precision], rest: Mapping[Precision, Fitness]
-) -> Chosen:
-    """ONNX Runtime computes as the file was written, whatever is asked for."""
-    runs = next((p for p in allowed if rest[p].state == "good"), allowed[0] if allowed else "fp32")
-    warning = f"{name} was asked for, and there is no {name} file of this model; it runs in {runs}"
-    return Chosen(runs, f"the model's file is in {runs}", (warning,))
+def _has_native_bf16(support: Mapping[Precision, FormatSupport]) -> bool:
+    return support["bf16"].level == "good"
 
 
-def _native_bf16(rest: Mapping[Precision, Fitness]) -> bool:
-    return rest["bf16"].state == "good"
+# -- the best format -------------------------------------------------------------------------------
 
 
-# -- what is best ---------------------------------------------------------------------------------
-
-
-def _best(
-    wanted: Preset,
+def _choose_best(
+    profile: Profile,
     drive: DeviceBackend,
-    allowed: Sequence[Precision],
-    rest: Mapping[Precision, Fitness],
+    supported: Sequence[Precision],
+    support: Mapping[Precision, FormatSupport],
     training: bool,
-) -> Chosen:
-    passed: dict[Precision, str] = {}
-    fit: list[Fitness] = []
-    for name in dict.fromkeys(allowed):
-        why = _why_not(rest, name, wanted, allowed, training)
-        if why:
-            passed[name] = why
+) -> PrecisionChoice:
+    rejected: dict[Precision, str] = {}
+    candidates: list[FormatSupport] = []
+    for name in dict.fromkeys(supported):
+        reason = _exclusion_reason(name, support, profile, supported, training)
+        if reason:
+            rejected[name] = reason
         else:
-            fit.append(rest[name])
-    if not fit:
-        return _net(drive, allowed, rest, passed)
-    taken = _pick(wanted, fit)
-    for view in fit:
-        if view is not taken:
-            passed[view.precision] = _beaten(view, taken, wanted)
-    scaled = taken.precision == "fp16" and training and drive.backend == "torch"
-    reason = _reason(taken, wanted, passed) + ("; the loss is scaled" if scaled else "")
-    return Chosen(taken.precision, reason, (), tuple(passed.items()))
+            candidates.append(support[name])
+    if not candidates:
+        return _fall_back(drive, supported, support, rejected)
+    best = _pick(profile, candidates)
+    for other in candidates:
+        if other is not best:
+            rejected[other.precision] = _comparison(other, best, profile)
+    reason = _choice_reason(best, profile, rejected)
+    if best.precision == "fp16" and training and drive.backend == "torch":
+        reason += "; the loss is scaled"
+    return PrecisionChoice(best.precision, reason, (), tuple(rejected.items()))
 
 
-def _why_not(
-    rest: Mapping[Precision, Fitness],
+def _exclusion_reason(
     name: Precision,
-    wanted: Preset,
-    allowed: Sequence[Precision],
+    support: Mapping[Precision, FormatSupport],
+    profile: Profile,
+    supported: Sequence[Precision],
     training: bool,
 ) -> str:
-    """Why a format is out before any is compared; empty when it is not."""
-    view = rest[name]
-    if view.state != "good":
-        return view.why
-    if name == "tf32" and wanted.rule == "best":
-        return "this profile computes whole fp32 products"
-    if name == "fp8" and not wanted.fp8 and allowed[0] != "fp8":
-        return "fp8 is taken by the profiles fast and low-memory, or by name"
-    if name == "fp16" and training and _native_bf16(rest) and "bf16" in allowed:
+    """Why a format is out before speeds are compared; empty if it is not."""
+    if support[name].level != "good":
+        return support[name].reason
+    if name == "tf32" and profile.rule == "best":
+        return "this profile does not round fp32 products"
+    if name == "fp8" and not profile.auto_fp8 and supported[0] != "fp8":
+        return "fp8 is only chosen by the profiles fast and low-memory, or by name"
+    if name == "fp16" and training and _has_native_bf16(support) and "bf16" in supported:
         return "bf16 is native here and trains without loss scaling"
     return ""
 
 
-def _pick(wanted: Preset, fit: Sequence[Fitness]) -> Fitness:
-    if wanted.rule == "best":
-        return fit[0]
-    if wanted.rule == "smallest":
-        return min(fit, key=lambda view: BYTES[view.precision])
-    taken = fit[0]
-    for view in fit[1:]:
-        if view.speed >= wanted.gain * taken.speed:
-            taken = view
-    return taken
+def _pick(profile: Profile, candidates: Sequence[FormatSupport]) -> FormatSupport:
+    best = candidates[0]
+    if profile.rule == "smallest":
+        return min(candidates, key=lambda one: BYTES_PER_VALUE[one.precision])
+    if profile.rule == "fastest":
+        for other in candidates[1:]:
+            if other.speed >= profile.min_speedup * best.speed:
+                best = other
+    return best
 
 
-def _net(
+def _fall_back(
     drive: DeviceBackend,
-    allowed: Sequence[Precision],
-    rest: Mapping[Precision, Fitness],
-    passed: Mapping[Precision, str],
-) -> Chosen:
-    """Nothing that the model bears is good here: fp32 holds every value, where it can be had."""
-    if drive.backend == "onnx" and allowed and "fp32" not in allowed:
-        name = next((p for p in allowed if rest[p].state == "poor"), allowed[0])
-        return Chosen(name, f"the model's file is in {name}", (f"{rest[name].why}",))
-    why = "; ".join(dict.fromkeys(passed.values()))
-    return Chosen("fp32", why or "the model names no format", (), tuple(passed.items()))
+    supported: Sequence[Precision],
+    support: Mapping[Precision, FormatSupport],
+    rejected: Mapping[Precision, str],
+) -> PrecisionChoice:
+    """No supported format runs well here: use fp32, or for ONNX Runtime what the file is in."""
+    if drive.backend == "onnx" and supported and "fp32" not in supported:
+        able = (p for p in supported if support[p].level not in ("good", "unsupported"))
+        name = next(able, supported[0])
+        return PrecisionChoice(name, f"the model's file is in {name}", (support[name].reason,))
+    reason = "; ".join(dict.fromkeys(rejected.values())) or "the model lists no format"
+    return PrecisionChoice("fp32", reason, (), tuple(rejected.items()))
 
 
-def _reason(taken: Fitness, wanted: Preset, passed: Mapping[Precision, str]) -> str:
-    if wanted.rule == "best":
-        return "the best the model has"
-    if taken.precision == "fp32":
-        others = dict.fromkeys(why for name, why in passed.items() if name != "tf32")
-        return "; ".join(others) or "the model bears no other"
-    text = taken.why if taken.measured else f"{taken.why} (described, not measured)"
-    if wanted.rule == "smallest":
-        size = BYTES[taken.precision]
-        text = f"{size} {'byte' if size == 1 else 'bytes'} a value; {text}"
-    return text
+def _choice_reason(best: FormatSupport, profile: Profile, rejected: Mapping[Precision, str]) -> str:
+    if profile.rule == "best":
+        return "ranked first by the model's author"
+    if best.precision == "fp32":
+        others = dict.fromkeys(reason for name, reason in rejected.items() if name != "tf32")
+        return "; ".join(others) or "the only format that the model supports"
+    reason = best.reason if best.measured else f"{best.reason} (not measured)"
+    if profile.rule == "smallest":
+        return f"{_size_text(best)}; {reason}"
+    return reason
 
 
-def _beaten(view: Fitness, taken: Fitness, wanted: Preset) -> str:
-    if wanted.rule == "best":
-        return f"the model's author ranks {taken.precision} higher"
-    if wanted.rule == "smallest":
-        return f"{BYTES[view.precision]} bytes a value"
-    if view.measured and taken.measured and view.speed < taken.speed:
-        return f"{taken.speed / view.speed:.1f} times slower than {taken.precision}"
-    if view.speed < taken.speed:
-        return f"described as slower than {taken.precision}"
-    return f"not enough faster than {taken.precision}, which the model's author ranks higher"
+def _comparison(other: FormatSupport, best: FormatSupport, profile: Profile) -> str:
+    """Why a format that runs well lost to the best one."""
+    if profile.rule == "best":
+        return f"the model's author ranks {best.precision} higher"
+    if profile.rule == "smallest":
+        return _size_text(other)
+    if other.measured and best.measured and other.speed < best.speed:
+        return f"{best.speed / other.speed:.1f} times slower than {best.precision}"
+    if other.speed < best.speed:
+        return f"expected to be slower than {best.precision}"
+    return f"not enough faster than {best.precision}, which the model's author ranks higher"
+
+
+def _size_text(support: FormatSupport) -> str:
+    size = BYTES_PER_VALUE[support.precision]
+    return f"{size} {'byte' if size == 1 else 'bytes'} per value"
+
+
+# -- what a device supports ------------------------------------------------------------------------
+
+
+def check_format(
+    precision: Precision,
+    device: Device,
+    drive: DeviceBackend,
+    *,
+    training: bool,
+    speeds: Mapping[Precision, float],
+) -> FormatSupport:
+    """How well a device runs a format: by its description, and by measured FLOP/s where given."""
+    described = _describe(precision, device, drive, training)
+    speed, base = speeds.get(precision), speeds.get("fp32")
+    if not speed or not base or described.level == "unsupported":
+        return described
+    ratio = speed / base
+    if precision == "fp32":
+        return FormatSupport("fp32", "good", f"measured {format_flops(base)}", ratio, True)
+    if ratio <= 1.0:
+        reason = (
+            f"{precision} was measured no faster than fp32: "
+            f"{format_flops(speed)} against {format_flops(base)}"
+        )
+        return FormatSupport(precision, "slow", reason, ratio, True)
+    if described.level in ("unreliable", "no effect"):
+        return described._replace(speed=ratio, measured=True)
+    times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
+    reason = f"measured {format_flops(speed)}, {times} times as fast as fp32 ({format_flops(base)})"
+    return FormatSupport(precision, "good", reason, ratio, True)
+
+
+def _describe(
+    precision: Precision, device: Device, drive: DeviceBackend, training: bool
+) -> FormatSupport:
+    if precision == "fp32":
+        return FormatSupport("fp32", "good", "every device computes in fp32")
+    if precision == "tf32":
+        return _describe_tf32(device, drive)
+    if drive.backend == "onnx":
+        return _describe_onnx(precision, device)
+    if drive.provider == "privateuseone":
+        return _describe_directml(precision, device, training)
+    if precision == "fp8":
+        return _describe_fp8(device, drive, training)
+    if precision == "bf16":
+        return _describe_bf16(device)
+    if device.kind == "cpu":
+        reason = "torch computes fp16 no faster than fp32 on a CPU"
+        return FormatSupport("fp16", "slow", reason, 0.5)
+    if drive.provider == "mps" and training:
+        return FormatSupport("fp16", "slow", "training in fp16 on Metal is not proven")
+    return _describe_fp16(device)
+
+
+def _describe_onnx(precision: Precision, device: Device) -> FormatSupport:
+    if precision == "fp8":
+        return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
+    if precision == "bf16":
+        return FormatSupport("bf16", "unreliable", "few ONNX Runtime operators support bf16")
+    if device.kind == "cpu":
+        reason = "ONNX Runtime casts fp16 to fp32 and back on a CPU"
+        return FormatSupport("fp16", "slow", reason, 0.5)
+    return _describe_fp16(device)
+
+
+def _describe_directml(precision: Precision, device: Device, training: bool) -> FormatSupport:
+    if precision != "fp16":
+        return FormatSupport(precision, "unsupported", f"DirectML does not support {precision}")
+    if training:
+        reason = "autocast has no effect on DirectML, and weights kept in fp16 do not train"
+        return FormatSupport("fp16", "unsupported", reason)
+    found = _describe_fp16(device)
+    reason = f"{found.reason}; the whole model is cast, as autocast has no effect on DirectML"
+    return found._replace(reason=reason)
+
+
+def _describe_tf32(device: Device, drive: DeviceBackend) -> FormatSupport:
+    if drive.provider in _TF32_PROVIDERS:
+        if device.features.tf32:
+            reason = "TF32 matrix units multiply fp32 values"
+            return FormatSupport("tf32", "good", reason, _TF32_SPEED)
+        if device.features.tf32 is None:
+            reason = "it is unknown whether the device has TF32 matrix units"
+            return FormatSupport("tf32", "slow", reason)
+    reason = "without TF32 matrix units it is the same as fp32"
+    return FormatSupport("tf32", "no effect", reason)
+
+
+def _describe_bf16(device: Device) -> FormatSupport:
+    if device.features.bf16:
+        speed = _BF16_CPU_SPEED if device.kind == "cpu" else _FP16_SPEED["matrix"]
+        return FormatSupport("bf16", "good", "bf16 is native here", speed)
+    if device.features.bf16 is None:
+        return FormatSupport("bf16", "slow", "it is unknown whether bf16 is native here")
+    # A GPU without bf16 units rounds every product in software: being fast does not make it right.
+    level: SupportLevel = "unreliable" if device.kind == "gpu" else "slow"
+    return FormatSupport("bf16", level, "bf16 is emulated here and slower than fp32", 0.5)
+
+
+def _describe_fp16(device: Device) -> FormatSupport:
+    rate = device.features.fp16
+    speed = _FP16_SPEED[rate]
+    if rate == "matrix":
+        return FormatSupport("fp16", "good", "fp16 matrix units", speed)
+    if rate == "fast" and device.capability == "7.5":
+        # Turing without tensor cores (GTX 16xx). ComfyUI and Stable Diffusion's web UI exclude
+        # these cards from fp16 by name.
+        reason = "fp16 convolutions return NaN on Turing GPUs without tensor cores"
+        return FormatSupport("fp16", "unreliable", reason, speed)
+    if rate == "fast":
+        return FormatSupport("fp16", "good", "fp16 runs at twice the fp32 rate or more", speed)
+    if rate is None:
+        return FormatSupport("fp16", "slow", "the speed of fp16 is unknown here", speed)
+    slow = rate == "slow"
+    reason = "fp16 is no faster than fp32 here" if slow else "there is no fp16 arithmetic here"
+    return FormatSupport("fp16", "slow", reason, speed)
+
+
+def _describe_fp8(device: Device, drive: DeviceBackend, training: bool) -> FormatSupport:
+    if not device.features.fp8 or drive.provider != "cuda":
+        reason = f"{device.name} does not support fp8 through {drive.backend}"
+        return FormatSupport("fp8", "unsupported", reason)
+    if is_fnuz(device.capability):
+        reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
+        return FormatSupport("fp8", "unsupported", reason)
+    if training:
+        return FormatSupport("fp8", "unreliable", "training in fp8 may diverge")
+    return FormatSupport("fp8", "good", "fp8 is native here", _FP8_SPEED)
+
+
+# -- what every profile chooses --------------------------------------------------------------------
+
+PROFILE_COLUMNS = ("device", "profile", "format", "memory", "batch", "why")
+
+
+def profile_table(
+    machine: Machine,
+    *,
+    supported: Sequence[Precision] = DEFAULT_PRECISIONS,
+    speeds: Mapping[str, Mapping[tuple[BackendName, Precision], float]] | None = None,
+    failed: Mapping[str, Mapping[Precision, str]] | None = None,
+    training: bool = False,
+) -> list[tuple[str, ...]]:
+    """What every profile chooses on every usable device, as rows of text under PROFILE_COLUMNS.
+
+    Args:
+        supported: formats that the model supports, its author's best first.
+        speeds: measured FLOP/s by device id, then by backend and format.
+        failed: formats that failed the self-test, by device id.
+    """
+    rows: list[tuple[str, ...]] = []
+    for device in machine.devices:
+        usable = [drive for drive in device.backends if drive.usable and not device.blocked]
+        if not usable:
+            continue
+        drive = next((one for one in usable if one.backend == "torch"), usable[0])
+        measured = {
+            precision: speed
+            for (backend, precision), speed in (speeds or {}).get(device.id, {}).items()
+            if backend == drive.backend
+        }
+        for name, profile in PROFILES.items():
+            choice = choose_precision(
+                device, drive, supported, profile=name, speeds=measured,
+                failed=(failed or {}).get(device.id), training=training,
+            )  # fmt: skip
+            share, total = profile.memory_share(device), device.memory.total_bytes
+            memory = f"{share:.0%}"
+            if total is not None:
+                memory += f", {format_bytes(int(total * share))}"
+            speed = profile.batch_speed
+            batch = "fastest" if speed >= 1 else f"{speed:.0%} of speed"
+            title = f"{device.name} ({drive.backend})"
+            rows.append((title, name, choice.precision, memory, batch, choice.reason))
+    return rows

@@ -1,9 +1,10 @@
-"""Whether a device computes right: once per device, driver, torch and cuDNN, kept, and acted upon.
+"""Self-test of a device: are attention and matrix products correct, in every number format?
 
-Attention backends that give wrong or non-finite values are switched off in the process that
-computes: in this one by `guarded`, in a worker by its placement, before its engine loads. Number
-formats whose products are wrong are named, for `choose` to leave them. torch's plain attention
-(`math`) is never switched off: it is what the others fall back to.
+Runs once per device, driver, torch and cuDNN; results are cached in a file. Attention backends that
+return wrong or non-finite values are disabled in the process that computes: here by
+`apply_selftest`, in a worker by its placement, before its engine loads. Number formats whose
+products are wrong are reported for `choose_precision` to avoid. torch's plain attention (`math`) is
+never disabled: it is what the others fall back to. `kernel_checks.py` has the checks.
 """
 
 from __future__ import annotations
@@ -14,26 +15,24 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from anyrig.devices.amd import is_fnuz
 from anyrig.devices.machine import Device, DeviceBackend, Precision
-from anyrig.precision.verdict import Result, from_plain, to_plain
 from anyrig.storage import files
-
-if TYPE_CHECKING:
-    import torch
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
 _VERSION = 1
-"""Raised when cases or tolerances change: what was kept under another is not used."""
+"""Increase when cases or tolerances change: results cached under another version are not used."""
 BUDGET_S = 10.0
-"""After so long no new case is begun; the known faults come first."""
-_TITLES = {"cudnn": "cuDNN", "flash": "flash", "efficient": "memory-efficient", "math": "plain"}
+"""No new case is started after this time; the known faults come first."""
+_BACKEND_NAMES = {
+    "cudnn": "cuDNN", "flash": "flash", "efficient": "memory-efficient", "math": "plain",
+}  # fmt: skip
 _SWITCHES = {
     "cudnn": "enable_cudnn_sdp",
     "flash": "enable_flash_sdp",
@@ -42,86 +41,156 @@ _SWITCHES = {
 
 
 @dataclass(frozen=True)
-class Report:
-    """What the self-test of a device came to."""
+class CheckResult:
+    """One check of attention or of a matrix product. Stored as it is in the results file."""
 
-    results: tuple[Result, ...]
-    key: str
-    """Device, driver and libraries under which it holds."""
-    seconds: float
-    kept: bool = False
-    """Whether it was read from an earlier run."""
-    messages: tuple[str, ...] = ()
-    """What was switched off, and why."""
+    area: Literal["attention", "product"]
+    backend: str
+    """Of attention: cudnn, flash, efficient, math. Empty for products."""
+    precision: Precision
+    case: str
+    verdict: Literal["right", "wrong", "not there"]
+    """A backend that does not accept a shape or format is not there, which is not a fault."""
+    error: float = 0.0
+    """The largest error relative to the tolerance: above 1 is wrong."""
+    num_bad: int = 0
+    """Values that are not finite."""
+    where: str = ""
+    """The first tensor that is wrong: out, grad_q, grad_k, grad_v."""
+    note: str = ""
+    source: str = ""
+    """Where a known fault is reported."""
+    decides: bool = True
+    """Whether a wrong result has consequences, or is only reported."""
 
     @property
-    def failed(self) -> dict[Precision, str]:
-        """Formats that cannot be trusted here, for `choose`."""
-        return failed(self.results)
+    def is_fault(self) -> bool:
+        return self.verdict == "wrong" and self.decides
+
+    @property
+    def problem(self) -> str:
+        if self.note:
+            return self.note
+        if self.num_bad:
+            return f"{self.num_bad:,} values of {self.where} are not finite"
+        return f"the error of {self.where} is {self.error:.3g} times the tolerance"
 
 
-def guarded(
-    device: Device,
-    drive: DeviceBackend,
-    path: Path | None = None,
-    *,
-    again: bool = False,
-    budget_s: float = BUDGET_S,
-) -> Report:
-    """As `get_report`, and switch off in this process what failed."""
+@dataclass(frozen=True)
+class SelfTestReport:
+    results: tuple[CheckResult, ...]
+    key: str
+    """Device, driver and libraries that the results are valid for."""
+    seconds: float
+    cached: bool = False
+    messages: tuple[str, ...] = ()
+    """What was disabled in this process, and why."""
+
+    @property
+    def failed_formats(self) -> dict[Precision, str]:
+        """Formats with wrong products or wrong plain attention, and what is wrong."""
+        found: dict[Precision, str] = {}
+        for result in self.results:
+            basic = result.area == "product" or result.backend == "math"
+            if basic and result.is_fault and result.precision != "fp32":
+                found.setdefault(
+                    result.precision, f"{result.area} ({result.case}): {result.problem}"
+                )
+        return found
+
+    @property
+    def attention_faults(self) -> dict[str, str]:
+        """Attention backends that return wrong results, and what is wrong."""
+        faults: dict[str, list[CheckResult]] = {}
+        for result in self.results:
+            if result.area == "attention" and result.is_fault:
+                faults.setdefault(result.backend, []).append(result)
+        return {backend: _describe_fault(backend, wrong) for backend, wrong in faults.items()}
+
+
+def _describe_fault(backend: str, wrong: list[CheckResult]) -> str:
+    worst = max(wrong, key=lambda result: result.error)
+    first = next((result for result in wrong if result.num_bad), worst)
+    formats = ", ".join(dict.fromkeys(result.precision for result in wrong))
+    source = f"; {first.source}" if first.source else ""
+    return (
+        f"{_BACKEND_NAMES[backend]} attention is wrong in {formats}: "
+        f"{first.problem} ({first.case}{source})"
+    )
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+def apply_selftest(
+    device: Device, drive: DeviceBackend, path: Path | None = None, *, rerun: bool = False
+) -> SelfTestReport:
+    """Load or run the self-test, and disable faulty attention backends in this process."""
     if drive.backend != "torch":
-        return Report((), "", 0.0)
-    report = get_report(device, drive, path, again=again, budget_s=budget_s)
-    return replace(report, messages=switch_off(report.results))
+        return SelfTestReport((), "", 0.0)
+    report = load_or_run(device, drive, path, rerun=rerun)
+    messages = []
+    for backend, fault in report.attention_faults.items():
+        disabled = disable_attention([backend])
+        done = "disabled, torch uses another backend" if disabled else "it cannot be disabled"
+        messages.append(f"{fault}; {done}")
+        log.warning("%s", messages[-1])
+    return replace(report, messages=tuple(messages))
 
 
-def get_report(
+def load_or_run(
     device: Device,
     drive: DeviceBackend,
     path: Path | None = None,
     *,
-    again: bool = False,
+    rerun: bool = False,
     budget_s: float = BUDGET_S,
-) -> Report:
-    """Test a device or read what was found before.
+) -> SelfTestReport:
+    """Load cached results, or run the self-test and cache them.
 
     Args:
-        device: what to test.
-        drive: a drive of torch; others have nothing to test here.
-        path: where results are kept; nowhere when None.
-        again: test even if a result is kept.
-        budget_s: seconds after which no new case is begun.
+        drive: a torch backend of the device; there are no checks for others.
+        path: the file of cached results; None does not cache.
+        rerun: run it even if results are cached.
+        budget_s: seconds after which no new case is started.
     """
-    report = None if again or path is None else load(path).get(stamp(device, drive))
+    report = None if rerun or path is None else load_reports(path).get(report_key(device, drive))
     if report is None:
-        report = run(device, drive, budget_s=budget_s)
+        report = run_selftest(device, drive, budget_s=budget_s)
         if path is not None:
-            keep(path, report)
+            save_report(path, report)
     return report
 
 
-def run(device: Device, drive: DeviceBackend, *, budget_s: float = BUDGET_S) -> Report:
-    """Test a device now. Nothing is kept or switched off."""
-    from anyrig.backends.torch import find
-    from anyrig.precision.attention import try_attention
-    from anyrig.precision.products import try_products
-    from anyrig.precision.tf32 import tf32
+def run_selftest(
+    device: Device, drive: DeviceBackend, *, budget_s: float = BUDGET_S
+) -> SelfTestReport:
+    """Run every check now, without caching or disabling anything."""
+    from anyrig.backends.torch import find_torch_device
+    from anyrig.precision.autocast import use_tf32
+    from anyrig.precision.kernel_checks import check_attention, check_products
 
     start = time.perf_counter()
-    where = find(device, drive)
-    halves = _halves(device, drive)
-    with tf32(False), _one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of contexts and kernels that are made on first use
-        results = [*try_products(where, _formats(device, drive))]
-        if where.type != "privateuseone":  # DirectML has plain attention alone
-            results += try_attention(where, ("fp32", *halves), deadline=start + budget_s)
+    target = find_torch_device(device, drive)
+    directml = drive.provider == "privateuseone"  # no bf16, and plain attention only
+    formats: list[Precision] = ["fp32", "fp16"] if directml else ["fp32", "fp16", "bf16"]
+    extra: list[Precision] = []
+    if drive.provider == "cuda" and device.features.tf32:
+        extra.append("tf32")
+    if drive.provider == "cuda" and device.features.fp8 and not is_fnuz(device.capability):
+        extra.append("fp8")
+    with use_tf32(False), _single_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about contexts and kernels created on first use
+        results = list(check_products(target, [*formats, *extra]))
+        if not directml:
+            results += check_attention(target, formats, deadline=start + budget_s)
     seconds = time.perf_counter() - start
-    log.info("self-test of %s: %d tries in %.1f s", device.name, len(results), seconds)
-    return Report(tuple(results), stamp(device, drive), seconds)
+    log.info("self-test of %s: %d checks in %.1f s", device.name, len(results), seconds)
+    return SelfTestReport(tuple(results), report_key(device, drive), seconds)
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     """Matrices this small gain nothing from threads and lose much to waiting on a busy CPU."""
     import torch
 
@@ -133,24 +202,29 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _halves(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
-    """The half formats worth a try: DirectML has no bf16."""
-    if drive.provider == "privateuseone":
-        return ("fp16",)
-    return ("fp16", "bf16")
+def disable_attention(backends: Iterable[str]) -> tuple[str, ...]:
+    """Disable attention backends in this process; those that could be disabled."""
+    import torch
+
+    disabled = []
+    for backend in backends:
+        switch = getattr(torch.backends.cuda, _SWITCHES.get(backend, ""), None)
+        if switch is not None:
+            switch(False)
+            disabled.append(backend)
+    return tuple(disabled)
 
 
-def _formats(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
-    found: tuple[Precision, ...] = ("fp32", *_halves(device, drive))
-    if device.features.tf32 and drive.provider == "cuda":
-        found = (*found, "tf32")
-    if device.features.fp8 and drive.provider == "cuda" and not is_fnuz(device.capability):
-        found = (*found, "fp8")
-    return found
+def select_disableable(backends: Iterable[str]) -> tuple[str, ...]:
+    """Those attention backends that torch can do without."""
+    return tuple(backend for backend in backends if backend in _SWITCHES)
 
 
-def stamp(device: Device, drive: DeviceBackend) -> str:
-    """Device, driver, torch and cuDNN: a result holds under these alone."""
+# -- cached results --------------------------------------------------------------------------------
+
+
+def report_key(device: Device, drive: DeviceBackend) -> str:
+    """Device, driver, torch and cuDNN: results are valid for these only."""
     import torch
 
     library: Any = torch.backends.cudnn
@@ -166,157 +240,70 @@ def stamp(device: Device, drive: DeviceBackend) -> str:
     return "; ".join(parts)
 
 
-# -- what follows from results --------------------------------------------------------------------
-
-
-def faulty(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Attention backends that gave wrong answers that count, with those answers."""
-    found: dict[str, list[Result]] = {}
-    for result in results:
-        if result.tried.area == "attention" and result.counts:
-            found.setdefault(result.tried.backend, []).append(result)
-    return found
-
-
-def failed(results: Iterable[Result]) -> dict[Precision, str]:
-    """Formats whose products, or whose plain attention, are wrong."""
-    found: dict[Precision, str] = {}
-    for result in results:
-        basic = result.tried.area == "product" or result.tried.backend == "math"
-        if basic and result.counts and result.tried.precision != "fp32":
-            what = f"{result.tried.area} ({result.tried.case}): {result.seen}"
-            found.setdefault(result.tried.precision, what)
-    return found
-
-
-def switch_off(results: Iterable[Result]) -> tuple[str, ...]:
-    """Turn off attention backends that failed, for this process; what was done, in words."""
-    messages = []
-    for backend, text in faults(results).items():
-        if switch_off_attention([backend]):
-            message = f"{text}; it is switched off, torch takes another"
-        else:
-            message = f"{text}; it cannot be switched off"
-        log.warning("%s", message)
-        messages.append(message)
-    return tuple(messages)
-
-
-def switch_off_attention(backends: Iterable[str]) -> tuple[str, ...]:
-    """Turn off attention backends for this process; those of them that can be."""
-    import torch
-
-    found = []
-    for backend in backends:
-        switch = getattr(torch.backends.cuda, _SWITCHES.get(backend, ""), None)
-        if switch is not None:
-            switch(False)
-            found.append(backend)
-    return tuple(found)
-
-
-def faults(results: Iterable[Result]) -> dict[str, str]:
-    """Attention backends that gave wrong answers, and what was seen, in words."""
-    return {backend: _told(backend, wrong) for backend, wrong in faulty(results).items()}
-
-
-def switchable(backends: Iterable[str]) -> tuple[str, ...]:
-    """Those of these attention backends that torch can do without."""
-    return tuple(backend for backend in backends if backend in _SWITCHES)
-
-
-def _told(backend: str, wrong: Sequence[Result]) -> str:
-    worst = max(wrong, key=lambda result: result.error)
-    first = next((result for result in wrong if result.num_bad), worst)
-    formats = ", ".join(dict.fromkeys(result.tried.precision for result in wrong))
-    source = f" ({first.source})" if first.source else ""
-    return (
-        f"{_TITLES[backend]} attention is wrong in {formats}: "
-        f"at {first.tried.case} {first.seen}{source}"
-    )
-
-
-# -- keeping --------------------------------------------------------------------------------------
-
-
-def load(path: Path) -> dict[str, Report]:
-    """What was kept; a file that cannot be read is an empty one, to be made anew."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != _FORMAT:
-            return {}
-        return {key: _report(key, row) for key, row in data["tests"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def known_failures(
+def find_reports(
     path: Path, devices: Iterable[Device], torch_version: str
-) -> dict[str, dict[Precision, str]]:
-    """By device id: formats that an earlier test under the same driver and torch found wrong."""
-    known = known_reports(path, devices, torch_version)
-    return {id: report.failed for id, report in known.items() if report.failed}
-
-
-def known_reports(path: Path, devices: Iterable[Device], torch_version: str) -> dict[str, Report]:
-    """By device id: earlier tests under the same driver and torch. Imports no torch."""
-    found: dict[str, Report] = {}
+) -> dict[str, SelfTestReport]:
+    """Cached reports by device id, for the present driver and torch. Does not import torch."""
+    found: dict[str, SelfTestReport] = {}
     devices = tuple(devices)
-    for key, report in load(path).items():
+    for key, report in load_reports(path).items():
         parts = key.split("; ")
+        if f"torch {torch_version}" not in parts or f"test {_VERSION}" not in parts:
+            continue
         for device in devices:
-            mine = parts[0] == device.id and f"driver {device.driver_version or '-'}" in parts
-            if mine and f"torch {torch_version}" in parts and f"test {_VERSION}" in parts:
+            if parts[0] == device.id and f"driver {device.driver_version or '-'}" in parts:
                 found[device.id] = report
     return found
 
 
-def _report(key: str, row: Mapping[str, Any]) -> Report:
-    results = tuple(from_plain(result) for result in row["results"])
-    return Report(results, key, float(row["seconds"]), kept=True)
+def load_reports(path: Path) -> dict[str, SelfTestReport]:
+    """Cached reports by key. A file that cannot be read counts as empty and will be replaced."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != _FORMAT:
+            return {}
+        return {key: _parse_report(key, row) for key, row in data["tests"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
-def keep(path: Path, report: Report) -> None:
-    """Add a report to those kept, in place of older ones of the same device."""
+def _parse_report(key: str, row: Mapping[str, Any]) -> SelfTestReport:
+    results = tuple(CheckResult(**result) for result in row["results"])
+    return SelfTestReport(results, key, float(row["seconds"]), cached=True)
+
+
+def save_report(path: Path, report: SelfTestReport) -> None:
+    """Add a report to the file, replacing older ones of the same device."""
     device = report.key.partition("; ")[0]
-    kept = {k: r for k, r in load(path).items() if k.partition("; ")[0] != device}
+    others = {k: r for k, r in load_reports(path).items() if k.partition("; ")[0] != device}
     rows = {
         key: {
             "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "seconds": round(each.seconds, 3),
-            "results": [to_plain(result) for result in each.results],
+            # JSON has no infinity.
+            "results": [asdict(replace(r, error=min(r.error, 1e30))) for r in each.results],
         }
-        for key, each in {**kept, report.key: report}.items()
+        for key, each in {**others, report.key: report}.items()
     }
     try:
         files.write_atomic(path, json.dumps({"format": _FORMAT, "tests": rows}) + "\n")
     except OSError as error:
-        log.warning("the self-test's results are not kept: %s", error)
+        log.warning("the self-test results could not be saved: %s", error)
 
 
-# -- showing --------------------------------------------------------------------------------------
-
-
-def table(results: Iterable[Result]) -> list[tuple[str, ...]]:
-    """Results as rows of text: what, backend, format, case, verdict, detail."""
+def results_table(results: Iterable[CheckResult]) -> list[tuple[str, ...]]:
+    """Rows of text: area, backend, format, case, verdict, detail."""
     rows: list[tuple[str, ...]] = []
     for result in results:
-        tried = result.tried
         detail = f"{result.error:.2f} of the tolerance"
         if result.verdict == "wrong":
-            detail = result.seen
+            detail = result.problem
         elif result.verdict == "not there":
             detail = result.note
-        verdict = result.verdict if result.verdict != "wrong" or tried.decides else "told only"
+        verdict = (
+            "told only" if result.verdict == "wrong" and not result.decides else result.verdict
+        )
         rows.append(
-            (tried.area, tried.backend or "-", tried.precision, tried.case, verdict, detail)
+            (result.area, result.backend or "-", result.precision, result.case, verdict, detail)
         )
     return rows
-
-
-def probe_gradients(device: torch.device) -> int:
-    """Values that are not finite in one attention step at length 704 as torch would run it now."""
-    from anyrig.precision.attention import CASES, attend, inputs
-
-    found = attend(inputs(CASES[0]), "bf16", device)
-    return sum(int((~tensor.isfinite()).sum()) for tensor in found)

@@ -59,12 +59,12 @@ class TorchWhisper(BaseEngine):
 
     def __init__(self, placement: Placement, *, model: str) -> None:
         """Load the model of a folder."""
-        from anyrig.backends import attach
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
         from anyrig.recognise.whisper_decode import Vocabulary
 
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchHandle)
         self._folder, self._device = model, self.bound.device
         self._model = self._load(placement.precision)
         self._full: Any = None

@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
-from anyrig.backends.heap import trim
+from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError
 from anyrig.server.expiry import expiring
 from anyrig.server.parts import PRELOADS, Parts
@@ -82,7 +82,7 @@ async def _sweeping(parts: Parts) -> None:
 def _sweep(parts: Parts) -> None:
     parts.figures.observe(parts.keeper.kept())
     if parts.keeper.sweep():
-        trim()  # what a model held here shall be free for others
+        trim_heap()  # what a model held here shall be free for others
 
 
 # -- preloading ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import IO, cast
 
-from anyrig.backends import spawn
+from anyrig.backends.process import StderrTail, describe_exit, kill_process_group, start_module
 from anyrig.errors import AnyrigError, InvalidInputError, WorkError
 from anyrig.jobs import JobStopped, ReportEvent, StopSignal
 from anyrig.storage.keys import JsonValue
@@ -51,8 +51,8 @@ def run_command(
         partly: an event that, said last, is a result also where files were left out (exit code 1).
     """
     try:
-        process = spawn.start(
-            "anyrig.services.leash", {**environment, "NO_COLOR": "1"}, words=words, folder=folder
+        process = start_module(
+            "anyrig.services.leash", {**environment, "NO_COLOR": "1"}, args=words, cwd=folder
         )
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InvalidInputError(
@@ -61,12 +61,12 @@ def run_command(
     assert process.stdout is not None
     assert process.stderr is not None
     said: queue.Queue[bytes | None] = queue.Queue(maxsize=1000)
-    murmur = spawn.Murmur(process.stderr, partial(_pass_on, said))
+    murmur = StderrTail(process.stderr, partial(_pass_on, said))
     try:
         last = _listened(process, process.stdout, said, tell, stop)
         code = _ended(process, stop)
     finally:
-        spawn.stop(process)
+        kill_process_group(process)
     lines = murmur.lines()
     if last is None or (code != 0 and not (code == 1 and partly and last.get("event") == partly)):
         raise _failure(code, lines)
@@ -176,7 +176,7 @@ def _failure(code: int, lines: list[str]) -> AnyrigError:
     start = max((n for n, line in enumerate(lines) if line.startswith("error: ")), default=None)
     if start is None:
         return WorkError(
-            f"the process that did it {spawn.death(code, lines)}",
+            f"the process that did it {describe_exit(code, lines)}",
             hint="Resume the job to try again; what was made is kept.",
         )
     message, hint = [lines[start].removeprefix("error: ")], ""

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from anyrig.backends import heap
+from anyrig.backends.memory import trim_heap
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line, SpeechEngine, Value
 from anyrig.work.protocol import BaseEngine
@@ -82,7 +82,7 @@ class Booth(BaseEngine):
         """A recording of each line, in order."""
         before, self._said = self._said, self._said + len(batch)
         if self._on_host and self._said // _TRIM_EVERY > before // _TRIM_EVERY:
-            heap.trim()
+            trim_heap()
         if self._threads is not None and len(batch) > 1:
             # A line each, the longest first, so that none ends long after the others.
             order = sorted(range(len(batch)), key=lambda n: -batch[n].cost)

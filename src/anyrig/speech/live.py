@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.backends import heap
+from anyrig.backends.memory import trim_heap
 from anyrig.errors import (
     AnyrigError,
     PoisonItemError,
@@ -176,7 +176,7 @@ class LiveStudio:
         """A segment's take where it is kept, else a future of it."""
         self._num_asked += 1  # by several threads: it need not be exact
         if self._num_asked % _TRIM_EVERY == 0:
-            heap.trim()
+            trim_heap()
         name = self._stage.key(segment.line)
         kept = self._stage.shelf.find(name)
         if kept is not None:

@@ -54,7 +54,7 @@ class English:
         from hibari.g2p import ASSETS, G2P
         from hibari.g2p.oov import OOV
 
-        from anyrig.backends.onnx import session
+        from anyrig.backends.onnx import create_session
         from anyrig.devices.machine import DeviceBackend
 
         path = f"{ASSETS}/{'oov_gb' if british else 'oov'}.onnx"
@@ -62,7 +62,7 @@ class English:
         cpu = DeviceBackend(
             "onnx", "cpu", "CPUExecutionProvider", True, "words are read on the host"
         )
-        unknown_words = OOV(path, session=session(path, device, cpu, threads=1))
+        unknown_words = OOV(path, session=create_session(path, device, cpu, threads=1))
         self._g2p = G2P(oov=unknown_words, british=british)
         self._british = british
 

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from anyrig.backends import heap
+from anyrig.backends.memory import trim_heap
 from anyrig.errors import WorkError
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Maker, Spoken, Vanished
@@ -158,7 +158,7 @@ class Studio:
                     tally.add(spoken)
                     yield spoken
                     if done % _TRIM_EVERY == 0:
-                        heap.trim()
+                        trim_heap()
             except Vanished as vanished:  # evicted or damaged meanwhile: made like the others
                 gone.add(vanished.name)
                 early = False

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.backends import attach
+from anyrig.backends import open_device
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.apply import Applied
+from anyrig.precision.autocast import PrecisionPolicy
 from anyrig.training import optimisers
 from anyrig.training.checkpoint import random
 from anyrig.training.masters import Masters
@@ -25,10 +25,10 @@ from anyrig.training.protocol import Group, Loss, Units, Watch
 from anyrig.training.step import Step
 
 if TYPE_CHECKING:
-    from anyrig.backends.torch import TorchBound
+    from anyrig.backends.torch import TorchHandle
     from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
-    from anyrig.precision.dynamic import Moved
+    from anyrig.precision.dynamic import FallbackEvent
     from anyrig.training.compiling import Compiled
     from anyrig.training.settings import Settings
 
@@ -40,11 +40,11 @@ class Parts:
     """What a run is made of."""
 
     placement: Placement
-    bound: TorchBound
+    bound: TorchHandle
     group: Group
     model: nn.Module
     optimiser: torch.optim.Optimizer
-    applied: Applied
+    applied: PrecisionPolicy
     step: Step
     masters: Masters | None
     reasons: list[str] = field(default_factory=list)
@@ -78,10 +78,10 @@ def assembled(
     environment: Mapping[str, str],
 ) -> Parts:
     """All parts of a run; what was begun is undone when one of them fails."""
-    from anyrig.backends.torch import TorchBound
+    from anyrig.backends.torch import TorchHandle
 
-    bound = attach(placement.device, placement.drive, threads=placement.threads)
-    assert isinstance(bound, TorchBound)
+    bound = open_device(placement.device, placement.drive, threads=placement.threads)
+    assert isinstance(bound, TorchHandle)
     reasons = list(placement.reasons)
     with contextlib.ExitStack() as undo:
         _limited(bound, settings, placement, undo, reasons)
@@ -91,7 +91,7 @@ def assembled(
         random.restore({}, group.rank, bound.device, seed=settings.seed)
         model = model.to(bound.device).train()
         applied = _applied(model, settings, placement, group, watch)
-        undo.callback(applied.undo)
+        undo.callback(applied.restore)
         masters = _shaped(model, settings, applied, group, undo, reasons)
         optimiser = _optimiser(masters or model, optimizer, settings, group, model, reasons)
         _tune_loss(loss, settings, applied, reasons)
@@ -121,7 +121,7 @@ def assembled(
 
 
 def _limited(
-    bound: TorchBound,
+    bound: TorchHandle,
     settings: Settings,
     placement: Placement,
     undo: contextlib.ExitStack,
@@ -160,7 +160,7 @@ def _applied(
     placement: Placement,
     group: Group,
     watch: Watch,
-) -> Applied:
+) -> PrecisionPolicy:
     from anyrig.training.eighths import choose_format
 
     wide = any(weight.dtype == torch.float64 for weight in model.parameters())
@@ -169,7 +169,7 @@ def _applied(
     device_type = {"rocm": "cuda"}.get(device_type, device_type)
     features = placement.device.features
 
-    def moved(event: Moved) -> None:
+    def moved(event: FallbackEvent) -> None:
         watch.event("precision", f"{event.reason}: on in {event.after}", **event._asdict())
 
     fallback: Any = None
@@ -180,23 +180,24 @@ def _applied(
         device_type,
         scaler=settings.scaler,
         fallback=fallback,
-        moving=settings.moving,
-        tell=moved,
-        guard=settings.guard,  # where kernels can call a step off, `Step` guards without a wait
-        agree=group.agree if group.size > 1 else None,
+        fallback_settings=settings.moving,
+        on_fallback=moved,
+        # Where kernels can call a step off, `Step` guards without a wait.
+        skip_nonfinite=settings.guard,
+        sync_flag=group.agree if group.size > 1 else None,
     )
 
 
 def _shaped(
     model: nn.Module,
     settings: Settings,
-    applied: Applied,
+    applied: PrecisionPolicy,
     group: Group,
     undo: contextlib.ExitStack,
     reasons: list[str],
 ) -> Masters | None:
     """Cast, recompute, share out; the order matters: shards are made of what is cast."""
-    applied.cast(model)
+    applied.cast_model(model)
     if settings.recompute != "none":
         from anyrig.training.saving.recompute import recompute
 
@@ -248,7 +249,9 @@ def _optimiser(
     return made.optimiser
 
 
-def _tune_loss(loss: Loss, settings: Settings, applied: Applied, reasons: list[str]) -> None:
+def _tune_loss(
+    loss: Loss, settings: Settings, applied: PrecisionPolicy, reasons: list[str]
+) -> None:
     """A loss that can be computed in pieces and in fp8 is told what the settings say."""
     from anyrig.training.head import LanguageLoss
 

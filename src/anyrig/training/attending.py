@@ -24,7 +24,7 @@ from anyrig.training.protocol import Batch, Loss
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Precision
-    from anyrig.precision.attention import Case, MaskKind
+    from anyrig.precision.kernel_checks import AttentionCase, MaskKind
 
 log = logging.getLogger(__name__)
 _SWITCHES = {
@@ -170,15 +170,15 @@ def _format(precision: Precision) -> Precision:
 
 def choose(calls: Sequence[Call], device: torch.device, precision: Precision) -> Chosen:
     """The kernels that are right for all calls, without those that are slower than the best."""
-    from anyrig.precision.attention import try_attention
+    from anyrig.precision.kernel_checks import check_attention
 
     wrong: dict[str, str] = {}
     there: set[str] = set()
     for call in calls:
-        for result in try_attention(device, (precision,), _cases(call)):
-            name = result.tried.backend
+        for result in check_attention(device, (precision,), _cases(call)):
+            name = result.backend
             if result.verdict == "wrong":
-                wrong.setdefault(name, f"{name} is wrong at {call.text}: {result.seen}")
+                wrong.setdefault(name, f"{name} is wrong at {call.text}: {result.problem}")
             elif result.verdict == "right" and name != "math":
                 there.add(name)
     right = sorted(there - set(wrong))
@@ -193,21 +193,21 @@ def choose(calls: Sequence[Call], device: torch.device, precision: Precision) ->
     return Chosen(kept, "; ".join([f"{kept[0]} for {shapes} ({told} an item)", *wrong.values()]))
 
 
-def _cases(call: Call) -> list[Case]:
+def _cases(call: Call) -> list[AttentionCase]:
     """A call's shape on plain values, and on those that faults are known by."""
-    from anyrig.precision.attention import Case
+    from anyrig.precision.kernel_checks import AttentionCase
 
     def near(length: int) -> int:
         return length if length <= _LONGEST else _LONGEST - _PERIOD + length % _PERIOD
 
     groups = max(1, call.heads // max(1, call.key_heads))
-    plain = Case(
+    plain = AttentionCase(
         call.text, near(call.queries), near(call.keys), call.head_dim,
         heads=groups, key_heads=1, mask=call.mask,
     )  # fmt: skip
     if call.mask == "causal" and call.queries != call.keys:
         return []  # what that means differs between kernels, and none is tried on it
-    return [plain, Case(**{**vars(plain), "logit": -120.0})]
+    return [plain, AttentionCase(**{**vars(plain), "logit": -120.0})]
 
 
 def _seconds(
@@ -216,10 +216,11 @@ def _seconds(
     """Of an item through all calls and back; None where the kernel takes one of them not."""
     from torch.nn.attention import sdpa_kernel
 
-    from anyrig.precision.attention import BACKENDS, DTYPES
+    from anyrig.backends.torch import DTYPES
+    from anyrig.precision.kernel_checks import ATTENTION_BACKENDS
 
     total = 0.0
-    with sdpa_kernel([BACKENDS[name]]):
+    with sdpa_kernel([ATTENTION_BACKENDS[name]]):
         for call in calls:
             batch = timed_batch(call, DTYPES[precision].itemsize)
             try:

@@ -21,7 +21,7 @@ from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
 from anyrig.training.step import StartAgain
 
 if TYPE_CHECKING:
-    from anyrig.precision.apply import Applied
+    from anyrig.precision.autocast import PrecisionPolicy
 
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Evaluation:
         *,
         batch: int,
         micro_batch: int,
-        applied: Applied,
+        applied: PrecisionPolicy,
         device: torch.device,
         group: Group,
         units: Units | None = None,
@@ -130,8 +130,8 @@ class Evaluation:
             whole = self._across is not False and (self._across or not self._cuts)
             asked = _in_pieces(model, self.micro_batch) if whole and self._splits else model
             for batch, counts in self._whole() if whole else self._mine():
-                given = self._applied.prepare(to_device(batch, self._device))
-                for name, pair in self._measured(asked, given, batch, self._applied.forward()):
+                given = self._applied.cast_inputs(to_device(batch, self._device))
+                for name, pair in self._measured(asked, given, batch, self._applied.autocast()):
                     pair = pair if counts else torch.zeros_like(pair)
                     sums[name] = sums[name] + pair if name in sums else pair
         return sums
@@ -160,7 +160,7 @@ class Evaluation:
 
     def _in_full(self, model: nn.Module) -> AbstractContextManager[object]:
         """Without autocast, where the weights are not in half themselves."""
-        return contextlib.nullcontext() if _is_full(model) else self._applied.forward()
+        return contextlib.nullcontext() if _is_full(model) else self._applied.autocast()
 
     def _find_kind(self, model: nn.Module) -> bool:
         """Find out whether the loss looks across its batch, and whether the model's passes can be
@@ -187,7 +187,7 @@ class Evaluation:
         """On a few items, whole, in halves, and with the model's passes in halves."""
         count = min(self._batch, len(self._data), max(2, min(_SAMPLE, self.micro_batch)))
         batch = next(iter(self._read(range(count), count)))
-        given = self._applied.prepare(to_device(batch, self._device))
+        given = self._applied.cast_inputs(to_device(batch, self._device))
         whole = self._tried(model, given, batch)
         across = self._across
         if across is None:
@@ -214,7 +214,7 @@ class Evaluation:
         self, model: nn.Module, batch: Batch, first: int, last: int
     ) -> dict[str, torch.Tensor]:
         some = cut(batch, first, last)
-        return self._tried(model, self._applied.prepare(to_device(some, self._device)), some)
+        return self._tried(model, self._applied.cast_inputs(to_device(some, self._device)), some)
 
     def _tried(self, model: nn.Module, given: Batch, batch: Batch) -> dict[str, torch.Tensor]:
         states = random.capture(self._device)

@@ -17,7 +17,7 @@ from anyrig.training.optimisers import materialise
 from anyrig.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.backends.torch import TorchBound
+    from anyrig.backends.torch import TorchHandle
     from anyrig.training.protocol import Batch, Group
     from anyrig.training.step import Step
 
@@ -28,7 +28,7 @@ _TOGETHER_SHARE = 0.8
 def fit_step(
     step: Step,
     batch: Batch,
-    bound: TorchBound,
+    bound: TorchHandle,
     *,
     budget_bytes: int | None,
     tell: Callable[[str], None] = lambda _: None,
@@ -61,7 +61,7 @@ def fit_step(
 
 
 def fit_together(
-    step: Step, batch: Batch, bound: TorchBound, group: Group, *, budget_bytes: int | None
+    step: Step, batch: Batch, bound: TorchHandle, group: Group, *, budget_bytes: int | None
 ) -> tuple[int, str]:
     """A micro batch for processes that wait for each other inside a step, and why.
 
@@ -83,7 +83,7 @@ def fit_together(
         for _ in range(2):
             bound.reset_peak()
             trial(size)
-            bound.synchronise()
+            bound.synchronize()
         now = bound.memory()
         taken = now.peak_reserved_bytes or now.peak_bytes or now.allocated_bytes or 0
         peaks.append(int(group.agree(torch.tensor([taken], dtype=torch.int64)).item()))
@@ -106,7 +106,7 @@ def _least(step: Step, batch: Batch) -> int:
     return 2 if normed and size_of(batch) > 1 else 1
 
 
-def _trial(step: Step, batch: Batch, bound: TorchBound, least: int) -> Callable[[int], None]:
+def _trial(step: Step, batch: Batch, bound: TorchHandle, least: int) -> Callable[[int], None]:
     def run(size: int) -> None:
         step.forget()
         piece = to_device(cut(batch, 0, max(size, least)), bound.device)

@@ -354,7 +354,7 @@ class Trainer:
             return {"left": "resume the run in one process to have its results written"}
         if parts.masters is not None:
             parts.masters.give_back()
-        parts.applied.undo()
+        parts.applied.restore()
         with self._relay.aside("results"):
             return self.spec.finish(self.spec.folder)
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from anyrig.devices.machine import parse_precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.dynamic import MoveSettings
+from anyrig.precision.dynamic import FallbackSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training.checks import RENAMED, check, renamed
 
@@ -108,7 +108,7 @@ class Settings:
     """Compute with weights and activations in bf16 and keep fp32 masters for the optimiser."""
     scaler: ScalerSettings = field(default_factory=ScalerSettings)
     """How the loss is scaled in fp16."""
-    moving: MoveSettings = field(default_factory=MoveSettings)
+    moving: FallbackSettings = field(default_factory=FallbackSettings)
     """When fp16 is left."""
 
     # Memory.
@@ -186,7 +186,7 @@ def _accept_other_spellings(kind: type[Settings]) -> None:
 
 
 _accept_other_spellings(Settings)
-TABLES = {"scaler": ScalerSettings, "moving": MoveSettings, "loading": Loading,
+TABLES = {"scaler": ScalerSettings, "moving": FallbackSettings, "loading": Loading,
            "keeping": Keeping}  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from torch import nn
 from anyrig.errors import DeviceLostError, OutOfMemoryError
 from anyrig.memory.oom import MemoryShortage
 from anyrig.memory.recovery import ReleasableDevice, run_with_recovery
-from anyrig.precision.gradients import clip, collect, norm_of
+from anyrig.precision.scaler import clip_gradients, collect_gradients, gradient_norm
 from anyrig.training.before import Before
 from anyrig.training.checks import accept_other_spellings, scalar_loss
 from anyrig.training.nests import cut, size_of, to_device
@@ -33,7 +33,7 @@ from anyrig.training.skipping import skip_on_device, supports_found_inf
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.precision.apply import Applied
+    from anyrig.precision.autocast import PrecisionPolicy
     from anyrig.precision.scaler import StepOutcome
     from anyrig.training.compiling import Compiled
     from anyrig.training.graphs import Recorded
@@ -88,7 +88,7 @@ class Step:
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         loss: Loss,
-        applied: Applied,
+        applied: PrecisionPolicy,
         device: torch.device | str,
         *,
         micro_batch: int,
@@ -181,7 +181,7 @@ class Step:
 
         Never from a recording: it runs no hooks, and is of one size alone.
         """
-        piece = self.applied.prepare(piece)
+        piece = self.applied.cast_inputs(piece)
         return self._gathered(self._passes(piece, 1.0 if self._units(piece) else 0.0))
 
     def _computed(self, work: _Work) -> torch.Tensor:
@@ -192,7 +192,7 @@ class Step:
         for number, (start, stop) in enumerate(work.cuts):
             piece = cut(work.batch, start, stop)
             share = self._share(piece, work)  # on the host, where counting waits for no device
-            piece = self.applied.prepare(to_device(piece, self._device))
+            piece = self.applied.cast_inputs(to_device(piece, self._device))
             last = number == len(work.cuts) - 1
             with self._group.micro(last=last):
                 part = self._one(piece, share)
@@ -227,7 +227,7 @@ class Step:
             nothing = torch.zeros((), device=self._device, requires_grad=True)
             self.applied.backward(nothing)
             return nothing.detach()
-        with self._watch.phase("forward"), self._around, self.applied.forward():
+        with self._watch.phase("forward"), self._around, self.applied.autocast():
             loss = scalar_loss(self._loss(self.model, piece))
             if not share:
                 loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0)
@@ -238,7 +238,7 @@ class Step:
 
     def _unwatched(self, piece: Batch, share: torch.Tensor) -> torch.Tensor:
         """The same without a clock in between, to be recorded as one."""
-        with self._around, self.applied.forward():
+        with self._around, self.applied.autocast():
             weighted = self._loss(self.model, piece) * share
         self.applied.backward(weighted)
         return weighted.detach()
@@ -309,11 +309,11 @@ class Step:
 
     def _guarded(self) -> tuple[bool | torch.Tensor, torch.Tensor | None, float]:
         """Step unless the gradients' norm is not finite; the kernels look, the host does not."""
-        gradients = collect((self.optimiser,), None)
+        gradients = collect_gradients((self.optimiser,), None)
         if self._max_norm is not None:
-            norm = clip(gradients.clipped, self._max_norm)
+            norm = clip_gradients(gradients.clipped, self._max_norm)
         else:
-            norm = norm_of(gradients.clipped)
+            norm = gradient_norm(gradients.clipped)
         if norm is None:
             self.optimiser.step()
             return torch.zeros((), dtype=torch.bool), None, 1.0

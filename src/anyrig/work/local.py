@@ -12,7 +12,7 @@ from anyrig.work.outcome import ItemOutcome, RunReport, in_order
 from anyrig.work.retry import EngineCall, run_batch
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import DeviceHandle
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,7 +28,7 @@ def run_local(
     *,
     cost: Callable[[T], float],
     sizer: BatchSizer | None = None,
-    bound: Bound | None = None,
+    bound: DeviceHandle | None = None,
     look_ahead: int = LOOK_AHEAD,
     report: RunReport | None = None,
 ) -> Iterator[ItemOutcome[R]]:

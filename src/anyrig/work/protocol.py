@@ -26,7 +26,7 @@ from anyrig.work.batching import BatchBudget
 from anyrig.work.outcome import BatchStats, ItemFailure
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import DeviceHandle
     from anyrig.devices.machine import DeviceKind
     from anyrig.placement import Placement
 
@@ -46,7 +46,7 @@ class Engine(Protocol):
     """In one call."""
     memory_options: Sequence[str]
     """Command line options that need less memory, for errors."""
-    bound: Bound | None
+    bound: DeviceHandle | None
     """The device, to synchronise with and to free memory of; None if there is nothing to do."""
 
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
@@ -69,7 +69,7 @@ class BaseEngine:
     first_batch_cost = 0.0
     """Cost of the first batch; 0 starts with one item."""
     memory_options: Sequence[str] = ()
-    bound: Bound | None = None
+    bound: DeviceHandle | None = None
 
     def __init__(self, placement: Placement) -> None:
         pass

@@ -20,7 +20,8 @@ from anyrig.work.batching import Batch, BatchSizer
 from anyrig.work.outcome import BatchStats, FailureKind, ItemFailure, ItemOutcome
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound, MemoryNow
+    from anyrig.backends import DeviceHandle
+    from anyrig.backends.memory import MemoryUsage
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def run_batch(
     *,
     sizer: BatchSizer,
     stats: BatchStats,
-    bound: Bound | None = None,
+    bound: DeviceHandle | None = None,
     memory_options: Sequence[str] = (),
 ) -> Iterator[ItemOutcome[R]]:
     """An outcome for every item of a batch, as the parts it is split into are done.
@@ -94,7 +95,7 @@ def _call_engine(
     call: EngineCall[T, R],
     sizer: BatchSizer,
     stats: BatchStats,
-    bound: Bound | None,
+    bound: DeviceHandle | None,
     memory_options: Sequence[str],
 ) -> tuple[Sequence[R], _CallError | None]:
     """One call: its results, or what went wrong, after everything it held has been released."""
@@ -109,7 +110,7 @@ def _call_engine(
                 f"the engine returned {len(results)} results for {len(part.items)} items"
             )
         if bound is not None:
-            bound.synchronise()  # what failed on the device fails here, within this batch
+            bound.synchronize()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine raises is its items' outcome
         failed = _describe_error(error, len(part.items), bound, memory_options)
         recovery.clear_frames(error)
@@ -144,7 +145,7 @@ def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
 
 
 def _describe_error(
-    error: Exception, count: int, bound: Bound | None, memory_options: Sequence[str]
+    error: Exception, count: int, bound: DeviceHandle | None, memory_options: Sequence[str]
 ) -> _CallError:
     shortage = oom.detect_oom(error)
     lost = oom.detect_device_loss(error) or ""
@@ -166,7 +167,7 @@ def _describe_error(
     return _CallError(f"{translated.message} ({message})", True, lost, translated.hint)
 
 
-def _read_memory(bound: Bound | None) -> MemoryNow | None:
+def _read_memory(bound: DeviceHandle | None) -> MemoryUsage | None:
     with contextlib.suppress(Exception):  # a broken device may not report its memory
         return bound.memory() if bound is not None else None
     return None

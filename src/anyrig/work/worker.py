@@ -14,8 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anyrig.backends import spawn
-from anyrig.backends.bind import bind
+from anyrig.backends.process import (
+    StderrTail,
+    bind_device,
+    describe_exit,
+    kill_process_group,
+    start_module,
+)
 from anyrig.errors import InvalidInputError
 from anyrig.work.outcome import ItemFailure
 from anyrig.work.protocol import (
@@ -70,7 +75,7 @@ class LocalWorker:
         self.exit_reason = ""
         """How the process ended; empty while it lives."""
         self._stopped = self._given_up = False
-        variables, visible = bind(placement.device, environment)
+        variables, visible = bind_device(placement.device, environment)
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
         request = LoadEngine(
             factory, replace(placement, device=visible), paths, sizes, grow, heartbeat_s
@@ -83,7 +88,7 @@ class LocalWorker:
                 f"the options of {factory.target} cannot be pickled: {error}",
                 hint="Use plain values, or names that a worker can import.",
             ) from error
-        self._process = spawn.start(
+        self._process = start_module(
             "anyrig.work.worker_main",
             {
                 **environment,
@@ -95,7 +100,7 @@ class LocalWorker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        self._stderr = spawn.Murmur(self._process.stderr)
+        self._stderr = StderrTail(self._process.stderr)
         self._connection = Connection(self._process.stdout, self._process.stdin)
         self._events = events
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -143,7 +148,7 @@ class LocalWorker:
             return
         self._stopped = True
         self._outbox.put(None)
-        if spawn.stop(self._process) is None:
+        if kill_process_group(self._process) is None:
             self._given_up = True
             self._exited("was killed but has not exited")
 
@@ -190,7 +195,7 @@ class LocalWorker:
         """Wait for the process, not for its pipe: a child of it may keep the pipe open."""
         code = self._process.wait()
         self._reader.join(timeout=_LAST_MESSAGES_S)
-        reason = spawn.death(code, self._stderr.lines())
+        reason = describe_exit(code, self._stderr.lines())
         if not self._stopped:
             log.debug("worker %d %s", self.number, reason)
         self._exited(reason)

@@ -102,9 +102,9 @@ class Worker:
         start = time.perf_counter()
         placement, factory = request.placement, request.factory
         if placement.wrong_attention:
-            from anyrig.precision.selftest import switch_off_attention
+            from anyrig.precision.selftest import disable_attention
 
-            switch_off_attention(placement.wrong_attention)
+            disable_attention(placement.wrong_attention)
         engine = load_engine(factory.target, placement, factory.options)
         if engine.bound is not None and placement.budget_bytes is not None:
             engine.bound.limit(placement.budget_bytes)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from anyrig.backends.graph import Builder
+from anyrig.backends.onnx_graph import GraphBuilder
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.classify.decide import Ways
@@ -153,20 +153,20 @@ def test_an_onnx_file_is_run_as_it_is(folder: Path, tmp_path: Path) -> None:
 
 
 def _graph(rows: NDArray[np.float32], lines: NDArray[np.float32]) -> bytes:
-    graph = Builder()
+    graph = GraphBuilder()
     for name in ("input_ids", "attention_mask"):
-        graph.input(name, "int64", ("rows", "tokens"))
-    one, two = graph.constant(np.array([1])), graph.constant(np.array([2]))
-    graph.step("Gather", [graph.weight("table", rows), "input_ids"], "each")
-    graph.step("Cast", ["attention_mask"], "mask", to="float32")
-    graph.step("Unsqueeze", ["mask", two], "column")
-    graph.step("Mul", ["each", "column"], "masked")
-    graph.step("ReduceSum", ["masked", one], "total", keepdims=0)
-    graph.step("ReduceSum", ["mask", one], "count", keepdims=1)
-    graph.step("Div", ["total", "count"], "mean")
-    graph.step("MatMul", ["mean", graph.weight("lines", lines)], "logits")
-    graph.output("logits", "float32", ("rows", 3))
-    written = graph.model()
+        graph.add_input(name, "int64", ("rows", "tokens"))
+    one, two = graph.add_constant(np.array([1])), graph.add_constant(np.array([2]))
+    graph.add_node("Gather", [graph.add_weight("table", rows), "input_ids"], "each")
+    graph.add_node("Cast", ["attention_mask"], "mask", to="float32")
+    graph.add_node("Unsqueeze", ["mask", two], "column")
+    graph.add_node("Mul", ["each", "column"], "masked")
+    graph.add_node("ReduceSum", ["masked", one], "total", keepdims=0)
+    graph.add_node("ReduceSum", ["mask", one], "count", keepdims=1)
+    graph.add_node("Div", ["total", "count"], "mean")
+    graph.add_node("MatMul", ["mean", graph.add_weight("lines", lines)], "logits")
+    graph.add_output("logits", "float32", ("rows", 3))
+    written = graph.build()
     assert not written.arrays
     return written.model
 

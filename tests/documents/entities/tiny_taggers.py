@@ -57,20 +57,20 @@ def random_bert(folder: Path, *, positions: int = 64) -> Path:
 
 def table_graph(folder: Path, *, positions: int = 64) -> Path:
     """An ONNX model that looks each token's label up in a table."""
-    from anyrig.backends.graph import Builder
+    from anyrig.backends.onnx_graph import GraphBuilder
 
     tokenizer(folder)
     table = np.zeros((len(WORDS), len(LABELS)), np.float32)
     table[:, 0] = 4.0
     for word, label in SAYS.items():
         table[WORDS.index(word), label] = 9.0
-    graph = Builder()
-    graph.input("input_ids", "int64", ["rows", "tokens"])
-    graph.input("attention_mask", "int64", ["rows", "tokens"])
-    graph.output("logits", "float32", ["rows", "tokens", len(LABELS)])
-    graph.step("Gather", [graph.weight("table", table), "input_ids"], "picked")
-    graph.step("Identity", ["picked"], "logits")
-    (folder / "model.onnx").write_bytes(graph.model().model)
+    graph = GraphBuilder()
+    graph.add_input("input_ids", "int64", ["rows", "tokens"])
+    graph.add_input("attention_mask", "int64", ["rows", "tokens"])
+    graph.add_output("logits", "float32", ["rows", "tokens", len(LABELS)])
+    graph.add_node("Gather", [graph.add_weight("table", table), "input_ids"], "picked")
+    graph.add_node("Identity", ["picked"], "logits")
+    (folder / "model.onnx").write_bytes(graph.build().model)
     told = {"architectures": ["BertForTokenClassification"], "model_type": "bert",
             "id2label": {str(n): name for n, name in enumerate(LABELS)},
             "max_position_embeddings": positions, "pad_token_id": 0}  # fmt: skip

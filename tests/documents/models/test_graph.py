@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 import torch
 
-from anyrig.backends.graph import Written
+from anyrig.backends.onnx_graph import BuiltModel
 from anyrig.documents.models.arrays import read, weight_files
 from anyrig.documents.models.graph import POOLINGS, write
 from anyrig.errors import InvalidInputError, MissingWeightsError
@@ -20,7 +20,7 @@ from tests.documents.models.test_encoder import model, texts
 FAMILIES = ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert"]
 
 
-def session(made: Written) -> Any:
+def session(made: BuiltModel) -> Any:
     settings = onnxruntime.SessionOptions()
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in made.arrays.values()]
     settings.add_external_initializers(list(made.arrays), values)

@@ -142,7 +142,7 @@ def test_workers_split_restart_and_blame(folder: Path) -> None:
         True,
     ]
     assert got[1].failure is not None
-    assert "ended with code 7" in got[1].failure.message
+    assert "exited with code 7" in got[1].failure.message
     assert got[4].failure is not None
     assert "ValueError" in got[4].failure.message
     assert [len(outcome.result.samples) for outcome in got if outcome.result] == [9600] * 5

@@ -163,11 +163,11 @@ class TorchClassifier(Classifier):
     def __init__(self, placement: Placement, **options: Any) -> None:
         """Load the model of a folder."""
         super().__init__(placement, **options)
-        from anyrig.backends import attach
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
 
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchHandle)
         self._device = self.bound.device
         self._model = self._load(placement.precision)
 
@@ -213,11 +213,11 @@ class OnnxClassifier(Classifier):
     def __init__(self, placement: Placement, **options: Any) -> None:
         """Load the graph of a folder."""
         super().__init__(placement, **options)
-        from anyrig.backends import attach
-        from anyrig.backends.onnx import OnnxBound
+        from anyrig.backends import open_device
+        from anyrig.backends.onnx import OnnxHandle
 
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, OnnxBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, OnnxHandle)
         self._loaded = self.bound.load(Path(options["graph"]))
         self._inputs = [one.name for one in self._loaded.session.get_inputs()]
 

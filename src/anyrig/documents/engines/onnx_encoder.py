@@ -21,8 +21,8 @@ from anyrig.errors import InvalidInputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from anyrig.backends.graph import Written
-    from anyrig.backends.onnx import Model as Loaded
+    from anyrig.backends.onnx import OnnxModel as Loaded
+    from anyrig.backends.onnx_graph import BuiltModel
     from anyrig.placement import Placement
 
 _BUDGET, _GPU_BUDGET = 512, 8192
@@ -50,11 +50,11 @@ class OnnxEncoder(RowEncoder):
         longest: int = 0,
     ) -> None:
         """Load the encoder of a folder, or an ONNX file; `longest` is what no text is over."""
-        from anyrig.backends import attach
-        from anyrig.backends.onnx import OnnxBound
+        from anyrig.backends import open_device
+        from anyrig.backends.onnx import OnnxHandle
 
-        bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(bound, OnnxBound)
+        bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(bound, OnnxHandle)
         self.bound = bound
         self.finish(dense=dense, normalise=normalise)
         self._step, self._most = _STEP if deterministic else 1, longest
@@ -91,7 +91,7 @@ class OnnxEncoder(RowEncoder):
         return made
 
 
-def _written(folder: Path, pooling: str) -> Written:
+def _written(folder: Path, pooling: str) -> BuiltModel:
     from anyrig.documents.models.arrays import read
     from anyrig.documents.models.graph import write
 

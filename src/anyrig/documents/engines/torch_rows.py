@@ -40,11 +40,11 @@ class TorchRows(RowEncoder, Generic[Model]):
             dense: the folder of a layer behind the pooling.
             deterministic: whether the company of a row must not matter, to the last bit.
         """
-        from anyrig.backends import attach
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
 
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchHandle)
         self.finish(dense=dense, normalise=normalise)
         self.folder, self.pooling = folder, pooling
         self.batch_invariant = deterministic

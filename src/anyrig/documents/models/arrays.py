@@ -95,9 +95,9 @@ def _packaged(file: Path) -> tuple[Shape, Weights[Array]]:
 
 def _state(file: Path) -> dict[str, Array]:
     """The packaged weights by BERT's own names: all floats, but words as 8-bit rows and scales."""
-    from anyrig.backends.rewire import weights_in
+    from anyrig.backends.onnx_graph import read_weights
 
-    found = weights_in(file.read_bytes())
+    found = read_weights(file.read_bytes())
     state = {name.removeprefix("inner."): value for name, value in found.items()}
     words = "embeddings.word_embeddings"
     state[f"{words}.weight"], state[f"{words}.scale"] = (

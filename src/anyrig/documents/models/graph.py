@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anyrig.backends.graph import Builder, Written
+from anyrig.backends.onnx_graph import BuiltModel, GraphBuilder
 from anyrig.documents.models.families import Array, Layer, Shape, Weights
 from anyrig.errors import InvalidInputError
 from anyrig.install import format_install
@@ -35,7 +35,7 @@ def writable(family: str, activation: str, pooling: str) -> bool:
     return family in WRITTEN and activation in _ACTIVATIONS and pooling in POOLINGS
 
 
-def write(shape: Shape, weights: Weights[Array], pooling: str) -> Written:
+def write(shape: Shape, weights: Weights[Array], pooling: str) -> BuiltModel:
     """The model.
 
     Args:
@@ -58,41 +58,42 @@ class _Writer:
 
     def __init__(self, shape: Shape, weights: Weights[Array]) -> None:
         self._shape, self._weights = shape, weights
-        self._graph = Builder()
+        self._graph = GraphBuilder()
 
-    def written(self, pooling: str) -> Written:
+    def written(self, pooling: str) -> BuiltModel:
         graph = self._graph
-        graph.input("tokens", "int64", ("texts", "tokens"))
-        graph.input("lengths", "int64", ("texts",))
+        graph.add_input("tokens", "int64", ("texts", "tokens"))
+        graph.add_input("lengths", "int64", ("texts",))
         self._places()
         x = self._embedded()
         for number, layer in enumerate(self._weights.layers):
             x = self._layer(x, layer, f"layer{number}")
-        graph.step("Identity", [self._pooled(x, pooling)], "vectors")
-        graph.output("vectors", "float32", ("texts", self._shape.hidden))
-        return graph.model()
+        graph.add_node("Identity", [self._pooled(x, pooling)], "vectors")
+        graph.add_output("vectors", "float32", ("texts", self._shape.hidden))
+        return graph.build()
 
     def _places(self) -> None:
         """Which places are real, and what is added to the scores of the others."""
         graph = self._graph
-        graph.step("Shape", ["tokens"], "size")
-        graph.step("Gather", ["size", graph.constant(np.int64(1))], "longest")
-        graph.step(
-            "Range", [graph.constant(np.int64(0)), "longest", graph.constant(np.int64(1))], "places"
+        graph.add_node("Shape", ["tokens"], "size")
+        graph.add_node("Gather", ["size", graph.add_constant(np.int64(1))], "longest")
+        graph.add_node(
+            "Range",
+            [graph.add_constant(np.int64(0)), "longest", graph.add_constant(np.int64(1))],
+            "places",
         )
-        graph.step("Unsqueeze", ["lengths", graph.constant(np.array([1]))], "counts")
-        graph.step("Less", ["places", "counts"], "real")
-        graph.step("Cast", ["real"], "shares", to="float32")
-        graph.step("Unsqueeze", ["real", graph.constant(np.array([1, 2]))], "seen")
+        graph.add_node("Unsqueeze", ["lengths", graph.add_constant(np.array([1]))], "counts")
+        graph.add_node("Less", ["places", "counts"], "real")
+        graph.add_node("Cast", ["real"], "shares", to="float32")
+        graph.add_node("Unsqueeze", ["real", graph.add_constant(np.array([1, 2]))], "seen")
         bias = self._distances() if self._weights.bias is not None else None
         if bias is None:
-            one = np.ones(1, np.int64)
-            graph.step("Unsqueeze", ["longest", graph.constant(np.array([0]))], "row")
-            graph.step("Concat", [graph.constant(one), graph.constant(one), "row", "row"],
-                       "square", axis=0)  # fmt: skip
-            bias = graph.step("Expand", [graph.constant(np.zeros((1, 1, 1, 1), np.float32)),
+            one = graph.add_constant(np.ones(1, np.int64))
+            graph.add_node("Unsqueeze", ["longest", graph.add_constant(np.array([0]))], "row")
+            graph.add_node("Concat", [one, one, "row", "row"], "square", axis=0)
+            bias = graph.add_node("Expand", [graph.add_constant(np.zeros((1, 1, 1, 1), np.float32)),
                                          "square"], "level")  # fmt: skip
-        graph.step("Where", ["seen", bias, graph.constant(np.float32(_LEAST))], "bias")
+        graph.add_node("Where", ["seen", bias, graph.add_constant(np.float32(_LEAST))], "bias")
 
     def _distances(self) -> str:
         """MPNet's bias for each pair of places, out of a table by distance."""
@@ -100,29 +101,37 @@ class _Writer:
         assert table is not None
         longest = self._shape.longest
         by_distance = table[_buckets(longest, len(table))].astype(np.float32)  # [2n-1, heads]
-        graph.step("Unsqueeze", ["places", graph.constant(np.array([0]))], "across")
-        graph.step("Unsqueeze", ["places", graph.constant(np.array([1]))], "down")
-        graph.step("Sub", ["across", "down"], "away")
-        graph.step("Add", ["away", graph.constant(np.int64(longest - 1))], "shifted")
-        graph.step("Gather", [graph.weight("distances", by_distance), "shifted"], "scores", axis=0)
-        graph.step("Transpose", ["scores"], "scores by head", perm=[2, 0, 1])
-        return graph.step(
-            "Unsqueeze", ["scores by head", graph.constant(np.array([0]))], "relative"
+        graph.add_node("Unsqueeze", ["places", graph.add_constant(np.array([0]))], "across")
+        graph.add_node("Unsqueeze", ["places", graph.add_constant(np.array([1]))], "down")
+        graph.add_node("Sub", ["across", "down"], "away")
+        graph.add_node("Add", ["away", graph.add_constant(np.int64(longest - 1))], "shifted")
+        graph.add_node(
+            "Gather", [graph.add_weight("distances", by_distance), "shifted"], "scores", axis=0
+        )
+        graph.add_node("Transpose", ["scores"], "scores by head", perm=[2, 0, 1])
+        return graph.add_node(
+            "Unsqueeze", ["scores by head", graph.add_constant(np.array([0]))], "relative"
         )
 
     def _embedded(self) -> str:
         graph, weights = self._graph, self._weights
-        x = graph.step("Gather", [graph.weight("words", weights.words), "tokens"], "words.x")
+        x = graph.add_node(
+            "Gather", [graph.add_weight("words", weights.words), "tokens"], "words.x"
+        )
         if weights.scale is not None:
-            graph.step("Cast", [x], "words.wide", to="float32")
-            graph.step("Gather", [graph.weight("words.scale", weights.scale), "tokens"], "scales")
-            x = graph.step("Mul", ["words.wide", "scales"], "words.scaled")
+            graph.add_node("Cast", [x], "words.wide", to="float32")
+            graph.add_node(
+                "Gather", [graph.add_weight("words.scale", weights.scale), "tokens"], "scales"
+            )
+            x = graph.add_node("Mul", ["words.wide", "scales"], "words.scaled")
         if weights.positions is not None:
             learnt = weights.positions[self._shape.offset :]
             if weights.types is not None:
                 learnt = learnt + weights.types
-            graph.step("Gather", [graph.weight("positions", learnt), "places"], "positions.x")
-            x = graph.step("Add", [x, "positions.x"], "sum")
+            graph.add_node(
+                "Gather", [graph.add_weight("positions", learnt), "places"], "positions.x"
+            )
+            x = graph.add_node("Add", [x, "positions.x"], "sum")
         return self._norm(x, weights.norm, weights.norm_bias, "start")
 
     def _layer(self, x: str, layer: Layer[Array], at: str) -> str:
@@ -132,57 +141,59 @@ class _Writer:
             rows = slice(number * size, (number + 1) * size)
             bias = None if layer.qkv_bias is None else layer.qkv_bias[rows]
             parts.append(self._linear(x, layer.qkv[rows], bias, f"{at}.{name}"))
-        found = graph.step(
+        found = graph.add_node(
             "MultiHeadAttention", [*parts, "", "", "bias"], f"{at}.attention",
             domain="com.microsoft", num_heads=self._shape.heads,
         )  # fmt: skip
         y = self._linear(found, layer.out, layer.out_bias, f"{at}.out")
         assert layer.norm_1 is not None
         x = self._norm(
-            graph.step("Add", [x, y], f"{at}.sum1"), layer.norm_1, layer.norm_1_bias, f"{at}.1"
+            graph.add_node("Add", [x, y], f"{at}.sum1"), layer.norm_1, layer.norm_1_bias, f"{at}.1"
         )
         kind, more = _ACTIVATIONS[self._shape.activation]
         y = self._linear(x, layer.up, layer.up_bias, f"{at}.up")
-        y = graph.step(kind, [y], f"{at}.active", **more)
+        y = graph.add_node(kind, [y], f"{at}.active", **more)
         y = self._linear(y, layer.down, layer.down_bias, f"{at}.down")
         return self._norm(
-            graph.step("Add", [x, y], f"{at}.sum2"), layer.norm_2, layer.norm_2_bias, f"{at}.2"
+            graph.add_node("Add", [x, y], f"{at}.sum2"), layer.norm_2, layer.norm_2_bias, f"{at}.2"
         )
 
     def _linear(self, x: str, weight: Array, bias: Array | None, name: str) -> str:
         graph = self._graph
-        turned = graph.weight(f"{name}.weight", np.ascontiguousarray(weight.T))
-        y = graph.step("MatMul", [x, turned], f"{name}.product")
+        turned = graph.add_weight(f"{name}.weight", np.ascontiguousarray(weight.T))
+        y = graph.add_node("MatMul", [x, turned], f"{name}.product")
         if bias is None:
             return y
-        return graph.step("Add", [y, graph.weight(f"{name}.bias", bias)], f"{name}.y")
+        return graph.add_node("Add", [y, graph.add_weight(f"{name}.bias", bias)], f"{name}.y")
 
     def _norm(self, x: str, scale: Array, bias: Array | None, at: str) -> str:
         graph = self._graph
         shift = np.zeros_like(scale) if bias is None else bias
-        inputs = [x, graph.weight(f"{at}.scale", scale), graph.weight(f"{at}.shift", shift)]
-        return graph.step(
+        inputs = [x, graph.add_weight(f"{at}.scale", scale), graph.add_weight(f"{at}.shift", shift)]
+        return graph.add_node(
             "LayerNormalization", inputs, f"{at}.norm", epsilon=self._shape.eps, axis=-1
         )
 
     def _pooled(self, x: str, pooling: str) -> str:
         graph = self._graph
         if pooling == "cls":
-            return graph.step("Gather", [x, graph.constant(np.int64(0))], "first", axis=1)
-        wide = graph.step("Unsqueeze", ["shares", graph.constant(np.array([2]))], "weights")
+            return graph.add_node("Gather", [x, graph.add_constant(np.int64(0))], "first", axis=1)
+        wide = graph.add_node("Unsqueeze", ["shares", graph.add_constant(np.array([2]))], "weights")
         if pooling == "max":
-            mask = graph.step("Unsqueeze", ["real", graph.constant(np.array([2]))], "there")
-            x = graph.step("Where", [mask, x, graph.constant(np.float32(_LEAST))], "masked")
-            return graph.step("ReduceMax", [x, graph.constant(np.array([1]))], "top", keepdims=0)
+            mask = graph.add_node("Unsqueeze", ["real", graph.add_constant(np.array([2]))], "there")
+            x = graph.add_node("Where", [mask, x, graph.add_constant(np.float32(_LEAST))], "masked")
+            return graph.add_node(
+                "ReduceMax", [x, graph.add_constant(np.array([1]))], "top", keepdims=0
+            )
         # A row of shares times the states: their sum, without a copy of the states.
-        graph.step("Transpose", [wide], "row of shares", perm=[0, 2, 1])
-        graph.step("MatMul", ["row of shares", x], "total")
-        total = graph.step("Squeeze", ["total", graph.constant(np.array([1]))], "totals")
-        graph.step("Cast", ["counts"], "counts.wide", to="float32")
+        graph.add_node("Transpose", [wide], "row of shares", perm=[0, 2, 1])
+        graph.add_node("MatMul", ["row of shares", x], "total")
+        total = graph.add_node("Squeeze", ["total", graph.add_constant(np.array([1]))], "totals")
+        graph.add_node("Cast", ["counts"], "counts.wide", to="float32")
         by = "counts.wide"
         if pooling == "mean_sqrt":
-            by = graph.step("Sqrt", [by], "counts.root")
-        return graph.step("Div", [total, by], "mean")
+            by = graph.add_node("Sqrt", [by], "counts.root")
+        return graph.add_node("Div", [total, by], "mean")
 
 
 def _buckets(longest: int, count: int) -> Any:

@@ -16,7 +16,7 @@ from anyrig.documents.reading import INSTALL_OCR
 from anyrig.errors import MissingPackageError
 
 if TYPE_CHECKING:
-    from anyrig.backends.onnx import Model, OnnxBound
+    from anyrig.backends.onnx import OnnxHandle, OnnxModel
     from anyrig.documents.ocr.ctc import Alphabet
     from anyrig.documents.ocr.page import ReadPage
     from anyrig.placement import Placement
@@ -53,14 +53,14 @@ class Rapid(PageEngine):
 
     def __init__(self, placement: Placement) -> None:
         """Load both networks onto the device that was placed."""
-        from anyrig.backends import attach
-        from anyrig.backends.onnx import OnnxBound
+        from anyrig.backends import open_device
+        from anyrig.backends.onnx import OnnxHandle
         from anyrig.documents.ocr.reader import Reader
 
         models = folder()
         _check(models)
-        bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(bound, OnnxBound)
+        bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(bound, OnnxHandle)
         self.bound = bound
         detector = bound.load(_without_subnormals((models / DETECTOR).read_bytes()))
         recogniser, alphabet = _recogniser(bound, models / RECOGNISER)
@@ -89,32 +89,32 @@ def _without_subnormals(model: bytes) -> bytes:
     """
     import numpy as np
 
-    from anyrig.backends.rewire import weights_in
+    from anyrig.backends.onnx_graph import read_weights
 
     changed = bytearray(model)
     least = np.finfo(np.float32).tiny
-    for weight in weights_in(cast("bytes", changed)).values():  # views of the bytes, not copies
+    for weight in read_weights(cast("bytes", changed)).values():  # views of the bytes, not copies
         if weight.dtype == np.float32:
             weight[np.abs(weight) < least] = 0
     return bytes(changed)
 
 
-def _network(model: Model) -> Any:
+def _network(model: OnnxModel) -> Any:
     return lambda fed: model.run({"x": fed})[0]
 
 
-def _recogniser(bound: OnnxBound, path: Path) -> tuple[Model, Alphabet]:
+def _recogniser(bound: OnnxHandle, path: Path) -> tuple[OnnxModel, Alphabet]:
     """The recogniser up to its last layer, and that layer."""
     import numpy as np
 
-    from anyrig.backends.rewire import weights_in, with_only_outputs
+    from anyrig.backends.onnx_graph import read_weights, replace_outputs
     from anyrig.documents.ocr.ctc import Alphabet
 
     data = _without_subnormals(path.read_bytes())
-    model = bound.load(with_only_outputs(data, [_FEATURES]))
+    model = bound.load(replace_outputs(data, [_FEATURES]))
     told = model.session.get_modelmeta().custom_metadata_map["character"]
     characters = ("", *told.splitlines(), " ")
-    layer = weights_in(data)
+    layer = read_weights(data)
     return model, Alphabet(
         characters, np.array(layer[_WEIGHTS], np.float32), np.array(layer[_BIAS], np.float32)
     )

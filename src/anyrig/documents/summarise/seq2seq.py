@@ -58,11 +58,11 @@ class Seq2Seq(BaseEngine):
         length_penalty: float,
     ) -> None:
         """Load the model of a folder."""
-        from anyrig.backends import attach
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
 
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchHandle)
         self._device: torch.device = self.bound.device
         self._prefix, self._longest = prefix, longest
         self._beams, self._penalty = beams, length_penalty

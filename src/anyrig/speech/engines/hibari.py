@@ -19,7 +19,7 @@ from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 if TYPE_CHECKING:
     import numpy as np
 
-    from anyrig.backends.onnx import Model
+    from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
     from anyrig.speech.audio import Samples, Take
 
@@ -88,14 +88,14 @@ class Hibari(SpeechEngine):
     cores = 4
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
-        from anyrig.backends import attach
+        from anyrig.backends import open_device
 
         super().__init__(placement, folder=folder)
         self._device = placement.device
-        self.bound = attach(placement.device, placement.drive, threads=1)
+        self.bound = open_device(placement.device, placement.drive, threads=1)
         self._files = _files(Path(folder) if folder else None)
         self._voices = tuple(_voice(weights) for weights in self._files)
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, OnnxModel] = {}
         self._readers: dict[bool, phonemes.English] = {}
         self._vocabulary = packaged.table("hibari", "assets/vocab.json")
         self._ready(next(iter(self._files)))
@@ -138,28 +138,28 @@ class Hibari(SpeechEngine):
             raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
         return Take(spoken.samples(), RATE, tuple(spoken.words))
 
-    def _ready(self, weights: _Weights) -> tuple[Model, phonemes.English]:
+    def _ready(self, weights: _Weights) -> tuple[OnnxModel, phonemes.English]:
         if weights.british not in self._readers:
             self._readers[weights.british] = phonemes.English(self._device, british=weights.british)
         if weights.voice not in self._models:
             self._models[weights.voice] = self._load(self._files[weights])
         return self._models[weights.voice], self._readers[weights.british]
 
-    def _load(self, path: Path) -> Model:
-        from anyrig.backends import rewire
-        from anyrig.backends.onnx import OnnxBound
+    def _load(self, path: Path) -> OnnxModel:
+        from anyrig.backends import onnx_graph
+        from anyrig.backends.onnx import OnnxHandle
 
-        assert isinstance(self.bound, OnnxBound)
+        assert isinstance(self.bound, OnnxHandle)
         model = path.read_bytes()
         if _PLANES.encode() in model:
-            model = rewire.with_only_outputs(model, [_PLANES, _PITCH, _DURATIONS])
+            model = onnx_graph.replace_outputs(model, [_PLANES, _PITCH, _DURATIONS])
         else:  # exported in another way: with its own outputs, a row for each frequency
-            model = rewire.with_outputs(model, [_DURATIONS])
+            model = onnx_graph.add_outputs(model, [_DURATIONS])
         return self.bound.load(model)
 
 
 def _say(
-    model: Model, ids: list[int], rate: float, rng: np.random.Generator
+    model: OnnxModel, ids: list[int], rate: float, rng: np.random.Generator
 ) -> tuple[Samples, Sequence[int]]:
     """The wave of a stretch, and how many units each of its phonemes lasts."""
     import numpy as np

@@ -20,8 +20,8 @@ from anyrig.speech.engines.kokoro_packs import ARCHIVE, LANGUAGES, PACK_BYTES, R
 from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
-    from anyrig.backends.onnx import Model
+    from anyrig.backends import DeviceHandle
+    from anyrig.backends.onnx import OnnxModel
     from anyrig.devices.machine import BackendName
     from anyrig.placement import Placement, Workload
     from anyrig.speech.audio import Samples, Take
@@ -68,7 +68,7 @@ class Utterance(NamedTuple):
 class VoiceModel(Protocol):
     """Kokoro's network, through whichever framework."""
 
-    bound: Bound
+    bound: DeviceHandle
     batch_invariant: bool
 
     def run(
@@ -225,14 +225,14 @@ class KokoroOnnx:
     batch_invariant = True
 
     def __init__(self, placement: Placement) -> None:
-        from anyrig.backends import attach, rewire
-        from anyrig.backends.onnx import OnnxBound
+        from anyrig.backends import onnx_graph, open_device
+        from anyrig.backends.onnx import OnnxHandle
 
-        bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(bound, OnnxBound)
-        self.bound: Bound = bound
+        bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(bound, OnnxHandle)
+        self.bound: DeviceHandle = bound
         joined = b"".join(path.read_bytes() for path in _part_files())
-        self._model: Model = bound.load(rewire.with_outputs(joined, [_DURATIONS]))
+        self._model: OnnxModel = bound.load(onnx_graph.add_outputs(joined, [_DURATIONS]))
 
     def run(
         self, batch: Sequence[Utterance], seeds: Sequence[int] = ()

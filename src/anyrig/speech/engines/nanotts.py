@@ -100,13 +100,13 @@ class NanoTts(SpeechEngine):
     def _take(self, line: Line) -> Take:
         import numpy as np
 
-        from anyrig.backends import heap
+        from anyrig.backends.memory import clear_next_block
         from anyrig.speech.audio import Take
 
         voice = voices.pick(self._voices, line)
         speed = min(_FASTEST, max(_SLOWEST, line.rate))
         # Pico reads its working memory before it writes it: in used memory a line sounds otherwise.
-        heap.clear_next(_WORKING_BYTES)
+        clear_next_block(_WORKING_BYTES)
         said = self._voice.speak(_plain(line.text), voice.name, speed=speed, pitch=self._pitch)
         samples = np.frombuffer(said, "<i2").astype(np.float32) / np.float32(32768)
         if not len(samples):

@@ -22,7 +22,7 @@ from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
-    from anyrig.backends.onnx import Model
+    from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
     from anyrig.speech.audio import Samples, Take
 
@@ -104,10 +104,10 @@ class Piper(SpeechEngine):
     batch_invariant = True
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
-        from anyrig.backends import attach
+        from anyrig.backends import open_device
 
         super().__init__(placement, folder=folder)
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
         self._noise = float(options.get("noise", -1.0))
         self._noise_w = float(options.get("noise_w", -1.0))
         configs = _configs(Path(folder) if folder else None)
@@ -166,10 +166,10 @@ class Piper(SpeechEngine):
         return Take(spoken.samples(), config.rate, tuple(spoken.words))
 
     def _ready(self, config: _Config) -> _Loaded:
-        from anyrig.backends.onnx import OnnxBound
+        from anyrig.backends.onnx import OnnxHandle
 
         if config.path not in self._loaded:
-            assert isinstance(self.bound, OnnxBound)
+            assert isinstance(self.bound, OnnxHandle)
             self._loaded[config.path] = _Loaded(self.bound, config)
         return self._loaded[config.path]
 
@@ -180,16 +180,21 @@ class _Loaded:
     def __init__(self, bound: Any, config: _Config) -> None:
         from onnxruntime.capi import onnxruntime_pybind11_state as told
 
-        from anyrig.backends import rewire
+        from anyrig.backends import onnx_graph
 
         model = config.path.read_bytes()
         try:
-            lengths = rewire.values_of(model, "Ceil")[:1]  # VITS rounds its durations up, once
-            model, self._dice = rewire.noise_from_outside(model)
-            self._model: Model = bound.load(rewire.with_outputs(model, lengths))
+            lengths = onnx_graph.find_node_outputs(model, "Ceil")[
+                :1
+            ]  # VITS rounds its durations up, once
+            model, self._dice = onnx_graph.replace_noise(model)
+            self._model: OnnxModel = bound.load(onnx_graph.add_outputs(model, lengths))
         except (
-            rewire.Damaged, told.InvalidProtobuf, told.InvalidGraph, told.InvalidArgument
-        ) as error:  # fmt: skip
+            onnx_graph.InvalidOnnxError,
+            told.InvalidProtobuf,
+            told.InvalidGraph,
+            told.InvalidArgument,
+        ) as error:
             raise _damaged(config.path, error) from error
         self._inputs = {entry.name for entry in self._model.session.get_inputs()}
         self.reader = _reader(config)
@@ -273,11 +278,11 @@ def _configs(folder: Path | None) -> list[_Config]:
 
 def _check_whole(path: Path) -> None:
     """That a network was not cut off on its way here: told before any worker is started."""
-    from anyrig.backends import rewire
+    from anyrig.backends import onnx_graph
 
     try:
         with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-            rewire.check(data)
+            onnx_graph.check_model(data)
     except ValueError as error:  # also what mmap says of an empty file
         raise _damaged(path, error) from error
 

@@ -71,13 +71,13 @@ class VibeVoice(SpeechEngine):
     sample_rate = RATE
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
-        from anyrig.backends import attach
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
 
         super().__init__(placement, folder=folder)
         where = _complete(Path(folder) if folder else None)
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchHandle)
         samples = _samples(where, str(options.get("samples", "")))
         self._voices = tuple(_voice(name) for name in samples)
 

@@ -69,13 +69,13 @@ class Vits(SpeechEngine):
     pads = False
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
-        from anyrig.backends import attach
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
 
         super().__init__(placement, folder=folder)
         where = _complete(Path(folder) if folder else None)
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchHandle)
         _check_tools(where)
 
         from transformers import VitsTokenizer

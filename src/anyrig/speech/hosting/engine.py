@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from anyrig.backends.bind import bind
+from anyrig.backends.process import bind_device
 from anyrig.errors import (
     InvalidInputError,
     MissingPackageError,
@@ -94,7 +94,7 @@ class Hosted(SpeechEngine):
         """A worker's own variables, and those that show the host this device alone."""
         # The one place outside the doors that reads them: a child must inherit its parent's.
         own = dict(os.environ)
-        bound, _ = bind(placement.device, own)
+        bound, _ = bind_device(placement.device, own)
         agreed = environments.variables(environment, self.recipe)
         return {**own, **placement.variables, **bound, **agreed}
 

@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyrig.backends import spawn
-from anyrig.processes import GroupLeader
+from anyrig.backends.process import ChildProcess, StderrTail, describe_exit, kill_process_group
 from anyrig.speech.hosting.host import BadFrame, Frame, read_frame, write_frame
 
 
@@ -26,7 +25,7 @@ class Line:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         try:
-            self._process = GroupLeader(
+            self._process = ChildProcess(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -36,7 +35,7 @@ class Line:
         except OSError as error:
             raise HostGone(f"{command[0]} does not start: {error}") from error
         assert self._process.stderr is not None
-        self._murmur = spawn.Murmur(self._process.stderr)
+        self._murmur = StderrTail(self._process.stderr)
         self._inbox: queue.SimpleQueue[Frame | Exception] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -68,7 +67,7 @@ class Line:
 
     def stop(self) -> None:
         """End the host for certain."""
-        spawn.stop(self._process)
+        kill_process_group(self._process)
         self._reader.join(timeout=5)
         self._murmur.lines()
 
@@ -97,4 +96,4 @@ class Line:
         while self._process.poll() is None and time.monotonic() < until:
             time.sleep(0.01)
         code = self._process.poll()
-        return said if code is None else f"it {spawn.death(code, self._murmur.lines())}"
+        return said if code is None else f"it {describe_exit(code, self._murmur.lines())}"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.precision.tf32 import tf32
+from anyrig.precision.autocast import use_tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
 from anyrig.speech.models.convolve import quick as _quick
@@ -28,7 +28,7 @@ from anyrig.speech.models.kokoro_text import TextBatch, TextPart, Told
 from anyrig.speech.models.landing import Landing
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import DeviceHandle
     from anyrig.placement import Placement
 
 RATE = 24000
@@ -146,7 +146,7 @@ class KokoroNet:
         made: list[tuple[Samples, list[int]] | None] = [None] * len(batch)
         seeds = seeds or [0] * len(batch)
         waiting: list[tuple[list[_Row], Landing]] = []
-        with tf32(False) if self.device.type == "cuda" else nullcontext():
+        with use_tf32(False) if self.device.type == "cuda" else nullcontext():
             rows = self._read(batch)
         for group in self._cut(rows, _CURVES_FRAMES):
             shaped = self._shaped(group, batch)
@@ -218,7 +218,7 @@ class KokoroNet:
         rows = Rows([row.frames for row in group], self.device)
         styles = self._styles([batch[row.number] for row in group])
         prosody, sound = self._aligned(group, rows)
-        with tf32(False) if self.device.type == "cuda" else nullcontext():
+        with use_tf32(False) if self.device.type == "cuda" else nullcontext():
             curves = self._curves(prosody, styles[:, 128:], rows)
         return _Shaped(sound, curves, styles[:, :128])
 
@@ -229,7 +229,7 @@ class KokoroNet:
         rows = Rows([row.frames for row in block], self.device)
         drawn = to_device(np.array(seeds, np.int64), self.device) if self._noise else None
         sound, curves, styles = shaped.first(len(block), rows.frames[0])
-        with tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
+        with use_tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
             x = self._decoder(sound, curves, styles, rows)
             return self._generator(x, curves[0], styles, rows, drawn), shaped.after(len(block))
 
@@ -253,10 +253,10 @@ class KokoroTorch(KokoroNet):
     batch_invariant = False
 
     def __init__(self, placement: Placement, weights: Path, *, noise: bool = True) -> None:
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends.torch import TorchHandle
 
-        bound = TorchBound(placement.device, placement.drive, threads=placement.threads)
-        self.bound: Bound = bound
+        bound = TorchHandle(placement.device, placement.drive, threads=placement.threads)
+        self.bound: DeviceHandle = bound
         tensors, config = load(weights)
         super().__init__(tensors, config, bound.device, placement.precision, noise=noise)
 

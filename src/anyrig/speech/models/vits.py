@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.devices.machine import Precision
-from anyrig.precision.tf32 import tf32
+from anyrig.precision.autocast import use_tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
 from anyrig.speech.models.convolve import quick as _quick
@@ -132,13 +132,13 @@ class VitsTorch:
         """The samples of each row, in order."""
         if not rows:
             return []
-        with tf32(False) if self.device.type == "cuda" else nullcontext():
+        with use_tf32(False) if self.device.type == "cuda" else nullcontext():
             text = self._encoded(rows)
         frames = [int(durations.sum()) for durations in text.durations]
         made: list[Samples | None] = [None] * len(rows)
         blocks = pack(frames, self._gap, self._block_frames)
         waiting: list[tuple[Lanes, Landing]] = []
-        with tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
+        with use_tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
             for lanes in blocks:
                 sound = self._decoded(rows, text, lanes, frames)
                 waiting.append((lanes, Landing(sound)))

@@ -18,8 +18,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from anyrig.backends.process import ChildProcess
 from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
-from anyrig.processes import GroupLeader
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
 
@@ -143,7 +143,7 @@ def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path:
     }
     with log.open("wb") as said:
         try:
-            child = GroupLeader(
+            child = ChildProcess(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
                 env=environment, cwd=folder,
             )  # fmt: skip
@@ -162,7 +162,7 @@ def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path:
             _end(child)
 
 
-def _end(child: GroupLeader) -> None:
+def _end(child: ChildProcess) -> None:
     """Kill a program and what it started, if it has not ended."""
     child.kill_group()
     child.kill()

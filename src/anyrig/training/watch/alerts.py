@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from anyrig.backends.memory import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.training.watch.figures import Counted
 from anyrig.training.watch.usual import Usual
 from anyrig.units import format_bytes, format_duration
@@ -104,7 +104,7 @@ class Alarm:
         self._raised.pop("stalled", None)
         return self._new(found, step.time_s)
 
-    def check_memory(self, memory: MemoryNow, step: int, time_s: float) -> list[Alert]:
+    def check_memory(self, memory: MemoryUsage, step: int, time_s: float) -> list[Alert]:
         """Whether memory is near its end: what is free, and what the framework holds unused."""
         total, free = memory.total_bytes, memory.free_bytes
         if not total or free is None:

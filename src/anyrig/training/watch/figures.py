@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from anyrig.backends.memory import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.training.protocol import Phase
 
 
@@ -136,7 +136,7 @@ class Around(NamedTuple):
 
     flops_per_sample: float | None = None
     peak_flops: float | None = None
-    memory: MemoryNow | None = None
+    memory: MemoryUsage | None = None
     temperature_c: float | None = None
     utilisation: float | None = None
     power_w: float | None = None
@@ -150,7 +150,7 @@ def summarise(steps: Sequence[Counted], around: Around) -> Figures:
     last = steps[-1]
     seconds = sum(one.step_s for one in steps)
     samples, units = sum(one.samples for one in steps), sum(one.units for one in steps)
-    memory = around.memory or MemoryNow()
+    memory = around.memory or MemoryUsage()
     return Figures(
         step=last.number,
         epoch=last.epoch,

@@ -6,7 +6,7 @@ import math
 import time
 from typing import NamedTuple
 
-from anyrig.backends.memory import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.training.protocol import StepFacts
 from anyrig.training.watch.figures import Counted
 from anyrig.training.watch.phases import Reading
@@ -22,7 +22,7 @@ class Pending(NamedTuple):
     """Loss, skipped, gradient norm; after them the units and samples of all processes."""
     summed: bool
     """Whether the loss is a sum over the units of all processes."""
-    memory: MemoryNow | None
+    memory: MemoryUsage | None
 
 
 def known_of(facts: StepFacts, elapsed_s: float, epoch_s: float) -> Counted:

@@ -42,7 +42,7 @@ from anyrig.training.watch.sinks import Sink, Told
 from anyrig.units import format_duration
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
     from anyrig.monitor import Monitor
     from anyrig.monitor.sample import DeviceSample
 
@@ -80,7 +80,7 @@ class Recorder:
         sinks: Sequence[Sink] = (),
         log_every: int = 1,
         total_steps: int | None = None,
-        memory: Callable[[], MemoryNow] | None = None,
+        memory: Callable[[], MemoryUsage] | None = None,
         total: Callable[[torch.Tensor], torch.Tensor] | None = None,
         flops_per_sample: float | None = None,
         peaks: Mapping[str, float] | None = None,
@@ -100,14 +100,14 @@ class Recorder:
         self.on_alert = list(on_alert)
         self._memory = memory
         self._memory_at = -_MEMORY_EVERY_S
-        self._memory_seen: MemoryNow | None = None
+        self._memory_seen: MemoryUsage | None = None
         self._total = total
         self._monitor, self._monitor_device = monitor, monitor_device
         self._alarm = Alarm(rules)
         self._lock = threading.RLock()
         self._pending: deque[Pending] = deque()
         self._window: list[Counted] = []
-        self._window_memory: MemoryNow | None = None
+        self._window_memory: MemoryUsage | None = None
         self._history = Thinned[Figures]()
         self._validations = Thinned[Validation]()
         self._events: deque[RunEvent] = newest()
@@ -276,7 +276,7 @@ class Recorder:
         sums = self._total(counts)
         return self._readback.send([sums[0], facts.skipped, norm, sums[1], sums[2]]), True
 
-    def _look(self, now: float) -> MemoryNow | None:
+    def _look(self, now: float) -> MemoryUsage | None:
         if self._memory is not None and now - self._memory_at >= _MEMORY_EVERY_S:
             self._memory_at = now
             try:

@@ -39,11 +39,11 @@ class GlinerSpans(BaseEngine):
         threshold: float = 0.5,
     ) -> None:
         """Load the model where it was placed."""
-        from anyrig.backends import attach
-        from anyrig.backends.torch import TorchBound
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
 
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchBound)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchHandle)
         self._labels, self._threshold = list(labels), threshold
         self._rows = _ROWS["gpu" if placement.device.kind == "gpu" else "cpu"]
         self._model = _load(model).to(self.bound.device).eval()

@@ -48,10 +48,10 @@ class TokenClasses(BaseEngine):
 
     def __init__(self, placement: Placement, *, model: str, threshold: float = 0.5) -> None:
         """Load the model where it was placed."""
-        from anyrig.backends import attach
+        from anyrig.backends import open_device
 
         self._model, self._threshold = model, threshold
-        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
         graph = graph_of(Path(model)) if placement.drive.backend == "onnx" else None
         self._net: _Net = _Graph(self.bound, model, graph) if graph else _Torch(
             self.bound, model, placement.precision

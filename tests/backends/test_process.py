@@ -1,7 +1,8 @@
-"""Child processes: which are signalled, for how long they are waited for, what they import."""
+"""Child processes: signals, timeouts, environment and import path."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from anyrig.backends import spawn
+from anyrig.backends.process import bind_device, kill_process_group, start_module
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
@@ -27,9 +28,9 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
 def _pool(**options: Any) -> WorkerPool:
-    seat = Placement(Device("a", "cpu", "test", "a"), DRIVE)
+    placement = Placement(Device("a", "cpu", "test", "a"), DRIVE)
     return WorkerPool(
-        [seat], EngineFactory("anyrig.work.fake:FakeEngine", options), environment=os.environ
+        [placement], EngineFactory("anyrig.work.fake:FakeEngine", options), environment=os.environ
     )
 
 
@@ -43,8 +44,8 @@ def _still_ours(pid: int) -> bool:
 
 
 @pytest.fixture
-def strays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The groups that are signalled once their leader's id may belong to another process."""
+def stray_signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Groups that were signalled after their leader was reaped, when the id may be reused."""
     found: list[int] = []
     real: Callable[[int, int], None] = os.killpg
 
@@ -58,25 +59,25 @@ def strays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @posix
-def test_no_group_is_signalled_after_its_leader_was_reaped(strays: list[int]) -> None:
+def test_no_group_is_signalled_after_its_leader_was_reaped(stray_signals: list[int]) -> None:
     with _pool(crash_on=[0.5]) as pool:
         assert [one.failure is None for one in pool.run([0.001, 0.5], cost=float)] == [True, False]
-    assert strays == []
+    assert stray_signals == []
 
 
 @posix
-def test_no_group_is_signalled_after_a_child_ended_by_itself(strays: list[int]) -> None:
-    process = spawn.start("platform", os.environ)
+def test_no_group_is_signalled_after_a_child_ended_by_itself(stray_signals: list[int]) -> None:
+    process = start_module("platform", os.environ)
     assert process.wait(60) == 0
-    assert spawn.stop(process) == 0
-    assert spawn.stop(process) == 0
-    assert strays == []
+    assert kill_process_group(process) == 0
+    assert kill_process_group(process) == 0
+    assert stray_signals == []
     _close(process)
 
 
 @posix
 @pytest.mark.parametrize("how", ["wait", "wait with a limit", "poll", "stop"])
-def test_what_a_child_left_behind_ends_with_it(how: str, tmp_path: Path) -> None:
+def test_descendants_of_a_child_end_with_it(how: str, tmp_path: Path) -> None:
     module = tmp_path / "leaves_one_behind.py"
     module.write_text(
         "import subprocess, sys\n"
@@ -85,7 +86,7 @@ def test_what_a_child_left_behind_ends_with_it(how: str, tmp_path: Path) -> None
         "print(one.pid, flush=True)\n"
         "sys.stdin.readline()\n"
     )
-    process = spawn.start("leaves_one_behind", {**os.environ, "PYTHONPATH": str(tmp_path)})
+    process = start_module("leaves_one_behind", {**os.environ, "PYTHONPATH": str(tmp_path)})
     assert process.stdout is not None
     assert process.stdin is not None
     left = psutil.Process(int(process.stdout.readline()))
@@ -98,29 +99,28 @@ def test_what_a_child_left_behind_ends_with_it(how: str, tmp_path: Path) -> None
     elif how == "poll":
         while process.poll() is None:
             pass
-    spawn.stop(process)
+    kill_process_group(process)
     left.wait(timeout=60)
     _close(process)
 
 
 @posix
-def test_a_child_that_cannot_be_killed_is_not_waited_for_without_a_limit(
+def test_waiting_for_a_child_that_cannot_be_killed_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As one that is stuck in its driver: no signal ends it."""
+    """Such as one that is stuck in a driver."""
     with monkeypatch.context() as patched:
         patched.setattr(os, "killpg", lambda group, number: None)
         patched.setattr(os, "kill", lambda pid, number: None)
-        process = spawn.start("anyrig.work.worker_main", os.environ)
-        assert spawn.stop(process, 0.2) is None
-    assert spawn.stop(process) == -signal.SIGKILL
+        process = start_module("anyrig.work.worker_main", os.environ)
+        assert kill_process_group(process, 0.2) is None
+    assert kill_process_group(process) == -signal.SIGKILL
     _close(process)
 
 
 @posix
-def test_work_goes_on_when_a_worker_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run ends, though the process does not."""
-    monkeypatch.setattr(spawn, "STOP_S", 0.2)
+def test_a_pool_closes_when_a_worker_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anyrig.backends.process.KILL_TIMEOUT_S", 0.2)
     with monkeypatch.context() as patched:
         pool = _pool()
         pool.wait_ready()
@@ -129,12 +129,13 @@ def test_work_goes_on_when_a_worker_cannot_be_killed(monkeypatch: pytest.MonkeyP
         patched.setattr(os, "kill", lambda pid, number: None)
         pool.close()
     for pid in pids:
-        psutil.Process(pid).kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have noticed its closed input
+            psutil.Process(pid).kill()
     with pytest.raises(AnyrigError, match="closed"):
         list(pool.run([0.001], cost=float))
 
 
-def test_workers_import_the_standard_library_before_installed_packages(tmp_path: Path) -> None:
+def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> None:
     """A backport of a standard module, beside anyrig where packages are installed."""
     site = tmp_path / "site-packages"
     site.mkdir()
@@ -153,10 +154,10 @@ def test_workers_import_the_standard_library_before_installed_packages(tmp_path:
         from anyrig.placement import Placement
         from anyrig.work.protocol import EngineFactory
         from anyrig.work.pool import WorkerPool
-        seat = Placement(Device("a", "cpu", "test", "a"),
+        placement = Placement(Device("a", "cpu", "test", "a"),
                          DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
-        recipe = EngineFactory("anyrig.work.fake:FakeEngine")
-        with WorkerPool([seat], recipe, environment=os.environ) as pool:
+        factory = EngineFactory("anyrig.work.fake:FakeEngine")
+        with WorkerPool([placement], factory, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])
     """)
     done = subprocess.run(
@@ -169,3 +170,40 @@ def _close(process: subprocess.Popen[bytes]) -> None:
     for pipe in (process.stdout, process.stderr):
         assert pipe is not None
         pipe.close()
+
+
+# -- binding a child to a device -------------------------------------------------------------------
+
+
+def _gpu(vendor: str, identity: str, **indices: int) -> Device:
+    return Device(identity, "gpu", vendor, "card", indices=indices)
+
+
+@pytest.mark.parametrize(
+    ("device", "environment", "variables", "library"),
+    [
+        (_gpu("nvidia", "GPU-abc", cuda=1), {}, {"CUDA_VISIBLE_DEVICES": "GPU-abc"}, "cuda"),
+        (_gpu("nvidia", "MIG-abc", nvml=0), {"CUDA_VISIBLE_DEVICES": "0,1"},
+         {"CUDA_VISIBLE_DEVICES": "MIG-abc"}, "cuda"),
+        (_gpu("amd", "GPU-1", rocm=1), {}, {"HIP_VISIBLE_DEVICES": "1"}, "rocm"),
+        (_gpu("amd", "GPU-1", rocm=1), {"HIP_VISIBLE_DEVICES": "2,3"},
+         {"HIP_VISIBLE_DEVICES": "3"}, "rocm"),
+        (_gpu("amd", "GPU-1", rocm=0), {"CUDA_VISIBLE_DEVICES": "5"},
+         {"HIP_VISIBLE_DEVICES": "5"}, "rocm"),
+        (_gpu("intel", "0000:03:00.0", xpu=1), {}, {"ZE_AFFINITY_MASK": "1"}, "xpu"),
+        (_gpu("intel", "0000:03:00.0", xpu=0, ze=3), {"ZE_AFFINITY_MASK": "3,10"},
+         {"ZE_AFFINITY_MASK": "3"}, "xpu"),
+    ],
+)  # fmt: skip
+def test_a_child_sees_one_device_with_index_0(
+    device: Device, environment: dict[str, str], variables: dict[str, str], library: str
+) -> None:
+    found, seen = bind_device(device, environment)
+    assert found == variables
+    assert seen.indices[library] == 0
+    assert seen.id == device.id
+
+
+def test_a_child_on_the_cpu_sees_no_gpu() -> None:
+    variables, _ = bind_device(Device("cpu", "cpu", "intel", "cpu"), {})
+    assert variables["CUDA_VISIBLE_DEVICES"] == ""

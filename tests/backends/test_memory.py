@@ -1,4 +1,4 @@
-"""A heap told to keep what is freed clears no page twice."""
+"""glibc keeps freed pages when told to; resident memory and its peak."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from anyrig.backends.memory import ResidentMemory
+from anyrig.units import MIB
 
 _PROGRAM = """
 import resource, sys
-from anyrig.backends import heap
+from anyrig.backends import memory
 if sys.argv[1] == "keep":
-    assert heap.keep_freed()
+    assert memory.keep_freed_memory()
 def work():
     for _ in range(10):
         held = [b"x" * (size << 20) for size in (4, 9, 2, 12, 7, 11)]
@@ -25,7 +29,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
-def test_pages_are_kept() -> None:
+def test_freed_pages_are_kept() -> None:
     def faults(mode: str) -> int:
         done = subprocess.run(
             [sys.executable, "-c", _PROGRAM, mode], capture_output=True, text=True, check=True
@@ -36,9 +40,21 @@ def test_pages_are_kept() -> None:
     assert faults("usual") > 10_000
 
 
+def test_the_peak_can_be_reset() -> None:
+    resident = ResidentMemory()
+    resident.reset_peak()
+    np.ones(64 * MIB // 8)
+    high = resident.read().peak_bytes
+    resident.reset_peak()
+    low = resident.read().peak_bytes
+    assert high is not None
+    assert low is not None
+    assert high - low > 50 * MIB or sys.platform != "linux"
+
+
 _ARENAS = """
 import ctypes, sys, threading
-from anyrig.backends.heap import limit_arenas
+from anyrig.backends.memory import limit_arenas
 if "few" in sys.argv:
     assert limit_arenas(2)
 c = ctypes.CDLL(None)
@@ -60,7 +76,7 @@ print(open("info.xml").read().count("<heap nr="))
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_threads_share_few_arenas(tmp_path: Path) -> None:
-    """In processes of their own: the setting cannot be undone."""
+    """In their own processes: the setting cannot be undone."""
 
     def arenas(*words: str) -> int:
         done = subprocess.run(

@@ -1,0 +1,214 @@
+"""Child processes that compute: how they are started, bound to one device, watched and killed.
+
+A driver that hangs or crashes takes down only a child. A child reads its standard input for as long
+as its parent lives, and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import IO, Any
+
+from anyrig.backends import NO_TELEMETRY
+from anyrig.devices.machine import Device
+
+log = logging.getLogger(__name__)
+KILL_TIMEOUT_S = 5.0
+"""How long to wait for a killed process; one that is stuck in a driver may never end."""
+_POLL_S = 0.05
+_TAIL_LINES = 20
+_RUN_MODULE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_module.py")
+
+
+class ChildProcess(subprocess.Popen[bytes]):
+    """A process that leads its own process group, where the system has groups.
+
+    The group is killed before its leader is reaped: until then no other process can have the id.
+    `wait`, `poll` and `send_signal` may be called from several threads.
+    """
+
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        self._lock = threading.RLock()
+        """Held while the process is reaped or signalled."""
+        # A group of its own: Ctrl-C goes to the parent only, and the child's children end with it.
+        super().__init__(list(command), start_new_session=sys.platform != "win32", **options)
+
+    def poll(self) -> int | None:
+        if sys.platform == "win32":
+            return super().poll()
+        with self._lock:
+            if self.returncode is not None:
+                return self.returncode
+            if not hasattr(os, "waitid"):  # macOS before Python 3.13
+                code = super().poll()
+                if code is not None:
+                    self._kill_orphans()
+                return code
+            with contextlib.suppress(ChildProcessError):  # reaped by somebody else
+                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    return None  # it runs
+                self.kill_group()
+            return super().poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        if sys.platform == "win32":
+            return super().wait(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.0005
+        while (code := self.poll()) is None:
+            if deadline is None and hasattr(os, "waitid"):
+                with contextlib.suppress(ChildProcessError):  # reaped by another thread
+                    os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+                continue
+            left = _POLL_S if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            pause = min(2 * pause, left, _POLL_S)
+            time.sleep(pause)
+        return code
+
+    def send_signal(self, sig: int) -> None:
+        with self._lock:
+            super().send_signal(sig)
+
+    def kill_group(self) -> None:
+        """Kill the process and its descendants; does nothing once it has been reaped."""
+        if sys.platform == "win32":
+            return
+        with self._lock, contextlib.suppress(OSError):
+            if self.returncode is None:
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _kill_orphans(self) -> None:
+        """Kill what a reaped leader left behind, unless its id is in use again."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+        except OSError:
+            pass  # another process has the id
+
+
+def start_module(
+    module: str,
+    environment: Mapping[str, str],
+    *,
+    args: Sequence[str] = (),
+    cwd: str | None = None,
+) -> ChildProcess:
+    """Run one of anyrig's modules in a child, with pipes for its three streams.
+
+    Args:
+        environment: the child's whole environment; `bind_device` adds what hides other devices.
+    """
+    return ChildProcess(
+        # -P: modules in the working directory must not shadow installed ones.
+        [sys.executable, "-P", _RUN_MODULE, module, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**NO_TELEMETRY, **environment},
+        cwd=cwd,
+    )
+
+
+class StderrTail:
+    """The last lines that a child wrote to stderr, read by a thread.
+
+    Args:
+        on_line: called with each line, in that thread.
+    """
+
+    def __init__(self, pipe: IO[bytes], on_line: Callable[[str], None] | None = None) -> None:
+        self._lines: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._on_line = on_line
+        self._thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._thread.start()
+
+    def lines(self) -> list[str]:
+        """The last lines, once the child has ended."""
+        self._thread.join(timeout=5)
+        return list(self._lines)
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                self._lines.append(line.decode("utf-8", "replace").rstrip())
+                if self._on_line is not None:
+                    self._on_line(self._lines[-1])
+
+
+def kill_process_group(process: ChildProcess, timeout_s: float | None = None) -> int | None:
+    """Kill a child and its descendants; its exit code, or None if it did not end in time.
+
+    Args:
+        timeout_s: how long to wait for its end; None means `KILL_TIMEOUT_S`.
+    """
+    process.kill_group()
+    process.kill()
+    code: int | None = None
+    try:
+        code = process.wait(KILL_TIMEOUT_S if timeout_s is None else timeout_s)
+    except subprocess.TimeoutExpired:
+        log.warning("process %d was killed but has not ended; leaving it behind", process.pid)
+    with contextlib.suppress(OSError, ValueError):
+        if process.stdin is not None:
+            process.stdin.close()
+    return code  # the readers of the other pipes close them
+
+
+def describe_exit(code: int, stderr_lines: Sequence[str]) -> str:
+    """How a child ended, with the last line of its stderr."""
+    last = next((line.strip() for line in reversed(stderr_lines) if line.strip()), "")
+    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    return how + (f": {last[:300]}" if last else "")
+
+
+# -- binding a child to a device -------------------------------------------------------------------
+
+
+def bind_device(device: Device, environment: Mapping[str, str]) -> tuple[dict[str, str], Device]:
+    """The variables that show a child one device only, and the device as the child counts it.
+
+    They must be set before the libraries load. A UUID is unambiguous whatever order CUDA counts in,
+    and the only way to select a MIG instance.
+
+    Args:
+        environment: this process's own, whose variables may hide devices already.
+    """
+    if device.kind == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}, device
+    variables, indices = _hide_others(device, environment)
+    if device.pci_address:
+        # Mesa's Vulkan layer then lists this card first: WebGPU takes the first of equal ones.
+        variables["DRI_PRIME"] = f"pci-{re.sub(r'[:.]', '_', device.pci_address)}"
+    return variables, replace(device, indices={**device.indices, **indices})
+
+
+def _hide_others(
+    device: Device, environment: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, int]]:
+    if device.vendor == "nvidia" and device.id.startswith(("GPU-", "MIG-")):
+        return {"CUDA_VISIBLE_DEVICES": device.id}, {"cuda": 0}
+    if device.vendor == "amd" and "rocm" in device.indices:
+        index = device.indices["rocm"]
+        visible = environment.get("HIP_VISIBLE_DEVICES", environment.get("CUDA_VISIBLE_DEVICES"))
+        entry = visible.split(",")[index].strip() if visible else str(index)
+        return {"HIP_VISIBLE_DEVICES": entry}, {"rocm": 0}
+    if device.vendor == "intel" and "xpu" in device.indices:
+        index = device.indices.get("ze", device.indices["xpu"])
+        return {"ZE_AFFINITY_MASK": str(index)}, {"xpu": 0, "openvino": 0}
+    return {}, {}

@@ -1,0 +1,64 @@
+"""Device handles through torch and ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from anyrig.backends import onnx_graph, open_device
+from anyrig.backends.onnx import create_session
+from anyrig.devices.discover import discover
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Machine, Memory
+from anyrig.units import MIB
+
+
+@pytest.fixture(scope="module")
+def here() -> Machine:
+    return discover({})
+
+
+def drive_of(machine: Machine, backend: BackendName) -> DeviceBackend:
+    return next(drive for drive in machine.cpu_device.backends if drive.backend == backend)
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_memory_of_the_cpu(here: Machine, backend: BackendName) -> None:
+    handle = open_device(here.cpu_device, drive_of(here, backend))
+    assert handle.backend == backend
+    handle.reset_peak()
+    before = handle.memory()
+    block = np.ones(64 * MIB // 8)
+    during = handle.memory()
+    del block
+    after = handle.memory()
+    assert before.allocated_bytes is not None
+    assert during.allocated_bytes is not None
+    assert during.allocated_bytes - before.allocated_bytes > 60 * MIB
+    assert after.peak_bytes is not None
+    assert after.peak_bytes - before.allocated_bytes > 60 * MIB
+    assert during.free_bytes is not None
+    assert during.total_bytes is not None
+    assert 0 < during.free_bytes < during.total_bytes
+    handle.synchronize()
+    handle.release()
+    assert not handle.limit(1 << 30)
+
+
+def test_threads_are_set(here: Machine) -> None:
+    before = torch.get_num_threads()
+    try:
+        open_device(here.cpu_device, drive_of(here, "torch"), threads=1)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+    session = create_session(
+        onnx_graph.build_product(8), here.cpu_device, drive_of(here, "onnx"), threads=1
+    )
+    assert session.get_session_options().intra_op_num_threads == 1
+
+
+def test_free_memory_is_within_the_container_limit(here: Machine) -> None:
+    limited = Device("cpu", "cpu", "test", "limited", memory=Memory("unified", 8 * MIB, 4 * MIB))
+    usage = open_device(limited, drive_of(here, "torch")).memory()
+    assert (usage.total_bytes, usage.free_bytes) == (8 * MIB, 0)

@@ -1,0 +1,394 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Features, Machine, Precision
+from anyrig.errors import InvalidSettingError
+from anyrig.placement import PlacementOptions, memory_budget
+from anyrig.precision.choose import (
+    DEFAULT_PRECISIONS,
+    PRECISIONS,
+    PROFILE_COLUMNS,
+    PrecisionChoice,
+    choose_precision,
+    profile_table,
+    resolve_precision,
+)
+from anyrig.precision.profiles import PROFILES, ProfileName, get_profile
+from tests.conftest import NAMES
+
+Load = Callable[..., Machine]
+ALL: tuple[Precision, ...] = (*DEFAULT_PRECISIONS, "fp8")
+H200: dict[Precision, float] = {
+    "fp32": 51e12, "tf32": 404e12, "fp16": 737e12, "bf16": 785e12, "fp8": 1417e12,
+}  # fmt: skip
+
+
+def drive(device: Device, backend: str, provider: str = "") -> DeviceBackend:
+    return next(d for d in device.backends if d.backend == backend and provider in ("", d.provider))
+
+
+def on(
+    machine: Machine, backend: str = "torch", provider: str = ""
+) -> tuple[Device, DeviceBackend]:
+    device = machine.gpus[0] if machine.gpus else machine.cpu_device
+    return device, drive(device, backend, provider)
+
+
+# -- by description -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "training", "wanted", "words"),
+    [
+        ("h200-linux", False, "bf16", "native"),
+        ("h200-linux", True, "bf16", "native"),
+        ("t4-linux", False, "fp16", "matrix units"),
+        ("t4-linux", True, "fp16", "the loss is scaled"),
+        ("v100-linux", False, "fp16", "matrix units"),
+        ("gtx1080ti-linux", False, "fp32", "fp16 is no faster than fp32"),
+        ("gtx1080ti-linux", True, "fp32", "emulated"),
+        ("mi300x-linux", True, "bf16", "native"),
+        ("rx6700xt-override-linux", False, "fp16", "twice"),
+        ("arc-b580-linux", True, "bf16", "native"),
+        ("macbook-m4", False, "fp32", "no faster"),
+        ("macbook-m4", True, "fp32", "Metal"),
+        ("no-gpu", False, "fp32", "emulated"),
+        ("cpu64-cgroup4", False, "bf16", "native"),
+        ("nvidia-init-fails", False, "fp32", "unknown"),
+    ],
+)
+def test_choice_by_description(
+    machine: Load, name: str, training: bool, wanted: Precision, words: str
+) -> None:
+    chosen = choose_precision(*on(machine(name)), training=training)
+    assert chosen.precision == wanted
+    assert words in chosen.reason
+    assert not chosen.warnings
+
+
+def test_an_assumed_speed_is_marked(machine: Load) -> None:
+    assert "(not measured)" in choose_precision(*on(machine("h200-linux"))).reason
+
+
+def test_turing_without_tensor_cores_never_uses_fp16(machine: Load) -> None:
+    """GTX 16xx are fast in fp16 and return NaN; no measurement overrides that."""
+    device, way = on(machine("t4-linux"))
+    small = replace(device, name="GTX 1660", features=replace(device.features, fp16="fast"))
+    chosen = choose_precision(small, way, speeds={"fp32": 5e12, "fp16": 10e12})
+    assert chosen.precision == "fp32"
+    assert "NaN" in chosen.reason
+
+
+def test_directml_casts_whole_models_and_trains_in_fp32(machine: Load) -> None:
+    device, way = on(machine("vega8-directml-windows"), "torch", "privateuseone")
+    assert choose_precision(device, way).precision == "fp16"
+    assert "whole model is cast" in choose_precision(device, way).reason
+    assert choose_precision(device, way, training=True).precision == "fp32"
+    with pytest.raises(InvalidSettingError, match="DirectML does not support bf16"):
+        choose_precision(device, way, requested="bf16")
+    with pytest.raises(InvalidSettingError, match="autocast has no effect"):
+        choose_precision(device, way, requested="fp16", training=True)
+
+
+def test_onnx_runs_in_the_format_of_its_file(machine: Load) -> None:
+    device, way = on(machine("rtx4070-laptop-docker"), "onnx", "CUDAExecutionProvider")
+    assert choose_precision(device, way, ("fp32",)).precision == "fp32"
+    assert choose_precision(device, way, ("fp32", "fp16")).precision == "fp16"
+    stays = choose_precision(device, way, ("fp32",), requested="fp16")
+    assert stays.precision == "fp32"
+    assert "no fp16 file" in stays.warnings[0]
+    cpu = machine("rtx4070-laptop-docker").cpu_device
+    only = choose_precision(cpu, drive(cpu, "onnx"), ("fp16",))
+    assert (only.precision, only.warnings != ()) == ("fp16", True)
+    assert choose_precision(cpu, drive(cpu, "onnx"), ("fp32", "fp16")).precision == "fp32"
+
+
+# -- by measurement -------------------------------------------------------------------------------
+
+
+def test_the_reason_has_the_measured_speeds(machine: Load) -> None:
+    chosen = choose_precision(*on(machine("h200-linux")), speeds=H200)
+    assert chosen.reason == "measured 785 TFLOP/s, 15 times as fast as fp32 (51.0 TFLOP/s)"
+    passed = dict(chosen.rejected)
+    assert passed["tf32"] == "1.9 times slower than bf16"
+    assert set(passed) == {"fp32", "tf32", "fp16"}
+
+
+def test_a_format_measured_slower_is_not_chosen(machine: Load) -> None:
+    slow: dict[Precision, float] = {"fp32": 8e12, "fp16": 3e12}
+    chosen = choose_precision(*on(machine("t4-linux")), speeds=slow)
+    assert chosen.precision == "fp32"
+    assert "measured no faster than fp32: 3.00 TFLOP/s against 8.00 TFLOP/s" in chosen.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "taken"),
+    [
+        ("gtx1080ti-linux", "fp16", True),  # described as slow
+        ("no-gpu", "fp16", True),
+        ("no-gpu", "bf16", True),
+        ("macbook-m4", "bf16", True),  # unknown
+        ("t4-linux", "bf16", False),  # emulated on a GPU: unreliable
+    ],
+)
+def test_a_measurement_overrides_a_description_of_speed_only(
+    machine: Load, name: str, precision: Precision, taken: bool
+) -> None:
+    speeds: dict[Precision, float] = {"fp32": 1e12, precision: 2e12}
+    chosen = choose_precision(*on(machine(name)), ("fp32", precision), speeds=speeds)
+    assert (chosen.precision == precision) is taken
+
+
+def test_tf32_is_not_chosen_where_the_backend_cannot_enable_it(machine: Load) -> None:
+    device, way = on(machine("vega8-directml-windows"), "torch", "privateuseone")
+    able = replace(device, features=replace(device.features, tf32=True))
+    speeds: dict[Precision, float] = {"fp32": 1e12, "tf32": 2e12}
+    assert choose_precision(able, way, ("fp32", "tf32"), speeds=speeds).precision == "fp32"
+
+
+def test_a_small_gain_does_not_override_the_authors_order(machine: Load) -> None:
+    close: dict[Precision, float] = {"fp32": 10e12, "fp16": 12e12}
+    device, way = on(machine("t4-linux"))
+    assert choose_precision(device, way, ("fp32", "fp16"), speeds=close).precision == "fp32"
+    fast = choose_precision(device, way, ("fp32", "fp16"), speeds=close, profile="fast")
+    assert fast.precision == "fp16"
+
+
+# -- what the model supports -----------------------------------------------------------------------
+
+
+def test_tf32_must_be_supported_by_the_model(machine: Load) -> None:
+    device, way = on(machine("h200-linux"))
+    assert choose_precision(device, way, ("fp32",), speeds=H200).precision == "fp32"
+    assert choose_precision(device, way, ("fp32", "tf32"), speeds=H200).precision == "tf32"
+    strict = choose_precision(device, way, ("fp32", "tf32"), speeds=H200, profile="quality")
+    assert strict.precision == "fp32"
+
+
+def test_quality_is_the_authors_order(machine: Load) -> None:
+    device, way = on(machine("h200-linux"))
+    trained_so: tuple[Precision, ...] = ("bf16", "fp32")
+    assert choose_precision(device, way, trained_so, profile="quality").precision == "bf16"
+    t4, way = on(machine("t4-linux"))
+    assert choose_precision(t4, way, trained_so, profile="quality").precision == "fp32"
+    assert choose_precision(t4, way, ("bf16",), profile="quality").precision == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("profile", "training", "wanted"),
+    [
+        ("quality", False, "fp32"), ("balanced", False, "bf16"), ("fast", False, "fp8"),
+        ("low-memory", False, "fp8"), ("fast", True, "bf16"), ("low-memory", True, "bf16"),
+    ],
+)  # fmt: skip
+def test_fp8_is_for_inference_and_for_models_that_support_it(
+    machine: Load, profile: ProfileName, training: bool, wanted: Precision
+) -> None:
+    chosen = choose_precision(
+        *on(machine("h200-linux")), ALL, profile=profile, speeds=H200, training=training
+    )
+    assert chosen.precision == wanted
+
+
+@pytest.mark.parametrize("profile", ["fast", "low-memory", "balanced"])
+def test_the_fnuz_variant_of_fp8_is_not_used(machine: Load, profile: ProfileName) -> None:
+    """MI300X has fnuz; models are cast to OCP e4m3."""
+    device, way = on(machine("mi300x-linux"))
+    assert device.features.fp8
+    for speeds in ({}, H200):
+        assert choose_precision(device, way, ALL, profile=profile, speeds=speeds).precision != "fp8"
+    for training in (False, True):
+        with pytest.raises(InvalidSettingError, match="fnuz") as caught:
+            choose_precision(device, way, ALL, requested="fp8", training=training)
+        assert "bf16" in caught.value.hint
+    newer = replace(device, capability="gfx950")
+    assert choose_precision(newer, way, ALL, profile="fast").precision == "fp8"
+
+
+def test_training_prefers_native_bf16_to_fp16(machine: Load) -> None:
+    device, way = on(machine("h200-linux"))
+    order: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
+    assert choose_precision(device, way, order).precision == "fp16"
+    assert choose_precision(device, way, order, training=True).precision == "bf16"
+    assert choose_precision(device, way, ("fp32", "fp16"), training=True).precision == "fp16"
+
+
+def test_a_format_that_failed_the_self_test_is_not_chosen(machine: Load) -> None:
+    device, way = on(machine("h200-linux"))
+    chosen = choose_precision(device, way, speeds=H200, failed={"bf16": "values are off"})
+    assert chosen.precision == "fp16"
+    assert ("bf16", "bf16 failed the self-test: values are off") in chosen.rejected
+
+
+# -- a requested format ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "requested", "training", "warning"),
+    [
+        ("h200-linux", "bf16", False, ""),
+        ("h200-linux", "FP32", True, ""),
+        ("t4-linux", "bf16", False, "emulated"),
+        ("gtx1080ti-linux", "half", False, "no faster"),
+        ("t4-linux", "fp16", True, "overflow"),
+        ("h200-linux", "fp16", True, "bf16 is native"),
+        ("no-gpu", "float16", False, "no faster"),
+        ("h200-linux", "fp8", False, "known to support"),
+        ("macbook-m4", "torch.bfloat16", False, "unknown"),
+    ],
+)
+def test_a_request_wins_with_a_warning(
+    machine: Load, name: str, requested: str, training: bool, warning: str
+) -> None:
+    chosen = choose_precision(*on(machine(name)), requested=requested, training=training)
+    assert chosen.precision == resolve_precision(requested)
+    assert chosen.reason == "requested"
+    assert bool(chosen.warnings) is bool(warning)
+    assert any(warning in text for text in chosen.warnings) or not warning
+
+
+def test_a_failed_format_may_be_requested(machine: Load) -> None:
+    chosen = choose_precision(*on(machine("h200-linux")), requested="bf16", failed={"bf16": "NaN"})
+    assert chosen.precision == "bf16"
+    assert "failed the self-test: NaN" in chosen.warnings[0]
+
+
+def test_tf32_without_matrix_units_is_reported_as_fp32(machine: Load) -> None:
+    chosen = choose_precision(*on(machine("t4-linux")), requested="tf32")
+    assert chosen.precision == "fp32"
+    assert "same as fp32" in chosen.warnings[0]
+
+
+def test_an_unsupported_request_is_an_error_with_a_hint(machine: Load) -> None:
+    with pytest.raises(InvalidSettingError, match="fp8 cannot be used on Tesla T4") as caught:
+        choose_precision(*on(machine("t4-linux")), requested="fp8")
+    assert "fp16" in caught.value.hint
+    with pytest.raises(InvalidSettingError, match="unknown number format 'fp12'") as caught:
+        choose_precision(*on(machine("t4-linux")), requested="fp12")
+    assert "bf16" in caught.value.hint
+    with pytest.raises(InvalidSettingError, match="unknown profile"):
+        choose_precision(*on(machine("t4-linux")), profile="quick")  # type: ignore[arg-type]
+
+
+# -- profiles -------------------------------------------------------------------------------------
+
+
+def test_memory_shares(machine: Load) -> None:
+    here = machine("h200-linux")
+    shares = {name: one.memory_share(here.gpus[0]) for name, one in PROFILES.items()}
+    assert shares == {"quality": 0.85, "balanced": 0.9, "fast": 0.92, "low-memory": 0.55}
+    assert PROFILES["balanced"].memory_share(here.cpu_device) == 0.7
+    assert PROFILES["low-memory"].memory_share(machine("macbook-m4").gpus[0]) == 0.4
+
+
+def test_profile_table(machine: Load) -> None:
+    here = machine("h200-linux")
+    gpu = here.gpus[0]
+    speeds: dict[tuple[BackendName, Precision], float] = {
+        ("torch", "fp32"): 51e12, ("torch", "bf16"): 785e12, ("onnx", "bf16"): 1.0,
+    }  # fmt: skip
+    rows = profile_table(here, speeds={gpu.id: speeds})
+    assert [row[1] for row in rows] == [*PROFILES, *PROFILES]
+    assert rows[1][:5] == (
+        "NVIDIA H200 (torch)",
+        "balanced",
+        "bf16",
+        "90%, 126 GiB",
+        "95% of speed",
+    )
+    assert "785 TFLOP/s" in rows[1][-1]
+    rows = profile_table(here, failed={gpu.id: {"bf16": "NaN", "fp16": "NaN"}})
+    assert rows[1][2] == "tf32"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("training", [False, True])
+def test_profile_table_of_every_recorded_machine(machine: Load, name: str, training: bool) -> None:
+    here = machine(name)
+    rows = profile_table(here, training=training)
+    usable = [device for device in here.devices if device.usable]
+    assert len(rows) == len(PROFILES) * len(usable)
+    assert all(len(row) == len(PROFILE_COLUMNS) and all(row) for row in rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_profile_table_shows_the_share_that_a_placement_uses(machine: Load, name: str) -> None:
+    for device in machine(name).devices:
+        _, reason = memory_budget(device, PlacementOptions(profile="fast"))
+        share = f"{PROFILES['fast'].memory_share(device):.0%} of"
+        assert share in reason or "free" in reason or device.memory.total_bytes is None
+
+
+@pytest.mark.parametrize("name", ["low-memory", "LOW_MEMORY", " fast "])
+def test_profile_names_in_any_spelling(name: str) -> None:
+    assert get_profile(name) in PROFILES.values()
+
+
+# -- any input -------------------------------------------------------------------------------------
+
+maybe = st.sampled_from([True, False, None])
+features = st.builds(
+    Features,
+    fp16=st.sampled_from(["matrix", "fast", "slow", "none", None]),
+    tf32=maybe, bf16=maybe, fp8=maybe, fp4=st.none(),
+)  # fmt: skip
+ways = st.sampled_from(
+    [
+        DeviceBackend(backend, selector, provider, True, "")  # type: ignore[arg-type]
+        for backend, selector, provider in (
+            ("torch", "cuda:0", "cuda"),
+            ("torch", "xpu:0", "xpu"),
+            ("torch", "mps", "mps"),
+            ("torch", "dml:0", "privateuseone"),
+            ("torch", "cpu", "cpu"),
+            ("onnx", "cuda:0", "CUDAExecutionProvider"),
+            ("onnx", "cpu", "CPUExecutionProvider"),
+        )
+    ]
+)
+formats = st.sampled_from(PRECISIONS)
+
+
+@settings(deadline=None)
+@given(
+    features=features,
+    way=ways,
+    supported=st.lists(formats, unique=True),
+    profile=st.sampled_from(list(PROFILES)),
+    speeds=st.dictionaries(formats, st.floats(1e9, 1e15)),
+    broken=st.lists(formats, unique=True),
+    training=st.booleans(),
+)
+def test_an_automatic_choice_is_always_safe(
+    features: Features,
+    way: DeviceBackend,
+    supported: list[Precision],
+    profile: ProfileName,
+    speeds: dict[Precision, float],
+    broken: list[Precision],
+    training: bool,
+) -> None:
+    kind = "cpu" if way.selector == "cpu" else "gpu"
+    device = Device("x", kind, "any", "X", features=features)  # type: ignore[arg-type]
+    failed: dict[Precision, str] = dict.fromkeys(broken, "wrong")
+    chosen = choose_precision(
+        device, way, supported, profile=profile, speeds=speeds, failed=failed, training=training
+    )
+    assert isinstance(chosen, PrecisionChoice)
+    assert chosen.reason
+    got = chosen.precision
+    assert got in supported or got == "fp32"
+    forced = way.backend == "onnx" and "fp32" not in supported  # a file is what it is
+    if got != "fp32" and not forced:
+        assert got not in broken
+        assert not (got == "bf16" and features.bf16 is False and kind == "gpu")
+        assert not (got == "fp8" and (training or features.fp8 is not True))
+        assert not (way.provider == "privateuseone" and training)
+        if speeds.get(got) and speeds.get("fp32"):
+            assert speeds[got] > speeds["fp32"]
