@@ -237,8 +237,8 @@ FOLDER = """
 import sys, time
 from pathlib import Path
 from anyrig.speech.sound.beside import folder_beside
-from anyrig.storage.files import replacing
-with folder_beside(Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1])) as file:
+from anyrig.storage.files import open_atomic
+with folder_beside(Path(sys.argv[1])) as folder, open_atomic(Path(sys.argv[1])) as file:
     (folder / "1.m4a").write_bytes(b"sound")
     print("there", flush=True)
     time.sleep(60)
