@@ -261,7 +261,7 @@ def test_memory_is_measured_by_micro_batch(config: Path, said: Said) -> None:
 
 def test_reasons_are_told_when_asked_for(config: Path, said: Said) -> None:
     err = said("train", config, "--folder", "r", "-v")[2]
-    assert "fp32: asked for" in err
+    assert "fp32: requested" in err
     assert "optimiser: adamw" in err
 
 
