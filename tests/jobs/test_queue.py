@@ -140,7 +140,8 @@ def test_a_lease_that_is_not_renewed_expires(queue: JobQueue, clock: Clock) -> N
     assert claim(queue, "first") == job.id
     assert claim(queue, "second") is None
     clock.now += 10
-    assert queue.renew("first") == {job.id}
+    assert queue.renew("first", ["unknown"]) == set()
+    assert queue.renew("first", [job.id, "unknown"]) == {job.id}
     clock.now += 10
     assert queue.get(job.id).state == "running"
     assert claim(queue, "second") is None
@@ -149,7 +150,7 @@ def test_a_lease_that_is_not_renewed_expires(queue: JobQueue, clock: Clock) -> N
     assert claim(queue, "second") == job.id
     assert queue.get(job.id).attempts == 2
     # The first comes back to life: nothing that it writes counts.
-    assert queue.renew("first") == set()
+    assert queue.renew("first", [job.id]) == set()
     queue.report_event("first", job.id, "progress", {"done": 1})
     queue.finish("first", job.id, Outcome(result="first"))
     assert queue.get(job.id).state == "running"

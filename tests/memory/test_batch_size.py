@@ -406,11 +406,11 @@ def test_profile_of_sizes_that_do_not_fit() -> None:
 # In a process of its own: what other tests freed would be returned as well.
 _FREED = """
 import torch
-from anyrig.backends import attach
+from anyrig.backends import open_device
 from anyrig.devices.discover import discover
 from anyrig.memory.batch_size import TrialRunner
 cpu = discover({}).cpu_device
-device = attach(cpu, next(d for d in cpu.drives if d.backend == "torch"))
+device = open_device(cpu, next(d for d in cpu.backends if d.backend == "torch"))
 torch.ones(4_000_000).free = torch.ones(10_000_000)  # raises the library's thresholds
 held = [torch.ones(250_000) for _ in range(400)]  # 400 MB in blocks too small to be mapped alone
 large = device.memory().allocated_bytes

@@ -28,6 +28,8 @@ SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
         ("anyrig train a.toml --steps 5. Or --a.", "anyrig train a.toml --steps 5. Or `a`."),
         ("pip install 'anyrig[torch]' --pre", "pip install 'anyrig[torch]' --pre"),
         ("Look at it; -vv says more.", "Look at it; the server's log says more."),
+        ("Check the input; -vv shows more.", "Check the input; the server's log says more."),
+        ("Run with -vv for details.", "The server's log has the details."),
         ("a dash -- and one-two", "a dash -- and one-two"),
         ("--list shows the chapters.", "POST /books/plan shows the chapters."),
     ],

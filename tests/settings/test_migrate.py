@@ -17,6 +17,7 @@ import pytest
 
 from anyrig.jobs.queue import JobQueue
 from anyrig.services import train_runs
+from anyrig.settings import migrate
 from anyrig.settings.folders import Folders, find_folders
 from tests.conftest import Anyrig
 
@@ -237,6 +238,31 @@ def test_interrupted_move_is_finished(job: str, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(Killed):
             _ = current_folders().data
     check_moved(job)
+
+
+def test_interrupted_copy_is_finished(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copies are complete, but the paths in them still name the old folder."""
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        refuse_renames(patched, errno.EXDEV)
+        patched.setattr(migrate, "_rewrite_paths", kill)
+        with pytest.raises(Killed):
+            _ = current_folders().data
+    check_moved(job)
+
+
+def test_data_and_state_in_one_folder_are_both_moved(job: str) -> None:
+    for names in (migrate.DATA, migrate.STATE):
+        assert migrate.migrate(cache(), data(), names) == data()
+    assert (data() / "cluster" / "broker" / "dump").read_text() == "a queue"
+    with JobQueue(data() / "jobs.sqlite") as jobs:
+        assert jobs.get(job)
 
 
 def test_symlinked_folder_keeps_its_target(tmp_path: Path) -> None:

@@ -265,16 +265,20 @@ class LiveProbe:
             raise NotFound("DXGI is available on Windows only")
         from anyrig.devices.native import directx
 
-        with _translate_errors("DXGI"):
+        try:
             return directx.list_dxgi_adapters()
+        except OSError as error:  # FileNotFoundError: a library that dxgi.dll depends on
+            raise Unavailable(f"DXGI: {error}") from error
 
     def _dxcore(self) -> list[dict[str, Any]]:
         if not os.path.exists(self._path(_DXCORE)):
             raise NotFound("libdxcore.so is available in WSL2 only")
         from anyrig.devices.native import directx
 
-        with _translate_errors("DXCore"):
+        try:
             return directx.list_dxcore_adapters(self._path(_DXCORE))
+        except OSError as error:
+            raise Unavailable(f"DXCore: {error}") from error
 
     def _registry(self, key: str) -> dict[str, Any]:
         from anyrig.devices.native import win32

@@ -16,7 +16,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -371,15 +371,16 @@ class JobQueue:
             if row.state == "running" and row.owner != owner
         }
 
-    def renew(self, owner: str) -> set[str]:
-        """Renew the leases of an owner; the ids of its jobs."""
+    def renew(self, owner: str, ids: Iterable[str]) -> set[str]:
+        """Renew the leases of jobs that an owner runs; those that are still its own."""
 
         def renew(connection: sqlite3.Connection) -> set[str]:
-            connection.execute(
-                "UPDATE jobs SET beat = ? WHERE state = 'running' AND owner = ?",
-                (self._clock(), owner),
+            owned = set(ids) & set(_select_owned(connection, owner))
+            now = self._clock()
+            connection.executemany(
+                "UPDATE jobs SET beat = ? WHERE id = ?", [(now, id) for id in owned]
             )
-            return set(_select_owned(connection, owner))
+            return owned
 
         return self.file.write(renew)
 

@@ -150,7 +150,7 @@ class _JobRunner:
         now = time.monotonic()
         if not self._running or now < self._next_renewal:
             return
-        owned = self._queue.renew(self._owner)
+        owned = self._queue.renew(self._owner, self._running)
         self._next_renewal = now + self._queue.lease_s / _RENEWALS_PER_LEASE
         for id, running in self._running.items():
             if id in owned:

@@ -287,6 +287,8 @@ def _check_attention_case(
     check = replace(missing, verdict="wrong", source=case.source)
     try:
         found = run_attention(given, precision, device, ATTENTION_BACKENDS[backend])
+        if len(found) != len(reference.names):
+            return replace(check, note="a gradient is missing")
         return judge(check, found, reference, _ATTENTION_TOLERANCE[precision])
     except torch.OutOfMemoryError:
         return replace(missing, note="out of memory")

@@ -52,7 +52,8 @@ def plain(text: str) -> str:
 
 def spoken(text: str) -> str:
     """A hint for the command line as one for HTTP; whole commands stay as they are."""
-    text = text.replace("-vv says more", "the server's log says more")
+    text = re.sub(r"-vv (?:says|shows) more", "the server's log says more", text)
+    text = text.replace("Run with -vv for details", "The server's log has the details")
     return _FLAG.sub(lambda found: found[1] or _field(found[2]), text)
 
 

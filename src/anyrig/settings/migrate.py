@@ -26,7 +26,10 @@ from anyrig.storage.files import FileLock
 log = logging.getLogger(__name__)
 DATA = ("jobs.sqlite", "indexes", "runs", "server")
 STATE = ("cluster",)
-_MARKER = "moved-from-cache.json"
+# The data and the state folder are one folder on macOS and Windows, so each set has its marker.
+_MARKERS = {DATA: "moved-from-cache.json", STATE: "moved-cluster-from-cache.json"}
+_JOURNAL = ".moving.json"
+"""Names the items of a move that is under way, so that the next process can finish it."""
 _STAGING_PREFIX = ".moving-"
 _LOCK_TIMEOUT_S = 60.0
 _MIN_FREE_BYTES = 4 << 20
@@ -35,15 +38,16 @@ if sys.platform != "win32":  # there it means that a file is open
     _RENAME_IMPOSSIBLE |= {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-def migrate(old: Path, new: Path, names: Sequence[str]) -> Path:
+def migrate(old: Path, new: Path, names: tuple[str, ...]) -> Path:
     """Move items from one folder to another; return the folder that holds them from now on.
 
     Args:
         old: the cache folder.
         new: where the items belong.
-        names: the files and folders to move.
+        names: the files and folders to move, `DATA` or `STATE`.
     """
-    if old == new or (new / _MARKER).exists():
+    marker = new / _MARKERS[names]
+    if old == new or marker.exists():
         return new
     if not any(os.path.lexists(old / name) for name in names):
         return new
@@ -52,9 +56,9 @@ def migrate(old: Path, new: Path, names: Sequence[str]) -> Path:
         with FileLock(new / ".moving.lock").exclusive(_LOCK_TIMEOUT_S) as acquired:
             if not acquired:
                 return old
-            if (new / _MARKER).exists():  # another process did it in the meantime
+            if marker.exists():  # another process did it in the meantime
                 return new
-            return new if _move_items(old, new, names) else old
+            return new if _move_items(old, new, names, marker) else old
     except OSError as error:
         # shutil.copytree reports a list of (source, target, message).
         details = error.args[0] if error.args else None
@@ -63,7 +67,7 @@ def migrate(old: Path, new: Path, names: Sequence[str]) -> Path:
         return old
 
 
-def _move_items(old: Path, new: Path, names: Sequence[str]) -> bool:
+def _move_items(old: Path, new: Path, names: Sequence[str], marker: Path) -> bool:
     """Return whether all items are in the new folder."""
     for leftover in new.glob(f"{_STAGING_PREFIX}*"):  # of a process that died
         _remove(leftover)
@@ -77,12 +81,18 @@ def _move_items(old: Path, new: Path, names: Sequence[str]) -> bool:
         return False
     if pending and shutil.disk_usage(new).free < _MIN_FREE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # _rewrite_paths needs some
+    journal = new / _JOURNAL
+    moved_before = _read_journal(journal)
+    with contextlib.suppress(OSError):
+        files.write_atomic(journal, json.dumps([*moved_before, *pending]))
     copied = _move_all(old, new, pending)
-    if "server" not in in_both:
+    # Paths stay as they are if the new folder had a server folder of its own.
+    if "server" not in in_both or "server" in moved_before:
         _rewrite_paths(old, new)
-    marker = {"from": str(old), "items": pending, "left": in_both + copied}
+    summary = {"from": str(old), "items": pending, "left": in_both + copied}
     with contextlib.suppress(OSError):  # all items are here: do not return to the old folder
-        files.write_atomic(new / _MARKER, json.dumps(marker, indent=2) + "\n")
+        files.write_atomic(marker, json.dumps(summary, indent=2) + "\n")
+        journal.unlink(missing_ok=True)
     for name in copied:
         _remove(old / name)
     if pending:
@@ -90,6 +100,14 @@ def _move_items(old: Path, new: Path, names: Sequence[str]) -> bool:
     if in_both:
         log.warning("left %s in %s: %s has them already", ", ".join(in_both), old, new)
     return True
+
+
+def _read_journal(path: Path) -> list[str]:
+    try:
+        names = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _move_all(old: Path, new: Path, names: Sequence[str]) -> list[str]:

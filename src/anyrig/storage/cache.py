@@ -319,12 +319,12 @@ class _Pins:
         self._clock = clock
         self._jobs: list[str] = []
         self._pinned: set[str] = set()
-        self._renewed = float("-inf")
+        self._renewed = self._renewing = float("-inf")
 
     def add_job(self, job: str) -> None:
         self._jobs.append(job)
         self._pinned.clear()
-        self._renewed = float("-inf")
+        self._renewed = self._renewing = float("-inf")
 
     def remove_job(self, job: str) -> None:
         self._jobs.remove(job)
@@ -350,9 +350,11 @@ class _Pins:
         if jobs and now - self._renewed > _PIN_RENEWAL_S:
             rows = [(job, now) for job in jobs]
             connection.executemany("INSERT OR REPLACE INTO jobs VALUES (?, ?)", rows)
-            self._renewed = now
+            self._renewing = now
 
-    def commit(self, keys: Iterable[str]) -> None:
+    def commit(self, keys: Iterable[str] = ()) -> None:
+        """The transaction of `write` was committed."""
+        self._renewed = self._renewing
         if self._jobs:
             self._pinned.update(keys)
 
@@ -782,6 +784,8 @@ class ResultCache(Cache):
             if required and not self.file.read_only:
                 raise
             log.debug("usage of cached results was not written: %s", error.message)
+        else:
+            self._pins.commit()
         self._used.clear()
         self._counts.clear()
         self._usage_flushed = time.monotonic()

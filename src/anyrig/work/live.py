@@ -193,8 +193,8 @@ class LiveQueue(Generic[T, R]):
             heap = self._heaps[lane]
             if len(heap) < 2 * self._counts[lane] + _MIN_CANCELLED:
                 return
-            cancelled = [entry[2] for entry in heap if entry[2].future.cancelled()]
-            heap[:] = [entry for entry in heap if entry[2] not in set(cancelled)]
+            cancelled = {entry[2] for entry in heap if entry[2].future.cancelled()}
+            heap[:] = [entry for entry in heap if entry[2] not in cancelled]
             heapq.heapify(heap)
         for request in cancelled:
             request.future.set_running_or_notify_cancel()

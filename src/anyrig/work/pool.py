@@ -253,7 +253,10 @@ class WorkerPool:
             log.info("%s is ready after %s", worker.title, format_duration(message.seconds))
             self.ready[number] = self._loading.pop(number)
         elif isinstance(message, LoadFailed):
-            self._handle_load_error(worker, error_from_dict(message.error))
+            error = error_from_dict(message.error)
+            if isinstance(error, OutOfMemoryError):
+                error.on_host = message.on_host
+            self._handle_load_error(worker, error)
         elif isinstance(message, WorkerExited) and number in self._loading:
             self.remove_worker(worker, f"{message.reason} while loading", [])
         else:
@@ -364,7 +367,8 @@ class WorkerPool:
         """The engine cannot be loaded on a device: it is not tried there again."""
         self._unregister(worker, error.message)
         error.hint = error.hint or "This error is the engine's own; -vv shows more."
-        if isinstance(error, OutOfMemoryError) and worker.placement.device.kind == "gpu":
+        on_gpu = worker.placement.device.kind == "gpu"
+        if isinstance(error, OutOfMemoryError) and on_gpu and not error.on_host:
             error.devices = (worker.device,)
         self._load_error = error
         self._warn(f"the engine cannot be loaded on {worker.title}: {error.message}")

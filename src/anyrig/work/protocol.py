@@ -217,6 +217,8 @@ class EngineReady(NamedTuple):
 class LoadFailed(NamedTuple):
     error: dict[str, str]
     """From `error_to_dict`."""
+    on_host: bool = False
+    """Whether the host ran out of memory, not the device."""
 
 
 class Heartbeat(NamedTuple):

@@ -80,11 +80,13 @@ def _connect() -> Connection:
 
 
 def _load_failed(error: Exception) -> LoadFailed:
+    shortage = oom.detect_oom(error)
+    on_host = shortage is not None and shortage.location == "host"
     if isinstance(error, AnyrigError):
-        return LoadFailed(error_to_dict(error))
-    kind = "WorkError" if oom.detect_oom(error) is None else "OutOfMemoryError"
+        return LoadFailed(error_to_dict(error), on_host)
+    kind = "WorkError" if shortage is None else "OutOfMemoryError"
     message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return LoadFailed({"class": kind, "message": message, "hint": ""})
+    return LoadFailed({"class": kind, "message": message, "hint": ""}, on_host)
 
 
 class Worker:
