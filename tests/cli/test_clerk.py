@@ -257,7 +257,7 @@ def test_models_in_processes_of_their_own_are_seen_and_let_go_one_by_one(
     until(lambda: all(one.num_items == 2 for one in _held(keeper)))
     seen = {one.name: one.workers[0] for one in _held(keeper)}
     assert {one.device for one in seen.values()} == {"gpu-7"}
-    assert seen["older"].models == ("rehearsal",)
+    assert seen["older"].models == ("fake",)
     nap = hired.submit("nap", {"seconds": 3.0}, lane="bulk")
     assert keeper.make_room(("gpu-8",)) == ""
     assert keeper.make_room(("gpu-7",)) == "documents, long tasks: older"
@@ -275,7 +275,7 @@ def test_a_model_that_the_task_at_hand_has_is_not_let_go(hired: HiredClerks) -> 
     (held,) = _held(keeper)
     assert keeper.make_room(("gpu-7",)) == ""
     live: Any = keeper.kept()[0].value
-    live.let_go("busy")
+    live.unload_model("busy")
     assert work.result(timeout=60) == ["busy"]
     assert psutil.pid_exists(held.workers[0].pid)
     until(lambda: not _held(keeper)[0].busy)
