@@ -41,7 +41,8 @@ def until(
     """What a condition answers once it holds; a failure of the test when it never does.
 
     Args:
-        condition: asked again and again; an error of the broker counts as no.
+        condition: asked again and again; an error of the broker counts as no, and so does a worker
+            whose card is not there (a KeyError): it lapses on a busy machine.
         timeout: seconds.
         what: what is waited for, for the message.
         every_s: how often it is asked.
@@ -50,7 +51,7 @@ def until(
     while True:
         try:
             answer = condition()
-        except (OSError, RedisError) as error:
+        except (OSError, RedisError, KeyError) as error:
             told: Any = error
         else:
             if answer:

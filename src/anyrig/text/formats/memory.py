@@ -35,12 +35,14 @@ class _Bound:
 
 def limit_memory(file_bytes: int = 0) -> None:
     """Bound the memory of this process, for a file of this size; where the system can."""
+    is_first = _Bound.idle is None
     if _Bound.idle is None:
         _Bound.idle = _resident()
         _Bound.idle_space = _address_space()
-        threading.Thread(target=_watch, name="memory limit", daemon=True).start()
     more = max(0, file_bytes - _FREE_FILE_BYTES) * _PER_FILE_BYTE
     _Bound.resident = _Bound.idle + min(_RESIDENT_BYTES + more, _CEILING_BYTES)
+    if is_first:  # only now: the thread would compare with a bound of 0
+        threading.Thread(target=_watch, name="memory limit", daemon=True).start()
     try:
         import resource
     except ImportError:
