@@ -228,8 +228,8 @@ def _long(url: str, store: str) -> None:
     fleet.wait_ready()
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
-    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
-    placed = PlacementPlan((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    placed = PlacementPlan((Placement(Device("cpu", "cpu", "test", "CPU"), backend),))
     process = psutil.Process()
     with ResultCache(Path(store)) as kept:
         began = time.monotonic()

@@ -175,7 +175,7 @@ def _pages() -> list[Row]:
     rows = []
     machine = discover(os.environ)
     places = ["cpu"]
-    if any(d.usable and d.backend == "onnx" for gpu in machine.gpus for d in gpu.backends):
+    if any(d.usable and d.library == "onnx" for gpu in machine.gpus for d in gpu.backends):
         places.append("gpu")
     else:
         print("OCR on a GPU was not measured: ONNX Runtime has no provider for one", flush=True)

@@ -151,7 +151,7 @@ def _placed() -> PlacementPlan:
     machine = discover(dict(os.environ))
     gpu = any(device.usable for device in machine.gpus)
     wish = DeviceRequest("auto" if gpu else "cpu", "flag")
-    need = Workload("embeddings", backends=("torch",), precisions=("bf16", "fp16", "fp32"))
+    need = Workload("embeddings", libraries=("torch",), precisions=("bf16", "fp16", "fp32"))
     wanted = PlacementOptions(
         precision="bf16" if gpu else "fp32", workers_per_device=2 if gpu else 1
     )

@@ -173,7 +173,7 @@ def _embedder(folder: Path | None, backend: str = "onnx") -> Any:
     model = in_folder(folder, name="bench") if folder else find("minilm", models=Path())
     machine = discover(os.environ)
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
-    need = replace(model.need(), backends=(backend,))  # type: ignore[arg-type]
+    need = replace(model.need(), libraries=(backend,))  # type: ignore[arg-type]
     placed = plan_placement(
         machine, choice, need, PlacementOptions(precision="fp32"), environment=os.environ
     )

@@ -24,7 +24,7 @@ import torch
 
 from anyrig.backends import open_device
 from anyrig.backends.memory import MemoryUsage
-from anyrig.cli.bench import drive_of
+from anyrig.cli.bench import find_backend
 from anyrig.devices.discover import discover
 from anyrig.memory.batch_size import BatchSizeResult, MemoryMeter, TrialRunner, find_batch_size
 from anyrig.memory.module_step import build_step, build_transformer
@@ -65,11 +65,11 @@ class Gpu:
 
     def __init__(self) -> None:
         device = discover(os.environ).gpus[0]
-        bound = open_device(device, drive_of(device))
-        self.meter: MemoryMeter = bound
+        handle = open_device(device, find_backend(device))
+        self.meter: MemoryMeter = handle
         self.cap = CAP
-        self._device: torch.device = bound.device  # type: ignore[attr-defined]
-        if not bound.limit(CAP):
+        self._device: torch.device = handle.device  # type: ignore[attr-defined]
+        if not handle.limit(CAP):
             raise RuntimeError("this device cannot be held to a cap")
 
     def build(self, *, on_host: bool = False) -> Step:

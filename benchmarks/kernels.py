@@ -13,7 +13,7 @@ from typing import Any
 from anyrig.bench import isolate
 from anyrig.bench.figures import Figure
 from anyrig.bench.kernels import PRODUCTS
-from anyrig.cli.bench import drive_of
+from anyrig.cli.bench import find_backend
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device
 from benchmarks.harness import Row
@@ -27,13 +27,13 @@ KNOWN_H200 = {"fp32": (51, 51), "tf32": (404, 404), "fp16": (737, 737), "bf16": 
 def run(hardware: str) -> list[Row]:
     machine = discover(os.environ)
     device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
-    drive = drive_of(device)
+    backend = find_backend(device)
     start = time.perf_counter()
     quick = isolate.Asked(True, True, isolate.QUICK_S)
-    list(isolate.run(device, drive, quick, os.environ))
+    list(isolate.run(device, backend, quick, os.environ))
     rows = [Row("first use of a device", time.perf_counter() - start, "s", high=10.0)]
     asked = isolate.Asked(True, False, isolate.MEASURE_S)
-    figures = [a for a in isolate.run(device, drive, asked, os.environ) if isinstance(a, Figure)]
+    figures = [a for a in isolate.run(device, backend, asked, os.environ) if isinstance(a, Figure)]
     for figure in figures:
         if figure.kernel == "product":
             rows += _rows(hardware, device, figure)

@@ -43,15 +43,15 @@ def run(hardware: str) -> list[Row]:
     rows = [*_sampling(machine, hardware), *_view()]
     if hardware == "h200":
         gpu = next((gpu for gpu in machine.of("nvidia") if gpu.usable), None)
-        drive = (
-            next((d for d in gpu.backends if d.backend == "torch" and d.usable), None)
+        backend = (
+            next((d for d in gpu.backends if d.library == "torch" and d.usable), None)
             if gpu
             else None
         )
-        if gpu is None or drive is None:
+        if gpu is None or backend is None:
             print("no GPU that torch can use: the training step is left out")
         else:
-            rows += _training(machine, gpu, drive)
+            rows += _training(machine, gpu, backend)
     return rows
 
 
@@ -179,19 +179,19 @@ def _drain(terminal: int) -> None:
             return
 
 
-def _training(machine: Machine, gpu: Device, drive: DeviceBackend) -> list[Row]:
+def _training(machine: Machine, gpu: Device, backend: DeviceBackend) -> list[Row]:
     """Seconds of a training step in turns: without the monitor, with it."""
-    bound = open_device(gpu, drive)
-    step = _gpt_step(bound.name)
+    handle = open_device(gpu, backend)
+    step = _gpt_step(handle.name)
     for _ in range(10):
         step()
-    bound.synchronize()
+    handle.synchronize()
     plain: list[float] = []
     watched: list[float] = []
     for _ in range(NUM_ROUNDS):
-        plain.append(_round(step, bound.synchronize))
+        plain.append(_round(step, handle.synchronize))
         with Monitor(machine, 1.0):
-            watched.append(_round(step, bound.synchronize))
+            watched.append(_round(step, handle.synchronize))
     ratios = sorted(b / a for a, b in zip(plain, watched, strict=True))
     return [
         Row("training step of a GPT-2 size model, watched at 1 s",

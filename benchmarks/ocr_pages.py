@@ -35,8 +35,8 @@ Peer = Callable[[Image.Image], str]
 
 def run(hardware: str) -> list[Row]:
     device = discover().cpu_device
-    drive = next(drive for drive in device.backends if drive.backend == "onnx")
-    ours = Rapid(Placement(device, drive, threads=1))
+    backend = next(backend for backend in device.backends if backend.library == "onnx")
+    ours = Rapid(Placement(device, backend, threads=1))
     plain = _plain_rapidocr()
     rows: list[Row] = []
     for language in TEXTS:

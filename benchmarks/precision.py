@@ -34,9 +34,9 @@ def run(hardware: str) -> list[Row]:
     rows = [*_after_bad_steps(where), _step_time(where, hardware)]
     machine = discover(os.environ)
     device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
-    drive = next(d for d in device.backends if d.backend == "torch")
+    backend = next(d for d in device.backends if d.library == "torch")
     try:
-        return [*rows, *_self_test(where, device, drive, hardware)]
+        return [*rows, *_self_test(where, device, backend, hardware)]
     except AnyrigError as error:  # what was measured so far is told all the same
         print(f"the self-test did not end: {error.message}")
         return [*rows, Row("self-test", math.inf, "s", high=12.0)]
@@ -141,14 +141,14 @@ def _wait(where: torch.device) -> None:
 
 
 def _self_test(
-    where: torch.device, device: Device, drive: DeviceBackend, hardware: str
+    where: torch.device, device: Device, backend: DeviceBackend, hardware: str
 ) -> list[Row]:
     backends: Any = torch.backends.cuda
     names = ("flash", "mem_efficient", "cudnn")
     before = {name: getattr(backends, f"{name}_sdp_enabled")() for name in names}
     broken = _nonfinite_gradients(where)
     try:
-        report = selftest.apply_selftest(device, drive)
+        report = selftest.apply_selftest(device, backend)
         mended = _nonfinite_gradients(where)
     finally:
         for name, on in before.items():

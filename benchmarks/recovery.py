@@ -75,9 +75,9 @@ class Trial:
 
         machine = discover(os.environ)
         self.device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
-        drive = next(d for d in self.device.backends if d.backend == "torch" and d.usable)
-        self.bound = open_device(self.device, drive)
-        self.where = torch.device(self.bound.name)
+        backend = next(d for d in self.device.backends if d.library == "torch" and d.usable)
+        self.handle = open_device(self.device, backend)
+        self.where = torch.device(self.handle.name)
         self.size = TENSOR_MIB[hardware] * MIB
         self.refs: list[weakref.ref[Any]] = []
         self.alive: list[int] = []
@@ -90,7 +90,7 @@ class Trial:
 
     def _limit(self, num_bytes: int) -> None:
         if self.where.type != "cpu":
-            assert self.bound.limit(num_bytes)
+            assert self.handle.limit(num_bytes)
             return
         import resource
 
@@ -103,10 +103,10 @@ class Trial:
 
         from anyrig.memory.recovery import run_with_recovery
 
-        run_with_recovery(lambda: torch.ones(1 << 40, device=self.where), self.bound)
+        run_with_recovery(lambda: torch.ones(1 << 40, device=self.where), self.handle)
 
     def memory(self) -> int:
-        return self.bound.memory().allocated_bytes or 0
+        return self.handle.memory().allocated_bytes or 0
 
     def step(self, depth: int = 1) -> None:
         import torch
@@ -123,7 +123,7 @@ class Trial:
         self.held.append(self.memory())
 
     def given_back(self) -> None:
-        self.reserved.append(self.bound.memory().reserved_bytes or 0)
+        self.reserved.append(self.handle.memory().reserved_bytes or 0)
 
     def told(self) -> dict[str, float]:
         gc.collect()
@@ -143,11 +143,11 @@ def _ours(trial: Trial) -> None:
         """The device, with a note of what is held when it is relieved."""
 
         def synchronize(self) -> None:
-            trial.bound.synchronize()
+            trial.handle.synchronize()
 
         def release(self) -> None:
             trial.note()
-            trial.bound.release()
+            trial.handle.release()
             trial.given_back()
 
     for _ in range(EVENTS):
@@ -158,7 +158,7 @@ def _pattern(trial: Trial) -> None:
     def clear_cache() -> None:
         gc.collect()
         trial.note()
-        trial.bound.release()
+        trial.handle.release()
         trial.given_back()
 
     for _ in range(EVENTS):

@@ -35,7 +35,7 @@ def test_a_gpu_with_everything(machine: Machines) -> None:
     found = placed(machine("h200-linux"))
     (placement,) = found.placements
     assert placement.device.name == "NVIDIA H200"
-    assert (placement.drive.backend, placement.drive.selector) == ("torch", "cuda:0")
+    assert (placement.backend.library, placement.backend.selector) == ("torch", "cuda:0")
     assert placement.precision in ("fp16", "bf16")
     assert placement.budget_bytes is not None
     assert placement.budget_bytes < (placement.device.memory.total_bytes or 0)
@@ -119,7 +119,7 @@ def test_what_fits_nowhere_is_an_error(machine: Machines) -> None:
 
 
 def test_an_engine_without_a_way_to_the_gpu_says_so(machine: Machines) -> None:
-    found = placed(machine("h200-linux"), need=Workload("a model", backends=("onnx",)))
+    found = placed(machine("h200-linux"), need=Workload("a model", libraries=("onnx",)))
     assert found.placements[0].device.kind == "cpu"
     assert "needs ONNX Runtime" in found.warnings[0]
     (over,) = found.skipped
@@ -134,7 +134,7 @@ def test_work_that_gains_nothing_from_a_gpu_stays_on_the_cpu(machine: Machines) 
 
 def test_a_machine_where_nothing_runs_it(machine: Machines) -> None:
     with pytest.raises(DeviceUnusableError, match="no device can run a model"):
-        placed(machine("h200-linux"), "cpu", need=Workload("a model", backends=()))
+        placed(machine("h200-linux"), "cpu", need=Workload("a model", libraries=()))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -146,7 +146,7 @@ def test_every_recorded_machine_has_a_place_for_small_work(machine: Machines, na
             plan_placement(here, chosen(here), need)
         return
     for placement in plan_placement(here, chosen(here), need).placements:
-        assert placement.drive.usable
+        assert placement.backend.usable
         assert placement.threads >= 1
         assert len(placement.reasons) >= 5
         total = placement.device.memory.total_bytes
@@ -185,7 +185,7 @@ def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:
     assert not any("tensorrt" in word for word in plain.selectors)
     record["packages"]["tensorrt-cu13"] = "10.14.1"
     drives = from_record(record).gpus[0].backends
-    (way,) = [drive for drive in drives if drive.provider == "TensorrtExecutionProvider"]
+    (way,) = [backend for backend in drives if backend.provider == "TensorrtExecutionProvider"]
     assert way.usable
     assert way.selector.startswith("tensorrt:")
     assert "tensorrt-cu13 10.14.1" in way.reason
@@ -193,7 +193,9 @@ def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:
 
 def test_the_word_cpu_leaves_the_way_to_the_engine(machine: Machines) -> None:
     for backends in (("onnx", "torch"), ("torch", "onnx")):
-        need = Workload("a model", backends=backends)
+        need = Workload("a model", libraries=backends)
         found = placed(machine("h200-linux"), "cpu", need=need)
-        usable = [drive.backend for drive in found.placements[0].device.backends if drive.usable]
-        assert found.placements[0].drive.backend == next(b for b in backends if b in usable)
+        usable = [
+            backend.library for backend in found.placements[0].device.backends if backend.usable
+        ]
+        assert found.placements[0].backend.library == next(b for b in backends if b in usable)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
 from anyrig.devices.machine import (
-    BackendName,
     BlockCode,
     BlockReason,
     Device,
     DeviceBackend,
+    Library,
     Machine,
     Precision,
 )
@@ -27,7 +27,7 @@ from anyrig.precision import choose as precisions
 from anyrig.precision.profiles import ProfileName, get_profile
 from anyrig.units import format_bytes, format_flops, pluralize
 
-Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
+Speeds = Mapping[str, Mapping[tuple[Library, Precision], float]]
 """By device id: measured FLOP/s by backend and number format."""
 _LIBRARIES = {"onnx": "ONNX Runtime", "torch": "torch"}
 
@@ -38,7 +38,7 @@ class Workload:
 
     what: str
     """For reasons and errors: `the voice amy`."""
-    backends: tuple[BackendName, ...] = ("onnx", "torch")
+    libraries: tuple[Library, ...] = ("onnx", "torch")
     """Libraries its engine can use, the best first."""
     precisions: tuple[Precision, ...] = ("fp32",)
     """Number formats its weights can be used in, its author's preference first."""
@@ -51,7 +51,7 @@ class Workload:
     """CPU cores that one process keeps busy; more cores get more processes. None: all."""
     most_workers: int = 1 << 30
     """More processes than this would have nothing to do."""
-    gpu_backends: tuple[BackendName, ...] = ()
+    gpu_libraries: tuple[Library, ...] = ()
     """The libraries on a GPU, if another order is best there."""
 
 
@@ -72,7 +72,7 @@ class Placement:
     """Where a workload runs, how, and why."""
 
     device: Device
-    drive: DeviceBackend
+    backend: DeviceBackend
     precision: Precision = "fp32"
     budget_bytes: int | None = None
     """Memory that one worker may use; None if unknown."""
@@ -96,7 +96,7 @@ class Placement:
     @property
     def title(self) -> str:
         """`NVIDIA L4 as cuda:0 in bf16`."""
-        return f"{self.device.name} as {self.drive.selector} in {self.precision}"
+        return f"{self.device.name} as {self.backend.selector} in {self.precision}"
 
 
 @dataclass(frozen=True)
@@ -174,12 +174,12 @@ class _Planner:
                 reason = f"{what} does not benefit from a GPU"
                 skipped.append(SkippedDevice(device, BlockReason(BlockCode.UNSUPPORTED, reason)))
                 continue
-            drive = self._choose_drive(device)
-            if drive is None:
+            backend = self._choose_backend(device)
+            if backend is None:
                 reason = self._no_backend_reason(device)
                 skipped.append(SkippedDevice(device, BlockReason(BlockCode.NO_BACKEND, reason)))
                 continue
-            placement = self._place(device, drive)
+            placement = self._place(device, backend)
             budget = placement.budget_bytes
             if budget is not None and needed > budget:
                 reason = f"needs {format_bytes(needed)}, may use {format_bytes(budget)}"
@@ -202,16 +202,16 @@ class _Planner:
             return None
         return replace(found[0], threads=placements[0].threads) if found else None
 
-    def _place(self, device: Device, drive: DeviceBackend) -> Placement:
+    def _place(self, device: Device, backend: DeviceBackend) -> Placement:
         workload, options = self.workload, self.options
         measured = {
             precision: value
-            for (backend, precision), value in self.speeds.get(device.id, {}).items()
-            if backend == drive.backend
+            for (library, precision), value in self.speeds.get(device.id, {}).items()
+            if library == backend.library
         }
         chosen = precisions.choose_precision(
             device,
-            drive,
+            backend,
             workload.precisions,
             requested=options.precision,
             profile=options.profile,
@@ -227,7 +227,7 @@ class _Planner:
         amount = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
         reasons = [
             f"{device.name}: {self.choice.reason}",
-            f"{drive.selector}: {drive.reason}",
+            f"{backend.selector}: {backend.reason}",
             f"{chosen.precision}: {chosen.reason}",
             f"memory: {amount}{budget_reason}",
         ]
@@ -236,7 +236,7 @@ class _Planner:
             reasons.append(f"speed: {format_flops(speed)} measured in {chosen.precision}")
         return Placement(
             device,
-            drive,
+            backend,
             chosen.precision,
             budget_bytes,
             budget_reason,
@@ -247,25 +247,25 @@ class _Planner:
             warnings=chosen.warnings,
         )
 
-    def _choose_drive(self, device: Device) -> DeviceBackend | None:
+    def _choose_backend(self, device: Device) -> DeviceBackend | None:
         """The requested backend if the engine can use it; else the engine's own preference."""
         asked = select_backend(device, self.choice.selector)
         word = self.choice.selector.strip().lower().partition(":")[0]
         # `cpu` is what every library calls it: that word requests the device, not a backend.
         alike = [one for one in device.backends if asked and one.selector == asked.selector]
         named = len(alike) == 1 and alike[0].selector.partition(":")[0] == word
-        if asked and named and asked.backend in self.workload.backends:
+        if asked and named and asked.library in self.workload.libraries:
             return asked
-        preferred = self.workload.gpu_backends if device.kind == "gpu" else ()
-        for backend in preferred or self.workload.backends:
-            for drive in device.backends:
-                if drive.usable and drive.backend == backend:
-                    return drive
+        preferred = self.workload.gpu_libraries if device.kind == "gpu" else ()
+        for library in preferred or self.workload.libraries:
+            for backend in device.backends:
+                if backend.usable and backend.library == library:
+                    return backend
         return None
 
     def _no_backend_reason(self, device: Device) -> str:
-        libraries = " or ".join(_LIBRARIES[backend] for backend in self.workload.backends)
-        reasons = [d.reason for d in device.backends if d.backend in self.workload.backends]
+        libraries = " or ".join(_LIBRARIES[library] for library in self.workload.libraries)
+        reasons = [d.reason for d in device.backends if d.library in self.workload.libraries]
         why = (
             device.block_reason or "; ".join(dict.fromkeys(reasons)) or "no support for this device"
         )
@@ -327,7 +327,7 @@ def _set_allocator(
     """A worker's allocator is configured before its framework starts; never afterwards."""
     found = allocator.choose_allocator_settings(
         placement.device,
-        placement.drive,
+        placement.backend,
         environment,
         torch_version=machine.packages.get("torch", ""),
         linux=machine.platform.system == "Linux" and not machine.platform.wsl,

@@ -9,7 +9,7 @@ import torch
 from anyrig.backends import onnx_graph, open_device
 from anyrig.backends.onnx import create_session
 from anyrig.devices.discover import discover
-from anyrig.devices.machine import BackendName, Device, DeviceBackend, Machine, Memory
+from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Memory
 from anyrig.units import MIB
 
 
@@ -18,13 +18,13 @@ def here() -> Machine:
     return discover({})
 
 
-def drive_of(machine: Machine, backend: BackendName) -> DeviceBackend:
-    return next(drive for drive in machine.cpu_device.backends if drive.backend == backend)
+def find_backend(machine: Machine, library: Library) -> DeviceBackend:
+    return next(backend for backend in machine.cpu_device.backends if backend.library == library)
 
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_memory_of_the_cpu(here: Machine, backend: BackendName) -> None:
-    handle = open_device(here.cpu_device, drive_of(here, backend))
+def test_memory_of_the_cpu(here: Machine, backend: Library) -> None:
+    handle = open_device(here.cpu_device, find_backend(here, backend))
     assert handle.backend == backend
     handle.reset_peak()
     before = handle.memory()
@@ -48,17 +48,17 @@ def test_memory_of_the_cpu(here: Machine, backend: BackendName) -> None:
 def test_threads_are_set(here: Machine) -> None:
     before = torch.get_num_threads()
     try:
-        open_device(here.cpu_device, drive_of(here, "torch"), threads=1)
+        open_device(here.cpu_device, find_backend(here, "torch"), threads=1)
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
     session = create_session(
-        onnx_graph.build_product(8), here.cpu_device, drive_of(here, "onnx"), threads=1
+        onnx_graph.build_product(8), here.cpu_device, find_backend(here, "onnx"), threads=1
     )
     assert session.get_session_options().intra_op_num_threads == 1
 
 
 def test_free_memory_is_within_the_container_limit(here: Machine) -> None:
     limited = Device("cpu", "cpu", "test", "limited", memory=Memory("unified", 8 * MIB, 4 * MIB))
-    usage = open_device(limited, drive_of(here, "torch")).memory()
+    usage = open_device(limited, find_backend(here, "torch")).memory()
     assert (usage.total_bytes, usage.free_bytes) == (8 * MIB, 0)

@@ -216,13 +216,13 @@ def test_threads_on_the_cpu_follow_the_container_limit(
     machine: Load, sessions: list[FakeSession], name: str, threads: int
 ) -> None:
     cpu = machine(name).cpu_device
-    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
-    open_device(cpu, drive).load(b"")  # type: ignore[attr-defined]
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    open_device(cpu, backend).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == threads
     assert sessions[-1].settings.inter_op_num_threads == 1
-    open_device(cpu, drive, threads=3).load(b"")  # type: ignore[attr-defined]
+    open_device(cpu, backend, threads=3).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == 3
-    open_runner(cpu, drive).time_products(8, "fp32", 10)
+    open_runner(cpu, backend).time_products(8, "fp32", 10)
     assert sessions[-1].settings.intra_op_num_threads == threads
 
 
@@ -232,16 +232,16 @@ def test_a_quota_below_one_core_gives_one_thread(
     record = record_of("cpu64-cgroup4")
     path = next(path for path in record["files"] if path.endswith("cpu.max"))
     record["files"][path] = "50000 100000\n"
-    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
-    open_device(from_record(record).cpu_device, drive).load(b"")  # type: ignore[attr-defined]
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    open_device(from_record(record).cpu_device, backend).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == 1
 
 
 def test_threads_beside_a_gpu_follow_the_container_limit(
     machine: Load, sessions: list[FakeSession]
 ) -> None:
-    drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
-    open_device(machine("h200-linux").gpus[0], drive).load(b"")  # type: ignore[attr-defined]
+    backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    open_device(machine("h200-linux").gpus[0], backend).load(b"")  # type: ignore[attr-defined]
     cores = max(1, int(discover({}).cpu.cores_usable))
     assert sessions[-1].settings.intra_op_num_threads == cores
 
@@ -290,7 +290,7 @@ def here() -> Machine:
 
 
 def onnx_drive(machine: Machine) -> DeviceBackend:
-    return next(drive for drive in machine.cpu_device.backends if drive.backend == "onnx")
+    return next(backend for backend in machine.cpu_device.backends if backend.library == "onnx")
 
 
 def test_memory_of_a_gpu_comes_from_its_description(here: Machine) -> None:
@@ -356,8 +356,8 @@ sys.path[:0] = {paths!r}
 import numpy as np
 from anyrig.backends import open_device, onnx_graph
 from anyrig.devices.machine import Device, DeviceBackend
-drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
-handle = open_device(Device("x", "gpu", "other", "software"), drive)
+backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+handle = open_device(Device("x", "gpu", "other", "software"), backend)
 model = handle.load(onnx_graph.build_product(16))
 left = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
 answer = model.run({{"left": left, "right": left}})[0]

@@ -23,10 +23,10 @@ def here() -> Machine:
     return discover({})
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_product_on_the_cpu(here: Machine, backend: str) -> None:
-    drive = next(drive for drive in here.cpu_device.backends if drive.backend == backend)
-    runner = open_runner(here.cpu_device, drive)
+@pytest.mark.parametrize("library", ["torch", "onnx"])
+def test_product_on_the_cpu(here: Machine, library: str) -> None:
+    backend = next(backend for backend in here.cpu_device.backends if backend.library == library)
+    runner = open_runner(here.cpu_device, backend)
     random = np.random.default_rng(1)
     left = random.standard_normal((64, 64)).astype(np.float32)
     right = random.standard_normal((64, 64)).astype(np.float32)
@@ -35,10 +35,10 @@ def test_product_on_the_cpu(here: Machine, backend: str) -> None:
     assert probe(runner) < 1e-5
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_every_listed_format_can_be_timed(here: Machine, backend: str) -> None:
-    drive = next(drive for drive in here.cpu_device.backends if drive.backend == backend)
-    runner = open_runner(here.cpu_device, drive)
+@pytest.mark.parametrize("library", ["torch", "onnx"])
+def test_every_listed_format_can_be_timed(here: Machine, library: str) -> None:
+    backend = next(backend for backend in here.cpu_device.backends if backend.library == library)
+    runner = open_runner(here.cpu_device, backend)
     assert runner.precisions[0] == "fp32"
     for precision in runner.precisions:
         assert runner.time_products(64, precision, 10) > 0
@@ -47,12 +47,12 @@ def test_every_listed_format_can_be_timed(here: Machine, backend: str) -> None:
 
 def test_a_provider_that_does_not_start_is_an_error(here: Machine) -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "none", features=Features(fp16="matrix"))
-    drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     with (
         pytest.warns(UserWarning, match="CUDAExecutionProvider"),
         pytest.raises(KernelError, match="fell back to CPUExecutionProvider"),
     ):
-        open_runner(gpu, drive).product(*[np.eye(4, dtype=np.float32)] * 2)
+        open_runner(gpu, backend).product(*[np.eye(4, dtype=np.float32)] * 2)
 
 
 def test_torch_without_a_gpu_is_an_error() -> None:
@@ -93,9 +93,9 @@ def test_every_usable_gpu() -> None:
     found = discover(os.environ)
     assert found.gpus
     for gpu in found.gpus:
-        for drive in gpu.backends:
-            if drive.usable and not gpu.blocked:
-                answer = isolate.probe(gpu, drive, os.environ)
+        for backend in gpu.backends:
+            if backend.usable and not gpu.blocked:
+                answer = isolate.probe(gpu, backend, os.environ)
                 assert answer.ok, answer.error
                 assert answer.max_error is not None
                 assert answer.max_error < 5e-3

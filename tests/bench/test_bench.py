@@ -92,13 +92,13 @@ def test_quick_leaves_the_large_product_out(monkeypatch: pytest.MonkeyPatch) -> 
 
 def _cpu() -> tuple[Device, DeviceBackend]:
     here = discover({})
-    return here.cpu_device, next(d for d in here.cpu_device.backends if d.backend == "onnx")
+    return here.cpu_device, next(d for d in here.cpu_device.backends if d.library == "onnx")
 
 
 def test_a_child_proves_and_measures_the_cpu() -> None:
-    device, drive = _cpu()
+    device, backend = _cpu()
     asked = isolate.Asked(measure=True, quick=True, budget_s=0.5)
-    answers = list(isolate.run(device, drive, asked, dict(os.environ)))
+    answers = list(isolate.run(device, backend, asked, dict(os.environ)))
     assert isinstance(answers[0], KernelResult)
     assert answers[0].ok
     assert answers[0].max_error is not None
@@ -133,9 +133,9 @@ def test_a_child_that_dies_or_hangs_is_an_answer(
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(code)
     monkeypatch.setattr(isolate, "START_S", 2.0)
-    device, drive = _cpu()
+    device, backend = _cpu()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "bad")}
-    answer = isolate.probe(device, drive, environment)
+    answer = isolate.probe(device, backend, environment)
     assert not answer.ok
     assert words in answer.error
 
@@ -144,11 +144,11 @@ def test_what_start_up_hooks_print_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys; print('hello'); sys.stdout.flush(); sys.stderr.buffer.write(bytes([255, 10]))"
     )
-    device, drive = _cpu()
+    device, backend = _cpu()
     hooked = tmp_path / "hooks"
     hooked.mkdir()
     (tmp_path / "sitecustomize.py").rename(hooked / "sitecustomize.py")
-    answer = isolate.probe(device, drive, {**os.environ, "PYTHONPATH": str(hooked)})
+    answer = isolate.probe(device, backend, {**os.environ, "PYTHONPATH": str(hooked)})
     assert answer.ok, answer.error
 
 
@@ -157,8 +157,8 @@ def test_a_module_of_the_present_folder_is_not_loaded(
 ) -> None:
     (tmp_path / "numpy.py").write_text("raise SystemError('from the present folder')")
     monkeypatch.chdir(tmp_path)
-    device, drive = _cpu()
-    assert isolate.probe(device, drive, dict(os.environ)).ok
+    device, backend = _cpu()
+    assert isolate.probe(device, backend, dict(os.environ)).ok
 
 
 def test_a_device_survives_the_way_to_its_child(machine: Load) -> None:

@@ -21,8 +21,8 @@ class OwnPool:
     """A model in a process of its own."""
 
     def __init__(self, device: str) -> None:
-        drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
-        place = Placement(Device(device, "gpu", "test", device), drive)
+        backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+        place = Placement(Device(device, "gpu", "test", device), backend)
         recipe = EngineFactory("anyrig.work.fake:FakeEngine")
         self.pool = WorkerPool([place], recipe, environment=os.environ)
 

@@ -171,7 +171,7 @@ def test_a_cpu_with_tiles_is_used_as_a_gpu_is_where_the_model_stays_loaded() -> 
     found = find("minilm", models=context.folders.models)
     cpu = replace(context.machine.cpu, vectors=("avx512f", "amx_bf16"))
     served = embedding.needed(found, cpu, num_characters=None, shared=True)
-    assert served.backends == served.gpu_backends
+    assert served.libraries == served.gpu_libraries
     for plain, shared in ((cpu, False), (replace(cpu, vectors=("avx512_bf16",)), True)):
         once = embedding.needed(found, plain, num_characters=None, shared=shared)
-        assert once.backends == found.need().backends
+        assert once.libraries == found.need().libraries

@@ -36,8 +36,8 @@ Say = Callable[[Booth, Line], bytes]
 
 
 def _booth() -> Booth:
-    drive = DeviceBackend("onnx", "cpu", "cpu", True, "")
-    return Booth(Placement(Device("cpu", "cpu", "test", "CPU"), drive, threads=1), engine="tone")
+    backend = DeviceBackend("onnx", "cpu", "cpu", True, "")
+    return Booth(Placement(Device("cpu", "cpu", "test", "CPU"), backend, threads=1), engine="tone")
 
 
 class Speaker(Puppet):

@@ -155,10 +155,10 @@ def test_the_page_says_of_every_voice_where_it_runs() -> None:
         where, cells = told[name]
         if not spec.gpu:
             assert (where, cells) == ("the CPU, always", ["CPU"] * 4)
-        elif spec.backends == ("onnx",):
+        elif spec.libraries == ("onnx",):
             assert (where, cells) == ("ONNX Runtime", ["CPU"] * 4)
         else:
-            assert where.startswith("torch") == ("torch" in spec.backends)
+            assert where.startswith("torch") == ("torch" in spec.libraries)
             assert all(cell.startswith("GPU") for cell in cells[1:])
 
 

@@ -230,7 +230,7 @@ def test_select_backend(machine: Load) -> None:
     torch, webgpu = select_backend(gpu), select_backend(gpu, "webgpu:0")
     assert torch is not None
     assert webgpu is not None
-    assert (torch.backend, webgpu.provider) == ("torch", "WebGpuExecutionProvider")
+    assert (torch.library, webgpu.provider) == ("torch", "WebGpuExecutionProvider")
     assert select_backend(machine("gtx1080ti-linux").gpus[0]) is None
 
 

@@ -71,7 +71,10 @@ def test_gpu(
     total = gpu.memory.total_bytes
     assert (gpu.memory.kind, total and round(total / GIB)) == (kind, gib)
     assert _formats(gpu) == formats
-    assert tuple(dict.fromkeys(drive.selector for drive in gpu.backends if drive.usable)) == words
+    assert (
+        tuple(dict.fromkeys(backend.selector for backend in gpu.backends if backend.usable))
+        == words
+    )
     assert gpu.usable == bool(words)
     assert bool(gpu.block_reason) != gpu.usable
 
@@ -117,7 +120,7 @@ def test_invariants(machine: Load, name: str) -> None:
         assert total is None or total > 0
         assert free is None or (total is not None and 0 <= free <= total)
         assert suggest_workers(device) >= 1
-        assert all(drive.reason for drive in device.backends)
+        assert all(backend.reason for backend in device.backends)
         assert device.usable or device.block_reason
         assert device.name.strip()
     assert all(report.reason for report in here.sources)

@@ -25,7 +25,7 @@ def on_cpu(model: Model, backend: str = "") -> PlacementPlan:
     machine = discover(os.environ)
     need = model.need()
     if backend:
-        need = replace(need, backends=(backend,))  # type: ignore[arg-type]
+        need = replace(need, libraries=(backend,))  # type: ignore[arg-type]
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     return plan_placement(
         machine, choice, need, PlacementOptions(precision="fp32"), environment=os.environ

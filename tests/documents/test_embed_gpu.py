@@ -42,7 +42,7 @@ def test_a_gpu_gives_what_the_cpu_gives(tmp_path: Path) -> None:
     for name, where in seats.items():
         with Embedder(model, placed=where, environment=os.environ) as made:
             found[name] = made.matrix(texts)
-    assert seats["gpu bf16"].placements[0].drive.backend == "torch"
+    assert seats["gpu bf16"].placements[0].backend.library == "torch"
     assert float(np.abs(found["gpu fp32"] - found["cpu"]).max()) < 1e-4
     # A tiny model with large weights magnifies; real sizes are held to 0.9999 in the benchmark.
     assert float((found["gpu bf16"] * found["cpu"]).sum(axis=1).min()) > 0.999

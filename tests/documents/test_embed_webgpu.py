@@ -26,7 +26,7 @@ cpu = discover().cpu_device
 seats = [
     Placement(Device("x", "gpu", "other", "software"),
               DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""), threads=1),
-    Placement(cpu, next(d for d in cpu.backends if d.backend == "onnx"), threads=1),
+    Placement(cpu, next(d for d in cpu.backends if d.library == "onnx"), threads=1),
 ]
 rows = [np.array([101, 1996, 4937, 102], np.int32), np.array([101, 7592, 102], np.int32)]
 (bundle,) = bundles(rows)
@@ -34,7 +34,7 @@ found = []
 for seat in seats:
     engine = encoder(seat, form="encoder", folder=str(model.folder))
     found.append(np.frombuffer(engine.run([bundle.data])[0], np.float32))
-    print(engine.bound.name)
+    print(engine.handle.name)
 print(float(np.abs(found[0] - found[1]).max()) < 1e-4)
 """
 

@@ -55,8 +55,8 @@ def test_unsupported_devices(h200: Device) -> None:
     onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     amd = replace(h200, vendor="amd")
 
-    def given(device: Device, drive: DeviceBackend = CUDA_DRIVE, *, linux: bool = True) -> bool:
-        found = choose_allocator_settings(device, drive, {}, torch_version="", linux=linux)
+    def given(device: Device, backend: DeviceBackend = CUDA_DRIVE, *, linux: bool = True) -> bool:
+        found = choose_allocator_settings(device, backend, {}, torch_version="", linux=linux)
         assert found.reason
         return bool(found.variables)
 

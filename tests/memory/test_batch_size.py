@@ -410,7 +410,7 @@ from anyrig.backends import open_device
 from anyrig.devices.discover import discover
 from anyrig.memory.batch_size import TrialRunner
 cpu = discover({}).cpu_device
-device = open_device(cpu, next(d for d in cpu.backends if d.backend == "torch"))
+device = open_device(cpu, next(d for d in cpu.backends if d.library == "torch"))
 torch.ones(4_000_000).free = torch.ones(10_000_000)  # raises the library's thresholds
 held = [torch.ones(250_000) for _ in range(400)]  # 400 MB in blocks too small to be mapped alone
 large = device.memory().allocated_bytes

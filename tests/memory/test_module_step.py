@@ -22,8 +22,8 @@ from anyrig.units import MIB
 @pytest.fixture
 def device() -> DeviceHandle:
     machine = discover({})
-    drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "torch")
-    return open_device(machine.cpu_device, drive)
+    backend = next(backend for backend in machine.cpu_device.backends if backend.library == "torch")
+    return open_device(machine.cpu_device, backend)
 
 
 def small() -> nn.Module:
@@ -109,18 +109,20 @@ def test_result_holds_on_a_gpu() -> None:
     """With a limit of 4 GiB: few trials, one failure at most, and twenty more steps."""
     machine = discover({})
     gpu = next(gpu for gpu in machine.gpus if gpu.usable)
-    drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
-    bound = open_device(gpu, drive)
-    total = bound.memory().total_bytes
+    backend = next(
+        backend for backend in gpu.backends if backend.library == "torch" and backend.usable
+    )
+    handle = open_device(gpu, backend)
+    total = handle.memory().total_bytes
     assert total is not None
-    assert bound.limit(4096 * MIB)
+    assert handle.limit(4096 * MIB)
     try:
-        device: torch.device = bound.device  # type: ignore[attr-defined]
+        device: torch.device = handle.device  # type: ignore[attr-defined]
         step = build_step(build_transformer(4, 512, 8, 2048), (512, 512), device, precision="bf16")
-        found = find_batch_size(step, bound, budget_bytes=4096 * MIB)
+        found = find_batch_size(step, handle, budget_bytes=4096 * MIB)
         assert len(found.trials) <= 6
         assert found.num_out_of_memory <= 1
         for _ in range(20):
             step(found.batch_size)
     finally:
-        bound.limit(total)
+        handle.limit(total)

@@ -233,11 +233,11 @@ def test_twenty_failures_on_a_gpu() -> None:
     from anyrig.devices.discover import discover
 
     gpu = next(gpu for gpu in discover(os.environ).gpus if any(_torch(d) for d in gpu.backends))
-    bound = open_device(gpu, next(drive for drive in gpu.backends if _torch(drive)))
-    device = torch.device(bound.name)
+    handle = open_device(gpu, next(backend for backend in gpu.backends if _torch(backend)))
+    device = torch.device(handle.name)
     if device.type != "cuda":
         pytest.skip("reads torch.cuda's own figures")
-    assert bound.limit(_GPU_LIMIT)
+    assert handle.limit(_GPU_LIMIT)
     kept = torch.ones(512 * _MIB // 4, device=device)  # stands for a model's weights
     held: list[weakref.ref[torch.Tensor]] = []
 
@@ -250,10 +250,10 @@ def test_twenty_failures_on_a_gpu() -> None:
         torch.ones(_GPU_LIMIT // 4, device=device)
 
     try:
-        run_with_recovery(lambda: float((kept * 2).sum()), bound)
+        run_with_recovery(lambda: float((kept * 2).sum()), handle)
         before = torch.cuda.memory_allocated(device)
         for _ in range(20):
-            outcome = run_with_recovery(step, bound)
+            outcome = run_with_recovery(step, handle)
             assert outcome.shortage is not None
             assert outcome.shortage.location == "device"
             assert not outcome.shortage.fatal
@@ -266,5 +266,5 @@ def test_twenty_failures_on_a_gpu() -> None:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
 
 
-def _torch(drive: object) -> bool:
-    return getattr(drive, "backend", "") == "torch" and bool(getattr(drive, "usable", False))
+def _torch(backend: object) -> bool:
+    return getattr(backend, "library", "") == "torch" and bool(getattr(backend, "usable", False))

@@ -32,15 +32,17 @@ def gpu(here: Machine) -> Device:
 
 def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     torch = pytest.importorskip("torch")
-    drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
-    bound = open_device(gpu, drive)
+    backend = next(
+        backend for backend in gpu.backends if backend.library == "torch" and backend.usable
+    )
+    handle = open_device(gpu, backend)
     # The context itself takes memory: created before the first sample.
-    torch.zeros(1, device=bound.name)
-    bound.synchronize()
+    torch.zeros(1, device=handle.name)
+    handle.synchronize()
     monitor = Monitor(here)
     before = monitor.sample().find(gpu.id)
-    taken = torch.empty(2 * GIB, dtype=torch.uint8, device=bound.name)
-    bound.synchronize()
+    taken = torch.empty(2 * GIB, dtype=torch.uint8, device=handle.name)
+    handle.synchronize()
     after = monitor.sample().find(gpu.id)
     monitor.stop()
     assert before is not None
@@ -51,7 +53,7 @@ def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     assert after.memory_used_bytes - before.memory_used_bytes > 1.9 * GIB
     _check_own_memory(after.memory_ours_bytes, dict(after.unknown))
     del taken
-    bound.release()
+    handle.release()
 
 
 def _check_own_memory(ours: int | None, unknown: dict[str, str]) -> None:

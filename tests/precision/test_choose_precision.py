@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.devices.machine import BackendName, Device, DeviceBackend, Features, Machine, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Features, Library, Machine, Precision
 from anyrig.errors import InvalidSettingError
 from anyrig.placement import PlacementOptions, memory_budget
 from anyrig.precision.choose import (
@@ -29,15 +29,15 @@ H200: dict[Precision, float] = {
 }  # fmt: skip
 
 
-def drive(device: Device, backend: str, provider: str = "") -> DeviceBackend:
-    return next(d for d in device.backends if d.backend == backend and provider in ("", d.provider))
+def find_backend(device: Device, library: str, provider: str = "") -> DeviceBackend:
+    return next(d for d in device.backends if d.library == library and provider in ("", d.provider))
 
 
 def on(
     machine: Machine, backend: str = "torch", provider: str = ""
 ) -> tuple[Device, DeviceBackend]:
     device = machine.gpus[0] if machine.gpus else machine.cpu_device
-    return device, drive(device, backend, provider)
+    return device, find_backend(device, backend, provider)
 
 
 # -- by description -------------------------------------------------------------------------------
@@ -104,9 +104,9 @@ def test_onnx_runs_in_the_format_of_its_file(machine: Load) -> None:
     assert stays.precision == "fp32"
     assert "no fp16 file" in stays.warnings[0]
     cpu = machine("rtx4070-laptop-docker").cpu_device
-    only = choose_precision(cpu, drive(cpu, "onnx"), ("fp16",))
+    only = choose_precision(cpu, find_backend(cpu, "onnx"), ("fp16",))
     assert (only.precision, only.warnings != ()) == ("fp16", True)
-    assert choose_precision(cpu, drive(cpu, "onnx"), ("fp32", "fp16")).precision == "fp32"
+    assert choose_precision(cpu, find_backend(cpu, "onnx"), ("fp32", "fp16")).precision == "fp32"
 
 
 # -- by measurement -------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_memory_shares(machine: Load) -> None:
 def test_profile_table(machine: Load) -> None:
     here = machine("h200-linux")
     gpu = here.gpus[0]
-    speeds: dict[tuple[BackendName, Precision], float] = {
+    speeds: dict[tuple[Library, Precision], float] = {
         ("torch", "fp32"): 51e12, ("torch", "bf16"): 785e12, ("onnx", "bf16"): 1.0,
     }  # fmt: skip
     rows = profile_table(here, speeds={gpu.id: speeds})
@@ -384,7 +384,7 @@ def test_an_automatic_choice_is_always_safe(
     assert chosen.reason
     got = chosen.precision
     assert got in supported or got == "fp32"
-    forced = way.backend == "onnx" and "fp32" not in supported  # a file is what it is
+    forced = way.library == "onnx" and "fp32" not in supported  # a file is what it is
     if got != "fp32" and not forced:
         assert got not in broken
         assert not (got == "bf16" and features.bf16 is False and kind == "gpu")

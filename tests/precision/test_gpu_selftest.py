@@ -23,9 +23,9 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture
 def gpu() -> tuple[Device, DeviceBackend]:
     for device in discover(os.environ).gpus:
-        for drive in device.backends:
-            if drive.usable and drive.backend == "torch":
-                return device, drive
+        for backend in device.backends:
+            if backend.usable and backend.library == "torch":
+                return device, backend
     pytest.skip("no GPU that torch can use")
 
 

@@ -59,7 +59,7 @@ def placement(precision: str = "fp32") -> Placement:
 def find_need(precision: str) -> Any:
     from anyrig.placement import Workload
 
-    return Workload("a tiny Whisper", backends=("torch",), precisions=(precision,), gpu=False)  # type: ignore[arg-type]
+    return Workload("a tiny Whisper", libraries=("torch",), precisions=(precision,), gpu=False)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def context(**options: Any) -> Context:
 
 
 def placed(one: Context) -> PlacementPlan:
-    return compute.placed(one, one.choose(), Workload("a model", backends=("torch",)))
+    return compute.placed(one, one.choose(), Workload("a model", libraries=("torch",)))
 
 
 def keep(one: Context, *results: CheckResult) -> None:
@@ -76,7 +76,7 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
     tested: list[str] = []
 
     def self_test(
-        device: Device, drive: DeviceBackend, path: Path, environment: Mapping[str, str], **_: Any
+        device: Device, backend: DeviceBackend, path: Path, environment: Mapping[str, str], **_: Any
     ) -> isolate.SelfTested:
         tested.append(device.id)
         return isolate.SelfTested(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})

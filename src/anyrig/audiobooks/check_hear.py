@@ -74,7 +74,7 @@ class Listeners:
         from anyrig.placement import Workload, plan_placement
 
         need = Workload(
-            "the recogniser", backends=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20
+            "the recogniser", libraries=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20
         )
         choice = choose_device(self._machine, (DeviceRequest("cpu", "flag"),))
         return plan_placement(self._machine, choice, need, environment=self._environment).placements

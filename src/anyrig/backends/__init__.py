@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.backends.memory import MemoryUsage
-    from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
+    from anyrig.devices.machine import Device, DeviceBackend, Library, Precision
 
 # ONNX Runtime sends telemetry unless this is set before it loads.
 NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
@@ -26,7 +26,7 @@ class DeviceHandle(Protocol):
 
     name: str
     """The framework's name for it: `cuda:0`, `CPUExecutionProvider`."""
-    backend: BackendName
+    backend: Library
     on_host: bool
     """Whether its memory is the host's."""
 
@@ -65,7 +65,7 @@ class KernelRunner(Protocol):
 
 
 def open_device(
-    device: Device, drive: DeviceBackend, *, threads: int | None = None
+    device: Device, backend: DeviceBackend, *, threads: int | None = None
 ) -> DeviceHandle:
     """Open a device through a framework, which is imported.
 
@@ -73,32 +73,32 @@ def open_device(
         threads: of the host, for the framework; None leaves it to the framework.
     """
     try:
-        if drive.backend == "torch":
+        if backend.library == "torch":
             from anyrig.backends.torch import TorchHandle
 
-            return TorchHandle(device, drive, threads=threads)
+            return TorchHandle(device, backend, threads=threads)
         from anyrig.backends.onnx import OnnxHandle
 
-        return OnnxHandle(device, drive, threads=threads)
+        return OnnxHandle(device, backend, threads=threads)
     except ImportError as error:
-        raise _missing_package(drive, error) from error
+        raise _missing_package(backend, error) from error
 
 
-def open_runner(device: Device, drive: DeviceBackend) -> KernelRunner:
+def open_runner(device: Device, backend: DeviceBackend) -> KernelRunner:
     """Open the kernels of a device through a framework, which is imported."""
     try:
-        if drive.backend == "torch":
+        if backend.library == "torch":
             from anyrig.backends.torch import TorchRunner
 
-            return TorchRunner(device, drive)
+            return TorchRunner(device, backend)
         from anyrig.backends.onnx import OnnxRunner
 
-        return OnnxRunner(device, drive)
+        return OnnxRunner(device, backend)
     except ImportError as error:
-        raise _missing_package(drive, error) from error
+        raise _missing_package(backend, error) from error
 
 
-def _missing_package(drive: DeviceBackend, error: ImportError) -> MissingPackageError:
+def _missing_package(backend: DeviceBackend, error: ImportError) -> MissingPackageError:
     return MissingPackageError(
-        f"cannot import {drive.backend}: {error}", hint=drive.fix or "Run `anyrig doctor`."
+        f"cannot import {backend.library}: {error}", hint=backend.fix or "Run `anyrig doctor`."
     )

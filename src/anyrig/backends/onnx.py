@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from anyrig.backends import NO_TELEMETRY, onnx_graph
 from anyrig.backends.memory import MemoryUsage, ResidentMemory, keep_freed_memory
 from anyrig.backends.onnx_graph import BuiltModel
-from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Library, Precision
 from anyrig.errors import KernelError
 from anyrig.units import is_whole_number, normalize_pci_address
 
@@ -73,7 +73,7 @@ def provider_options(device: Device, provider: str) -> dict[str, str]:
 def create_session(
     model: bytes | str,
     device: Device,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     *,
     profile: str = "",
     threads: int | None = None,
@@ -92,7 +92,7 @@ def create_session(
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    if drive.provider == _CPU:
+    if backend.provider == _CPU:
         # Inputs vary in length, so cached blocks rarely fit and accumulate: a voice held 350 MB
         # after 1,000 lines and kept growing.
         options.enable_cpu_mem_arena = False
@@ -105,7 +105,7 @@ def create_session(
     if profile:
         options.enable_profiling = True
         options.profile_file_prefix = profile
-    if drive.provider == _WEBGPU:
+    if backend.provider == _WEBGPU:
         if device.memory.kind == "unified":  # a discrete card would be preferred otherwise
             options.add_session_config_entry(
                 "ep.webgpuexecutionprovider.powerPreference", "low-power"
@@ -113,20 +113,20 @@ def create_session(
         options.add_provider_for_devices([_find_webgpu_adapter(device)], {})
         session = onnxruntime.InferenceSession(model, sess_options=options)
     else:
-        if drive.provider in (_CUDA, _TENSORRT):
+        if backend.provider in (_CUDA, _TENSORRT):
             _preload_cuda()
-        chosen = provider_options(device, drive.provider)
-        if limit_bytes is not None and drive.provider in _LIMITED_PROVIDERS:
+        chosen = provider_options(device, backend.provider)
+        if limit_bytes is not None and backend.provider in _LIMITED_PROVIDERS:
             chosen |= {"gpu_mem_limit": str(limit_bytes)}
             chosen |= {"arena_extend_strategy": "kSameAsRequested"}
-        providers: list[Any] = [(drive.provider, chosen)]
-        if drive.provider == _TENSORRT:  # nodes that it does not support stay on the GPU
+        providers: list[Any] = [(backend.provider, chosen)]
+        if backend.provider == _TENSORRT:  # nodes that it does not support stay on the GPU
             providers.append((_CUDA, provider_options(device, _CUDA)))
         session = onnxruntime.InferenceSession(model, sess_options=options, providers=providers)
     started = session.get_providers()
-    if drive.provider not in started:
+    if backend.provider not in started:
         raise KernelError(
-            f"{drive.provider} did not start; ONNX Runtime fell back to {started[0]}",
+            f"{backend.provider} did not start; ONNX Runtime fell back to {started[0]}",
             hint="Run `anyrig -vv doctor`: the log has the provider's own message.",
         )
     return session
@@ -276,12 +276,14 @@ class OnnxHandle:
     ONNX Runtime does not report its memory: on a GPU only the device's own figures are known.
     """
 
-    backend: BackendName = "onnx"
+    backend: Library = "onnx"
 
-    def __init__(self, device: Device, drive: DeviceBackend, *, threads: int | None = None) -> None:
-        self.name = drive.provider
-        self.on_host = drive.provider == _CPU
-        self._device, self._drive, self._threads = device, drive, threads
+    def __init__(
+        self, device: Device, backend: DeviceBackend, *, threads: int | None = None
+    ) -> None:
+        self.name = backend.provider
+        self.on_host = backend.provider == _CPU
+        self._device, self._backend, self._threads = device, backend, threads
         self._limit_bytes: int | None = None
         self._resident = ResidentMemory() if self.on_host else None
         if self.on_host:
@@ -295,13 +297,13 @@ class OnnxHandle:
         session = create_session(
             str(model) if isinstance(model, Path) else model,
             self._device,
-            self._drive,
+            self._backend,
             profile="" if LISTS_NODES else os.path.join(tempfile.gettempdir(), "anyrig-profile"),
             threads=self._threads,
             limit_bytes=self._limit_bytes,
             arrays=arrays,
         )
-        loaded = OnnxModel(session, self._drive.provider, _count_nodes(session), arrays)
+        loaded = OnnxModel(session, self._backend.provider, _count_nodes(session), arrays)
         self.name = loaded.ran_on
         return loaded
 
@@ -324,7 +326,7 @@ class OnnxHandle:
     def limit(self, num_bytes: int) -> bool:
         """Limit the memory of sessions loaded from now on; whether the provider can."""
         self._limit_bytes = num_bytes
-        return self._drive.provider in _LIMITED_PROVIDERS
+        return self._backend.provider in _LIMITED_PROVIDERS
 
 
 class OnnxRunner:
@@ -332,10 +334,10 @@ class OnnxRunner:
 
     kernels: tuple[str, ...] = ()
 
-    def __init__(self, device: Device, drive: DeviceBackend) -> None:
-        self._device, self._drive = device, drive
+    def __init__(self, device: Device, backend: DeviceBackend) -> None:
+        self._device, self._backend = device, backend
         self._prepared: tuple[object, Any] | None = None
-        self.ran_on = drive.provider
+        self.ran_on = backend.provider
         self.precisions: tuple[Precision, ...] = ("fp32",)
         if device.kind == "gpu" and device.features.fp16 in ("matrix", "fast"):
             self.precisions = ("fp32", "fp16")
@@ -344,7 +346,7 @@ class OnnxRunner:
         model = onnx_graph.build_product(left.shape[0])
         with tempfile.TemporaryDirectory() as folder:
             profile = os.path.join(folder, "run")
-            session = create_session(model, self._device, self._drive, profile=profile)
+            session = create_session(model, self._device, self._backend, profile=profile)
             (answer,) = session.run(None, {"left": left, "right": right})
             ran = _read_profile(Path(session.end_profiling()))
         self.ran_on = max(ran, key=lambda name: ran[name]) if ran else session.get_providers()[0]
@@ -368,7 +370,7 @@ class OnnxRunner:
         """The session of a graph, kept until another graph is needed."""
         if self._prepared is None or self._prepared[0] != key:
             self._prepared = None  # free its memory before the new one is created
-            self._prepared = (key, create_session(build(), self._device, self._drive))
+            self._prepared = (key, create_session(build(), self._device, self._backend))
         return self._prepared[1]
 
     def _time(self, session: Any, count: int, per_graph: int) -> float:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.backends.memory import MemoryUsage, ResidentMemory
-from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Library, Precision
 from anyrig.errors import KernelError
 
 DTYPES: dict[str, torch.dtype] = {
@@ -20,14 +20,14 @@ DTYPES: dict[str, torch.dtype] = {
 }  # fmt: skip
 
 
-def find_torch_device(device: Device, drive: DeviceBackend) -> torch.device:
-    if drive.provider in ("cpu", "mps"):
-        return torch.device(drive.provider)
-    if drive.provider == "privateuseone":
+def find_torch_device(device: Device, backend: DeviceBackend) -> torch.device:
+    if backend.provider in ("cpu", "mps"):
+        return torch.device(backend.provider)
+    if backend.provider == "privateuseone":
         import torch_directml  # type: ignore[import-not-found,unused-ignore]
 
         return torch.device(torch_directml.device(device.indices.get("dxgi", 0)))
-    if drive.provider == "xpu":
+    if backend.provider == "xpu":
         return torch.device("xpu", device.indices.get("xpu", 0))
     return torch.device("cuda", _find_cuda_index(device))
 
@@ -80,10 +80,12 @@ def synchronize(device: torch.device) -> None:
 class TorchHandle:
     """A device that this process uses through torch."""
 
-    backend: BackendName = "torch"
+    backend: Library = "torch"
 
-    def __init__(self, device: Device, drive: DeviceBackend, *, threads: int | None = None) -> None:
-        self.device = find_torch_device(device, drive)
+    def __init__(
+        self, device: Device, backend: DeviceBackend, *, threads: int | None = None
+    ) -> None:
+        self.device = find_torch_device(device, backend)
         self.name = str(self.device)
         self.on_host = self.device.type == "cpu"
         self._described_memory = device.memory
@@ -162,13 +164,13 @@ class TorchHandle:
 class TorchRunner:
     """Kernels that test and measure a device through torch."""
 
-    def __init__(self, device: Device, drive: DeviceBackend) -> None:
-        self._device = find_torch_device(device, drive)
+    def __init__(self, device: Device, backend: DeviceBackend) -> None:
+        self._device = find_torch_device(device, backend)
         self.ran_on = str(self._device)
         self.kernels: tuple[str, ...] = ()
         if self._device.type == "cuda":
             self.kernels = tuple(name.partition(":")[0] for name in torch.cuda.get_arch_list())
-        self.precisions = _measurable_precisions(device, drive)
+        self.precisions = _measurable_precisions(device, backend)
         self._prepared: tuple[object, Callable[[], object]] | None = None
 
     def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -227,17 +229,17 @@ class TorchRunner:
         return lambda: torch.mm(left, right, out=result)
 
 
-def _measurable_precisions(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
+def _measurable_precisions(device: Device, backend: DeviceBackend) -> tuple[Precision, ...]:
     """The formats that the hardware is described to have."""
     features = device.features
     found: list[Precision] = ["fp32"]
-    if drive.provider == "cuda" and features.tf32:
+    if backend.provider == "cuda" and features.tf32:
         found.append("tf32")
     # On a CPU torch's fp16 is slower than fp32 unless matrix units do it. On Metal the speed of
     # fp16 is not described, so a measurement decides.
-    if device.kind == "gpu" and (features.fp16 in ("matrix", "fast") or drive.provider == "mps"):
+    if device.kind == "gpu" and (features.fp16 in ("matrix", "fast") or backend.provider == "mps"):
         found.append("fp16")
-    if features.bf16 and drive.provider != "privateuseone":
+    if features.bf16 and backend.provider != "privateuseone":
         found.append("bf16")
     if device.vendor == "nvidia" and features.fp8 and hasattr(torch, "_scaled_mm"):
         found.append("fp8")

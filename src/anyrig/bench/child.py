@@ -67,9 +67,9 @@ def _serve(request: dict[str, Any], say: Any) -> None:
     from anyrig.bench import kernels
     from anyrig.devices.machine import backend_from_json, device_from_json
 
-    device, drive = device_from_json(request["device"]), backend_from_json(request["drive"])
+    device, backend = device_from_json(request["device"]), backend_from_json(request["backend"])
     start = time.perf_counter()
-    runner = open_runner(device, drive)
+    runner = open_runner(device, backend)
     error = kernels.probe(runner)
     finite = error == error
     say(
@@ -90,7 +90,7 @@ def _serve(request: dict[str, Any], say: Any) -> None:
         tell=lambda text: say("begin", text=text),
     )
     for figure in figures:
-        say("figure", figure={**asdict(figure), "backend": drive.backend})
+        say("figure", figure={**asdict(figure), "backend": backend.library})
 
 
 def _self_test(request: dict[str, Any], say: Any) -> None:
@@ -99,11 +99,11 @@ def _self_test(request: dict[str, Any], say: Any) -> None:
     from anyrig.devices.machine import backend_from_json, device_from_json
     from anyrig.precision import selftest
 
-    device, drive = device_from_json(request["device"]), backend_from_json(request["drive"])
+    device, backend = device_from_json(request["device"]), backend_from_json(request["backend"])
     path = Path(request["selftest"])
     whole = bool(request["whole"])
     budget_s = _WHOLE_S if whole else selftest.BUDGET_S
-    report = selftest.load_or_run(device, drive, path, rerun=whole, budget_s=budget_s)
+    report = selftest.load_or_run(device, backend, path, rerun=whole, budget_s=budget_s)
     faults = report.attention_faults
     off = selftest.select_disableable(faults)
     say(

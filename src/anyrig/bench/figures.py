@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from anyrig.devices.choose import Evidence
-from anyrig.devices.machine import BackendName, Device, Machine, Precision
+from anyrig.devices.machine import Device, Library, Machine, Precision
 from anyrig.storage import files
 
 _FORMAT = 1
@@ -81,7 +81,7 @@ class Book:
         page = old.joined(measured) if old else measured
         return replace(self, devices={**self.devices, measured.device: page})
 
-    def speeds(self, machine: Machine) -> dict[str, dict[tuple[BackendName, Precision], float]]:
+    def speeds(self, machine: Machine) -> dict[str, dict[tuple[Library, Precision], float]]:
         """By device id: the best measured FLOP/s by backend and number format."""
         found = {}
         for device in machine.devices:
@@ -107,11 +107,11 @@ class Book:
         return Evidence(speeds=speeds, broken=broken)
 
 
-def _by_format(page: Measured) -> dict[tuple[BackendName, Precision], float]:
-    found: dict[tuple[BackendName, Precision], float] = {}
+def _by_format(page: Measured) -> dict[tuple[Library, Precision], float]:
+    found: dict[tuple[Library, Precision], float] = {}
     for figure in page.figures:
         if figure.kernel == "product":
-            key = cast("tuple[BackendName, Precision]", (figure.backend, figure.precision))
+            key = cast("tuple[Library, Precision]", (figure.backend, figure.precision))
             found[key] = max(figure.value, found.get(key, 0.0))
     return found
 

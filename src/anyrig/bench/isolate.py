@@ -41,7 +41,7 @@ class Asked:
 
 def run(
     device: Device,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     asked: Asked,
     environment: Mapping[str, str],
     tell: Callable[[str], None] = lambda text: None,
@@ -50,7 +50,7 @@ def run(
 
     Args:
         device: what to prove and measure.
-        drive: through which backend.
+        backend: through which backend.
         asked: how much of it.
         environment: this process's own.
         tell: is told what the child begins with.
@@ -58,7 +58,7 @@ def run(
     variables, seen = bind_device(device, environment)
     request = {
         "device": to_json(seen),
-        "drive": backend_to_json(drive),
+        "backend": backend_to_json(backend),
         "measure": asked.measure,
         "quick": asked.quick,
         "budget_s": asked.budget_s,
@@ -74,22 +74,22 @@ def run(
             proven = True
             values = {name: line[name] for name in ("max_error", "finite", "ran_on", "seconds")}
             kernels = tuple(line["kernels"])
-            values["provider"] = drive.provider
-            yield KernelResult(drive.backend, device.id, True, kernels=kernels, **values)
+            values["provider"] = backend.provider
+            yield KernelResult(backend.library, device.id, True, kernels=kernels, **values)
         elif not proven:
             yield KernelResult(
-                drive.backend, device.id, False, line["error"], provider=drive.provider
+                backend.library, device.id, False, line["error"], provider=backend.provider
             )
         else:
-            log.warning("%s through %s: %s", device.name, drive.backend, line["error"])
+            log.warning("%s through %s: %s", device.name, backend.library, line["error"])
 
 
-def probe(device: Device, drive: DeviceBackend, environment: Mapping[str, str]) -> KernelResult:
+def probe(device: Device, backend: DeviceBackend, environment: Mapping[str, str]) -> KernelResult:
     """Whether a kernel runs on a device and is right."""
-    for answer in run(device, drive, Asked(), environment):
+    for answer in run(device, backend, Asked(), environment):
         if isinstance(answer, KernelResult):
             return answer
-    return KernelResult(drive.backend, device.id, False, "the child said nothing")
+    return KernelResult(backend.library, device.id, False, "the child said nothing")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class SelfTested:
 
 def self_test(
     device: Device,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     path: Path,
     environment: Mapping[str, str],
     *,
@@ -122,7 +122,7 @@ def self_test(
 
     Args:
         device: what to test.
-        drive: a drive of torch.
+        backend: a torch backend.
         path: where the results are kept.
         environment: this process's own.
         whole: run every case, also where results are kept; else as many as first use runs.
@@ -130,7 +130,7 @@ def self_test(
     variables, seen = bind_device(device, environment)
     request = {
         "device": to_json(seen),
-        "drive": backend_to_json(drive),
+        "backend": backend_to_json(backend),
         "selftest": str(path),
         "whole": whole,
     }

@@ -108,17 +108,17 @@ def _wanted(context: Context) -> list[tuple[Device, str]]:
     return [(device, word) for device in wanted]
 
 
-def drive_of(device: Device, word: str = "") -> DeviceBackend:
-    """What the word asks for, else torch where it can drive the device, else ONNX Runtime."""
-    drive = select_backend(device, word)
-    if drive is None:
+def find_backend(device: Device, word: str = "") -> DeviceBackend:
+    """The backend of this selector, else torch where it can use the device, else ONNX Runtime."""
+    backend = select_backend(device, word)
+    if backend is None:
         reason = device.block_reason
         fix = reason.fix if reason else ""
         raise DeviceUnusableError(
             f"no usable backend for {device.name}: {reason}",
             hint=fix or format_install("onnxruntime"),
         )
-    return drive
+    return backend
 
 
 def measure_devices(
@@ -132,7 +132,7 @@ def measure_devices(
     with Progress(len(wanted), "device") as progress:
         for count, (device, word) in enumerate(wanted):
             told.progress(count, device.name)
-            page = _measure(context, device, drive_of(device, word), quick, progress)
+            page = _measure(context, device, find_backend(device, word), quick, progress)
             pages.append(page)
             progress.done()
             if keep:
@@ -142,7 +142,7 @@ def measure_devices(
 
 
 def _measure(
-    context: Context, device: Device, drive: DeviceBackend, quick: bool, progress: Progress
+    context: Context, device: Device, backend: DeviceBackend, quick: bool, progress: Progress
 ) -> Measured:
     from anyrig.bench import isolate
     from anyrig.bench.figures import Measured, stamp
@@ -151,26 +151,26 @@ def _measure(
     asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     page = Measured(device.id, device.name, stamp(device, context.machine), when=when)
-    progress.step(f"{device.name}, starting {drive.backend}")
+    progress.step(f"{device.name}, starting {backend.library}")
 
     def tell(text: str) -> None:
         progress.step(f"{device.name}, {text}")
 
-    for answer in isolate.run(device, drive, asked, context.environment, tell):
+    for answer in isolate.run(device, backend, asked, context.environment, tell):
         if not isinstance(answer, KernelResult):
             page = replace(page, figures=(*page.figures, answer))
             continue
         fault = describe_wrong_result(answer)
         if not answer.ok:
             print_warning(
-                f"no kernel runs on {device.name} through {drive.provider}: {answer.error}"
+                f"no kernel runs on {device.name} through {backend.provider}: {answer.error}"
             )
             # One way of several, a full memory or a slow start say nothing of the device itself.
             alone = sum(way.usable for way in device.backends) == 1
             passing = "memory" in answer.error or "no answer within" in answer.error
             fault = f"no kernel runs on it: {answer.error}" if alone and not passing else ""
         elif fault:
-            print_warning(f"{device.name} through {drive.provider}: {fault}; it is never chosen")
+            print_warning(f"{device.name} through {backend.provider}: {fault}; it is never chosen")
         page = replace(page, broken=fault)
         if fault:
             break

@@ -176,7 +176,7 @@ def _timed(
         _spoken(studio, _segments(context, engine, texts, count // 2))  # finds the batch size
         busy_s, audio_s = _spoken(studio, _segments(context, engine, _texts(), count))
     return Timed(
-        seat.device.name, seat.drive.selector, seat.precision, load_s, heard[0],
+        seat.device.name, seat.backend.selector, seat.precision, load_s, heard[0],
         statistics.median(heard[1:]), statistics.median(times), (min(times), max(times)),
         sum(times) / sum(audio for _, audio in one), audio_s / busy_s,
     )  # fmt: skip

@@ -163,7 +163,7 @@ def with_known_faults(context: Context, found: PlacementPlan) -> PlacementPlan:
 
     def told(placement: Placement) -> Placement:
         report = known.get(placement.device.id)
-        if report is None or placement.drive.backend != "torch":
+        if report is None or placement.backend.library != "torch":
             return placement
         return replace(placement, wrong_attention=select_disableable(report.attention_faults))
 
@@ -181,8 +181,8 @@ def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
     known = known_tests(context)
     made = []
     for placement in found.placements:
-        device, drive = placement.device, placement.drive
-        if drive.backend != "torch" or device.kind != "gpu":
+        device, backend = placement.device, placement.backend
+        if backend.library != "torch" or device.kind != "gpu":
             made.append(placement)
             continue
         wrong: Mapping[str, str] = {}
@@ -191,7 +191,7 @@ def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
         elif context.measures:
             print(f"Testing {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
             tested = isolate.self_test(
-                device, drive, context.folders.selftests, context.environment, whole=False
+                device, backend, context.folders.selftests, context.environment, whole=False
             )
             wrong = tested.faults
             if tested.error:
@@ -210,15 +210,15 @@ def guard(context: Context, placement: Placement) -> None:
     For what computes in this process; `guard_workers` is for pools. `--no-bench` leaves the test
     out; what an earlier one found still holds.
     """
-    device, drive = placement.device, placement.drive
-    if drive.backend != "torch" or device.kind != "gpu":
+    device, backend = placement.device, placement.backend
+    if backend.library != "torch" or device.kind != "gpu":
         return
     from anyrig.precision import selftest
 
     path = context.folders.selftests
-    known = selftest.report_key(device, drive) in selftest.load_reports(path)
+    known = selftest.report_key(device, backend) in selftest.load_reports(path)
     if not known and not context.measures:
         return
     if not known:
         print(f"Testing {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
-    selftest.apply_selftest(device, drive, path)  # what it switches off, it says in the log
+    selftest.apply_selftest(device, backend, path)  # what it switches off, it says in the log

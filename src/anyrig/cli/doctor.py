@@ -72,17 +72,17 @@ def _self_test(context: Context, devices: Sequence[Device]) -> tuple[SelfTested,
     from anyrig.bench import isolate
 
     pairs = [
-        (device, drive)
+        (device, backend)
         for device in devices
-        for drive in device.backends
-        if drive.usable and not device.blocked and drive.backend == "torch"
+        for backend in device.backends
+        if backend.usable and not device.blocked and backend.library == "torch"
     ]
     found = []
     with Progress(len(pairs), "self-test") as progress:
-        for device, drive in pairs:
+        for device, backend in pairs:
             progress.step(device.name)
             path = context.folders.selftests
-            found.append(isolate.self_test(device, drive, path, context.environment))
+            found.append(isolate.self_test(device, backend, path, context.environment))
             progress.done()
     return tuple(found)
 
@@ -145,16 +145,16 @@ def _prove(context: Context, devices: Sequence[Device]) -> tuple[KernelResult, .
     from anyrig.bench import isolate
 
     pairs = [
-        (device, drive)
+        (device, backend)
         for device in devices
-        for drive in device.backends
-        if drive.usable and not device.blocked
+        for backend in device.backends
+        if backend.usable and not device.blocked
     ]
     found = []
     with Progress(len(pairs), "kernel") as progress:
-        for device, drive in pairs:
-            progress.step(f"{device.name} through {drive.backend}")
-            found.append(isolate.probe(device, drive, context.environment))
+        for device, backend in pairs:
+            progress.step(f"{device.name} through {backend.library}")
+            found.append(isolate.probe(device, backend, context.environment))
             progress.done()
     return tuple(found)
 

@@ -150,7 +150,7 @@ def needed(found: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) 
     """
     need = found.need()
     if shared and TILES in cpu.vectors:
-        need = replace(need, backends=need.gpu_backends)
+        need = replace(need, libraries=need.gpu_libraries)
     if num_characters is not None:
         need = replace(need, most_workers=max(1, num_characters // _FEW_CHARACTERS))
     return need

@@ -189,7 +189,7 @@ def _ways(spec: Spec) -> str:
         return "CPU"
     if spec.name in recipes.NAMES:
         return "GPU, CPU (a torch of its own)"
-    return f"GPU, CPU ({', '.join(names[backend] for backend in spec.backends)})"
+    return f"GPU, CPU ({', '.join(names[backend] for backend in spec.libraries)})"
 
 
 # ---------------------------------------------------------------- one engine

@@ -48,7 +48,7 @@ class Profile(NamedTuple):
     """What was measured."""
 
     device: Device
-    drive: DeviceBackend
+    backend: DeviceBackend
     title: str
     precision: str
     budget: MemoryBudget
@@ -113,18 +113,18 @@ def _measure(context: Context) -> Profile:
     work = workload(asked, choice.device)
     placement = _placement(context, choice, work, training=asked.training)
     device, precision = placement.device, placement.precision
-    bound = open_device(device, placement.drive, threads=placement.threads)
+    handle = open_device(device, placement.backend, threads=placement.threads)
     compute.guard(context, placement)
     wanted = compute.wanted(context)
     held = wanted.memory_gb is not None or wanted.memory_fraction is not None
     if held and placement.budget_bytes is not None:
         # What was asked for is made real where the framework can be held to it.
-        bound.limit(placement.budget_bytes)
-    step = checked(work, work.make(bound, precision))
-    found = _run_trials(context, step, bound, placement.budget_bytes)
+        handle.limit(placement.budget_bytes)
+    step = checked(work, work.make(handle, precision))
+    found = _run_trials(context, step, handle, placement.budget_bytes)
     shown = "as in the file" if work.is_onnx else precision
     budget = MemoryBudget(placement.budget_bytes, placement.budget_reason)
-    return Profile(device, placement.drive, work.title, shown, budget, found)
+    return Profile(device, placement.backend, work.title, shown, budget, found)
 
 
 def _placement(
@@ -133,14 +133,14 @@ def _placement(
     """Where and how a workload is measured: on the one device that was chosen."""
     from anyrig.placement import Workload
 
-    drive = way_to(choice.device, choice.selector, is_onnx=work.is_onnx)
+    backend = way_to(choice.device, choice.selector, is_onnx=work.is_onnx)
     formats: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
     if work.is_onnx:
         formats = ("fp32",)
         if compute.wanted(context).precision != "auto":
             print_warning("an .onnx file holds its number format: --precision changes nothing")
             context.options.precision = "auto"
-    need = Workload(work.title, (drive.backend,), formats, training=training)
+    need = Workload(work.title, (backend.library,), formats, training=training)
     one = replace(choice, devices=(choice.device,))
     return compute.placed(context, one, need).placements[0]
 
@@ -180,7 +180,7 @@ def report(profile: Profile) -> str:
     fastest = found.fastest
     lines = [
         f"{profile.title}, {profile.precision}, on {profile.device.name} through "
-        f"{'torch' if profile.drive.backend == 'torch' else 'ONNX Runtime'}",
+        f"{'torch' if profile.backend.library == 'torch' else 'ONNX Runtime'}",
         f"Budget: {room} ({profile.budget.reason})",
         "",
         table(rows, right=(0, 1, 2, 3, 4)),
@@ -227,7 +227,7 @@ def as_json(profile: Profile) -> dict[str, Any]:
     tries = [{**asdict(one), "items_per_s": one.rate} for one in found.trials]
     return {
         "device": profile.device.id,
-        "backend": profile.drive.backend,
+        "backend": profile.backend.library,
         "what": profile.title,
         "precision": profile.precision,
         "budget_bytes": profile.budget.num_bytes,

@@ -135,16 +135,17 @@ def _formats(device: Device) -> str:
 
 
 def _drive_lines(device: Device, fix: Fix) -> list[str]:
-    opened = [drive for drive in device.backends if drive.usable]
+    opened = [backend for backend in device.backends if backend.usable]
     if device.blocked:
         mend = f" ({fix(device.blocked.fix)})" if device.blocked.fix else ""
         return [f"{paint('not usable', 'warning')}: {device.blocked}{mend}"]
-    lines = [f"usable as {drive.selector} through {drive.reason}" for drive in opened]
+    lines = [f"usable as {backend.selector} through {backend.reason}" for backend in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]
         lines += [
-            f"  {drive.selector}: {drive.reason}" + (f" -> {fix(drive.fix)}" if drive.fix else "")
-            for drive in device.backends
+            f"  {backend.selector}: {backend.reason}"
+            + (f" -> {fix(backend.fix)}" if backend.fix else "")
+            for backend in device.backends
         ]
     return lines
 

@@ -137,7 +137,7 @@ def _profile(context: Context, run: Run) -> int:
     with Progress(1, "profile") as progress:
         found = train_measure.profiled(run, placement, plot=plot, tell=progress.step)
     shown = Profile(
-        placement.device, placement.drive, f"a step of {run.name}", placement.precision,
+        placement.device, placement.backend, f"a step of {run.name}", placement.precision,
         MemoryBudget(placement.budget_bytes, placement.budget_reason), found,
     )  # fmt: skip
     if options.json:

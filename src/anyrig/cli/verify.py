@@ -147,7 +147,7 @@ def _seats(context: Context, num_parts: int) -> Any:
     from anyrig.placement import Workload, plan_placement
 
     need = Workload(
-        "the recogniser", backends=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
+        "the recogniser", libraries=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
         most_workers=max(1, num_parts // 4),
     )  # fmt: skip
     return plan_placement(

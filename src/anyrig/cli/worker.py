@@ -148,8 +148,8 @@ def word_of(device: Device) -> str:
     """What its library calls a device."""
     from anyrig.devices.choose import select_backend
 
-    drive = select_backend(device)
-    return drive.selector if drive is not None else device.kind
+    backend = select_backend(device)
+    return backend.selector if backend is not None else device.kind
 
 
 def _name(context: Context) -> tuple[str, bool]:

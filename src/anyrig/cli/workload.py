@@ -72,15 +72,15 @@ def workload(wanted: Wanted, device: Device) -> Workload:
 
 
 def way_to(device: Device, word: str, *, is_onnx: bool) -> DeviceBackend:
-    """The drive that can run a workload on a device."""
-    backend = "onnx" if is_onnx else "torch"
+    """The backend that can run a workload on a device."""
+    library = "onnx" if is_onnx else "torch"
     asked = select_backend(device, word)
-    if asked is not None and asked.backend == backend:
+    if asked is not None and asked.library == library:
         return asked
-    for drive in device.backends:
-        if drive.backend == backend and drive.usable:
-            return drive
-    fix = next((d.fix for d in device.backends if d.backend == backend and d.fix), "")
+    for backend in device.backends:
+        if backend.library == library and backend.usable:
+            return backend
+    fix = next((d.fix for d in device.backends if d.library == library and d.fix), "")
     if not is_onnx and importlib.util.find_spec("torch") is None:
         fix = fix or format_install("anyrig[torch]")
         raise MissingPackageError(
@@ -100,11 +100,11 @@ def _built_in(wanted: Wanted, device: Device) -> Workload:
     layers, width, heads, inner = _SMALL if device.kind == "cpu" else _LARGE
     length = wanted.length or (_SHORT if device.kind == "cpu" else _LENGTH)
 
-    def make(bound: DeviceHandle, precision: Precision) -> Callable[[int], object]:
+    def make(handle: DeviceHandle, precision: Precision) -> Callable[[int], object]:
         from anyrig.memory.module_step import build_transformer
 
-        return _step(wanted, build_transformer(layers, width, heads, inner), (length, width), bound,
-                     precision)  # fmt: skip
+        model = build_transformer(layers, width, heads, inner)
+        return _step(wanted, model, (length, width), handle, precision)
 
     size = f"{layers} layers, width {width}, length {length}"
     return Workload(f"{_kind(wanted)} of a transformer ({size})", make)
@@ -117,8 +117,8 @@ def _factory(wanted: Wanted) -> Workload:
             hint="Say it with --shape 512,1024, without the batch; --tokens N for token numbers.",
         )
 
-    def make(bound: DeviceHandle, precision: Precision) -> Callable[[int], object]:
-        return _step(wanted, _called(wanted.what), wanted.shape, bound, precision)
+    def make(handle: DeviceHandle, precision: Precision) -> Callable[[int], object]:
+        return _step(wanted, _called(wanted.what), wanted.shape, handle, precision)
 
     shape = " x ".join(map(str, wanted.shape))
     return Workload(f"{_kind(wanted)} of {wanted.what} (input {shape})", make)
@@ -129,11 +129,11 @@ def _kind(wanted: Wanted) -> str:
 
 
 def _step(
-    wanted: Wanted, module: Any, shape: Sequence[int], bound: DeviceHandle, precision: Precision
+    wanted: Wanted, module: Any, shape: Sequence[int], handle: DeviceHandle, precision: Precision
 ) -> Callable[[int], object]:
     from anyrig.memory.module_step import build_step
 
-    device: Any = getattr(bound, "device")  # noqa: B009 - only torch's has one
+    device: Any = getattr(handle, "device")  # noqa: B009 - only torch's has one
     return build_step(
         module, shape, device,
         training=wanted.training, precision=precision, vocab_size=wanted.vocabulary,
@@ -202,12 +202,12 @@ def _onnx(wanted: Wanted) -> Workload:
     if not path.is_file():
         raise InvalidInputError(f"no file {path}", hint="Name an .onnx file that is there.")
 
-    def make(bound: DeviceHandle, precision: Precision) -> Callable[[int], object]:
+    def make(handle: DeviceHandle, precision: Precision) -> Callable[[int], object]:
         from anyrig.backends.onnx import OnnxHandle
 
-        assert isinstance(bound, OnnxHandle)
+        assert isinstance(handle, OnnxHandle)
         try:
-            model = bound.load(path)
+            model = handle.load(path)
         except AnyrigError:
             raise
         except Exception as error:

@@ -548,7 +548,7 @@ def select_backend(device: Device, selector: str = "") -> DeviceBackend | None:
     for backends in (requested, usable):
         for name in ("torch", "onnx"):
             for backend in backends:
-                if backend.backend == name:
+                if backend.library == name:
                     return backend
     return None
 

@@ -461,7 +461,7 @@ _TORCH_FLAVOURS = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "ma
 
 
 def _has_torch(gpu: Device) -> bool:
-    return any(backend.usable for backend in gpu.backends if backend.backend == "torch")
+    return any(backend.usable for backend in gpu.backends if backend.library == "torch")
 
 
 def _check_torch_build(machine: Machine) -> Findings:
@@ -505,7 +505,7 @@ def _check_onnx_providers(machine: Machine) -> Findings:
         return
     brands = {gpu.vendor for gpu in machine.gpus if not gpu.blocked}
     for gpu, name in _group_equal_gpus(machine):
-        backends = [backend for backend in gpu.backends if backend.backend == "onnx"]
+        backends = [backend for backend in gpu.backends if backend.library == "onnx"]
         usable = ", ".join(backend.provider for backend in backends if backend.usable)
         if usable:
             yield _good("onnx", f"{name}: ONNX Runtime has {usable}", gpu)
@@ -567,7 +567,7 @@ def _check_obsolete_packages(machine: Machine) -> Findings:
 
 
 def _only_directml(gpu: Device) -> bool:
-    torch = [b.provider for b in gpu.backends if b.usable and b.backend == "torch"]
+    torch = [b.provider for b in gpu.backends if b.usable and b.library == "torch"]
     return torch == ["privateuseone"]
 
 
@@ -597,7 +597,7 @@ def _check_usable(machine: Machine) -> Findings:
 
 def _is_installed_for(machine: Machine, backend: DeviceBackend) -> bool:
     """Whether the library of a backend is installed, in a build for such GPUs."""
-    if backend.backend == "onnx":
+    if backend.library == "onnx":
         return bool(machine.host.installed.package_of(backend.provider))
     flavours = {"cuda": ("cuda", "rocm"), "xpu": ("xpu",), "mps": ("mac",)}
     return machine.host.torch_flavour in flavours.get(backend.provider, ())

@@ -21,7 +21,7 @@ DevicePart = Literal["whole", "mig", "vgpu", "partition"]
 SystemName = Literal["Linux", "Windows", "macOS", "other"]
 SourceState = Literal["found", "nothing", "failed"]
 MemoryKind = Literal["dedicated", "unified", "unknown"]
-BackendName = Literal["torch", "onnx"]
+Library = Literal["torch", "onnx"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 """A number format for computation; tf32 is fp32 with rounded products."""
 
@@ -143,7 +143,7 @@ class Features:
 class DeviceBackend:
     """One way to run work on a device, and whether it is usable."""
 
-    backend: BackendName
+    library: Library
     selector: str
     """What a user selects it by: `cuda:0`, `rocm:0`, `webgpu:0`, `cpu`."""
     provider: str
@@ -469,14 +469,13 @@ def _device_json(device: Device) -> dict[str, Any]:
 
 def backend_to_json(backend: DeviceBackend) -> dict[str, Any]:
     data = asdict(backend)
-    data["word"] = data.pop("selector")
-    return data
+    return {"backend": data.pop("library"), "word": data.pop("selector"), **data}
 
 
 def backend_from_json(data: Mapping[str, Any]) -> DeviceBackend:
     """The inverse of `backend_to_json`."""
     values = dict(data)
-    return DeviceBackend(selector=values.pop("word"), **values)
+    return DeviceBackend(values.pop("backend"), values.pop("word"), **values)
 
 
 def device_from_json(data: Mapping[str, Any]) -> Device:

@@ -229,7 +229,7 @@ class Embedder:
 
         engine = self._in_process()
         return run_local(
-            parcels, engine.run, cost=cost, bound=engine.bound, report=report,
+            parcels, engine.run, cost=cost, handle=engine.handle, report=report,
             sizer=BatchSizer(grow=not self.deterministic), look_ahead=NEAR_AHEAD,
         )  # fmt: skip
 

@@ -79,8 +79,8 @@ class Model:
         ways = tuple(way for way in order if way != "torch" or self.torch)
         return Workload(
             what=f"the model {self.name}",
-            backends=ways,  # type: ignore[arg-type]
-            gpu_backends=tuple(reversed(ways)),  # type: ignore[arg-type]
+            libraries=ways,  # type: ignore[arg-type]
+            gpu_libraries=tuple(reversed(ways)),  # type: ignore[arg-type]
             precisions=("bf16", "fp16", "fp32") if self.torch else ("fp32",),
             worker_bytes=self.weights_bytes * 3 + (150 << 20),
             gpu=self.form != "hashing",

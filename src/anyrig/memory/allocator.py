@@ -66,7 +66,7 @@ def choose_allocator_settings(
 
 
 def _unsupported_reason(device: Device, backend: DeviceBackend, linux: bool) -> str:
-    if backend.backend != "torch" or backend.provider != "cuda" or device.vendor != "nvidia":
+    if backend.library != "torch" or backend.provider != "cuda" or device.vendor != "nvidia":
         return "only torch's CUDA allocator has expandable segments"
     if not linux:
         return "expandable segments need native Linux"

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from anyrig.devices.amd import is_fnuz
 from anyrig.devices.machine import (
-    BackendName,
     Device,
     DeviceBackend,
+    Library,
     Machine,
     Precision,
     parse_precision,
@@ -66,7 +66,7 @@ class PrecisionChoice:
 
 def choose_precision(
     device: Device,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     supported: Sequence[Precision] = DEFAULT_PRECISIONS,
     *,
     requested: str = "auto",
@@ -86,7 +86,7 @@ def choose_precision(
     """
     preferences = get_profile(profile)
     support = {
-        precision: check_format(precision, device, drive, training=training, speeds=speeds or {})
+        precision: check_format(precision, device, backend, training=training, speeds=speeds or {})
         for precision in PRECISIONS
     }
     for precision, finding in (failed or {}).items():
@@ -95,8 +95,8 @@ def choose_precision(
             support[precision] = support[precision]._replace(level="unreliable", reason=reason)
     name = resolve_precision(requested)
     if name is not None:
-        return _choose_requested(name, device, drive, supported, support, training)
-    return _choose_best(preferences, drive, supported, support, training)
+        return _choose_requested(name, device, backend, supported, support, training)
+    return _choose_best(preferences, backend, supported, support, training)
 
 
 def resolve_precision(text: str) -> Precision | None:
@@ -118,7 +118,7 @@ def resolve_precision(text: str) -> Precision | None:
 def _choose_requested(
     name: Precision,
     device: Device,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     supported: Sequence[Precision],
     support: Mapping[Precision, FormatSupport],
     training: bool,
@@ -130,7 +130,7 @@ def _choose_requested(
             f"{name} cannot be used on {device.name}: {found.reason}",
             hint=f"Use auto, or one of: {', '.join(able)}.",
         )
-    if drive.backend == "onnx" and name not in supported:
+    if backend.library == "onnx" and name not in supported:
         # ONNX Runtime computes in the format that the file was written in.
         runs = next((p for p in supported if support[p].level == "good"), None)
         runs = runs or (supported[0] if supported else "fp32")
@@ -160,7 +160,7 @@ def _has_native_bf16(support: Mapping[Precision, FormatSupport]) -> bool:
 
 def _choose_best(
     profile: Profile,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     supported: Sequence[Precision],
     support: Mapping[Precision, FormatSupport],
     training: bool,
@@ -174,13 +174,13 @@ def _choose_best(
         else:
             candidates.append(support[name])
     if not candidates:
-        return _fall_back(drive, supported, support, rejected)
+        return _fall_back(backend, supported, support, rejected)
     best = _pick(profile, candidates)
     for other in candidates:
         if other is not best:
             rejected[other.precision] = _comparison(other, best, profile)
     reason = _choice_reason(best, profile, rejected)
-    if best.precision == "fp16" and training and drive.backend == "torch":
+    if best.precision == "fp16" and training and backend.library == "torch":
         reason += "; the loss is scaled"
     return PrecisionChoice(best.precision, reason, (), tuple(rejected.items()))
 
@@ -216,13 +216,13 @@ def _pick(profile: Profile, candidates: Sequence[FormatSupport]) -> FormatSuppor
 
 
 def _fall_back(
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     supported: Sequence[Precision],
     support: Mapping[Precision, FormatSupport],
     rejected: Mapping[Precision, str],
 ) -> PrecisionChoice:
     """No supported format runs well here: use fp32, or for ONNX Runtime what the file is in."""
-    if drive.backend == "onnx" and supported and "fp32" not in supported:
+    if backend.library == "onnx" and supported and "fp32" not in supported:
         able = (p for p in supported if support[p].level not in ("good", "unsupported"))
         name = next(able, supported[0])
         return PrecisionChoice(name, f"the model's file is in {name}", (support[name].reason,))
@@ -266,13 +266,13 @@ def _size_text(support: FormatSupport) -> str:
 def check_format(
     precision: Precision,
     device: Device,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     *,
     training: bool,
     speeds: Mapping[Precision, float],
 ) -> FormatSupport:
     """How well a device runs a format: by its description, and by measured FLOP/s where given."""
-    described = _describe(precision, device, drive, training)
+    described = _describe(precision, device, backend, training)
     speed, base = speeds.get(precision), speeds.get("fp32")
     if not speed or not base or described.level == "unsupported":
         return described
@@ -293,24 +293,24 @@ def check_format(
 
 
 def _describe(
-    precision: Precision, device: Device, drive: DeviceBackend, training: bool
+    precision: Precision, device: Device, backend: DeviceBackend, training: bool
 ) -> FormatSupport:
     if precision == "fp32":
         return FormatSupport("fp32", "good", "every device computes in fp32")
     if precision == "tf32":
-        return _describe_tf32(device, drive)
-    if drive.backend == "onnx":
+        return _describe_tf32(device, backend)
+    if backend.library == "onnx":
         return _describe_onnx(precision, device)
-    if drive.provider == "privateuseone":
+    if backend.provider == "privateuseone":
         return _describe_directml(precision, device, training)
     if precision == "fp8":
-        return _describe_fp8(device, drive, training)
+        return _describe_fp8(device, backend, training)
     if precision == "bf16":
         return _describe_bf16(device)
     if device.kind == "cpu":
         reason = "torch computes fp16 no faster than fp32 on a CPU"
         return FormatSupport("fp16", "slow", reason, 0.5)
-    if drive.provider == "mps" and training:
+    if backend.provider == "mps" and training:
         return FormatSupport("fp16", "slow", "training in fp16 on Metal is not proven")
     return _describe_fp16(device)
 
@@ -337,8 +337,8 @@ def _describe_directml(precision: Precision, device: Device, training: bool) -> 
     return found._replace(reason=reason)
 
 
-def _describe_tf32(device: Device, drive: DeviceBackend) -> FormatSupport:
-    if drive.provider in _TF32_PROVIDERS:
+def _describe_tf32(device: Device, backend: DeviceBackend) -> FormatSupport:
+    if backend.provider in _TF32_PROVIDERS:
         if device.features.tf32:
             reason = "TF32 matrix units multiply fp32 values"
             return FormatSupport("tf32", "good", reason, _TF32_SPEED)
@@ -379,9 +379,9 @@ def _describe_fp16(device: Device) -> FormatSupport:
     return FormatSupport("fp16", "slow", reason, speed)
 
 
-def _describe_fp8(device: Device, drive: DeviceBackend, training: bool) -> FormatSupport:
-    if not device.features.fp8 or drive.provider != "cuda":
-        reason = f"{device.name} does not support fp8 through {drive.backend}"
+def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
+    if not device.features.fp8 or backend.provider != "cuda":
+        reason = f"{device.name} does not support fp8 through {backend.library}"
         return FormatSupport("fp8", "unsupported", reason)
     if is_fnuz(device.capability):
         reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
@@ -400,7 +400,7 @@ def profile_table(
     machine: Machine,
     *,
     supported: Sequence[Precision] = DEFAULT_PRECISIONS,
-    speeds: Mapping[str, Mapping[tuple[BackendName, Precision], float]] | None = None,
+    speeds: Mapping[str, Mapping[tuple[Library, Precision], float]] | None = None,
     failed: Mapping[str, Mapping[Precision, str]] | None = None,
     training: bool = False,
 ) -> list[tuple[str, ...]]:
@@ -413,18 +413,18 @@ def profile_table(
     """
     rows: list[tuple[str, ...]] = []
     for device in machine.devices:
-        usable = [drive for drive in device.backends if drive.usable and not device.blocked]
+        usable = [backend for backend in device.backends if backend.usable and not device.blocked]
         if not usable:
             continue
-        drive = next((one for one in usable if one.backend == "torch"), usable[0])
+        backend = next((one for one in usable if one.library == "torch"), usable[0])
         measured = {
             precision: speed
-            for (backend, precision), speed in (speeds or {}).get(device.id, {}).items()
-            if backend == drive.backend
+            for (library, precision), speed in (speeds or {}).get(device.id, {}).items()
+            if library == backend.library
         }
         for name, profile in PROFILES.items():
             choice = choose_precision(
-                device, drive, supported, profile=name, speeds=measured,
+                device, backend, supported, profile=name, speeds=measured,
                 failed=(failed or {}).get(device.id), training=training,
             )  # fmt: skip
             share, total = profile.memory_share(device), device.memory.total_bytes
@@ -433,6 +433,6 @@ def profile_table(
                 memory += f", {format_bytes(int(total * share))}"
             speed = profile.batch_speed
             batch = "fastest" if speed >= 1 else f"{speed:.0%} of speed"
-            title = f"{device.name} ({drive.backend})"
+            title = f"{device.name} ({backend.library})"
             rows.append((title, name, choice.precision, memory, batch, choice.reason))
     return rows

@@ -123,15 +123,15 @@ def _describe_fault(backend: str, wrong: list[CheckResult]) -> str:
 
 
 def apply_selftest(
-    device: Device, drive: DeviceBackend, path: Path | None = None, *, rerun: bool = False
+    device: Device, backend: DeviceBackend, path: Path | None = None, *, rerun: bool = False
 ) -> SelfTestReport:
     """Load or run the self-test, and disable faulty attention backends in this process."""
-    if drive.backend != "torch":
+    if backend.library != "torch":
         return SelfTestReport((), "", 0.0)
-    report = load_or_run(device, drive, path, rerun=rerun)
+    report = load_or_run(device, backend, path, rerun=rerun)
     messages = []
-    for backend, fault in report.attention_faults.items():
-        disabled = disable_attention([backend])
+    for name, fault in report.attention_faults.items():
+        disabled = disable_attention([name])
         done = "disabled, torch uses another backend" if disabled else "it cannot be disabled"
         messages.append(f"{fault}; {done}")
         log.warning("%s", messages[-1])
@@ -140,7 +140,7 @@ def apply_selftest(
 
 def load_or_run(
     device: Device,
-    drive: DeviceBackend,
+    backend: DeviceBackend,
     path: Path | None = None,
     *,
     rerun: bool = False,
@@ -149,21 +149,21 @@ def load_or_run(
     """Load cached results, or run the self-test and cache them.
 
     Args:
-        drive: a torch backend of the device; there are no checks for others.
+        backend: a torch backend of the device; there are no checks for others.
         path: the file of cached results; None does not cache.
         rerun: run it even if results are cached.
         budget_s: seconds after which no new case is started.
     """
-    report = None if rerun or path is None else load_reports(path).get(report_key(device, drive))
+    report = None if rerun or path is None else load_reports(path).get(report_key(device, backend))
     if report is None:
-        report = run_selftest(device, drive, budget_s=budget_s)
+        report = run_selftest(device, backend, budget_s=budget_s)
         if path is not None:
             save_report(path, report)
     return report
 
 
 def run_selftest(
-    device: Device, drive: DeviceBackend, *, budget_s: float = BUDGET_S
+    device: Device, backend: DeviceBackend, *, budget_s: float = BUDGET_S
 ) -> SelfTestReport:
     """Run every check now, without caching or disabling anything."""
     from anyrig.backends.torch import find_torch_device
@@ -171,13 +171,13 @@ def run_selftest(
     from anyrig.precision.kernel_checks import check_attention, check_products
 
     start = time.perf_counter()
-    target = find_torch_device(device, drive)
-    directml = drive.provider == "privateuseone"  # no bf16, and plain attention only
+    target = find_torch_device(device, backend)
+    directml = backend.provider == "privateuseone"  # no bf16, and plain attention only
     formats: list[Precision] = ["fp32", "fp16"] if directml else ["fp32", "fp16", "bf16"]
     extra: list[Precision] = []
-    if drive.provider == "cuda" and device.features.tf32:
+    if backend.provider == "cuda" and device.features.tf32:
         extra.append("tf32")
-    if drive.provider == "cuda" and device.features.fp8 and not is_fnuz(device.capability):
+    if backend.provider == "cuda" and device.features.fp8 and not is_fnuz(device.capability):
         extra.append("fp8")
     with use_tf32(False), _single_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about contexts and kernels created on first use
@@ -186,7 +186,7 @@ def run_selftest(
             results += check_attention(target, formats, deadline=start + budget_s)
     seconds = time.perf_counter() - start
     log.info("self-test of %s: %d checks in %.1f s", device.name, len(results), seconds)
-    return SelfTestReport(tuple(results), report_key(device, drive), seconds)
+    return SelfTestReport(tuple(results), report_key(device, backend), seconds)
 
 
 @contextlib.contextmanager
@@ -223,15 +223,15 @@ def select_disableable(backends: Iterable[str]) -> tuple[str, ...]:
 # -- cached results --------------------------------------------------------------------------------
 
 
-def report_key(device: Device, drive: DeviceBackend) -> str:
+def report_key(device: Device, backend: DeviceBackend) -> str:
     """Device, driver, torch and cuDNN: results are valid for these only."""
     import torch
 
     library: Any = torch.backends.cudnn
-    cudnn = library.version() if drive.provider == "cuda" and library.is_available() else None
+    cudnn = library.version() if backend.provider == "cuda" and library.is_available() else None
     parts = (
         device.id,
-        drive.provider,
+        backend.provider,
         f"driver {device.driver_version or '-'}",
         f"torch {torch.__version__}",
         f"cuDNN {cudnn or '-'}",

@@ -85,11 +85,11 @@ class Model:
         held = _RUNTIME_BYTES + round(1.3 * self.weights_bytes)
         if self.engine == "transformers":
             return Workload(
-                self.name, backends=("torch",), precisions=("fp16", "bf16", "fp32"),
+                self.name, libraries=("torch",), precisions=("fp16", "bf16", "fp32"),
                 worker_bytes=held, cores=None, most_workers=most_workers,
             )  # fmt: skip
         return Workload(
-            self.name, backends=("torch", "onnx"), worker_bytes=held, most_workers=most_workers,
+            self.name, libraries=("torch", "onnx"), worker_bytes=held, most_workers=most_workers,
             precisions=("fp16", "fp32") if cuda else ("fp32",), gpu=cuda, cores=1,
         )  # fmt: skip
 

@@ -63,9 +63,9 @@ class TorchWhisper(BaseEngine):
         from anyrig.backends.torch import TorchHandle
         from anyrig.recognise.whisper_decode import Vocabulary
 
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
-        self._folder, self._device = model, self.bound.device
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
+        self._folder, self._device = model, self.handle.device
         self._model = self._load(placement.precision)
         self._full: Any = None
         self._tokenizer, self._extractor = _readers(model, self._model.config)

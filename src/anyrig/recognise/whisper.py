@@ -145,7 +145,7 @@ class Whisper(Recogniser):
 
 
 def drives_cuda() -> bool:
-    """Whether CTranslate2 finds a GPU that it can drive."""
+    """Whether CTranslate2 finds a GPU that it can backend."""
     try:
         library = importlib.import_module("ctranslate2")  # it has no types
         return int(library.get_cuda_device_count()) > 0
@@ -159,7 +159,7 @@ def _device(placement: Placement | None) -> dict[str, Any]:
     if placement is None or placement.device.kind != "gpu":
         return {"device": "cpu", "compute_type": "int8", "cpu_threads": threads}
     kinds = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-    number = placement.drive.selector.rpartition(":")[2]
+    number = placement.backend.selector.rpartition(":")[2]
     return {
         "device": "cuda",
         "device_index": int(number) if number.isdecimal() else 0,

@@ -88,9 +88,9 @@ def _two(
 
 def torch_word(device: Device) -> str:
     """What torch calls a device, or would."""
-    for drive in device.backends:
-        if drive.backend == "torch":
-            word = drive.provider.partition(":")[0]
+    for backend in device.backends:
+        if backend.library == "torch":
+            word = backend.provider.partition(":")[0]
             return _GPUS.get(word, word)
     if device.kind == "cpu":
         return "cpu"
@@ -143,12 +143,12 @@ def profiled(
 
         with parts.undo:
             found = profile_batch_sizes(
-                step, parts.bound, sizes=_sizes(size_of(batch)),
+                step, parts.handle, sizes=_sizes(size_of(batch)),
                 budget_bytes=placement.budget_bytes, on_progress=lambda text, *_: tell(text),
             )  # fmt: skip
         if plot is not None:
             files.write_atomic(
-                plot, plot_profile(found, f"training {task.name} on {parts.bound.name}")
+                plot, plot_profile(found, f"training {task.name} on {parts.handle.name}")
             )
         return found
 

@@ -66,10 +66,10 @@ class Booth(BaseEngine):
         made = self._engine
         self.name, self.version = made.name, made.version
         self.pads, self.batch_invariant = made.pads, made.batch_invariant
-        self.max_items, self.memory_options, self.bound = (
+        self.max_items, self.memory_options, self.handle = (
             made.max_items,
             made.memory_options,
-            made.bound,
+            made.handle,
         )
         self._again = tries if made.spec.seeded else 0
         self._threads = _threads(placement, made)

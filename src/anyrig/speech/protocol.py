@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from anyrig.devices.machine import BackendName, Precision
+from anyrig.devices.machine import Library, Precision
 from anyrig.errors import InvalidInputError
 from anyrig.work.protocol import BaseEngine
 
@@ -44,7 +44,7 @@ class Spec:
     summary: str
     languages: tuple[str, ...]
     """ISO 639-1 codes, the main one first; empty when the weights decide."""
-    backends: tuple[BackendName, ...] = ("onnx",)
+    libraries: tuple[Library, ...] = ("onnx",)
     precisions: tuple[Precision, ...] = ("fp32",)
     gpu: bool = True
     """Whether a GPU is of any use to it."""
@@ -175,7 +175,7 @@ class SpeechEngine(BaseEngine):
         spec = cls.spec
         return Workload(
             what=f"the voice engine {spec.name}",
-            backends=spec.backends,
+            libraries=spec.libraries,
             precisions=spec.precisions,
             worker_bytes=found.worker_bytes,
             gpu=spec.gpu,

@@ -40,7 +40,7 @@ class Parts:
     """What a run is made of."""
 
     placement: Placement
-    bound: TorchHandle
+    handle: TorchHandle
     group: Group
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -57,7 +57,7 @@ class Parts:
     @property
     def device(self) -> torch.device:
         """Where it computes, in torch's words."""
-        return self.bound.device
+        return self.handle.device
 
     @property
     def whole(self) -> nn.Module:
@@ -80,48 +80,48 @@ def assembled(
     """All parts of a run; what was begun is undone when one of them fails."""
     from anyrig.backends.torch import TorchHandle
 
-    bound = open_device(placement.device, placement.drive, threads=placement.threads)
-    assert isinstance(bound, TorchHandle)
+    handle = open_device(placement.device, placement.backend, threads=placement.threads)
+    assert isinstance(handle, TorchHandle)
     reasons = list(placement.reasons)
     with contextlib.ExitStack() as undo:
-        _limited(bound, settings, placement, undo, reasons)
+        _limited(handle, settings, placement, undo, reasons)
         if group is None:
-            group = _group(settings, environment, bound.device, reasons)
+            group = _group(settings, environment, handle.device, reasons)
             undo.callback(group.close)
-        random.restore({}, group.rank, bound.device, seed=settings.seed)
-        model = model.to(bound.device).train()
+        random.restore({}, group.rank, handle.device, seed=settings.seed)
+        model = model.to(handle.device).train()
         applied = _applied(model, settings, placement, group, watch)
         undo.callback(applied.restore)
         masters = _shaped(model, settings, applied, group, undo, reasons)
         optimiser = _optimiser(masters or model, optimizer, settings, group, model, reasons)
         _tune_loss(loss, settings, applied, reasons)
-        compiled = _sped_up(model, loss, settings, bound.device, undo, reasons, watch)
+        compiled = _sped_up(model, loss, settings, handle.device, undo, reasons, watch)
         step = Step(
             model,
             optimiser,
             loss,
             applied,
-            bound.device,
+            handle.device,
             micro_batch=_first_micro(settings, group),
             group=group,
             units=units,
             max_norm=settings.max_norm or None,
             guard=settings.guard,
             masters=masters,
-            bound=bound,
+            handle=handle,
             around=_around(settings, model),
             compiled=compiled,
             cuda_graphs=settings.cuda_graphs,
             watch=watch,
         )
         return Parts(
-            placement, bound, group, model, optimiser, applied, step, masters, reasons,
+            placement, handle, group, model, optimiser, applied, step, masters, reasons,
             undo=undo.pop_all(),
         )  # fmt: skip
 
 
 def _limited(
-    bound: TorchHandle,
+    handle: TorchHandle,
     settings: Settings,
     placement: Placement,
     undo: contextlib.ExitStack,
@@ -129,10 +129,10 @@ def _limited(
 ) -> None:
     """Hold the framework to what was asked for, so that a run never takes what others need."""
     if (settings.memory_gb or settings.memory_fraction) and placement.budget_bytes:
-        held = bound.limit(placement.budget_bytes)
-        total = bound.memory().total_bytes
+        held = handle.limit(placement.budget_bytes)
+        total = handle.memory().total_bytes
         if held and total:
-            undo.callback(bound.limit, total)
+            undo.callback(handle.limit, total)
         reasons.append(
             "memory: the framework is held to it"
             if held
@@ -165,7 +165,7 @@ def _applied(
 
     wide = any(weight.dtype == torch.float64 for weight in model.parameters())
     precision = "fp64" if wide else placement.precision
-    device_type = placement.drive.provider
+    device_type = placement.backend.provider
     device_type = {"rocm": "cuda"}.get(device_type, device_type)
     features = placement.device.features
 

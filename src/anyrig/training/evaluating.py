@@ -51,7 +51,7 @@ class Evaluation:
         units: how many units a batch has; its items when None.
         figures: further figures by name.
         collate: items to a batch.
-        bound: what gives memory back after a shortage.
+        handle: what gives memory back after a shortage.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Evaluation:
         units: Units | None = None,
         figures: Mapping[str, Figure] | None = None,
         collate: Any = None,
-        bound: ReleasableDevice | None = None,
+        handle: ReleasableDevice | None = None,
     ) -> None:
         self._loss, self._applied, self._device, self._group = loss, applied, device, group
         self._units, self._figures = units or size_of, dict(figures or {})
@@ -75,7 +75,7 @@ class Evaluation:
         if isinstance(data, torch.utils.data.DataLoader):
             self._batch = data.batch_size or batch
             data, collate = items_of(data), collate or data.collate_fn
-        self._data, self._collate, self._bound = data, collate, bound
+        self._data, self._collate, self._handle = data, collate, handle
         self.micro_batch = micro_batch
         self._across: bool | None = getattr(loss, "across_batch", None)
         self._splits: bool | None = None
@@ -104,7 +104,7 @@ class Evaluation:
 
     def _attempted(self, work: Callable[[], T]) -> T | None:
         """What came of it; None where any process ran out of memory."""
-        outcome = run_with_recovery(work, self._bound)
+        outcome = run_with_recovery(work, self._handle)
         if self._group.lockstep and not outcome.succeeded:
             # The others wait inside the model: nothing can be agreed on any more.
             raise StartAgain(max(1, self.micro_batch // 2))

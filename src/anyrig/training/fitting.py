@@ -28,7 +28,7 @@ _TOGETHER_SHARE = 0.8
 def fit_step(
     step: Step,
     batch: Batch,
-    bound: TorchHandle,
+    handle: TorchHandle,
     *,
     budget_bytes: int | None,
     tell: Callable[[str], None] = lambda _: None,
@@ -38,7 +38,7 @@ def fit_step(
     Args:
         step: as it will train; its weights are not changed.
         batch: items of the run, on the host; sizes are cut from it.
-        bound: the device.
+        handle: the device.
         budget_bytes: the most that may be taken of it.
         tell: is told what is being tried.
     """
@@ -48,8 +48,8 @@ def fit_step(
     least = _least(step, batch)
     try:
         return find_batch_size(
-            _trial(step, batch, bound, least),
-            bound,
+            _trial(step, batch, handle, least),
+            handle,
             start=least,
             budget_bytes=budget_bytes,
             max_size=size_of(batch),
@@ -61,7 +61,7 @@ def fit_step(
 
 
 def fit_together(
-    step: Step, batch: Batch, bound: TorchHandle, group: Group, *, budget_bytes: int | None
+    step: Step, batch: Batch, handle: TorchHandle, group: Group, *, budget_bytes: int | None
 ) -> tuple[int, str]:
     """A micro batch for processes that wait for each other inside a step, and why.
 
@@ -77,14 +77,14 @@ def fit_together(
     before.take()
     materialise(step.optimiser)
     least = _least(step, batch)
-    trial = _trial(step, batch, bound, least)
+    trial = _trial(step, batch, handle, least)
     peaks = []
     for size in (least, least + 1):
         for _ in range(2):
-            bound.reset_peak()
+            handle.reset_peak()
             trial(size)
-            bound.synchronize()
-        now = bound.memory()
+            handle.synchronize()
+        now = handle.memory()
         taken = now.peak_reserved_bytes or now.peak_bytes or now.allocated_bytes or 0
         peaks.append(int(group.agree(torch.tensor([taken], dtype=torch.int64)).item()))
     step.forget()
@@ -106,10 +106,10 @@ def _least(step: Step, batch: Batch) -> int:
     return 2 if normed and size_of(batch) > 1 else 1
 
 
-def _trial(step: Step, batch: Batch, bound: TorchHandle, least: int) -> Callable[[int], None]:
+def _trial(step: Step, batch: Batch, handle: TorchHandle, least: int) -> Callable[[int], None]:
     def run(size: int) -> None:
         step.forget()
-        piece = to_device(cut(batch, 0, max(size, least)), bound.device)
+        piece = to_device(cut(batch, 0, max(size, least)), handle.device)
         step.gradients(piece)
 
     return run

@@ -258,7 +258,7 @@ class Trainer:
                     micro_batch=parts.step.micro_batch,
                     applied=parts.applied, device=parts.device, group=parts.group,
                     units=self.spec.units, figures=self.spec.figures, collate=self.spec.collate,
-                    bound=parts.bound,
+                    handle=parts.handle,
                 )  # fmt: skip
             # What once ran out there is not tried again.
             self._evaluation.micro_batch = min(self._evaluation.micro_batch, parts.step.micro_batch)
@@ -334,7 +334,7 @@ class Trainer:
             seconds=seconds,
             samples_per_s=told.samples_per_s,
             units_per_s=told.units_per_s,
-            peak_bytes=parts.bound.memory().peak_bytes,
+            peak_bytes=parts.handle.memory().peak_bytes,
             precision=parts.applied.precision,
             micro_batch=parts.step.micro_batch,
             num_retries=state.retries,

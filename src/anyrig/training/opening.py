@@ -270,11 +270,11 @@ def _fitted(spec: Spec, parts: Parts, first: Batch) -> float | None:
     """The micro batch by trial; how long a step takes with it, where that is known."""
     budget = parts.placement.budget_bytes
     if parts.group.lockstep:
-        size, why = fit_together(parts.step, first, parts.bound, parts.group, budget_bytes=budget)
+        size, why = fit_together(parts.step, first, parts.handle, parts.group, budget_bytes=budget)
         parts.step.micro_batch = size
         parts.reasons.append(f"micro batch: {size}: {why}")
         return None
-    found = fit_step(parts.step, first, parts.bound, budget_bytes=budget, tell=log.info)
+    found = fit_step(parts.step, first, parts.handle, budget_bytes=budget, tell=log.info)
     parts.fit = found
     parts.step.micro_batch = parts.group.least(found.batch_size)
     parts.reasons.append(f"micro batch: {parts.step.micro_batch}: {found.reason}")
@@ -302,4 +302,4 @@ def _freed(parts: Parts, *, own: bool) -> None:
     parts.step.release()
     if own:
         parts.optimiser.state.clear()
-    parts.bound.release()
+    parts.handle.release()

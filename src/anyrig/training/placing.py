@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NEED = Workload(
-    what="training", backends=("torch",), precisions=("bf16", "fp16", "tf32", "fp32"), training=True
+    what="training",
+    libraries=("torch",),
+    precisions=("bf16", "fp16", "tf32", "fp32"),
+    training=True,
 )
 
 
@@ -25,7 +28,7 @@ def need(precision: str = "auto") -> Workload:
     """What training asks for; fp8 is only taken when it is asked for by name."""
     if precision != "fp8":
         return NEED
-    return Workload(NEED.what, NEED.backends, ("fp8", *NEED.precisions), training=True)
+    return Workload(NEED.what, NEED.libraries, ("fp8", *NEED.precisions), training=True)
 
 
 def wanted(settings: Settings) -> PlacementOptions:
@@ -53,7 +56,7 @@ def placed(
     """One placement: the best device, or the one that was asked for.
 
     A kind of device (`gpu`, `cuda`) that is not there is the CPU with a warning. One device that is
-    not there, or that nothing can drive, is an error.
+    not there, or that nothing can backend, is an error.
 
     Args:
         settings: precision and memory.

@@ -75,7 +75,7 @@ class Step:
         guard: skip a step whose gradients are not finite without a wait, where the optimiser's
             kernels can; a guard in `applied` is for the others.
         masters: the fp32 weights behind a model in half.
-        bound: what gives memory back after a shortage.
+        handle: what gives memory back after a shortage.
         around: a context for the forward pass, such as one that offloads activations.
         compiled: what was compiled, to go on without where that fails in a step.
         cuda_graphs: record a micro batch's kernels and play them back, see `graphs`.
@@ -97,7 +97,7 @@ class Step:
         max_norm: float | None = None,
         guard: bool = False,
         masters: Masters | None = None,
-        bound: ReleasableDevice | None = None,
+        handle: ReleasableDevice | None = None,
         around: AbstractContextManager[object] | None = None,
         compiled: Compiled | None = None,
         cuda_graphs: bool | Literal["auto"] = False,
@@ -111,7 +111,7 @@ class Step:
         self.micro_batch = micro_batch
         self._loss, self._units, self._device = loss, units or size_of, torch.device(device)
         self._group, self._watch = group, watch or Unwatched()
-        self._max_norm, self._bound, self._masters = max_norm, bound, masters
+        self._max_norm, self._handle, self._masters = max_norm, handle, masters
         self._compiled = compiled
         self._around = around or contextlib.nullcontext()
         self._quiet = guard and supports_found_inf(optimizer)
@@ -169,7 +169,7 @@ class Step:
     def _tried(self, work: _Work) -> _Tried:
         """The loss, or what it ran out of; a step whose compiling failed is one more to repeat."""
         try:
-            outcome = run_with_recovery(lambda: self._computed(work), self._bound)
+            outcome = run_with_recovery(lambda: self._computed(work), self._handle)
             return _Tried(outcome.result, outcome.shortage)
         except Exception as error:
             if self._compiled is None or not self._compiled.gave_up(error):
@@ -302,7 +302,7 @@ class Step:
         def step() -> StepOutcome:
             return self.applied.step(self.optimiser, None, self._max_norm)
 
-        tried = run_with_recovery(step, self._bound)
+        tried = run_with_recovery(step, self._handle)
         if tried.result is None:
             raise _no_state(tried.shortage)
         return tried.result.skipped, tried.result.grad_norm, tried.result.scale
@@ -330,7 +330,7 @@ class Step:
         """
         whole = self._group.size == 1 and not is_offloaded(self.optimiser)
         for _ in range(2 if whole else 1):
-            outcome = run_with_recovery(self.optimiser.step, self._bound)
+            outcome = run_with_recovery(self.optimiser.step, self._handle)
             if outcome.shortage is None:
                 return
         raise _no_state(outcome.shortage)

@@ -151,7 +151,7 @@ class Relay:
             batch for _, batch in self._batches
         ]
         for batch in near:
-            looked = run_with_recovery(partial(_named, parts, batch), parts.bound)
+            looked = run_with_recovery(partial(_named, parts, batch), parts.handle)
             text = looked.result
             if text:
                 self.event("not finite", text, step=step)
@@ -214,7 +214,7 @@ def opened(
         sinks=all_sinks,
         log_every=settings.log_every,
         total_steps=total_steps,
-        memory=parts.bound.memory,
+        memory=parts.handle.memory,
         total=parts.group.total if parts.group.size > 1 else None,
         peaks={parts.placement.precision: speed} if speed else None,
         monitor=monitor,

@@ -28,7 +28,7 @@ def run_local(
     *,
     cost: Callable[[T], float],
     sizer: BatchSizer | None = None,
-    bound: DeviceHandle | None = None,
+    handle: DeviceHandle | None = None,
     look_ahead: int = LOOK_AHEAD,
     report: RunReport | None = None,
 ) -> Iterator[ItemOutcome[R]]:
@@ -42,7 +42,7 @@ def run_local(
         call: the engine: a list of items in, as many results out.
         cost: of an item in the engine's unit: tokens, characters, pixels.
         sizer: chooses batch sizes; `BatchSizer(grow=False)` computes each item alone.
-        bound: the device, to synchronise with and to free memory of after out-of-memory.
+        handle: the device, to synchronise with and to free memory of after out-of-memory.
         look_ahead: how many items are read ahead to be sorted.
         report: is filled.
     """
@@ -65,7 +65,7 @@ def run_local(
                     call,
                     sizer=sizer,
                     stats=report,
-                    bound=bound,
+                    handle=handle,
                 ):
                     report.add(outcome)
                     ready.put(outcome)

@@ -317,7 +317,7 @@ class WorkerPool:
             worker.pid,
             placement.device.id,
             placement.device.kind,
-            placement.drive.selector,
+            placement.backend.selector,
             state,
             worker.started,
             worker.last_heartbeat,

@@ -46,7 +46,7 @@ class Engine(Protocol):
     """In one call."""
     memory_options: Sequence[str]
     """Command line options that need less memory, for errors."""
-    bound: DeviceHandle | None
+    handle: DeviceHandle | None
     """The device, to synchronise with and to free memory of; None if there is nothing to do."""
 
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
@@ -69,7 +69,7 @@ class BaseEngine:
     first_batch_cost = 0.0
     """Cost of the first batch; 0 starts with one item."""
     memory_options: Sequence[str] = ()
-    bound: DeviceHandle | None = None
+    handle: DeviceHandle | None = None
 
     def __init__(self, placement: Placement) -> None:
         pass

@@ -46,7 +46,7 @@ def run_batch(
     *,
     sizer: BatchSizer,
     stats: BatchStats,
-    bound: DeviceHandle | None = None,
+    handle: DeviceHandle | None = None,
     memory_options: Sequence[str] = (),
 ) -> Iterator[ItemOutcome[R]]:
     """An outcome for every item of a batch, as the parts it is split into are done.
@@ -58,7 +58,7 @@ def run_batch(
         call: the engine.
         sizer: learns what worked and what did not fit.
         stats: is filled.
-        bound: the device, to synchronise with and to free memory of.
+        handle: the device, to synchronise with and to free memory of.
         memory_options: command line options that need less memory, for errors.
     """
     parts = [batch]
@@ -68,7 +68,7 @@ def run_batch(
         if len(part.items) > 1 and part.cost > sizer.limit:
             parts.extend(reversed(part.split()))  # a smaller batch ran out of memory already
             continue
-        results, error = _call_engine(part, call, sizer, stats, bound, memory_options)
+        results, error = _call_engine(part, call, sizer, stats, handle, memory_options)
         if error is None:
             for item, result in zip(part.items, results, strict=True):
                 yield ItemOutcome(item.index, result)
@@ -95,13 +95,13 @@ def _call_engine(
     call: EngineCall[T, R],
     sizer: BatchSizer,
     stats: BatchStats,
-    bound: DeviceHandle | None,
+    handle: DeviceHandle | None,
     memory_options: Sequence[str],
 ) -> tuple[Sequence[R], _CallError | None]:
     """One call: its results, or what went wrong, after everything it held has been released."""
     failed: _CallError | None = None
-    if bound is not None:
-        bound.reset_peak()
+    if handle is not None:
+        handle.reset_peak()
     start = time.perf_counter()
     try:
         results = list(call([item.payload for item in part.items]))
@@ -109,15 +109,15 @@ def _call_engine(
             raise RuntimeError(
                 f"the engine returned {len(results)} results for {len(part.items)} items"
             )
-        if bound is not None:
-            bound.synchronize()  # what failed on the device fails here, within this batch
+        if handle is not None:
+            handle.synchronize()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine raises is its items' outcome
-        failed = _describe_error(error, len(part.items), bound, memory_options)
+        failed = _describe_error(error, len(part.items), handle, memory_options)
         recovery.clear_frames(error)
     if failed is None:
         seconds = time.perf_counter() - start
         sizer.record_success(part.cost, seconds)
-        peak = bound.memory().peak_bytes if bound is not None else None
+        peak = handle.memory().peak_bytes if handle is not None else None
         done = BatchStats(1, part.real_cost, part.cost, seconds, 0, peak)
         stats.add_batches(done)
         log_batch("batch", len(part.items), done)
@@ -125,8 +125,8 @@ def _call_engine(
     if failed.out_of_memory:
         stats.num_out_of_memory += 1
         sizer.record_out_of_memory(part.cost)
-        if bound is not None and not failed.device_lost:
-            recovery.release_memory(bound)
+        if handle is not None and not failed.device_lost:
+            recovery.release_memory(handle)
     return (), failed
 
 
@@ -145,7 +145,7 @@ def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
 
 
 def _describe_error(
-    error: Exception, count: int, bound: DeviceHandle | None, memory_options: Sequence[str]
+    error: Exception, count: int, handle: DeviceHandle | None, memory_options: Sequence[str]
 ) -> _CallError:
     shortage = oom.detect_oom(error)
     lost = oom.detect_device_loss(error) or ""
@@ -161,13 +161,13 @@ def _describe_error(
         error,
         doing=f"computing {pluralize(count, 'item')} at once",
         options=memory_options,
-        memory=_read_memory(bound),
-        memory_of="host" if bound is not None and bound.on_host else "device",
+        memory=_read_memory(handle),
+        memory_of="host" if handle is not None and handle.on_host else "device",
     )
     return _CallError(f"{translated.message} ({message})", True, lost, translated.hint)
 
 
-def _read_memory(bound: DeviceHandle | None) -> MemoryUsage | None:
+def _read_memory(handle: DeviceHandle | None) -> MemoryUsage | None:
     with contextlib.suppress(Exception):  # a broken device may not report its memory
-        return bound.memory() if bound is not None else None
+        return handle.memory() if handle is not None else None
     return None

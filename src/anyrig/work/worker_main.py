@@ -108,8 +108,8 @@ class Worker:
 
             disable_attention(placement.wrong_attention)
         engine = load_engine(factory.target, placement, factory.options)
-        if engine.bound is not None and placement.budget_bytes is not None:
-            engine.bound.limit(placement.budget_bytes)
+        if engine.handle is not None and placement.budget_bytes is not None:
+            engine.handle.limit(placement.budget_bytes)
         self._engine = engine
         self._sizer = BatchSizer(
             start=request.sizes.start or float(getattr(engine, "first_batch_cost", 0.0)),
@@ -160,7 +160,7 @@ class Worker:
                     self._engine.run,
                     sizer=self._sizer,
                     stats=stats,
-                    bound=self._engine.bound,
+                    handle=self._engine.handle,
                     memory_options=self._engine.memory_options,
                 )
             )

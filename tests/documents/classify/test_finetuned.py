@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _placed(model: FineTuned, backend: str) -> Placement:
     machine = discover(os.environ)
     need = model.need()
-    assert backend in need.backends
+    assert backend in need.libraries
     only = type(need)(need.what, (backend,), need.precisions)
     found = plan_placement(
         machine,
@@ -141,7 +141,7 @@ def test_an_onnx_file_is_run_as_it_is(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "onnx" / "model.onnx").write_bytes(_graph(rows, lines))
     model = in_folder(tmp_path)
     assert not model.weights
-    assert model.need().backends == ("onnx",)
+    assert model.need().libraries == ("onnx",)
     tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
     told = _told(model, "onnx", TEXTS)
     for text, one in zip(TEXTS, told, strict=True):

@@ -29,9 +29,9 @@ TEXT = "Anna Brown works for Acme Corp in Paris, and Bob visits Lyon."
 def placement() -> Callable[[str], Placement]:
     device = discover().cpu_device
 
-    def on(backend: str) -> Placement:
-        drive = next(drive for drive in device.backends if drive.backend == backend)
-        return Placement(device, drive, threads=1)
+    def on(library: str) -> Placement:
+        backend = next(backend for backend in device.backends if backend.library == library)
+        return Placement(device, backend, threads=1)
 
     return on
 

@@ -13,8 +13,8 @@ from anyrig.placement import Placement
 def seat() -> Placement:
     """One thread of this machine's CPU through ONNX Runtime."""
     device = discover().cpu_device
-    drive = next(drive for drive in device.backends if drive.backend == "onnx")
-    return Placement(device, drive, threads=1)
+    backend = next(backend for backend in device.backends if backend.library == "onnx")
+    return Placement(device, backend, threads=1)
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.placement import Placement
-drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
-seat = Placement(Device("x", "gpu", "other", "software"), drive, threads=1)
+backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+seat = Placement(Device("x", "gpu", "other", "software"), backend, threads=1)
 (found,) = Rapid(seat).run([Sheet(open({file!r}, "rb").read(), "en")])
 print(found.device)
 print(found.text)

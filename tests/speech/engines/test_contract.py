@@ -18,16 +18,16 @@ _subjects: dict[str, contract.Subject] = {}
 def cpu(backends: tuple[str, ...]) -> Placement:
     """One thread of this machine's CPU, through the first of these backends that is here."""
     device = discover().cpu_device
-    usable = {drive.backend: drive for drive in device.backends if drive.usable}
-    drive = next(usable[backend] for backend in backends if backend in usable)
-    return Placement(device, drive, threads=1)
+    usable = {backend.library: backend for backend in device.backends if backend.usable}
+    backend = next(usable[backend] for backend in backends if backend in usable)
+    return Placement(device, backend, threads=1)
 
 
 def subject(name: str) -> contract.Subject:
     """An engine, loaded once for all checks."""
     if name not in _subjects:
         engine = engines.engine_class(name)
-        _subjects[name] = contract.Subject(engine, cpu(engine.spec.backends))
+        _subjects[name] = contract.Subject(engine, cpu(engine.spec.libraries))
     return _subjects[name]
 
 

@@ -161,7 +161,7 @@ def test_a_main_environment_without_torch_still_places_it(
     from anyrig.placement import plan_placement
 
     machine = discover()
-    drives = tuple(drive for drive in machine.cpu_device.backends if drive.backend == "onnx")
+    drives = tuple(backend for backend in machine.cpu_device.backends if backend.library == "onnx")
     cpu = replace(machine.cpu_device, backends=drives)
     bare = replace(machine, cpu_device=cpu, gpus=())
     found = IndexTts.find(

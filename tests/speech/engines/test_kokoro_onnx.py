@@ -48,8 +48,8 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def subject(packs: Path) -> contract.Subject:
     device = discover().cpu_device
-    drive = next(drive for drive in device.backends if drive.backend == "onnx")
-    placement = Placement(device, drive, threads=1)
+    backend = next(backend for backend in device.backends if backend.library == "onnx")
+    placement = Placement(device, backend, threads=1)
     return contract.Subject(kokoro.Kokoro, placement, folder=packs, texts=TEXTS)
 
 
@@ -110,12 +110,12 @@ def test_a_published_pack_that_was_changed_is_refused(packs: Path, tmp_path: Pat
 
 
 def test_torch_is_offered_only_with_its_weights(packs: Path, subject: contract.Subject) -> None:
-    assert kokoro.Kokoro.need(subject.found).backends == ("onnx",)
+    assert kokoro.Kokoro.need(subject.found).libraries == ("onnx",)
     with pytest.raises(MissingWeightsError, match="torch"):
         _on_torch(packs)
 
 
 def _on_torch(packs: Path) -> kokoro.Kokoro:
     device = discover().cpu_device
-    drive = next(drive for drive in device.backends if drive.backend == "torch")
-    return kokoro.Kokoro(Placement(device, drive), folder=str(packs))
+    backend = next(backend for backend in device.backends if backend.library == "torch")
+    return kokoro.Kokoro(Placement(device, backend), folder=str(packs))

@@ -35,8 +35,8 @@ def voice() -> SpeechEngine:
     from anyrig.devices.discover import discover
 
     device = discover().cpu_device
-    drive = next(drive for drive in device.backends if drive.backend == "onnx")
-    return engines.make(Placement(device, drive, threads=1), engine="piper")
+    backend = next(backend for backend in device.backends if backend.library == "onnx")
+    return engines.make(Placement(device, backend, threads=1), engine="piper")
 
 
 def test_the_noise_is_the_seeds_alone(voice: SpeechEngine) -> None:

@@ -68,8 +68,8 @@ def _tokenizer() -> Tokenizer:
 @pytest.fixture(scope="module")
 def placement() -> Placement:
     device = discover().cpu_device
-    drive = next(drive for drive in device.backends if drive.backend == "torch")
-    return Placement(device, drive, threads=1)
+    backend = next(backend for backend in device.backends if backend.library == "torch")
+    return Placement(device, backend, threads=1)
 
 
 @pytest.fixture(scope="module")

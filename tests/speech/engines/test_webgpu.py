@@ -32,12 +32,12 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line
-drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
-seat = Placement(Device("x", "gpu", "other", "software"), drive, threads=1)
+backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+seat = Placement(Device("x", "gpu", "other", "software"), backend, threads=1)
 voice = engines.make(seat, engine="hibari")
 takes = voice.run([Line(text) for text in {texts!r}])
 np.savez({out!r}, *(take.samples for take in takes))
-print(voice.bound.name)
+print(voice.handle.name)
 """
 
 

@@ -30,7 +30,9 @@ _subjects: dict[str, contract.Subject] = {}
 
 def _cpu() -> Placement:
     device = discover().cpu_device
-    return Placement(device, next(drive for drive in device.backends if drive.backend == "onnx"))
+    return Placement(
+        device, next(backend for backend in device.backends if backend.library == "onnx")
+    )
 
 
 @pytest.fixture(scope="session")

@@ -43,10 +43,10 @@ def _built(home: Path, folder: Path, kind: str) -> Path:
 
 def _loaded(folder: Path, home: Path, **given: object) -> QwenTts:
     device = discover().cpu_device
-    drive = next(drive for drive in device.backends if drive.backend == "onnx")
+    backend = next(backend for backend in device.backends if backend.library == "onnx")
     found = QwenTts.find(folder, environments=home)
     options: dict[str, Any] = options_of(QwenTts.spec, given)
-    place = Placement(device, drive)
+    place = Placement(device, backend)
     return QwenTts(place, folder=found.folder, environment=found.environment, **options)
 
 

@@ -48,7 +48,7 @@ class Window(NamedTuple):
 
 def make(placement: Placement, **options: Any) -> Classifier:
     """The engine for a placement: torch or ONNX Runtime."""
-    kind = TorchClassifier if placement.drive.backend == "torch" else OnnxClassifier
+    kind = TorchClassifier if placement.backend.library == "torch" else OnnxClassifier
     return kind(placement, **options)
 
 
@@ -166,9 +166,9 @@ class TorchClassifier(Classifier):
         from anyrig.backends import open_device
         from anyrig.backends.torch import TorchHandle
 
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
-        self._device = self.bound.device
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
+        self._device = self.handle.device
         self._model = self._load(placement.precision)
 
     def _load(self, precision: str) -> Any:
@@ -216,9 +216,9 @@ class OnnxClassifier(Classifier):
         from anyrig.backends import open_device
         from anyrig.backends.onnx import OnnxHandle
 
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, OnnxHandle)
-        self._loaded = self.bound.load(Path(options["graph"]))
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, OnnxHandle)
+        self._loaded = self.handle.load(Path(options["graph"]))
         self._inputs = [one.name for one in self._loaded.session.get_inputs()]
 
     def _scores(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ from anyrig.placement import Workload
 from anyrig.work.protocol import EngineFactory
 
 if TYPE_CHECKING:
-    from anyrig.devices.machine import BackendName
+    from anyrig.devices.machine import Library
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
             "pytorch_model.bin.index.json")  # fmt: skip
@@ -47,11 +47,11 @@ class FineTuned:
 
     def need(self) -> Workload:
         """What its workers ask for."""
-        ways: tuple[BackendName, ...] = ("torch",) if self.weights else ()
+        ways: tuple[Library, ...] = ("torch",) if self.weights else ()
         ways += ("onnx",) if self.graph is not None else ()
         return Workload(
             what=f"the classifier {self.name}",
-            backends=ways,
+            libraries=ways,
             precisions=("bf16", "fp16", "fp32") if self.weights else ("fp32",),
             worker_bytes=self.weights_bytes * 2 + (100 << 20),
         )

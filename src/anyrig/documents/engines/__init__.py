@@ -19,7 +19,7 @@ def encoder(placement: Placement, *, form: str, longest: int = 0, **options: Any
         from anyrig.documents.engines.text_graph import TextGraph
 
         return TextGraph(placement, **options)
-    if form == "onnx" or (form == "encoder" and placement.drive.backend == "onnx"):
+    if form == "onnx" or (form == "encoder" and placement.backend.library == "onnx"):
         from anyrig.documents.engines.onnx_encoder import OnnxEncoder
 
         return OnnxEncoder(placement, written=form == "encoder", longest=longest, **options)

@@ -53,14 +53,14 @@ class OnnxEncoder(RowEncoder):
         from anyrig.backends import open_device
         from anyrig.backends.onnx import OnnxHandle
 
-        bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(bound, OnnxHandle)
-        self.bound = bound
+        handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(handle, OnnxHandle)
+        self.handle = handle
         self.finish(dense=dense, normalise=normalise)
         self._step, self._most = _STEP if deterministic else 1, longest
         self.batch_invariant = deterministic
-        self._budget = _BUDGET if bound.on_host else _GPU_BUDGET
-        self._model: Loaded = bound.load(_written(Path(folder), pooling) if written else folder)
+        self._budget = _BUDGET if handle.on_host else _GPU_BUDGET
+        self._model: Loaded = handle.load(_written(Path(folder), pooling) if written else folder)
         self._foreign = None if written else _Foreign(self._model, pooling)
         self._real = self._padded = 0
 

@@ -43,12 +43,12 @@ class TorchRows(RowEncoder, Generic[Model]):
         from anyrig.backends import open_device
         from anyrig.backends.torch import TorchHandle
 
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
         self.finish(dense=dense, normalise=normalise)
         self.folder, self.pooling = folder, pooling
         self.batch_invariant = deterministic
-        self.device: torch.device = self.bound.device
+        self.device: torch.device = self.handle.device
         self._precision = placement.precision
         self._model = self._loaded(placement.precision)
         self._careful: Model | None = None

@@ -148,7 +148,9 @@ def _spacy(model: str, *, asked: bool) -> Namer | None:
     recipe = EngineFactory(
         f"{_FACTORIES}.spacy_names:SpacyNames", {"models": models}, name="spacy-names"
     )
-    need = Workload("spaCy", backends=("onnx", "torch"), gpu=False, cores=1, worker_bytes=300 << 20)
+    need = Workload(
+        "spaCy", libraries=("onnx", "torch"), gpu=False, cores=1, worker_bytes=300 << 20
+    )
     languages = () if model else tuple(models)
     return Namer(model or "spacy", recipe, need, 4000, languages, models)
 
@@ -160,7 +162,7 @@ def _gliner(model: str, labels: tuple[str, ...], threshold: float) -> Namer:
     recipe = EngineFactory(
         f"{_FACTORIES}.gliner_spans:GlinerSpans", options, name=f"gliner {model}"
     )
-    need = Workload(f"GLiNER {model}", backends=("torch",), precisions=("fp32", "bf16", "fp16"),
+    need = Workload(f"GLiNER {model}", libraries=("torch",), precisions=("fp32", "bf16", "fp16"),
                 worker_bytes=_weight(model))  # fmt: skip
     return Namer(Path(model).name, recipe, need, 1000, own_labels=True)
 
@@ -178,7 +180,7 @@ def _tokens(model: str, threshold: float) -> Namer:
     )
     ways: Any = ("onnx",) if graph is not None else ("torch",)
     precisions: Any = ("fp32",) if graph is not None else ("fp32", "bf16", "fp16")
-    need = Workload(f"the model {Path(model).name}", backends=ways, precisions=precisions,
+    need = Workload(f"the model {Path(model).name}", libraries=ways, precisions=precisions,
                 worker_bytes=_weight(model))  # fmt: skip
     return Namer(Path(model).name, recipe, need, 1200, own_labels=True)
 

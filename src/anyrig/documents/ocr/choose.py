@@ -67,7 +67,7 @@ class Chosen:
         """What it asks of a device: on a CPU a process for each core, each a page at a time."""
         gpu = self.engine == "rapidocr"
         return Workload(
-            f"OCR with {self.engine}", backends=("onnx",), worker_bytes=600 << 20, gpu=gpu,
+            f"OCR with {self.engine}", libraries=("onnx",), worker_bytes=600 << 20, gpu=gpu,
             cores=1, most_workers=max(1, num_pages),
         )  # fmt: skip
 

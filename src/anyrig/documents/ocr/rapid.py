@@ -59,20 +59,20 @@ class Rapid(PageEngine):
 
         models = folder()
         _check(models)
-        bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(bound, OnnxHandle)
-        self.bound = bound
-        detector = bound.load(_without_subnormals((models / DETECTOR).read_bytes()))
-        recogniser, alphabet = _recogniser(bound, models / RECOGNISER)
+        handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(handle, OnnxHandle)
+        self.handle = handle
+        detector = handle.load(_without_subnormals((models / DETECTOR).read_bytes()))
+        recogniser, alphabet = _recogniser(handle, models / RECOGNISER)
         self._reader = Reader(
             _network(detector), _network(recogniser), alphabet,
-            together=1 if bound.on_host else _LINES_ON_GPU,
+            together=1 if handle.on_host else _LINES_ON_GPU,
         )  # fmt: skip
 
     def read(self, sheet: Sheet) -> ReadPage:
         """What stands on a sheet."""
-        assert self.bound is not None
-        return self._reader.read(sheet, engine=self.name, device=self.bound.name)
+        assert self.handle is not None
+        return self._reader.read(sheet, engine=self.name, device=self.handle.name)
 
 
 def _check(models: Path) -> None:
@@ -103,7 +103,7 @@ def _network(model: OnnxModel) -> Any:
     return lambda fed: model.run({"x": fed})[0]
 
 
-def _recogniser(bound: OnnxHandle, path: Path) -> tuple[OnnxModel, Alphabet]:
+def _recogniser(handle: OnnxHandle, path: Path) -> tuple[OnnxModel, Alphabet]:
     """The recogniser up to its last layer, and that layer."""
     import numpy as np
 
@@ -111,7 +111,7 @@ def _recogniser(bound: OnnxHandle, path: Path) -> tuple[OnnxModel, Alphabet]:
     from anyrig.documents.ocr.ctc import Alphabet
 
     data = _without_subnormals(path.read_bytes())
-    model = bound.load(replace_outputs(data, [_FEATURES]))
+    model = handle.load(replace_outputs(data, [_FEATURES]))
     told = model.session.get_modelmeta().custom_metadata_map["character"]
     characters = ("", *told.splitlines(), " ")
     layer = read_weights(data)

@@ -61,9 +61,9 @@ class Seq2Seq(BaseEngine):
         from anyrig.backends import open_device
         from anyrig.backends.torch import TorchHandle
 
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
-        self._device: torch.device = self.bound.device
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
+        self._device: torch.device = self.handle.device
         self._prefix, self._longest = prefix, longest
         self._beams, self._penalty = beams, length_penalty
         self._tokenizer = tokenizer(folder)

@@ -43,7 +43,7 @@ class Writer:
         """What its workers ask for; fp16 is left out, as T5 overflows in it."""
         return Workload(
             what=f"the summariser {self.name}",
-            backends=("torch",),
+            libraries=("torch",),
             precisions=("bf16", "fp32"),
             worker_bytes=self.weights_bytes * 2 + (300 << 20),
         )

@@ -92,7 +92,7 @@ class Hibari(SpeechEngine):
 
         super().__init__(placement, folder=folder)
         self._device = placement.device
-        self.bound = open_device(placement.device, placement.drive, threads=1)
+        self.handle = open_device(placement.device, placement.backend, threads=1)
         self._files = _files(Path(folder) if folder else None)
         self._voices = tuple(_voice(weights) for weights in self._files)
         self._models: dict[str, OnnxModel] = {}
@@ -149,13 +149,13 @@ class Hibari(SpeechEngine):
         from anyrig.backends import onnx_graph
         from anyrig.backends.onnx import OnnxHandle
 
-        assert isinstance(self.bound, OnnxHandle)
+        assert isinstance(self.handle, OnnxHandle)
         model = path.read_bytes()
         if _PLANES.encode() in model:
             model = onnx_graph.replace_outputs(model, [_PLANES, _PITCH, _DURATIONS])
         else:  # exported in another way: with its own outputs, a row for each frequency
             model = onnx_graph.add_outputs(model, [_DURATIONS])
-        return self.bound.load(model)
+        return self.handle.load(model)
 
 
 def _say(

@@ -22,7 +22,7 @@ from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
     from anyrig.backends.onnx import OnnxModel
-    from anyrig.devices.machine import BackendName
+    from anyrig.devices.machine import Library
     from anyrig.placement import Placement, Workload
     from anyrig.speech.audio import Samples, Take
 
@@ -40,7 +40,7 @@ SPEC = Spec(
     name="kokoro",
     summary="Many natural voices, and blends of them",
     languages=("en", "es", "fr", "it", "pt"),
-    backends=("onnx", "torch"),
+    libraries=("onnx", "torch"),
     precisions=("fp32", "fp16", "bf16"),
     code_licence="Apache-2.0 (the ONNX export MIT; espeak-ng, for other languages, GPL-3)",
     weights_licence="Apache-2.0",
@@ -68,7 +68,7 @@ class Utterance(NamedTuple):
 class VoiceModel(Protocol):
     """Kokoro's network, through whichever framework."""
 
-    bound: DeviceHandle
+    handle: DeviceHandle
     batch_invariant: bool
 
     def run(
@@ -90,8 +90,8 @@ class Kokoro(SpeechEngine):
         where = Path(folder) if folder else None
         self._device = placement.device
         self._model = _voice_model(placement, where)
-        self.bound, self.batch_invariant = self._model.bound, self._model.batch_invariant
-        self.pads = placement.drive.backend == "torch"
+        self.handle, self.batch_invariant = self._model.handle, self._model.batch_invariant
+        self.pads = placement.backend.library == "torch"
         self._files = _packs(where)
         self._voices = tuple(_voice(name) for name in self._files)
         self._packs: dict[str, Samples] = {}
@@ -127,9 +127,9 @@ class Kokoro(SpeechEngine):
 
         folder = Path(found.folder) if found.folder else None
         # Who put torch's weights there wants its batches.
-        backends: list[BackendName] = ["torch"] if _torch_weights(folder) else []
+        backends: list[Library] = ["torch"] if _torch_weights(folder) else []
         backends += ["onnx"] if _has_onnx() else []
-        need = replace(super().need(found), backends=tuple(backends))
+        need = replace(super().need(found), libraries=tuple(backends))
         return need if "torch" in backends else replace(need, precisions=("fp32",))
 
     def run(self, batch: Sequence[Line]) -> list[Take]:
@@ -206,7 +206,7 @@ def _take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
 
 def _voice_model(placement: Placement, folder: Path | None) -> VoiceModel:
     """The network for a placement: ONNX from the packages, or torch from the folder."""
-    if placement.drive.backend == "onnx":
+    if placement.backend.library == "onnx":
         return KokoroOnnx(placement)
     from anyrig.speech.models.kokoro import KokoroTorch
 
@@ -228,11 +228,11 @@ class KokoroOnnx:
         from anyrig.backends import onnx_graph, open_device
         from anyrig.backends.onnx import OnnxHandle
 
-        bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(bound, OnnxHandle)
-        self.bound: DeviceHandle = bound
+        handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(handle, OnnxHandle)
+        self.handle: DeviceHandle = handle
         joined = b"".join(path.read_bytes() for path in _part_files())
-        self._model: OnnxModel = bound.load(onnx_graph.add_outputs(joined, [_DURATIONS]))
+        self._model: OnnxModel = handle.load(onnx_graph.add_outputs(joined, [_DURATIONS]))
 
     def run(
         self, batch: Sequence[Utterance], seeds: Sequence[int] = ()

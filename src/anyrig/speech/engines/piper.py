@@ -107,7 +107,7 @@ class Piper(SpeechEngine):
         from anyrig.backends import open_device
 
         super().__init__(placement, folder=folder)
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
         self._noise = float(options.get("noise", -1.0))
         self._noise_w = float(options.get("noise_w", -1.0))
         configs = _configs(Path(folder) if folder else None)
@@ -169,15 +169,15 @@ class Piper(SpeechEngine):
         from anyrig.backends.onnx import OnnxHandle
 
         if config.path not in self._loaded:
-            assert isinstance(self.bound, OnnxHandle)
-            self._loaded[config.path] = _Loaded(self.bound, config)
+            assert isinstance(self.handle, OnnxHandle)
+            self._loaded[config.path] = _Loaded(self.handle, config)
         return self._loaded[config.path]
 
 
 class _Loaded:
     """A voice's network and what reads for it."""
 
-    def __init__(self, bound: Any, config: _Config) -> None:
+    def __init__(self, handle: Any, config: _Config) -> None:
         from onnxruntime.capi import onnxruntime_pybind11_state as told
 
         from anyrig.backends import onnx_graph
@@ -188,7 +188,7 @@ class _Loaded:
                 :1
             ]  # VITS rounds its durations up, once
             model, self._dice = onnx_graph.replace_noise(model)
-            self._model: OnnxModel = bound.load(onnx_graph.add_outputs(model, lengths))
+            self._model: OnnxModel = handle.load(onnx_graph.add_outputs(model, lengths))
         except (
             onnx_graph.InvalidOnnxError,
             told.InvalidProtobuf,

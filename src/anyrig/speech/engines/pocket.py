@@ -34,7 +34,7 @@ SPEC = Spec(
     name="pocket",
     summary="A small model with a voice from a sample, quick on a CPU",
     languages=("en", *_NAMED.values()),
-    backends=("torch",),
+    libraries=("torch",),
     precisions=("fp32", "bf16"),
     code_licence="Apache-2.0",
     weights_licence="CC-BY-4.0",
@@ -69,8 +69,8 @@ class Pocket(SpeechEngine):
 
         super().__init__(placement, folder=folder)
         where = _complete(Path(folder) if folder else None)
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
         samples = _samples(where)
         self._voices = tuple(_voice(name, where) for name in samples)
 
@@ -80,7 +80,7 @@ class Pocket(SpeechEngine):
 
         self._model = pocket.Pocket(
             where,
-            self.bound.device,
+            self.handle.device,
             torch.bfloat16 if placement.precision == "bf16" else torch.float32,
             samples,
             temperature=float(options.get("temperature", 0.7)),

@@ -34,7 +34,7 @@ SPEC = Spec(
     name="vibevoice",
     summary="Long, expressive speech with a voice from a sample",
     languages=("en", "zh", *_TRIED),
-    backends=("torch",),
+    libraries=("torch",),
     precisions=("bf16", "fp32"),
     code_licence="MIT",
     weights_licence="MIT",
@@ -76,8 +76,8 @@ class VibeVoice(SpeechEngine):
 
         super().__init__(placement, folder=folder)
         where = _complete(Path(folder) if folder else None)
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
         samples = _samples(where, str(options.get("samples", "")))
         self._voices = tuple(_voice(name) for name in samples)
 
@@ -87,7 +87,7 @@ class VibeVoice(SpeechEngine):
 
         self._reader = Reader(
             where,
-            self.bound.device,
+            self.handle.device,
             torch.bfloat16 if placement.precision == "bf16" else torch.float32,
             samples,
             guidance=float(options.get("guidance", 1.3)),

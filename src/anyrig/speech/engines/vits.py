@@ -40,7 +40,7 @@ SPEC = Spec(
     name="vits",
     summary="VITS and MMS: one small model for each of a thousand languages",
     languages=(),
-    backends=("torch",),
+    libraries=("torch",),
     precisions=("fp32", "tf32", "fp16", "bf16"),
     code_licence="Apache-2.0",
     weights_licence="by model (facebook/mms-tts-*: CC-BY-NC-4.0)",
@@ -74,8 +74,8 @@ class Vits(SpeechEngine):
 
         super().__init__(placement, folder=folder)
         where = _complete(Path(folder) if folder else None)
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
         _check_tools(where)
 
         from transformers import VitsTokenizer
@@ -84,13 +84,13 @@ class Vits(SpeechEngine):
 
         self._tokenizer: Any = VitsTokenizer.from_pretrained(where, local_files_only=True)
         self._model = VitsTorch.load(
-            where, self.bound.device, placement.precision,
+            where, self.handle.device, placement.precision,
             noise=_own(options, "noise"), duration_noise=_own(options, "duration_noise"),
             block_frames=_block_frames(placement),
         )  # fmt: skip
         self.sample_rate = self._model.sample_rate
         self._voices = _voices(where)
-        if self.bound.on_host:
+        if self.handle.on_host:
             self.max_items = 1  # a CPU gains nothing from a batch
 
     @classmethod
@@ -194,7 +194,7 @@ def _check_tools(folder: Path) -> None:
 
 def _block_frames(placement: Placement) -> int:
     """How many frames are decoded at a time: one line on a CPU, else what half the budget holds."""
-    if placement.drive.provider == "cpu":
+    if placement.backend.provider == "cpu":
         return 1
     if placement.budget_bytes is None:
         return _LEAST_FRAMES * 2

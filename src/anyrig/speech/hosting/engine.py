@@ -124,7 +124,7 @@ class Hosted(SpeechEngine):
     @classmethod
     def need(cls, found: Found) -> Workload:
         """A device that any library here can drive: the one that will drive it is elsewhere."""
-        return replace(super().need(found), backends=("torch", "onnx"))
+        return replace(super().need(found), libraries=("torch", "onnx"))
 
     @classmethod
     def _held(cls, folder: Path) -> list[Path]:

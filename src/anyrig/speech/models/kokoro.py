@@ -255,10 +255,10 @@ class KokoroTorch(KokoroNet):
     def __init__(self, placement: Placement, weights: Path, *, noise: bool = True) -> None:
         from anyrig.backends.torch import TorchHandle
 
-        bound = TorchHandle(placement.device, placement.drive, threads=placement.threads)
-        self.bound: DeviceHandle = bound
+        handle = TorchHandle(placement.device, placement.backend, threads=placement.threads)
+        self.handle: DeviceHandle = handle
         tensors, config = load(weights)
-        super().__init__(tensors, config, bound.device, placement.precision, noise=noise)
+        super().__init__(tensors, config, handle.device, placement.precision, noise=noise)
 
 
 def load(weights: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

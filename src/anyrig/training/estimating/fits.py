@@ -108,9 +108,9 @@ def _fitting(device: Device, estimates: Sequence[Estimate], held: int | None) ->
 
 def _type(device: Device) -> str:
     """torch's word for a device; that of its maker where torch does not drive it now."""
-    for drive in device.backends:
-        if drive.backend == "torch":
-            return drive.provider.partition(":")[0]
+    for backend in device.backends:
+        if backend.library == "torch":
+            return backend.provider.partition(":")[0]
     if device.kind == "cpu":
         return "cpu"
     return {"intel": "xpu", "apple": "mps"}.get(device.vendor.lower(), "cuda")

@@ -1,6 +1,6 @@
 """Looks on while a model is trained: figures of every step, read late and never waited for.
 
-    with Recorder(device, sinks=[Lines(folder)], memory=bound.memory) as watch:
+    with Recorder(device, sinks=[Lines(folder)], memory=handle.memory) as watch:
         for batch in data:
             with watch.phase("forward"):
                 loss = ...
@@ -61,7 +61,7 @@ class Recorder:
         sinks: who is told; see `anyrig.training.watch.sinks`.
         log_every: steps in one line of the log.
         total_steps: how many steps the run has, for the time that is left.
-        memory: the device's books, `bound.memory`.
+        memory: the device's books, `handle.memory`.
         total: the sum of a tensor over all processes, in place (`group.total`): losses and counts
             are then those of all. Called once in every step, by every process.
         flops_per_sample: from `anyrig.training.watch.flops`; may be set later.

@@ -42,11 +42,11 @@ class GlinerSpans(BaseEngine):
         from anyrig.backends import open_device
         from anyrig.backends.torch import TorchHandle
 
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        assert isinstance(self.bound, TorchHandle)
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
         self._labels, self._threshold = list(labels), threshold
         self._rows = _ROWS["gpu" if placement.device.kind == "gpu" else "cpu"]
-        self._model = _load(model).to(self.bound.device).eval()
+        self._model = _load(model).to(self.handle.device).eval()
         self._longest = int(getattr(self._model.config, "max_len", 0) or _LONGEST)
         if placement.precision in ("bf16", "fp16"):
             import torch

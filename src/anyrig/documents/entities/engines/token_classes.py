@@ -51,10 +51,10 @@ class TokenClasses(BaseEngine):
         from anyrig.backends import open_device
 
         self._model, self._threshold = model, threshold
-        self.bound = open_device(placement.device, placement.drive, threads=placement.threads)
-        graph = graph_of(Path(model)) if placement.drive.backend == "onnx" else None
-        self._net: _Net = _Graph(self.bound, model, graph) if graph else _Torch(
-            self.bound, model, placement.precision
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        graph = graph_of(Path(model)) if placement.backend.library == "onnx" else None
+        self._net: _Net = _Graph(self.handle, model, graph) if graph else _Torch(
+            self.handle, model, placement.precision
         )  # fmt: skip
         self._labels = self._net.labels
         self._budget = _ROWS_TOKENS["gpu" if placement.device.kind == "gpu" else "cpu"]
@@ -150,8 +150,8 @@ class _Net:
 class _Torch(_Net):
     """Through transformers."""
 
-    def __init__(self, bound: Any, model: str, precision: str) -> None:
-        self._bound, self._model = bound, model
+    def __init__(self, handle: Any, model: str, precision: str) -> None:
+        self._handle, self._model = handle, model
         self._network = self._load(precision)
         self._careful: Any = None
         self._told(self._network.config.to_dict())
@@ -175,7 +175,7 @@ class _Torch(_Net):
                 f"no model {self._model}: {' '.join(str(error).split())[:200]}",
                 hint="Give the folder of a token-classification model, or its name on the hub.",
             ) from error
-        return made.eval().to(self._bound.device)
+        return made.eval().to(self._handle.device)
 
     def logits(self, tokens: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
         """Through the network; once more in full precision where it gave no number."""
@@ -199,8 +199,8 @@ class _Torch(_Net):
         import torch
 
         with torch.inference_mode():
-            ids = torch.from_numpy(tokens).to(self._bound.device)
-            seen = torch.from_numpy(mask).to(self._bound.device)
+            ids = torch.from_numpy(tokens).to(self._handle.device)
+            seen = torch.from_numpy(mask).to(self._handle.device)
             made: NDArray[np.float32] = (
                 network(input_ids=ids, attention_mask=seen).logits.float().cpu().numpy()
             )
@@ -232,9 +232,9 @@ class _Torch(_Net):
 class _Graph(_Net):
     """Through ONNX Runtime, without torch."""
 
-    def __init__(self, bound: Any, model: str, graph: Path) -> None:
+    def __init__(self, handle: Any, model: str, graph: Path) -> None:
         self._folder = Path(model)
-        self._loaded = bound.load(graph)
+        self._loaded = handle.load(graph)
         self._inputs = {one.name for one in self._loaded.session.get_inputs()}
         self._told(_config(self._folder / "config.json"))
 
