@@ -2,6 +2,7 @@
 
     AnyrigError                       1  the operation failed
     ├── InvalidInputError             2  an argument, file or request is not valid
+    │   ├── InvalidOptionError        2  an option of a request has a wrong value
     │   ├── InvalidSettingError       2  a wrong key or value in a file, variable or flag
     │   ├── UnknownCommandError       2  the command line names an unknown command
     │   ├── DeviceNotFoundError       2  a device name matches no device, or more than one
@@ -34,15 +35,44 @@
         └── MissingWeightsError       4  a model's weights are not on this machine
 
 Every error has a `hint`: what the user can do next. The constructor requires it.
+
+A message or a hint names an option with `mention("read_along")`; whoever shows it calls
+`format_mentions`, which spells the name as its reader types it: `--read-along` on the command line.
 """
 
 from __future__ import annotations
 
 import errno
-from typing import ClassVar
+import re
+from typing import Any, ClassVar, Literal
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _SQLITE_FULL = 13
+OptionStyle = Literal["python", "command", "http"]
+# Characters for private use: they occur in no file name and no text that people write.
+_MENTION = re.compile("\ue000(\\w+)(?:=([^\ue001]*))?\ue001")
+
+
+def mention(option: str, value: str = "") -> str:
+    """Name an option, and perhaps a value for it, in a message or a hint."""
+    return f"\ue000{option}={value}\ue001" if value else f"\ue000{option}\ue001"
+
+
+def format_mentions(text: str, style: OptionStyle) -> str:
+    """Spell the options that a text mentions as its reader types them."""
+    if "\ue000" not in text:
+        return text
+
+    def spell(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if style == "command":
+            flag = f"--{name.replace('_', '-')}"
+            return f"{flag} {value}" if value else flag
+        if style == "http":
+            return f'"{name}": "{value}"' if value else f"`{name}`"
+        return f'{name}="{value}"' if value else f"`{name}`"
+
+    return _MENTION.sub(spell, text)
 
 
 class AnyrigError(Exception):
@@ -53,9 +83,19 @@ class AnyrigError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return format_mentions(self.message, "python")
+
 
 class InvalidInputError(AnyrigError):
     exit_code = 2
+
+
+class InvalidOptionError(InvalidInputError):
+    def __init__(self, option: str, problem: str, *, value: Any = None, hint: str = "") -> None:
+        given = "" if value is None else f", not {value!r:.80}"
+        super().__init__(f"{mention(option)} {problem}{given}", hint=hint)
+        self.option = option
 
 
 class InvalidSettingError(InvalidInputError):

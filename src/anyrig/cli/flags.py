@@ -1,0 +1,102 @@
+"""Flags of a command, made from the options of its request.
+
+A flag that is not given leaves no trace in the parsed arguments, so that settings and defaults are
+filled in where the request is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anyrig.errors import InvalidOptionError
+from anyrig.options import Option, list_options
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, request: type, *, exclude: Collection[str] = ()
+) -> None:
+    """Add a flag for every option of a request, in groups by the class that defines them."""
+    groups: dict[str, argparse._ArgumentGroup | argparse.ArgumentParser] = {}
+    own = (request.__doc__ or "").partition("\n")[0].rstrip(".")
+    for name, option in list_options(request).items():
+        if not option.flag or name in exclude:
+            continue
+        if option.group not in groups:
+            is_own = option.group == own
+            groups[option.group] = parser if is_own else parser.add_argument_group(option.group)
+        _add(groups[option.group], option)
+
+
+def read_flags(arguments: argparse.Namespace, request: type) -> dict[str, Any]:
+    """The options of a request that were given as flags."""
+    given: dict[str, Any] = {}
+    for name, option in list_options(request).items():
+        if hasattr(arguments, name):
+            given[name] = _join(option, getattr(arguments, name))
+    return given
+
+
+def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Option) -> None:
+    rules: dict[str, Any] = {"help": option.help.replace("%", "%%"), "default": argparse.SUPPRESS}
+    metavar = option.metavar or _METAVARS.get(option.kind, "TEXT")
+    if option.positional:
+        count = "*" if option.shape == "list" else None if option.required else "?"
+        group.add_argument(
+            option.name, nargs=count, metavar=metavar, type=partial(_parse, option), **rules
+        )
+        return
+    names = [*filter(None, [option.short]), option.flag_name]
+    if option.kind is bool:
+        action = argparse.BooleanOptionalAction if option.default else "store_true"
+        group.add_argument(*names, dest=option.name, action=action, **rules)
+    elif option.shape == "mapping":
+        group.add_argument(
+            *names,
+            dest=option.name,
+            action="append",
+            metavar="KEY=VALUE",
+            type=_parse_pair,
+            **rules,
+        )
+    elif option.shape == "list":
+        group.add_argument(
+            *names, dest=option.name, action="append", metavar=option.metavar or "LIST",
+            type=partial(_parse_list, option), **rules,
+        )  # fmt: skip
+    else:
+        if option.choices and not option.normalize:
+            rules["choices"] = option.choices
+        else:
+            rules["metavar"] = metavar
+        group.add_argument(*names, dest=option.name, type=partial(_parse, option), **rules)
+
+
+_METAVARS = {int: "N", float: "X", Path: "PATH"}
+
+
+def _parse(option: Option, text: str) -> Any:
+    return option.parse_text(text)
+
+
+def _parse_list(option: Option, text: str) -> tuple[Any, ...]:
+    return tuple(option.parse_text(item.strip()) for item in text.split(",") if item.strip())
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InvalidOptionError("set", "must be KEY=VALUE", value=text)
+    return name.strip(), value
+
+
+def _join(option: Option, value: Any) -> Any:
+    """Several values of one flag as one: lists are joined, pairs become a mapping."""
+    if option.shape == "mapping" and not isinstance(value, Mapping):
+        return dict(value)
+    if option.shape == "list" and not option.positional:
+        return tuple(item for part in value for item in part)
+    return value
