@@ -18,7 +18,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from anyrig.errors import InvalidInputError, InvalidOptionError
+from anyrig.errors import InvalidInputError, InvalidOptionError, mention
 from anyrig.units import is_whole_number
 
 T = TypeVar("T")
@@ -58,7 +58,12 @@ class Option:
     flag: bool = True
     """Whether the command has a flag for it."""
     setting: str = ""
-    """Key of the settings file that is its default: `speech.rate`."""
+    """Key of the settings that is its default: `speech.rate`."""
+    fill: bool = True
+    """Whether `Rig.request` takes the setting as the value; otherwise the ability looks it up, as
+    one that is wrong is a warning there and not an error."""
+    excludes: str = ""
+    """Another option that may not be given together with it."""
     http: bool = True
     """Whether an HTTP client may set it."""
     upload: bool = False
@@ -175,7 +180,12 @@ class Request:
 
     def __post_init__(self) -> None:
         for name, one in list_options(type(self)).items():
-            object.__setattr__(self, name, one.check(getattr(self, name)))
+            value = one.check(getattr(self, name))
+            object.__setattr__(self, name, value)
+            if one.excludes and value is not None and getattr(self, one.excludes) is not None:
+                raise InvalidOptionError(
+                    name, f"and {mention(one.excludes)} were both given", hint="Give one of them."
+                )
 
 
 def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:

@@ -1,0 +1,147 @@
+"""Where work runs: the options of everything that computes, and the placement they lead to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, get_args
+
+from anyrig.devices.machine import Precision, parse_precision
+from anyrig.options import Request, option
+from anyrig.precision.profiles import ProfileName
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.placement import Placement, PlacementPlan, Workload
+    from anyrig.precision.selftest import SelfTestReport
+
+log = logging.getLogger(__name__)
+PRECISIONS = ("auto", *get_args(Precision))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(Request):
+    """The device."""
+
+    device: str = option(
+        "", "auto, all, cpu, cuda:1, rocm:0, xpu:0, mps, dml:0, webgpu:0, an index, an id or part of"
+        " a name", metavar="DEVICE",
+    )  # fmt: skip
+    strict: bool = option(False, "fail if the requested device cannot be used", setting="strict")
+    no_bench: bool = option(False, "do not measure a device on first use")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeOptions(DeviceOptions):
+    """Computing."""
+
+    precision: str = option(
+        "auto", "auto, fp32, tf32, fp16, bf16 or fp8; auto picks what was measured to be best",
+        choices=PRECISIONS, normalize=parse_precision, setting="compute.precision",
+        metavar="FORMAT",
+    )  # fmt: skip
+    profile: ProfileName = option(
+        "balanced", "what to prefer; `anyrig devices --profiles` shows what each means here",
+        setting="compute.profile",
+    )  # fmt: skip
+    memory_gb: float | None = option(
+        None, "use at most N GiB of a device", gt=0, unit="GiB", metavar="N",
+        setting="compute.memory_gb", excludes="memory_fraction",
+    )  # fmt: skip
+    memory_fraction: float | None = option(
+        None, "use at most this fraction of a device's memory", gt=0, le=1, metavar="X",
+        setting="compute.memory_fraction", excludes="memory_gb",
+    )  # fmt: skip
+    workers_per_device: int | None = option(
+        None, "processes on each device; a CPU has one on each core where that is faster", ge=1,
+        metavar="N", setting="compute.workers_per_device",
+    )  # fmt: skip
+
+
+def place(
+    rig: Rig, choice: DeviceChoice, workload: Workload, options: ComputeOptions
+) -> PlacementPlan:
+    """Decide where a piece of work runs; the reasons go to the log, warnings to `rig`."""
+    from anyrig.placement import PlacementOptions, plan_placement
+
+    reports = _load_selftests(rig)
+    plan = plan_placement(
+        rig.machine,
+        choice,
+        workload,
+        PlacementOptions(
+            precision=options.precision,
+            profile=options.profile,
+            memory_gb=options.memory_gb,
+            memory_fraction=options.memory_fraction,
+            workers_per_device=options.workers_per_device,
+        ),
+        speeds=rig.measurements.speeds(rig.machine),
+        failed={id: report.failed_formats for id, report in reports.items()},
+        environment=rig.environment,
+    )
+    for warning in plan.warnings:
+        rig.warn(warning)
+    for placement in plan.placements:
+        log.info("%s", placement.title)
+        for reason in placement.reasons:
+            log.info("  %s", reason)
+    return _disable_known_faults(plan, reports)
+
+
+def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> PlacementPlan:
+    """Have the workers of a pool disable the attention kernels that fail a GPU's self-test.
+
+    The test runs once, in a child process, and its result is saved.
+    """
+    from anyrig.bench import isolate
+    from anyrig.precision.selftest import select_disableable
+
+    reports = _load_selftests(rig)
+    placements = []
+    for placement in plan.placements:
+        device, backend = placement.device, placement.backend
+        if backend.library != "torch" or device.kind != "gpu":
+            placements.append(placement)
+            continue
+        faults: Mapping[str, str] = {}
+        if device.id in reports:
+            faults = reports[device.id].attention_faults
+        elif rig.may_measure(options):
+            rig.notice(f"Testing {device.name}, once ...")
+            summary = isolate.self_test(
+                device, backend, rig.folders.selftests, rig.environment, whole=False
+            )
+            faults = summary.faults
+            if summary.error:
+                log.warning("the self-test of %s failed: %s", device.name, summary.error)
+        disabled = select_disableable(faults)
+        for name, fault in faults.items():
+            state = "disabled in every worker" if name in disabled else "it cannot be disabled"
+            log.warning("%s: %s", fault, state)
+        placements.append(replace(placement, wrong_attention=disabled))
+    return replace(plan, placements=tuple(placements))
+
+
+def _load_selftests(rig: Rig) -> Mapping[str, SelfTestReport]:
+    """By device id: self-tests that ran under the present driver and torch."""
+    from anyrig.precision.selftest import find_reports
+
+    version = rig.machine.packages.get("torch", "").partition(" ")[0]  # without its build
+    return find_reports(rig.folders.selftests, rig.machine.devices, version)
+
+
+def _disable_known_faults(
+    plan: PlacementPlan, reports: Mapping[str, SelfTestReport]
+) -> PlacementPlan:
+    from anyrig.precision.selftest import select_disableable
+
+    def disable(placement: Placement) -> Placement:
+        report = reports.get(placement.device.id)
+        if report is None or placement.backend.library != "torch":
+            return placement
+        return replace(placement, wrong_attention=select_disableable(report.attention_faults))
+
+    return replace(plan, placements=tuple(map(disable, plan.placements)))

@@ -1,0 +1,411 @@
+"""Speech engines of this machine: which one speaks a text, and what could be installed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    UnspeakableTextError,
+    mention,
+)
+from anyrig.install import localize_install_commands
+from anyrig.options import Request, option
+from anyrig.speech import engines
+from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.errors import UnsupportedLanguageError
+
+TEST_ENGINE = "tone"
+"""It speaks no language: it is never offered."""
+_DETECTION_CHARACTERS = 20_000
+_RESTRICTED_LICENCES = ("GPL", "CPML", "-NC", "non-commercial", "bilibili")
+_MAX_SUGGESTIONS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoiceOptions(Request):
+    """The voice."""
+
+    engine: str = option(
+        "", "speech engine; `anyrig engines` lists them", setting="speech.engine", fill=False,
+        metavar="NAME",
+    )  # fmt: skip
+    voice: str = option(
+        "", "voice; `anyrig voices` lists them; a:2+b blends two", setting="speech.voice",
+        fill=False, metavar="NAME",
+    )  # fmt: skip
+    model: Path | None = option(
+        None, "folder with the engine's weights", setting="speech.model", fill=False,
+        metavar="FOLDER",
+    )  # fmt: skip
+    language: str = option(
+        "auto", "language of the text: en, es, fr; auto detects it", setting="speech.language",
+        metavar="CODE",
+    )  # fmt: skip
+    rate: float = option(
+        1.0, "speaking rate; 2 is twice as fast", ge=0.25, le=4, setting="speech.rate"
+    )
+    seed: int = option(0, "another take of the same words", ge=0)
+    set: Mapping[str, Any] = option(
+        {}, "an option of the engine; `anyrig engines show NAME` lists them"
+    )
+    lexicon: Path | None = option(
+        None, "file with the pronunciation of words", setting="speech.lexicon", upload=True,
+        metavar="FILE",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """An engine that is ready to speak."""
+
+    name: str
+    engine_class: type[SpeechEngine]
+    found: Found
+    options: dict[str, Value]
+    requested: bool
+    """Whether the user named it."""
+    reason: str = ""
+    """Why it is not the default engine, if the user named none."""
+
+    @property
+    def spec(self) -> Spec:
+        return self.engine_class.spec
+
+
+def detect_language(text: str, options: VoiceOptions) -> str:
+    """The text's language, as given or as detected, to choose an engine by; empty if unsure."""
+    if options.language != "auto":
+        return options.language
+    from anyrig.text.language import detect
+
+    return detect(text[:_DETECTION_CHARACTERS]).language
+
+
+def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> EngineChoice:
+    """The requested engine; else one that has the voice; else one for the language."""
+    requested = find_requested_engine(rig, options)
+    if requested:
+        return _open(rig, options, requested, requested=True)
+    if options.voice:
+        if Path(options.voice).is_file():
+            raise InvalidInputError(
+                f"{options.voice} is a recording, and no engine was named that can clone it",
+                hint=f"Pass {mention('engine')}; `anyrig engines` lists them.",
+            )
+        return choose_engine_with_voices(rig, options, [options.voice])
+    engine = _engine_of_repository(rig.settings.speech.model)
+    if engine and (choice := _try_open(rig, options, engine)) is not None:
+        return replace(choice, reason=f"its model is {choice.spec.repository}")
+    return _choose_for_language(rig, options, language)
+
+
+def find_requested_engine(rig: Rig, options: VoiceOptions) -> str:
+    """The engine that the request or the settings name; unknown ones in settings are warned of."""
+    if options.engine:
+        return options.engine
+    name = rig.settings.speech.engine
+    if not name or name in engines.names():
+        return name
+    near = difflib.get_close_matches(name, engines.names(), n=1)
+    guess = f"Did you mean {near[0]}? " if near else ""
+    rig.warn(
+        f"{rig.describe_origin('speech.engine')}: unknown engine {name!r}; using the default."
+        f" {guess}`anyrig engines` lists them."
+    )
+    return ""
+
+
+def check_speech_settings(rig: Rig, options: VoiceOptions) -> None:
+    """Warn about an engine, a model or a voice in the settings that does not exist."""
+    find_requested_engine(rig, options)
+    _find_model_setting(rig)
+    try:
+        resolve_voice(rig, options, choose_engine(rig, options))
+    except AnyrigError as error:
+        rig.warn(f"{error.message}: there is no default voice. {error.hint}")
+
+
+def _choose_for_language(rig: Rig, options: VoiceOptions, language: str) -> EngineChoice:
+    from anyrig.speech.tongues import matched, title
+
+    try:
+        default = _open(rig, options, engines.DEFAULT)
+    except MissingPackageError:
+        if not language:
+            raise
+        default = None
+    if default is not None and (not language or matched(language, default.found.languages)):
+        return default
+    for name in _list_by_licence(language):
+        other = _try_open(rig, options, name) if name != engines.DEFAULT else None
+        if other is not None and matched(language, other.found.languages):
+            lack = f"does not speak {title(language)}" if default else "is not installed"
+            return replace(other, reason=f"{engines.DEFAULT} {lack}")
+    return default or _open(rig, options, engines.DEFAULT)
+
+
+def choose_engine_with_voices(
+    rig: Rig, options: VoiceOptions, voices: Sequence[str]
+) -> EngineChoice:
+    """The engine that has all of some voices; the default comes before the others."""
+    from anyrig.speech.voices import unknown
+
+    wanted = list(dict.fromkeys(part for voice in voices for part in split_blend(voice)))
+    known: list[str] = []
+    for name in (engines.DEFAULT, *(n for n in engines.names() if n != engines.DEFAULT)):
+        choice = _try_open(rig, options, name)
+        if choice is None:
+            continue
+        own = [voice.name for voice in choice.found.voices]
+        if all(part in own for part in wanted):
+            is_default = name == engines.DEFAULT
+            return choice if is_default else replace(choice, reason=f"it has {', '.join(wanted)}")
+        known += own if name != TEST_ENGINE else []
+    missing = next((part for part in wanted if part not in known), "")
+    if missing:
+        raise unknown(missing, known, more="`anyrig engines` lists engines with more voices.")
+    raise InvalidInputError(
+        f"no engine has all of these voices: {', '.join(wanted)}",
+        hint="`anyrig voices` lists the voices of each engine; one engine reads a whole text.",
+    )
+
+
+# -- voices ----------------------------------------------------------------------------------------
+
+
+def split_blend(voice: str) -> list[str]:
+    """The names in a blend such as `af_heart:2+am_michael`."""
+    return [part.partition(":")[0].strip() for part in voice.split("+")]
+
+
+def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
+    """Check the name of a voice, a blend, or, for an engine that clones, the path of a recording.
+
+    Args:
+        voice: what was requested.
+        choice: the engine.
+        files: whether it may be a path.
+    """
+    from anyrig.speech.voices import unknown
+
+    known = [each.name for each in choice.found.voices]
+    if (files and not known) or voice in known:
+        return voice
+    if files and Path(voice).is_file():
+        return _check_recording(voice, choice)
+    for name in split_blend(voice):
+        if name not in known:
+            raise unknown(name, known)
+    return voice
+
+
+def _check_recording(voice: str, choice: EngineChoice) -> str:
+    from anyrig.speech.hosting.engine import Hosted
+
+    if issubclass(choice.engine_class, Hosted) and choice.engine_class.clones:
+        return voice
+    raise InvalidInputError(
+        f"{voice} is a recording, and {choice.name} cannot clone voices",
+        hint=f"`anyrig voices --engine {choice.name}` lists its voices; `anyrig engines show"
+        f" {choice.name}` says how to add one.",
+    )
+
+
+def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
+    """The requested voice; that of the settings only if this engine has it; else empty."""
+    if options.voice:
+        return check_voice(options.voice, choice)
+    saved = rig.settings.speech.voice
+    if not saved or any(voice.name == saved for voice in choice.found.voices):
+        return saved
+    others = (_try_open(rig, options, name) for name in engines.names())
+    if not any(voice.name == saved for one in others if one for voice in one.found.voices):
+        rig.warn(
+            f"{rig.describe_origin('speech.voice')}: no installed engine has the voice {saved!r};"
+            " using the default. `anyrig voices` lists them."
+        )
+    return ""
+
+
+# -- what is installed -----------------------------------------------------------------------------
+
+
+def _open(rig: Rig, options: VoiceOptions, name: str, *, requested: bool = False) -> EngineChoice:
+    engine_class = engines.engine_class(name)
+    values = options_of(engine_class.spec, {key: str(one) for key, one in options.set.items()})
+    found = find_weights(rig, options, name, engine_class)
+    found = replace(found, voices=engine_class.voices_with(found, values))
+    return EngineChoice(name, engine_class, found, values, requested)
+
+
+def _try_open(rig: Rig, options: VoiceOptions, name: str) -> EngineChoice | None:
+    try:
+        return _open(rig, options, name)
+    except AnyrigError:
+        return None
+
+
+def find_weights(
+    rig: Rig, options: VoiceOptions, name: str, engine_class: type[SpeechEngine]
+) -> Found:
+    """Find an engine's weights on this machine; the error names the folder to put them into."""
+    from anyrig.speech.hosting.engine import Hosted
+
+    folder = _find_folder(rig, options, name)
+    try:
+        if issubclass(engine_class, Hosted):
+            return engine_class.find(folder, environments=rig.folders.environments)
+        try:
+            return engine_class.find(folder)
+        except (InvalidInputError, MissingWeightsError):
+            # A folder in the settings belongs to one engine, and this may be another.
+            if folder is None or options.model or name == find_requested_engine(rig, options):
+                raise
+            return engine_class.find(_find_downloaded(rig, name))
+    except MissingWeightsError as error:
+        if folder is None:
+            error.hint += f" Their folder is {rig.folders.models / name}."
+        raise
+
+
+def _find_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | None:
+    if options.model is not None:
+        if not options.model.is_dir():
+            raise InvalidInputError(
+                f"no such folder: {options.model}",
+                hint=f"{mention('model')} must be a folder with weights.",
+            )
+        return options.model
+    return _find_model_setting(rig) or _find_downloaded(rig, name)
+
+
+def _find_downloaded(rig: Rig, name: str) -> Path | None:
+    folder = rig.folders.models / name
+    return folder if folder.is_dir() else None
+
+
+def _find_model_setting(rig: Rig) -> Path | None:
+    """The folder that the settings name; one that does not exist is a warning."""
+    model = rig.settings.speech.model
+    if not model:
+        return None
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    name = _engine_of_repository(model)
+    if name and _find_downloaded(rig, name) is not None:
+        return None
+    fix = (
+        f"`anyrig engines get {name}` downloads that model."
+        if name
+        else "Name a folder with weights; `anyrig engines` lists what can be downloaded."
+    )
+    rig.warn(
+        f"{rig.describe_origin('speech.model')}: the model {model} is not on this machine; using"
+        f" the default voice. {fix}"
+    )
+    return None
+
+
+# -- what could be installed -----------------------------------------------------------------------
+
+
+def suggest_engines(
+    rig: Rig,
+    error: UnsupportedLanguageError,
+    options: VoiceOptions,
+    choice: EngineChoice,
+    *,
+    override: str = "",
+) -> UnspeakableTextError:
+    """An error for a language that an engine does not speak, with engines that do.
+
+    Args:
+        rig: what is installed.
+        error: names the language.
+        options: of the request.
+        choice: the engine that was to speak.
+        override: how to have it spoken all the same; by naming the language, if empty.
+    """
+    from anyrig.speech.tongues import title
+
+    own = choice.found.languages[0] if choice.found.languages else "en"
+    override = override or f"If that is wrong, pass {mention('language', own)}."
+    names = [name for name in _list_by_licence(error.language, known=True) if name != choice.name]
+    if not names:
+        hint = f"No engine speaks {title(error.language)}. {override}"
+        return UnspeakableTextError(error.message, hint=hint)
+    hint = _describe_installation(rig, options, names[0], error.language)
+    if len(names) > 1:
+        hint += f" So do {', '.join(names[1:_MAX_SUGGESTIONS])}."
+    return UnspeakableTextError(error.message, hint=f"{hint} {override}")
+
+
+def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language: str) -> str:
+    from anyrig.speech.tongues import matched
+
+    spec = engines.engine_class(name).spec
+    licence = spec.weights_licence or spec.code_licence
+    installed = _try_open(rig, options, name)
+    if installed is not None and matched(language, installed.found.languages):
+        return f"{name} ({licence}) speaks it and is installed: pass {mention('engine', name)}."
+    steps = [localize_install_commands(spec.install)]
+    if spec.weights and spec.repository:
+        steps.append(f"anyrig engines get {name}")
+    elif spec.weights:
+        steps.append(f"its weights, see `anyrig engines show {name}`")
+    return (
+        f"{name} ({licence}) speaks it: {', then '.join(filter(None, steps))}, then pass"
+        f" {mention('engine', name)}."
+    )
+
+
+def _list_by_licence(language: str, *, known: bool = False) -> list[str]:
+    """Engines that speak a language, or may, depending on their weights: free licences first.
+
+    Args:
+        language: the code.
+        known: leave out engines whose languages are not known.
+    """
+    base = language.partition("-")[0].lower()
+    rated = [
+        (is_restricted(spec, code=True), name)
+        for name, spec in _list_specs()
+        if base in spec.languages or (not spec.languages and not known)
+    ]
+    return [name for _, name in sorted(rated, key=lambda pair: pair[0])]
+
+
+def is_restricted(spec: Spec, *, code: bool = False) -> bool:
+    """Whether the weights, or with `code` the code too, have a licence that restricts their use."""
+    licences = f"{spec.weights_licence} {spec.code_licence if code else ''}"
+    return any(word in licences for word in _RESTRICTED_LICENCES)
+
+
+def _engine_of_repository(model: str) -> str:
+    """The engine whose weights have this name on the model hub."""
+    if "/" not in model:
+        return ""
+    matches = (n for n, spec in _list_specs() if spec.repository.lower() == model.lower())
+    return next(matches, "")
+
+
+def _list_specs() -> Iterator[tuple[str, Spec]]:
+    for name in engines.names():
+        try:
+            spec = engines.engine_class(name).spec
+        except AnyrigError:
+            continue
+        if not spec.cloud and name != TEST_ENGINE:
+            yield name, spec

@@ -1,0 +1,245 @@
+"""`Rig`: this machine, its settings and stores, and everything anyrig can do with them.
+
+    from anyrig import Rig
+
+    rig = Rig()
+    rig.speak("Hello.").save("hello.wav")
+
+Nothing is looked up, opened or loaded before it is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyrig.app.events import Event, NoticeEvent, OnEvent, WarningEvent
+from anyrig.app.settings import LOADER, Settings
+from anyrig.devices.choose import (
+    DeviceChoice,
+    DeviceRequest,
+    Evidence,
+    choose_device,
+    resolve_request,
+)
+from anyrig.errors import InvalidSettingError
+from anyrig.options import list_options
+from anyrig.settings.folders import Folders, find_folders
+from anyrig.settings.load import LoadedSettings
+
+if TYPE_CHECKING:
+    from anyrig.app.compute import DeviceOptions
+    from anyrig.app.speech import Speech
+    from anyrig.bench.figures import Book
+    from anyrig.devices.machine import Device, Machine
+    from anyrig.settings.saved_device import SavedDevice
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+AskDevice = Callable[["Rig"], "str | None"]
+
+
+class Rig:
+    """This machine, its settings and stores, and everything anyrig can do with them.
+
+    Args:
+        config: a settings file, instead of `anyrig.toml` in the working directory.
+        environment: variables to read instead of the process's own.
+        machine: another machine than this one, such as a recorded one.
+        on_event: receives warnings and notices that belong to no single call; the log gets them
+            without it.
+        ask_device: asks a person which of several GPUs to use, where none was chosen yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        machine: Machine | None = None,
+        on_event: OnEvent | None = None,
+        ask_device: AskDevice | None = None,
+    ) -> None:
+        self.environment = dict(os.environ if environment is None else environment)
+        self._config = config or self.environment.get("ANYRIG_CONFIG")
+        self._given_machine = machine
+        self._on_event, self._ask_device = on_event or _log_event, ask_device
+        self._warned: set[str] = set()
+        # Libraries read these when they load.
+        self.environment.update(self.loaded_settings.process_variables)
+        if environment is None:
+            os.environ.update(self.loaded_settings.process_variables)
+
+    # -- settings and folders ----------------------------------------------------------------------
+
+    @cached_property
+    def folders(self) -> Folders:
+        return find_folders(self.environment)
+
+    @cached_property
+    def loaded_settings(self) -> LoadedSettings[Settings]:
+        """The settings, with where each came from."""
+        if self._config and not Path(self._config).is_file():
+            raise InvalidSettingError(
+                f"settings file not found: {self._config}", hint="Check the path."
+            )
+        return LOADER.load(
+            self.environment,
+            user_file=self.folders.config / "anyrig.toml",
+            project_file=Path(self._config or "anyrig.toml"),
+            project_named=bool(self._config),
+            dotenv=Path(".env"),
+        )
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded_settings.settings
+
+    def describe_origin(self, key: str) -> str:
+        """Where a setting comes from: a variable's name, or a key and its file."""
+        kind, place = self.loaded_settings.origins.get(key, ("default", ""))
+        return place if kind == "environment" else f"{key} in {place}" if place else key
+
+    def request(self, kind: type[T], **given: Any) -> T:
+        """Build a request: what is given, then what the settings say, then the defaults."""
+        options = list_options(kind)
+        values = dict(given)
+        for name, option in options.items():
+            if name in given or not option.setting or option.excludes in given:
+                continue
+            if option.setting in self.loaded_settings.origins and option.fill:
+                section, _, field = option.setting.rpartition(".")
+                value = getattr(
+                    getattr(self.settings, section) if section else self.settings, field
+                )
+                if value or option.default is not None:
+                    values[name] = value
+        return kind(**values)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def warn(self, message: str) -> None:
+        """Report a warning, once in the life of this object."""
+        if message not in self._warned:
+            self._warned.add(message)
+            self._on_event(WarningEvent(message))
+
+    def notice(self, message: str) -> None:
+        self._on_event(NoticeEvent(message))
+
+    # -- devices -----------------------------------------------------------------------------------
+
+    @cached_property
+    def machine(self) -> Machine:
+        from anyrig.devices.discover import discover
+
+        return self._given_machine or discover(self.environment)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the machine is another than this one: then nothing is measured or saved."""
+        return self._given_machine is not None
+
+    @cached_property
+    def measurements(self) -> Book:
+        """What `anyrig bench` and first uses measured."""
+        from anyrig.bench import figures
+
+        return figures.Book() if self.is_recorded else figures.load(self.folders.measurements)
+
+    @cached_property
+    def saved_device(self) -> SavedDevice | None:
+        """The device that `anyrig use` saved."""
+        from anyrig.settings.saved_device import load_saved_device
+
+        return None if self.is_recorded else load_saved_device(self.folders.saved_device)
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence() if self.is_recorded else self.measurements.evidence(self.machine)
+
+    def device_requests(self, options: DeviceOptions) -> tuple[DeviceRequest, ...]:
+        """Which devices were requested, the strongest first."""
+        requests = []
+        if options.device:
+            requests.append(DeviceRequest(options.device, "flag"))
+        origin = self.loaded_settings.origins.get("device")
+        if origin is not None:
+            requests.append(DeviceRequest(self.settings.device, origin[0], place=origin[1]))
+        if self.saved_device is not None:
+            requests.append(
+                DeviceRequest(self.saved_device.device, "saved", self.saved_device.name)
+            )
+        return tuple(requests)
+
+    def choose_device(self, options: DeviceOptions) -> DeviceChoice:
+        """The device for some work. Measures it on its first use, unless that is switched off."""
+        several = sum(gpu.usable for gpu in self.machine.gpus) > 1
+        if several and self._ask_device and not self.device_requests(options):
+            answer = self._ask_device(self)
+            if answer is not None:
+                self.save_device(answer)
+        choice = choose_device(
+            self.machine, self.device_requests(options), evidence=self.evidence,
+            strict=options.strict,
+        )  # fmt: skip
+        for warning in choice.warnings:
+            self.warn(warning)
+        log.info("device: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
+        for skipped in choice.skipped:
+            log.info("skipped: %s (%s)", skipped.device.name, skipped.reason)
+        if self.may_measure(options) and choice.selector != "all":
+            self._measure_first_use(choice.device)
+        return choice
+
+    def choose_cpu(self, options: DeviceOptions) -> DeviceChoice:
+        """The CPU, for work that runs nowhere else; a requested device that does not exist is still
+        reported.
+        """
+        request = next((r for r in self.device_requests(options) if r.origin != "saved"), None)
+        if request is not None and request.selector.strip().lower() != "auto":
+            match = resolve_request(self.machine, request, strict=options.strict)
+            if match.warning:
+                self.warn(match.warning)
+        return choose_device(self.machine, (DeviceRequest("cpu", "flag"),))
+
+    def save_device(self, selector: str) -> None:
+        """Use a device from now on, as `anyrig use` does."""
+        from anyrig.settings.saved_device import SavedDevice, save_device
+
+        device = self.machine.find(selector)
+        self.saved_device = SavedDevice(selector, device.name if device else selector)
+        save_device(self.folders.saved_device, self.saved_device)
+
+    def may_measure(self, options: DeviceOptions) -> bool:
+        """Whether a device may be measured on its first use."""
+        return self.settings.bench and not options.no_bench and not self.is_recorded
+
+    def _measure_first_use(self, device: Device) -> None:
+        page = self.measurements.of(device, self.machine)
+        if page and page.figures:
+            return
+        self.notice(f"Measuring {device.name}, once ...")  # app.bench follows
+
+    # -- abilities ---------------------------------------------------------------------------------
+
+    def speak(self, text: str, *, on_event: OnEvent | None = None, **options: Any) -> Speech:
+        """Synthesise a text; the options are fields of `SpeechRequest`.
+
+        Rig().speak("Hello.", voice="heart", rate=1.1).save("hello.mp3")
+        """
+        from anyrig.app import speech
+
+        request = self.request(speech.SpeechRequest, text=text, **options)
+        return speech.speak(self, request, on_event or self._on_event)
+
+
+def _log_event(event: Event) -> None:
+    if isinstance(event, WarningEvent):
+        log.warning("%s", event.message)
+    elif isinstance(event, NoticeEvent):
+        log.info("%s", event.message)

@@ -1,0 +1,385 @@
+"""Text to speech: one text in, audio out, in one piece or while it is made."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+from anyrig.app.cache import open_cache
+from anyrig.app.cluster import ClusterOptions, find_broker, open_cluster_pool, place_on_cluster
+from anyrig.app.compute import ComputeOptions, place, test_devices
+from anyrig.app.engines import (
+    EngineChoice,
+    VoiceOptions,
+    check_voice,
+    choose_engine,
+    detect_language,
+    resolve_voice,
+    split_blend,
+    suggest_engines,
+)
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.errors import InvalidInputError, UnspeakableTextError
+from anyrig.options import Request, option
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.placement import PlacementPlan
+    from anyrig.speech.audio import AudioChunk, Samples
+    from anyrig.speech.lexicon import Lexicon
+    from anyrig.speech.recite import Terms
+    from anyrig.speech.script import Script, Segment
+    from anyrig.speech.synthesise import Studio, Tally
+    from anyrig.storage.cache import Cache
+
+_CHARACTERS_PER_WORKER = 250  # less than this is not worth the start of another process
+_READ_SAMPLES = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseOptions(Request):
+    """Pauses, in seconds."""
+
+    pause_clause: float = option(
+        0.12, "inside a long sentence, where it was split", ge=0, le=60, unit="seconds",
+        flag=False, setting="speech.pause_clause",
+    )  # fmt: skip
+    pause_sentence: float = option(
+        0.3, "after a sentence", ge=0, le=60, unit="seconds", flag=False,
+        setting="speech.pause_sentence",
+    )  # fmt: skip
+    pause_paragraph: float = option(
+        0.6, "after a paragraph", ge=0, le=60, unit="seconds", flag=False,
+        setting="speech.pause_paragraph",
+    )  # fmt: skip
+    pause_heading: float = option(
+        0.9, "before and after a heading", ge=0, le=60, unit="seconds", flag=False,
+        setting="speech.pause_heading",
+    )  # fmt: skip
+    pause_dialogue: float = option(
+        0.45, "between the speakers of a dialogue", ge=0, le=60, unit="seconds", flag=False,
+        setting="speech.pause_dialogue",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesisOptions(VoiceOptions, PauseOptions, ClusterOptions, ComputeOptions):
+    """Everything that speaks."""
+
+    loudness: float = option(
+        -19.0, "loudness of files; 0 leaves it as it is", ge=-70, le=0, unit="LUFS",
+        setting="speech.loudness", metavar="LUFS",
+    )  # fmt: skip
+    fresh: bool = option(False, "make again what is cached")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechRequest(SynthesisOptions):
+    """Speech."""
+
+    text: str = option(help="what to say", positional=True, metavar="TEXT")
+    ssml: bool = option(False, "the text is SSML; detected if it begins with <speak")
+
+
+@dataclass
+class Speech:
+    """Synthesised speech, held in a temporary file until it is saved or closed."""
+
+    engine: EngineChoice
+    script: Script
+    sample_rate: int
+    loudness: float
+    tally: Tally
+    chunks: list[dict[str, Any]] = field(default_factory=list)
+    """Each segment's text and times."""
+    num_samples: int = 0
+    wall_s: float = 0.0
+    _file: IO[bytes] = field(default_factory=partial(tempfile.TemporaryFile, prefix="anyrig-"))
+
+    @property
+    def audio_s(self) -> float:
+        """How long it is, pauses included."""
+        return self.num_samples / self.sample_rate
+
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[Samples]:
+        """The samples (mono, fp32) from one to another, in parts."""
+        import numpy as np
+
+        self._file.flush()
+        position = start
+        while stop is None or position < stop:
+            self._file.seek(position * 4)
+            count = _READ_SAMPLES if stop is None else min(_READ_SAMPLES, stop - position)
+            part = np.frombuffer(self._file.read(count * 4), np.float32)
+            if not len(part):
+                return
+            yield part
+            position += len(part)
+
+    def save(self, path: str | Path | BinaryIO, format: str | None = None) -> None:
+        """Write it to a file at its target loudness: wav, flac, mp3, opus, m4a or pcm."""
+        from anyrig.speech.sound.encode import encoder
+        from anyrig.speech.sound.loudness import exact
+
+        if isinstance(path, str | Path):
+            path = Path(path).expanduser()
+            format = resolve_format(format, path)
+        rate, loudness = self.sample_rate, self.loudness
+        parts = exact(self.read, rate, target_lufs=loudness) if loudness else self.read()
+        output = encoder(path, format=format or "wav", rate=rate)
+        try:
+            for part in parts:
+                output.write(part)
+        except BaseException:
+            output.abort()
+            raise
+        output.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _append(self, chunk: AudioChunk, segment: Segment) -> None:
+        self._file.write(chunk.samples.tobytes())
+        self.num_samples = chunk.start + len(chunk.samples)
+        self.chunks.append(describe_chunk(chunk, segment))
+
+
+def resolve_format(format: str | None, path: Path | None = None) -> str:
+    """The format that was requested, or that the file's name implies."""
+    from anyrig.speech.sound.encode import FORMATS, format_of
+
+    if not format:
+        return format_of(path) if path is not None else "wav"
+    if format.lower() not in FORMATS:
+        raise InvalidInputError(
+            f"unknown format {format!r}", hint=f"Valid formats: {', '.join(FORMATS)}."
+        )
+    return format.lower()
+
+
+def speak(rig: Rig, request: SpeechRequest, on_event: OnEvent) -> Speech:
+    """Synthesise a text."""
+    with stream(rig, request, on_event) as (speech, chunks):
+        for _ in chunks:
+            pass
+    return speech
+
+
+@contextmanager
+def stream(
+    rig: Rig, request: SpeechRequest, on_event: OnEvent, *, listening: bool = False
+) -> Iterator[tuple[Speech, Iterator[AudioChunk]]]:
+    """Synthesise a text chunk by chunk, each as soon as all before it are made.
+
+    Args:
+        rig: the machine.
+        request: what to say, and how.
+        on_event: receives progress and warnings.
+        listening: whether somebody hears it meanwhile: then the first chunk is short and comes
+            first.
+    """
+    if not request.text.strip():
+        raise UnspeakableTextError("the text is empty", hint="Give some words.")
+    began = time.monotonic()
+    on_event(ProgressEvent("detecting the language"))
+    choice = choose_engine(rig, request, detect_language(request.text, request))
+    with (
+        open_cache(rig) as cache,
+        # The workers load while the text is prepared.
+        open_synthesizer(rig, request, choice, len(request.text), cache) as studio,
+    ):
+        on_event(ProgressEvent("splitting the text"))
+        script = prepare_script(rig, request, choice, first_short=listening)
+        for warning in script.warnings:
+            on_event(WarningEvent(warning))
+        from anyrig.speech.synthesise import Tally
+
+        speech = Speech(choice, script, studio.rate, request.loudness, Tally())
+
+        def follow() -> Iterator[AudioChunk]:
+            total = len(script.segments)
+            on_event(ProgressEvent("loading the voice", 0, total))
+            chunks = studio.speak(script, tally=speech.tally, anew=request.fresh, early=listening)
+            for chunk in chunks:
+                speech._append(chunk, script.segments[chunk.segment])
+                done, detail = len(speech.chunks), " ".join(chunk.text.split())
+                on_event(ProgressEvent("speaking", done, total, detail, speech.audio_s))
+                yield chunk
+            speech.wall_s = time.monotonic() - began
+            for spoken in speech.tally.doubtful:
+                speech.chunks[spoken.index]["problems"] = list(spoken.problems)
+
+        yield speech, follow()
+        for warning in studio.warnings:
+            on_event(WarningEvent(warning))
+
+
+def prepare_script(
+    rig: Rig,
+    request: SynthesisOptions,
+    choice: EngineChoice,
+    text: str | None = None,
+    *,
+    files: bool = True,
+    **more: Any,
+) -> Script:
+    """Split and normalise a text as an engine will speak it.
+
+    Args:
+        rig: the machine.
+        request: its options.
+        choice: the engine.
+        text: that of the request, if not given.
+        files: whether voices may be paths of recordings.
+        **more: further arguments of `speech.prepare.prepare`.
+    """
+    from anyrig.errors import UnsupportedLanguageError
+    from anyrig.speech.prepare import prepare
+
+    if text is None:
+        assert isinstance(request, SpeechRequest)
+        text, more = request.text, {"ssml": True if request.ssml else "auto", **more}
+    arguments = {**vars(build_terms(rig, request, choice)), "language": request.language, **more}
+    try:
+        script = prepare(text, **arguments)
+    except UnsupportedLanguageError as error:
+        raise suggest_engines(rig, error, request, choice) from error
+    check_voices(script.segments, choice, files=files)
+    return script
+
+
+def build_terms(rig: Rig, request: SynthesisOptions, choice: EngineChoice) -> Terms:
+    """How an engine reads: what is requested of it and what it can do."""
+    from anyrig.speech.lexicon import Lexicon
+    from anyrig.speech.pauses import Pauses
+    from anyrig.speech.recite import Terms
+    from anyrig.speech.split import SHORT_WORDS
+
+    voice = resolve_voice(rig, request, choice)
+    return Terms(
+        limit=choice.spec.limit,
+        phonemes=choice.spec.phonemes,
+        languages=choice.found.languages,
+        voice=voice,
+        voices=_choose_voices(choice, voice),
+        rate=request.rate,
+        seed=request.seed,
+        lexicon=load_lexicon(rig, request) or Lexicon(),
+        pauses=Pauses(
+            clause_s=request.pause_clause,
+            sentence_s=request.pause_sentence,
+            paragraph_s=request.pause_paragraph,
+            heading_s=request.pause_heading,
+            dialogue_s=request.pause_dialogue,
+        ),
+        shortest=SHORT_WORDS,
+    )
+
+
+def load_lexicon(rig: Rig, request: VoiceOptions, *, skip_patterns: bool = False) -> Lexicon | None:
+    if request.lexicon is None:
+        return None
+    from anyrig.speech.lexicon import load
+
+    lexicon = load(request.lexicon, skip_patterns=skip_patterns)
+    for reason in lexicon.left_out:
+        rig.warn(f"{reason}; this entry is ignored")
+    return lexicon
+
+
+def check_voices(segments: Sequence[Segment], choice: EngineChoice, *, files: bool = True) -> None:
+    """Check that each segment's voice exists and speaks its language, before anything is loaded."""
+    from anyrig.speech.protocol import Line
+    from anyrig.speech.voices import pick
+
+    known = choice.found.voices
+    lines = [segment.line for segment in segments if segment.line.voice]
+    for voice, language in dict.fromkeys((line.voice, line.language) for line in lines):
+        check_voice(voice, choice, files=files)
+        if known and not (files and Path(voice).is_file()):
+            for name in split_blend(voice):
+                pick(known, Line("", language, name))
+
+
+def _choose_voices(choice: EngineChoice, requested: str) -> dict[str, str]:
+    """The voice of each language that the requested one does not speak: the engine's first.
+
+    Named here, so that the default voice and the same voice requested by name share cached takes.
+    """
+    name = split_blend(requested)[0] if requested else ""
+    own = next((voice for voice in choice.found.voices if voice.name == name), None)
+    spoken = {own.language, *own.also} if own is not None else set()
+    voices: dict[str, str] = {}
+    for voice in choice.found.voices:
+        if voice.language not in spoken and (own is not None or not requested):
+            voices.setdefault(voice.language, voice.name)
+    return voices
+
+
+@contextmanager
+def open_synthesizer(
+    rig: Rig,
+    request: SynthesisOptions,
+    choice: EngineChoice,
+    num_characters: int,
+    cache: Cache | None,
+) -> Iterator[Studio]:
+    """An engine on every device that it was placed on; it loads while this goes on."""
+    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.speech.stage import Stage
+    from anyrig.speech.synthesise import Studio
+
+    plan = place_engine(rig, request, choice, num_characters)
+    stage = Stage(
+        engine=choice.name,
+        found=choice.found,
+        placed=plan,
+        environment=rig.environment,
+        options=choice.options,
+        store=cache,
+        limits=BatchSizeLimits.load(rig.folders.batch_limits),
+        stamp=_stamp(rig, plan),
+        hire=open_cluster_pool(rig, request, choice, plan),
+    )
+    with Studio(stage) as studio:
+        yield studio
+
+
+def place_engine(
+    rig: Rig, request: SynthesisOptions, choice: EngineChoice, num_characters: int
+) -> PlacementPlan:
+    """Where the engine's workers run; no more of them than the text keeps busy."""
+    if find_broker(rig, request):
+        return place_on_cluster(rig, request, choice)
+    if not any(gpu.usable for gpu in rig.machine.gpus):
+        request = replace(request, no_bench=True)  # nothing to choose between
+    workload = replace(
+        choice.engine_class.need(choice.found),
+        most_workers=max(1, num_characters // _CHARACTERS_PER_WORKER),
+    )
+    plan = place(rig, rig.choose_device(request), workload, request)
+    return test_devices(rig, plan, request)
+
+
+def _stamp(rig: Rig, plan: PlacementPlan) -> str:
+    """Driver and library versions, under which learnt batch sizes are valid."""
+    from anyrig.bench.figures import stamp
+
+    return " | ".join(sorted({stamp(one.device, rig.machine) for one in plan.placements}))
+
+
+def describe_chunk(chunk: AudioChunk, segment: Segment) -> dict[str, Any]:
+    return {
+        "text": chunk.text,
+        "spoken": segment.line.text,
+        "span": list(chunk.span),
+        "start_s": round(chunk.start_s, 4),
+        "end_s": round(chunk.start_s + chunk.duration_s, 4),
+        "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
+    }
