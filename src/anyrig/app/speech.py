@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
@@ -87,6 +86,10 @@ class SpeechRequest(SynthesisOptions):
     ssml: bool = option(False, "the text is SSML; detected if it begins with <speak")
 
 
+def _open_spool() -> IO[bytes]:
+    return tempfile.TemporaryFile(prefix="anyrig-")
+
+
 @dataclass
 class Speech:
     """Synthesised speech, held in a temporary file until it is saved or closed."""
@@ -100,7 +103,7 @@ class Speech:
     """Each segment's text and times."""
     num_samples: int = 0
     wall_s: float = 0.0
-    _file: IO[bytes] = field(default_factory=partial(tempfile.TemporaryFile, prefix="anyrig-"))
+    _file: IO[bytes] = field(default_factory=_open_spool)
 
     @property
     def audio_s(self) -> float:

@@ -22,18 +22,20 @@ class EscapedStream:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
         self.escape = f"\x00{os.urandom(6).hex()}\x00"
         """Stands for the escape character; nobody else can know it."""
 
     def write(self, text: str) -> int:
         if _UNSAFE.search(text):
             *begun, last = text.split(self.escape)
-            safe = [f"{_escape(piece[:-1])}\r" if piece.endswith("\r") else _escape(piece)
-                    for piece in begun]  # fmt: skip
-            self._stream.write("\x1b".join([*safe, _escape(last)]))
+            safe = [  # a carriage return before a sequence of our own is ours as well
+                escape_controls(piece.removesuffix("\r")) + "\r" * piece.endswith("\r")
+                for piece in begun
+            ]
+            self.stream.write("\x1b".join([*safe, escape_controls(last)]))
         else:
-            self._stream.write(text)
+            self.stream.write(text)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -41,7 +43,7 @@ class EscapedStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
 
 def esc(stream: Any) -> str:
@@ -50,5 +52,5 @@ def esc(stream: Any) -> str:
     return found if isinstance(found, str) else "\x1b"
 
 
-def _escape(text: str) -> str:
+def escape_controls(text: str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -81,21 +81,29 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     )
     command.arguments(parser)
     common = parser.add_argument_group("options of every command")
-    which = common.add_mutually_exclusive_group()
-    which.add_argument(
-        "--device",
-        type=_word,
-        metavar="WORD",
-        help="auto, all, cpu, cuda:1, rocm:0, xpu:0, mps, dml:0, webgpu:0, an index, an id or part"
-        " of a name",
-    )
-    which.add_argument("--gpu", metavar="N", dest="device", type=_index, help="the same by index")
-    common.add_argument(
-        "--strict", action="store_true", help="a device that cannot be used is an error"
-    )
-    common.add_argument(
-        "--no-bench", action="store_true", help="do not measure a device on its first use"
-    )
+    which, gpu_default = None, None
+    if "--device" not in parser._option_string_actions:  # else the request has them
+        which = common.add_mutually_exclusive_group()
+        which.add_argument(
+            "--device",
+            type=_word,
+            metavar="WORD",
+            help="auto, all, cpu, cuda:1, rocm:0, xpu:0, mps, dml:0, webgpu:0, an index, an id or"
+            " part of a name",
+        )
+        common.add_argument(
+            "--strict", action="store_true", help="a device that cannot be used is an error"
+        )
+        common.add_argument(
+            "--no-bench", action="store_true", help="do not measure a device on its first use"
+        )
+    else:
+        gpu_default = argparse.SUPPRESS
+    group = which if which is not None else common
+    group.add_argument(
+        "--gpu", metavar="N", dest="device", type=_index, default=gpu_default,
+        help="the same by index",
+    )  # fmt: skip
     common.add_argument("--json", action="store_true", help="print JSON for programs")
     common.add_argument("--config", metavar="FILE", help="settings file instead of ./anyrig.toml")
     common.add_argument("--log-file", metavar="FILE", help="write the whole log there as well")

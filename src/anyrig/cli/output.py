@@ -1,0 +1,190 @@
+"""What commands print: errors, warnings, tables, JSON, and progress from the events of their work.
+
+`rich` draws the progress of long work and is imported when there is some; tables are plain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from anyrig.app.events import Event, NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.cli.escape import esc, escape_controls
+from anyrig.errors import AnyrigError, format_mentions
+from anyrig.install import localize_install_commands
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_COLOURS = {
+    "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
+}  # fmt: skip
+_EVENT_INTERVAL_S = 0.2
+
+
+def print_error(error: AnyrigError) -> None:
+    """One line for the error, one for what to do."""
+    message, hint = (format_mentions(text, "command") for text in (error.message, error.hint))
+    print(f"{paint('error', 'broken', sys.stderr)}: {message}", file=sys.stderr)
+    if hint:
+        print(f"  hint: {localize_install_commands(hint)}", file=sys.stderr)
+
+
+def print_warning(text: str) -> None:
+    text = localize_install_commands(format_mentions(text, "command"))
+    print(f"{paint('warning', 'warning', sys.stderr)}: {text}", file=sys.stderr)
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON document for programs."""
+    print(json.dumps(data, indent=2, allow_nan=False, default=str))
+
+
+def paint(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Colour a text if the stream is a terminal that wants colours."""
+    stream = stream or sys.stdout
+    if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return text
+    return f"{esc(stream)}[{_COLOURS[style]}m{text}{esc(stream)}[0m"
+
+
+def format_table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> str:
+    """Rows with aligned columns; those of `right` are aligned to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    to_right = set(right)
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in to_right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def wrap(first: str, text: str) -> str:
+    """Text behind a beginning, folded to the terminal's width; words are never split."""
+    if not sys.stdout.isatty():
+        return first + text
+    width = shutil.get_terminal_size().columns
+    lines = textwrap.wrap(
+        text, max(30, width - len(first)), break_long_words=False, break_on_hyphens=False
+    )
+    return first + f"\n{' ' * len(first)}".join(lines or [""])
+
+
+class EventPrinter:
+    """Shows the events of some work: warnings as lines, progress as a bar on a terminal.
+
+    Args:
+        json_lines: print progress as JSON lines on stdout, for a program that follows.
+    """
+
+    def __init__(self, *, json_lines: bool = False) -> None:
+        self.warnings: list[str] = []
+        self._json_lines = json_lines
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._began, self._next_line = time.monotonic(), 0.0
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, ProgressEvent):
+            if self._json_lines:
+                self._print_line(event)
+            elif self._is_terminal:
+                self._draw(event)
+        elif isinstance(event, WarningEvent):
+            self.warnings.append(event.message)
+            self._pause()
+            print_warning(event.message)
+        elif isinstance(event, NoticeEvent):
+            self._pause()
+            print(event.message, file=sys.stderr)
+
+    def __enter__(self) -> EventPrinter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pause()
+
+    def end(self, result: Mapping[str, Any]) -> None:
+        """Print the result as JSON: as the last line for a program that follows, or a document."""
+        if self._json_lines:
+            print_line("done", result)
+        else:
+            print_json(dict(result))
+
+    def _print_line(self, event: ProgressEvent) -> None:
+        now = time.monotonic()
+        if now < self._next_line and event.done < event.total:
+            return
+        self._next_line = now + _EVENT_INTERVAL_S
+        spent_s = now - self._began
+        left_s = spent_s / event.done * (event.total - event.done) if event.done else None
+        facts: dict[str, Any] = {
+            "stage": event.stage, "done": round(event.done / max(1, event.total), 4),
+            "num_done": event.done, "num_all": event.total, "title": event.detail[:80],
+            "left_s": None if left_s is None else round(left_s, 1),
+        }  # fmt: skip
+        if event.audio_s is not None:
+            facts["speed"] = round(event.audio_s / spent_s, 2) if spent_s else None
+        print_line("progress", facts)
+
+    def _draw(self, event: ProgressEvent) -> None:
+        detail = event.detail
+        if event.audio_s is not None:
+            speed = event.audio_s / max(1e-3, time.monotonic() - self._began)
+            detail = f"{speed:.3g} times real time, {detail}"
+        if self._progress is None:
+            self._progress = _start_bar()
+            self._task = self._progress.add_task("")
+        assert self._task is not None
+        self._progress.update(
+            self._task, description=event.stage, completed=event.done, total=event.total or None,
+            detail=escape_controls(detail)[:48],
+        )  # fmt: skip
+
+    def _pause(self) -> None:
+        """Take the bar away, so that a line can be printed; the next event draws it again."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = self._task = None
+
+
+def print_line(event: str, facts: Mapping[str, Any]) -> None:
+    """Print an event as a line of JSON."""
+    print(json.dumps({"event": event, **facts}, allow_nan=False, default=str), flush=True)
+
+
+def _start_bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    # Past the stream that escapes control characters: rich writes some of its own.
+    console = Console(file=getattr(sys.stderr, "stream", sys.stderr))
+    progress = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[detail]}", markup=False),
+        console=console,
+        transient=True,
+    )
+    progress.start()
+    return progress

@@ -1,0 +1,42 @@
+"""The `Rig` of a command, as its common flags and the terminal want it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from anyrig.app.events import OnEvent
+from anyrig.app.rig import Rig
+from anyrig.app.settings import WARNED_VARIABLE
+from anyrig.cli import log
+from anyrig.cli.output import EventPrinter
+
+_WHAT_IF_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)  # fmt: skip
+
+
+def open_rig(arguments: argparse.Namespace, on_event: OnEvent | None = None) -> Rig:
+    """Set up the log, load the settings and report what is wrong with them."""
+    import os
+
+    machine = None
+    if path := getattr(arguments, "machine", None):
+        from anyrig.devices.discover import from_record
+        from anyrig.devices.probe import load_record
+
+        what_if = {name: os.environ[name] for name in _WHAT_IF_VARIABLES if name in os.environ}
+        machine = from_record(load_record(Path(path)), what_if)
+    rig = Rig(
+        config=getattr(arguments, "config", None),
+        machine=machine,
+        on_event=on_event or EventPrinter(),
+    )
+    log_file = getattr(arguments, "log_file", None) or rig.settings.log_file
+    log.configure(getattr(arguments, "verbose", 0), log_file)
+    if not rig.environment.get(WARNED_VARIABLE):
+        for warning in rig.loaded_settings.warnings:
+            rig.warn(warning)
+        rig.environment[WARNED_VARIABLE] = "1"
+    return rig
