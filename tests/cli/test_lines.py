@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import soundfile
 
-from anyrig.cli import entries
+from anyrig.app.batch import BatchLine, read_lines
 from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
 
@@ -51,7 +51,7 @@ def test_a_short_foreign_line_is_read_as_the_list_is(anyrig: Anyrig) -> None:
     told = json.loads(done.stdout)
     assert [row["file"] for row in told["lines"]] == ["0001.wav", "0002.wav", "0003.wav"]
     assert told["failed"] == ["0004"]
-    assert "'Merci beaucoup.' seems to be French and is read as English" in done.stderr
+    assert "'Merci beaucoup.' looks like French; read as English" in done.stderr
     assert "nanotts" in done.stderr  # who could say it
 
 
@@ -88,7 +88,7 @@ def test_a_break_after_the_last_word_is_kept(anyrig: Anyrig) -> None:
 
 def test_separators_within_a_string_end_no_row(anyrig: Anyrig) -> None:
     _jsonl('{"id": "a", "text": "Hello\u2028there."}', '{"id": "b", "text": "Good\\u2028day."}')
-    assert [entry.text for entry in entries.read(Path("list.jsonl"))] == [
+    assert [entry.text for entry in read_lines(Path("list.jsonl"))] == [
         "Hello\u2028there.", "Good\u2028day.",
     ]  # fmt: skip
     assert json.loads(anyrig("speak", "--lines", "list.jsonl", *TONE).stdout)["made"] == 2
@@ -99,18 +99,18 @@ def test_separators_within_a_string_end_no_row(anyrig: Anyrig) -> None:
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
 def test_rows_end_as_on_any_system(ends: str) -> None:
     Path("list.txt").write_bytes(ends.join(["One.", "", "Two."]).encode())
-    assert [entry.text for entry in entries.read(Path("list.txt"))] == ["One.", "Two."]
+    assert [entry.text for entry in read_lines(Path("list.txt"))] == ["One.", "Two."]
 
 
 def test_null_is_as_if_it_were_not_there() -> None:
     row = '{"id": null, "text": "Hi.", "voice": null, "language": null, "rate": null, "seed": null}'
-    (entry,) = entries.read(_jsonl(row))
-    assert entry == entries.Entry(1, "Hi.")
+    (entry,) = read_lines(_jsonl(row))
+    assert entry == BatchLine(1, "Hi.")
     assert entry.stem == "0001"
 
 
 def test_an_id_may_be_a_whole_number() -> None:
-    (entry,) = entries.read(_jsonl({"id": 17, "text": "Hi."}))
+    (entry,) = read_lines(_jsonl({"id": 17, "text": "Hi."}))
     assert entry.stem == "17"
 
 
@@ -120,16 +120,16 @@ def test_an_id_may_be_a_whole_number() -> None:
         ('{"text": "a", "seed": 1e999}', "numbers"),
         ('{"text": "a", "rate": 1e999}', "rate is inf"),
         ('{"text": "a", "rate": NaN}', "rate is nan"),
-        (r'{"text": "a", "id": "\ud800"}', "no file name"),
+        (r'{"text": "a", "id": "\ud800"}', "not a valid file name"),
         ('{"text": "a", "id": "' + "é" * 150 + '"}', "too long"),
-        ('{"text": "a", "id": true}', "id is no string"),
-        ('{"text": "a", "voice": 5}', "voice is no string"),
-        ('{"text": "a", "language": ["en"]}', "language is no string"),
+        ('{"text": "a", "id": true}', "id must be a string"),
+        ('{"text": "a", "voice": 5}', "voice must be a string"),
+        ('{"text": "a", "language": ["en"]}', "language must be a string"),
     ],
 )
 def test_odd_values_are_refused_plainly(row: str, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said) as caught:
-        entries.read(_jsonl(row))
+        read_lines(_jsonl(row))
     assert "line 1" in caught.value.message
     caught.value.message.encode()
 

@@ -98,10 +98,10 @@ def test_it_is_played_by_whatever_player_there_is(anyrig: Anyrig, tmp_path: Path
     [
         (["Hi.", "-o", "out.xyz"], "xyz"),
         (["Hi.", "-o", "none/out.wav"], "no folder none"),
-        (["-f", "missing.txt"], "no file missing.txt"),
+        (["-f", "missing.txt"], "no such file: missing.txt"),
         (["Hi.", "-f", "missing.txt"], "a text and a file"),
         (["Hi.", "--voice", "nobody", "-o", "a.wav"], "nobody"),
-        (["Hi.", "--rate", "9"], "0.25 to 4"),
+        (["Hi.", "--rate", "9"], "--rate must be a number between 0.25 and 4"),
         (["Hi.", "--set", "loud=1", "-o", "a.wav"], "no option 'loud'"),
         (["   ", "-o", "a.wav"], "empty"),
         (["🙂", "-o", "a.wav"], "hint"),
@@ -176,11 +176,11 @@ def test_only_makes_entries_again_with_another_take(anyrig: Anyrig) -> None:
     ("row", "said"),
     [
         ('{"text": 5}', "has no text"),
-        ("not json", "is no JSON"),
-        ('{"text": "a", "speed": 2}', "no field 'speed'"),
-        ('{"text": "a", "id": "../a"}', "no file name"),
+        ("not json", "is not valid JSON"),
+        ('{"text": "a", "speed": 2}', "unknown field 'speed'"),
+        ('{"text": "a", "id": "../a"}', "not a valid file name"),
         ('{"text": "a", "rate": "quick"}', "numbers"),
-        ('{"text": "a", "id": "one"}', "would both be one"),
+        ('{"text": "a", "id": "one"}', "would both be written to one"),
     ],
 )
 def test_bad_entries_are_named_by_line(anyrig: Anyrig, row: str, said: str) -> None:

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from anyrig.app.cache import open_cache
-from anyrig.app.cluster import ClusterOptions, find_broker, open_cluster_pool, place_on_cluster
+from anyrig.app.cluster import (
+    ClusterOptions,
+    check_no_recordings,
+    find_broker,
+    open_cluster_pool,
+    place_on_cluster,
+)
 from anyrig.app.compute import ComputeOptions, place, test_devices
 from anyrig.app.engines import (
     EngineChoice,
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth the start of another process
 _READ_SAMPLES = 1 << 18
+_MAX_WORKERS = 8  # named in a report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +108,20 @@ class Speech:
     tally: Tally
     chunks: list[dict[str, Any]] = field(default_factory=list)
     """Each segment's text and times."""
+    on_cluster: bool = False
     num_samples: int = 0
     wall_s: float = 0.0
     _file: IO[bytes] = field(default_factory=_open_spool)
+
+    @property
+    def workers(self) -> str:
+        """How many segments each worker of a cluster made; empty without a cluster."""
+        if not self.on_cluster:
+            return ""
+        counts = sorted(self.tally.devices.items(), key=lambda pair: (-pair[1], pair[0]))
+        some = [f"{name} {count}" for name, count in counts[:_MAX_WORKERS]]
+        more = [f"{len(counts) - _MAX_WORKERS} more"] if len(counts) > _MAX_WORKERS else []
+        return ", ".join((*some, *more))
 
     @property
     def audio_s(self) -> float:
@@ -135,14 +153,9 @@ class Speech:
             format = resolve_format(format, path)
         rate, loudness = self.sample_rate, self.loudness
         parts = exact(self.read, rate, target_lufs=loudness) if loudness else self.read()
-        output = encoder(path, format=format or "wav", rate=rate)
-        try:
+        with encoder(path, format=format or "wav", rate=rate) as output:
             for part in parts:
                 output.write(part)
-        except BaseException:
-            output.abort()
-            raise
-        output.close()
 
     def close(self) -> None:
         self._file.close()
@@ -203,7 +216,10 @@ def stream(
             on_event(WarningEvent(warning))
         from anyrig.speech.synthesise import Tally
 
-        speech = Speech(choice, script, studio.rate, request.loudness, Tally())
+        speech = Speech(
+            choice, script, studio.rate, request.loudness, Tally(),
+            on_cluster=bool(find_broker(rig, request)),
+        )  # fmt: skip
 
         def follow() -> Iterator[AudioChunk]:
             total = len(script.segments)
@@ -221,6 +237,15 @@ def stream(
         yield speech, follow()
         for warning in studio.warnings:
             on_event(WarningEvent(warning))
+
+
+def plan_speech(rig: Rig, request: SpeechRequest) -> tuple[EngineChoice, Script]:
+    """What would be spoken, and by which engine."""
+    choice = choose_engine(rig, request, detect_language(request.text, request))
+    script = prepare_script(rig, request, choice)
+    for warning in script.warnings:
+        rig.warn(warning)
+    return choice, script
 
 
 def prepare_script(
@@ -254,6 +279,7 @@ def prepare_script(
     except UnsupportedLanguageError as error:
         raise suggest_engines(rig, error, request, choice) from error
     check_voices(script.segments, choice, files=files)
+    check_no_recordings(rig, request, script.segments)
     return script
 
 

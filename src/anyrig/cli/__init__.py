@@ -148,8 +148,8 @@ def _system_refused(error: OSError, said: Said | None) -> int:
 
 def _dispatch(arguments: list[str], said: Said | None = None) -> int:
     from anyrig.cli.parse import command_line, overview
-    from anyrig.cli.show import print_error
-    from anyrig.errors import AnyrigError
+    from anyrig.cli.output import print_error
+    from anyrig.errors import AnyrigError, format_mentions
 
     first = next((one for one in arguments if one in _ABOUT or one in COMMANDS), "")
     if not arguments or first in ("-h", "--help") or arguments[0] == "help":
@@ -166,9 +166,14 @@ def _dispatch(arguments: list[str], said: Said | None = None) -> int:
         failed: AnyrigError = error
     except ModuleNotFoundError as error:
         failed = _missing(error)
+    if not failed.hint:
+        failed.hint = (
+            f"See `anyrig {first} --help`." if first in COMMANDS else "See `anyrig --help`."
+        )
     print_error(failed)
     if said is not None:
-        said.fail(failed.message, failed.hint, failed.exit_code)
+        message, hint = (format_mentions(one, "command") for one in (failed.message, failed.hint))
+        said.fail(message, hint, failed.exit_code)
     return failed.exit_code
 
 

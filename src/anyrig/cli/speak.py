@@ -4,251 +4,388 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, events, fleet, lines, speaker, voicing
-from anyrig.cli.context import Context
-from anyrig.cli.deliver import Delivered, Spool, Target, deliver
-from anyrig.cli.keep import keeping
-from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.cli.verify import Heard, check_installed, verify
-from anyrig.errors import InvalidInputError, UnspeakableTextError
+from anyrig.app import speech
+from anyrig.app.batch import (
+    BatchRequest,
+    BatchResult,
+    plan_batch,
+    read_lines,
+    read_text,
+    speak_lines,
+)
+from anyrig.app.files import check_writable, find_unused_name
+from anyrig.app.speech import Speech, SpeechRequest, resolve_format
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import EventPrinter, print_json, print_warning
+from anyrig.cli.rig import open_rig
+from anyrig.errors import InvalidInputError, MissingPackageError, UnspeakableTextError, WorkError
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.speech.script import Script, Segment
+    from anyrig.app.rig import Rig
+    from anyrig.app.verify import SegmentCheck, WordCheck
+    from anyrig.speech.audio import Samples
 
-HELP = """Speak a text: the words on the command line, a file with -f, or what comes in
-through a pipe. With -o it is written to a file (wav, flac, mp3, opus, m4a; - is the
-standard output); without, it is played, or written to speech.wav where nothing can play
-it. --lines FILE speaks each line of a file (or each entry of a JSONL file with text,
-id and voice) into a file of its own, in the folder that -o names; a run that was cut
-off goes on where it stopped, and --only 3,7 makes entries again. What was spoken once is
-kept, and is there at once the next time."""
+HELP = """Speak a text: the words on the command line, a file with -f, or standard input. With -o it
+is written to a file (wav, flac, mp3, opus, m4a; - is standard output); without, it is played, or
+written to speech.wav where nothing can play it. --lines FILE speaks each line of a file (or each
+entry of a JSONL file with text, id and voice) into a file of its own, in the folder that -o names;
+an interrupted run continues where it stopped, and --only 3,7 makes entries again. Finished speech
+is cached and is there at once the next time."""
 MIXED = True
-_LONGEST_NAME = 255
-_MOST_WARNINGS = 8
+_MAX_NAME = 255
+_MAX_WARNINGS = 8
+_MAX_DIFFERENCES = 6
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
     parser.add_argument("words", nargs="*", metavar="TEXT", help="what to say")
-    parser.add_argument("-f", "--file", metavar="FILE", help="the text is in this file; - is stdin")
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", help="read the text from a file; - is stdin"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the audio goes")
     parser.add_argument(
         "--format", metavar="NAME", help="wav, flac, mp3, opus, m4a or pcm; else by the file's name"
     )
-    parser.add_argument("--play", action="store_true", help="play it, also where -o is given")
+    parser.add_argument("--play", action="store_true", help="play it, also with -o")
     parser.add_argument(
         "--lines", metavar="FILE", help="a file of lines, or JSONL: an audio file for each"
     )
     parser.add_argument(
-        "--only", metavar="LIST", help="with --lines: make these again, as 3,7 or 3-5 or an id"
+        "--only", metavar="LIST", help="with --lines: make these again, as 3,7 or 3-5"
     )
     parser.add_argument(
         "--verify", action="store_true", help="listen to each segment and count wrong words"
     )
-    parser.add_argument("--fresh", action="store_true", help="make again what is kept already")
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be said, segment by segment"
     )
     parser.add_argument(
-        "--loudness",
-        type=voicing.lufs,
-        metavar="LUFS",
-        help="of a file; -19 when not given, 0 as it is",
+        "--queue", action="store_true", help="with --lines: as a job, for `anyrig jobs run`"
     )
     parser.add_argument(
-        "--queue", action="store_true", help="with --lines: later; `anyrig jobs run` does it"
+        "--events", action="store_true", help="with --lines and --json: a JSON line for each event"
     )
-    events.argument(parser)
-    voicing.arguments(parser)
-    fleet.arguments(parser)
-    compute.arguments(parser)
+    add_flags(parser, SpeechRequest, exclude=("text",))
 
 
-def run(options: argparse.Namespace) -> int:
-    """Speak."""
-    context = Context(options)
-    if options.lines:
-        return _queue(context) if options.queue else lines.run(context)
-    if options.queue:
-        raise InvalidInputError(
-            "--queue goes with --lines", hint="A single text is spoken at once."
-        )
-    if options.events:
-        raise InvalidInputError(
-            "--events goes with --lines", hint="Leave it out, or name a list of lines."
-        )
-    if options.only:
-        raise InvalidInputError(
-            "--only goes with --lines", hint="`anyrig speak --lines FILE --only 3,7`."
-        )
-    text = _text(options)
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.lines:
+        return _run_lines(arguments)
+    for flag in ("queue", "events", "only"):
+        if getattr(arguments, flag):
+            raise InvalidInputError(
+                f"--{flag} requires --lines", hint=f"`anyrig speak --lines FILE --{flag} ...`."
+            )
+    text = _read_words(arguments)
     if not text.strip():
         raise UnspeakableTextError("the text is empty", hint='anyrig speak "Hello."')
-    with Progress(1, "text") as progress:
-        progress.step("finding out its language")
-        engine = speaker.chosen(context, speaker.language_of(context, text))
-    if options.dry_run:
-        return _show(context, engine, _script(context, engine, text))
-    return _speak(context, engine, text, Target.of(options.output, options.format, options.play))
+    with EventPrinter() as printer:
+        rig = open_rig(arguments, printer)
+        request = rig.request(SpeechRequest, text=text, **read_flags(arguments, SpeechRequest))
+        if arguments.dry_run:
+            return _print_script(rig, request, arguments)
+        return _speak(rig, request, arguments, printer)
 
 
-def _queue(context: Context) -> int:
-    """A list of lines as a job."""
-    from anyrig.cli import jobs
-    from anyrig.cli.entries import read
-
-    options = context.options
-    read(Path(options.lines).expanduser())  # what is wrong with it is told now
-    asked: dict[str, Any] = {
-        "file": options.lines, "output": options.output or Path(options.lines).stem
-    }  # fmt: skip
-    if options.set:
-        asked["set"] = dict(text.partition("=")[::2] for text in options.set)
-    return jobs.queue(context, "batch", asked)
+# -- one text --------------------------------------------------------------------------------------
 
 
-def _script(
-    context: Context, engine: speaker.Chosen, text: str, *, first_short: bool = False
-) -> Script:
-    with Progress(1, "text") as progress:
-        progress.step("cutting it into sentences")
-        script = voicing.script(context, engine, text, first_short=first_short)
-    for warning in script.warnings:
-        print_warning(warning)
-    return script
+@dataclass(frozen=True)
+class _Target:
+    """Where the audio goes: a file, a player, standard output."""
+
+    path: Path | None
+    format: str
+    play: bool = False
+    stdout: bool = False
+
+    @classmethod
+    def choose(cls, output: str | None, format: str | None, play: bool) -> _Target:
+        """What was requested; otherwise a player, or a file where nothing can play."""
+        from anyrig.speech.sound.play import can_play
+
+        if output == "-":
+            if play:
+                raise InvalidInputError("-o - and --play were both given", hint="Give one of them.")
+            return cls(None, resolve_format(format), stdout=True)
+        if output is not None:
+            path = Path(output).expanduser()
+            check_writable(path)
+            return cls(path, resolve_format(format, path), play)
+        if play:
+            can_play()  # reports what is missing before anything is computed
+            return cls(None, "wav", play=True)
+        if sys.stdout is not None and sys.stdout.isatty() and _has_player():
+            return cls(None, "wav", play=True)
+        path = find_unused_name(Path(f"speech.{resolve_format(format)}"))
+        check_writable(path)
+        return cls(path, resolve_format(format))
 
 
-def _speak(context: Context, engine: speaker.Chosen, text: str, target: Target) -> int:
-    began = time.monotonic()
-    with ExitStack() as stack:
-        store = stack.enter_context(keeping(context))
-        spool = Spool(stack.enter_context(tempfile.TemporaryFile(prefix="anyrig-")))
-        # The workers load while the text is prepared.
-        studio = stack.enter_context(voicing.studio(context, engine, len(text), store))
-        script = _script(context, engine, text, first_short=target.path is None)
-        if context.options.verify:
-            check_installed(tuple({segment.line.language for segment in script.segments}))
-        delivered = deliver(
-            studio, script, target, loudness=voicing.loudness(context),
-            fresh=context.options.fresh, spool=spool,
-        )  # fmt: skip
-        wall_s = time.monotonic() - began
-        heard = verify(context, script, delivered, spool) if context.options.verify else None
-    _warn_of_doubtful(delivered)
-    if context.options.json:
-        print_json(_plain(engine, script, delivered, wall_s, heard))
+def _has_player() -> bool:
+    from anyrig.speech.sound.play import can_play
+
+    try:
+        can_play()
+    except MissingPackageError:
+        return False
+    return True
+
+
+def _speak(
+    rig: Rig, request: SpeechRequest, arguments: argparse.Namespace, printer: EventPrinter
+) -> int:
+    from anyrig.app.verify import check_recognisers, check_words
+
+    target = _Target.choose(arguments.output, arguments.format, arguments.play)
+    with speech.stream(rig, request, printer, listening=target.path is None) as (made, chunks):
+        if arguments.verify:
+            check_recognisers(segment.line.language for segment in made.script.segments)
+        parts = (chunk.samples for chunk in chunks)
+        if target.play or target.stdout:
+            _play(parts, made, target)
+        else:
+            for _ in parts:
+                pass
+    if target.path is not None:
+        made.save(target.path, target.format)
+    check = check_words(rig, made, request, printer) if arguments.verify else None
+    _warn_of_problems(made)
+    if arguments.json:
+        print_json(_describe(made, target, check))
     else:
-        _report(engine, delivered, wall_s, heard, fleet.made_by(context, delivered.tally))
+        _report(made, target, check)
     return 0
 
 
-def _warn_of_doubtful(delivered: Delivered) -> None:
-    """What the checks have against the best takes there are."""
-    doubtful = delivered.tally.doubtful
-    for spoken in doubtful:
-        delivered.chunks[spoken.index]["problems"] = list(spoken.problems)
-    for spoken in doubtful[:_MOST_WARNINGS]:
-        print_warning(f"{'; '.join(spoken.problems)}: {spoken.segment.text.strip()[:60]!r}")
-    if len(doubtful) > _MOST_WARNINGS:
-        more = pluralize(len(doubtful) - _MOST_WARNINGS, "more segment")
+def _play(parts: Iterator[Samples], made: Speech, target: _Target) -> None:
+    """Play or pipe the audio while it is made; its loudness is adjusted as it goes."""
+    from anyrig.speech.sound.encode import encoder
+    from anyrig.speech.sound.loudness import Leveller
+    from anyrig.speech.sound.play import play
+
+    leveller = Leveller(made.sample_rate, target_lufs=made.loudness) if made.loudness else None
+    levelled = (leveller.apply(part) if leveller else part for part in parts)
+    if target.play:
+        play(levelled, made.sample_rate)
+        return
+    with encoder(sys.stdout.buffer, format=target.format, rate=made.sample_rate) as output:
+        for part in levelled:
+            output.write(part)
+
+
+def _warn_of_problems(made: Speech) -> None:
+    doubtful = made.tally.doubtful
+    for take in doubtful[:_MAX_WARNINGS]:
+        print_warning(f"{'; '.join(take.problems)}: {take.segment.text.strip()[:60]!r}")
+    if len(doubtful) > _MAX_WARNINGS:
+        more = pluralize(len(doubtful) - _MAX_WARNINGS, "more segment")
         print_warning(f"{more} may sound wrong; --json lists them all")
 
 
-def _plain(
-    engine: speaker.Chosen,
-    script: Script,
-    delivered: Delivered,
-    wall_s: float,
-    heard: Heard | None,
-) -> dict[str, Any]:
-    """What was made, for programs."""
-    tally = delivered.tally
+def _describe(made: Speech, target: _Target, check: WordCheck | None) -> dict[str, Any]:
+    tally = made.tally
     return {
-        "file": str(delivered.path) if delivered.path else None,
-        "engine": engine.name,
-        "why": engine.why or None,
-        "languages": list(script.languages),
-        "rate": delivered.rate,
-        "audio_s": round(delivered.audio_s, 4),
-        "wall_s": round(wall_s, 3),
+        "file": str(target.path) if target.path else None,
+        "engine": made.engine.name,
+        "why": made.engine.reason or None,
+        "languages": list(made.script.languages),
+        "rate": made.sample_rate,
+        "audio_s": round(made.audio_s, 4),
+        "wall_s": round(made.wall_s, 3),
         "kept": tally.num_kept,
         "made_again": tally.num_again,
         "devices": tally.devices,
-        "segments": delivered.chunks,
-        "verified": heard.plain() if heard is not None else None,
+        "segments": made.chunks,
+        "verified": check.to_json() if check is not None else None,
     }
 
 
-def _report(
-    engine: speaker.Chosen, delivered: Delivered, wall_s: float, heard: Heard | None, by: str
-) -> None:
-    """What was made and by whom, in a line; then what was heard, where it was listened to."""
-    out = sys.stdout if delivered.path else sys.stderr
-    tally = delivered.tally
-    facts = [f"{delivered.audio_s / wall_s if wall_s else 0.0:.1f} times real time"]
+def _report(made: Speech, target: _Target, check: WordCheck | None) -> None:
+    out = sys.stdout if target.path else sys.stderr
+    tally = made.tally
+    facts = [f"{made.audio_s / made.wall_s if made.wall_s else 0.0:.1f} times real time"]
     if tally.num_kept:
-        facts.append(f"{tally.num_kept} of {tally.num_segments} kept")
-    if by:
-        facts.append(by)
-    if engine.why:
-        facts.append(f"by {engine.name}: {engine.why}")
-    where = f"{delivered.path}: " if delivered.path else ""
-    lasts = f"{format_duration(delivered.audio_s)} of speech in {format_duration(wall_s)}"
-    print(f"{where}{lasts} ({', '.join(facts)})", file=out)
-    if heard is not None:
-        print(heard.text(), file=out)
+        facts.append(f"{tally.num_kept} of {tally.num_segments} cached")
+    if made.workers:
+        facts.append(f"made by {made.workers}")
+    if made.engine.reason:
+        facts.append(f"by {made.engine.name}: {made.engine.reason}")
+    place = f"{target.path}: " if target.path else ""
+    duration = f"{format_duration(made.audio_s)} of speech in {format_duration(made.wall_s)}"
+    print(f"{place}{duration} ({', '.join(facts)})", file=out)
+    if check is not None:
+        for segment in check.segments:
+            print(_format_check(segment), file=out)
+        differ = "differs" if check.errors == 1 else "differ"
+        words, segments = pluralize(check.words, "word"), pluralize(len(check.segments), "segment")
+        print(
+            f"recognised by {check.recogniser}: {check.errors} of {words} {differ}"
+            f" ({check.word_error_rate:.1%}), in {segments}",
+            file=out,
+        )
+
+
+def _format_check(one: SegmentCheck) -> str:
+    text = f"{one.segment:>4}  {one.word_error_rate:>6.1%}  {one.errors} of {one.words}"
+    if not one.errors:
+        return text
+    shown = one.differences[:_MAX_DIFFERENCES]
+    wrong = [f"{said or '-'} / {heard or '-'}" for said, heard in shown]
+    more = ", ..." if len(one.differences) > _MAX_DIFFERENCES else ""
+    return f"{text}  {', '.join(wrong)}{more}"
+
+
+def _read_words(arguments: argparse.Namespace) -> str:
+    """The text, from the one place that was named."""
+    if arguments.words and arguments.file:
+        raise InvalidInputError("a text and a file were both given", hint="Give one of them.")
+    if len(arguments.words) == 1 and _is_file(arguments.words[0]):
+        name = arguments.words[0]
+        raise InvalidInputError(
+            f"{name} is a file", hint=f"-f {name} reads it; add a full stop to say its name."
+        )
+    if arguments.words:
+        return " ".join(arguments.words)
+    if arguments.file and arguments.file != "-":
+        return read_text(Path(arguments.file).expanduser())
+    if arguments.file == "-" or (sys.stdin is not None and not sys.stdin.isatty()):
+        from anyrig.text.decode import decode
+
+        return decode(sys.stdin.buffer.read(), "standard input")
+    raise InvalidInputError("no text", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
 
 
 def _is_file(word: str) -> bool:
     try:
-        return len(word) < _LONGEST_NAME and Path(word).is_file()
-    except (OSError, ValueError):  # a text that no system takes for a name
+        return len(word) < _MAX_NAME and Path(word).is_file()
+    except (OSError, ValueError):  # a text that is not a valid file name
         return False
 
 
-def _text(options: argparse.Namespace) -> str:
-    """What to say: from the one place that was named."""
-    if options.words and options.file:
-        raise InvalidInputError("there is a text and a file", hint="Give one of them.")
-    if len(options.words) == 1 and _is_file(options.words[0]):
-        name = options.words[0]
-        raise InvalidInputError(
-            f"{name} is a file", hint=f"-f {name} reads it; a full stop says its name."
-        )
-    if options.words:
-        return " ".join(options.words)
-    if options.file and options.file != "-":
-        return voicing.read_text(Path(options.file).expanduser())
-    if options.file == "-" or (sys.stdin is not None and not sys.stdin.isatty()):
-        from anyrig.text.decode import decode
-
-        return decode(sys.stdin.buffer.read(), "the standard input")
-    raise InvalidInputError("nothing to say", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
-
-
-def _show(context: Context, engine: speaker.Chosen, script: Script) -> int:
-    """Each segment as it would be said."""
-    if context.options.json:
-        print_json({"engine": engine.name,
-                    "segments": [_described(segment) for segment in script.segments],
-                    "omitted": [[*o.span, o.kind] for o in script.omissions]})  # fmt: skip
+def _print_script(rig: Rig, request: SpeechRequest, arguments: argparse.Namespace) -> int:
+    choice, script = speech.plan_speech(rig, request)
+    if not arguments.json:
+        for number, segment in enumerate(script.segments):
+            print(f"{number:>4}  {segment.line.text}")
         return 0
-    for number, segment in enumerate(script.segments):
-        print(f"{number:>4}  {segment.line.text}")
+    print_json({
+        "engine": choice.name,
+        "segments": [
+            {
+                "text": segment.text, "spoken": segment.line.text,
+                "language": segment.line.language, "voice": segment.line.voice,
+                "rate": segment.line.rate, "kind": segment.kind,
+                "spans": [list(span) for span in segment.spans],
+                "pause_before_s": segment.pause_before_s, "pause_after_s": segment.pause_after_s,
+            }
+            for segment in script.segments
+        ],
+        "omitted": [[*one.span, one.kind] for one in script.omissions],
+    })  # fmt: skip
     return 0
 
 
-def _described(segment: Segment) -> dict[str, Any]:
-    line = segment.line
-    return {
-        "text": segment.text, "spoken": line.text, "language": line.language, "voice": line.voice,
-        "rate": line.rate, "kind": segment.kind, "spans": [list(span) for span in segment.spans],
-        "pause_before_s": segment.pause_before_s, "pause_after_s": segment.pause_after_s,
+# -- many lines ------------------------------------------------------------------------------------
+
+
+def _run_lines(arguments: argparse.Namespace) -> int:
+    given = {
+        "a text": arguments.words, "-f": arguments.file, "--play": arguments.play,
+        "--verify": arguments.verify,
     }  # fmt: skip
+    for name, value in given.items():
+        if value:
+            raise InvalidInputError(f"--lines and {name} were both given", hint="Give one of them.")
+    if arguments.output == "-":
+        raise InvalidInputError("--lines writes many files", hint="-o must name a folder.")
+    with EventPrinter(json_lines=arguments.events and arguments.json) as printer:
+        rig = open_rig(arguments, printer)
+        values = read_flags(arguments, SpeechRequest)
+        file = Path(arguments.lines).expanduser()
+        request = rig.request(
+            BatchRequest, file=file,
+            **{"output": Path(arguments.output).expanduser()} if arguments.output else {},
+            **{"format": arguments.format} if arguments.format else {},
+            **{"only": arguments.only} if arguments.only else {}, **values,
+        )  # fmt: skip
+        if arguments.queue:
+            return _queue(arguments, file)
+        plan = plan_batch if arguments.dry_run else speak_lines
+        result = plan(rig, request, printer)
+        if arguments.dry_run:
+            _print_plan(result, arguments)
+        elif arguments.json:
+            printer.end(_describe_batch(result))
+        else:
+            _report_batch(result)
+    _raise_failures(result)
+    return 0
+
+
+def _queue(arguments: argparse.Namespace, file: Path) -> int:
+    from anyrig.cli import jobs
+    from anyrig.cli.context import Context
+
+    read_lines(file)  # what is wrong with it is reported now
+    given: dict[str, Any] = {"file": arguments.lines, "output": arguments.output or file.stem}
+    values = read_flags(arguments, SpeechRequest)
+    if values.get("set"):
+        given["set"] = dict(values["set"])
+    return jobs.queue(Context(arguments), "batch", given)
+
+
+def _print_plan(result: BatchResult, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        rows = [
+            {"file": item.path.name, "text": item.line.text, "spoken": item.spoken_text}
+            for item in result.items
+        ]
+        print_json({
+            "lines": rows, "left": result.num_existing,
+            "failed": [one.line.stem for one in result.failed],
+        })  # fmt: skip
+        return
+    for item in result.items:
+        print(f"{item.path.name}  {item.spoken_text}")
+    if result.num_existing:
+        print(f"{pluralize(result.num_existing, 'file')} already exist")
+
+
+def _describe_batch(result: BatchResult) -> dict[str, Any]:
+    return {
+        "folder": str(result.folder), "engine": result.engine.name, "made": result.num_made,
+        "left": result.num_existing, "failed": [one.line.stem for one in result.failed],
+        "audio_s": round(result.audio_s, 3),
+    }  # fmt: skip
+
+
+def _report_batch(result: BatchResult) -> None:
+    parts = []
+    if result.num_made:
+        duration = format_duration(result.audio_s)
+        parts.append(f"{pluralize(result.num_made, 'file')}, {duration} of speech")
+    if result.num_existing:
+        parts.append(f"{pluralize(result.num_existing, 'file')} already existed")
+    if result.engine.reason:
+        parts.append(f"by {result.engine.name}: {result.engine.reason}")
+    print(f"{result.folder}: {', '.join(parts) or 'nothing was made'}")
+
+
+def _raise_failures(result: BatchResult) -> None:
+    if not result.failed:
+        return
+    first, *more = result.failed
+    for failed in more[: _MAX_WARNINGS - 1]:
+        print_warning(f"line {failed.line.stem}: {failed.message}")
+    raise WorkError(
+        f"{pluralize(len(result.failed), 'line')} could not be spoken; the first,"
+        f" {first.line.stem}: {first.message}",
+        hint=first.hint or "Run the command again to try them: files that exist are kept.",
+    )

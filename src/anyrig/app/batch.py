@@ -1,0 +1,455 @@
+"""Many texts, an audio file for each; a run that was interrupted continues where it stopped.
+
+`lines.jsonl` beside the files says what each was made from. A file that exists and was made from
+the same text, voice and options is left alone, so that a changed line makes only its file again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyrig.app.cache import open_cache
+from anyrig.app.engines import (
+    EngineChoice,
+    check_voice,
+    choose_engine,
+    detect_language,
+    resolve_voice,
+    suggest_engines,
+)
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.speech import (
+    SynthesisOptions,
+    load_lexicon,
+    open_synthesizer,
+    prepare_script,
+    resolve_format,
+)
+from anyrig.errors import AnyrigError, InvalidInputError, UnspeakableTextError, mention
+from anyrig.options import option
+from anyrig.units import pluralize
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.speech.maker import Spoken
+    from anyrig.speech.script import Script, Segment
+    from anyrig.speech.synthesise import Studio
+
+MANIFEST = "lines.jsonl"
+_FIELDS = ("id", "text", "voice", "language", "rate", "seed")
+_EXAMPLE = '{"id": "a", "text": "Hello."}'
+# A line ends with a new line only: U+2028 and U+2029 may stand inside a JSON string.
+_LINE_END = re.compile(r"\r\n?|\n")
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: no file and no terminal takes it
+_FORBIDDEN = re.compile(r'[\x00-\x1f<>:"/\\|?*\ufffd]')
+_MAX_ID_BYTES = 200  # file systems allow 255, and a suffix is still to come
+_MAX_WARNINGS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRequest(SynthesisOptions):
+    """Many texts."""
+
+    file: Path = option(help="a file of lines, or JSONL", metavar="FILE", upload=True, flag=False)
+    output: Path | None = option(
+        None, "folder for the audio files; the file's name without its suffix if not given",
+        http=False, flag=False,
+    )  # fmt: skip
+    format: str = option("wav", "wav, flac, mp3, opus, m4a or pcm", flag=False)
+    ssml: bool = option(False, "the texts are SSML; detected where one begins with <speak")
+    only: str = option("", "make these again, as 3,7 or 3-5 or an id", metavar="LIST", http=False)
+
+
+@dataclass(frozen=True)
+class BatchLine:
+    """One text of the file."""
+
+    number: int
+    """From 1; blank lines do not count."""
+    text: str
+    id: str = ""
+    voice: str = ""
+    language: str = ""
+    rate: float = 0.0
+    seed: int = 0
+
+    @property
+    def stem(self) -> str:
+        """The name of its file, without a suffix."""
+        return self.id or f"{self.number:04d}"
+
+
+@dataclass(frozen=True)
+class BatchItem:
+    """A line that has to be spoken."""
+
+    line: BatchLine
+    script: Script
+    key: str
+    """Of everything that its file is made from."""
+    path: Path
+    again: bool
+    requested_seed: int
+
+    @property
+    def spoken_text(self) -> str:
+        return " ".join(segment.line.text for segment in self.script.segments)
+
+
+class FailedLine(NamedTuple):
+    line: BatchLine
+    message: str
+    hint: str = ""
+
+
+@dataclass
+class BatchResult:
+    """What was made, what existed, and what failed."""
+
+    folder: Path
+    engine: EngineChoice
+    items: list[BatchItem] = field(default_factory=list)
+    """Lines that had, or have, to be spoken."""
+    num_existing: int = 0
+    num_made: int = 0
+    audio_s: float = 0.0
+    failed: list[FailedLine] = field(default_factory=list)
+
+
+def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResult:
+    """Decide which lines have to be spoken."""
+    lines = read_lines(request.file)
+    folder = request.output or Path(request.file.stem)
+    format = resolve_format(request.format)
+    only = _select(lines, request.only) if request.only else set()
+    texts = [line.text for line in lines if not line.language] or [line.text for line in lines]
+    # Of the list as a whole: a line of two words says little.
+    language = detect_language(" ".join(texts), request)
+    choice = choose_engine(rig, request, language)
+    _check_common_options(rig, request, choice, language)
+    on_event(ProgressEvent("checking existing files"))
+    known = _read_manifest(folder)
+    result = BatchResult(folder, choice)
+    for line in lines:
+        if only and line.number not in only:
+            continue
+        path = folder / f"{line.stem}.{format}"
+        last = known.get(path.name, {})
+        seeded = replace(line, seed=_choose_seed(line, last, bool(only) and not request.seed))
+        try:
+            script = _prepare_line(rig, request, choice, seeded, language)
+        except _LineError as error:
+            result.failed.append(FailedLine(seeded, error.message, error.hint))
+            continue
+        key = _make_key(request, choice, script, format)
+        if not only and path.exists() and last.get("key") == key:
+            result.num_existing += 1
+        else:
+            again = bool(only) or request.fresh
+            result.items.append(BatchItem(seeded, script, key, path, again, line.seed))
+    _report_warnings(result.items, on_event)
+    return result
+
+
+def speak_lines(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResult:
+    """Speak every line whose file does not exist yet."""
+    result = plan_batch(rig, request, on_event)
+    if not result.items:
+        return result
+    if result.folder.exists() and not result.folder.is_dir():
+        raise InvalidInputError(
+            f"{result.folder} is a file", hint=f"{mention('output')} must name a folder."
+        )
+    result.folder.mkdir(parents=True, exist_ok=True)
+    num_characters = sum(len(item.line.text) for item in result.items)
+    with (
+        open_cache(rig) as cache,
+        open_synthesizer(rig, request, result.engine, num_characters, cache) as studio,
+    ):
+        total = len(result.items)
+        on_event(ProgressEvent("loading the voice", 0, total))
+        for count, (item, takes) in enumerate(_speak_items(studio, result.items), 1):
+            failures = [take.failure for take in takes if take.failure is not None]
+            if failures:
+                message = "; ".join(failure.message for failure in failures)
+                result.failed.append(FailedLine(item.line, message, failures[0].hint))
+                continue
+            for problem in (problem for take in takes for problem in take.problems):
+                on_event(WarningEvent(f"{item.path.name}: {problem}"))
+            result.audio_s += _write_item(item, takes, studio.rate, request)
+            result.num_made += 1
+            on_event(ProgressEvent("speaking", count, total, item.line.text, result.audio_s))
+    return result
+
+
+# -- the file of lines -----------------------------------------------------------------------------
+
+
+def read_text(path: Path) -> str:
+    """Read a text file, whatever its encoding."""
+    from anyrig.text.decode import decode
+
+    if not path.is_file():
+        raise InvalidInputError(f"no such file: {path}", hint="Check the path.")
+    return decode(path.read_bytes(), str(path))
+
+
+def read_lines(path: Path) -> list[BatchLine]:
+    """Read a text on each line, or, from a .jsonl file, an object with text, id and voice."""
+    pieces = _LINE_END.split(read_text(path))
+    rows = [(n, row.strip()) for n, row in enumerate(pieces, 1) if row.strip()]
+    if not rows:
+        raise InvalidInputError(f"{path} is empty", hint="Write a line for each audio file.")
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        lines = [_parse_row(i, n, row, path) for i, (n, row) in enumerate(rows, 1)]
+    else:
+        lines = [BatchLine(i, row) for i, (_, row) in enumerate(rows, 1)]
+    seen: dict[str, int] = {}
+    for line in lines:
+        name = line.stem.lower()  # the same file where the file system ignores case
+        if name in seen:
+            raise InvalidInputError(
+                f"{path}: lines {seen[name]} and {line.number} would both be written to"
+                f" {line.stem}",
+                hint="Give each its own id.",
+            )
+        seen[name] = line.number
+    return lines
+
+
+def _parse_row(number: int, row: int, text: str, path: Path) -> BatchLine:
+    place = f"{path}, line {row}"
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(f"{place} is not valid JSON: {error}", hint=_EXAMPLE) from None
+    if not isinstance(data, dict) or not isinstance(data.get("text"), str):
+        raise InvalidInputError(f"{place} has no text", hint=_EXAMPLE)
+    for name in data:
+        if name not in _FIELDS:
+            raise InvalidInputError(
+                f"{place}: unknown field {name!r}", hint=f"Valid fields: {', '.join(_FIELDS)}."
+            )
+    id = _read_string(data, "id", place, number_allowed=True)
+    if _FORBIDDEN.search(id) or id in (".", ".."):
+        raise InvalidInputError(
+            f"{place}: the id {id[:40]!r} is not a valid file name",
+            hint="Use letters and digits.",
+        )
+    if len(id.encode()) > _MAX_ID_BYTES:
+        raise InvalidInputError(
+            f"{place}: the id {id[:40]!r}... is too long for a file name",
+            hint=f"Use at most {_MAX_ID_BYTES} bytes of UTF-8.",
+        )
+    try:
+        rate, seed = float(data.get("rate") or 0), int(data.get("seed") or 0)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(
+            f"{place}: rate and seed must be numbers", hint='"rate": 1.1'
+        ) from None
+    if rate and not 0.25 <= rate <= 4:
+        raise InvalidInputError(f"{place}: rate is {rate:g}", hint="It must be between 0.25 and 4.")
+    voice, language = (_read_string(data, name, place) for name in ("voice", "language"))
+    return BatchLine(
+        number, _SURROGATE.sub("\ufffd", data["text"]), id, voice, language, rate, seed
+    )
+
+
+def _read_string(
+    data: Mapping[str, Any], name: str, place: str, *, number_allowed: bool = False
+) -> str:
+    value = data.get(name)
+    if value is None:
+        return ""
+    if number_allowed and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{place}: {name} must be a string", hint=f'"{name}": "..."')
+    return _SURROGATE.sub("\ufffd", value)
+
+
+def _select(lines: Sequence[BatchLine], words: str) -> set[int]:
+    """The numbers of the selected lines: 3,7 or 3-5, or ids."""
+    by_id = {line.id: line.number for line in lines if line.id}
+    numbers: set[int] = set()
+    for word in filter(None, (part.strip() for part in words.split(","))):
+        span = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        if word in by_id:
+            numbers.add(by_id[word])
+        elif span and 1 <= int(span[1]) <= int(span[2] or span[1]) <= len(lines):
+            numbers |= set(range(int(span[1]), int(span[2] or span[1]) + 1))
+        else:
+            raise InvalidInputError(
+                f"{mention('only')}: no line {word}",
+                hint=f"Lines are numbered from 1 to {len(lines)}, or have ids.",
+            )
+    if not numbers:
+        raise InvalidInputError(f"{mention('only')} is empty", hint="Such as 3,7.")
+    return numbers
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+class _LineError(UnspeakableTextError):
+    """A text that cannot be spoken: its own file fails, and no other."""
+
+
+def _check_common_options(
+    rig: Rig, request: BatchRequest, choice: EngineChoice, language: str
+) -> None:
+    """What is wrong with the options of all lines is one error, not one for each line."""
+    from anyrig.speech import tongues
+
+    resolve_voice(rig, request, choice)
+    load_lexicon(rig, request)
+    spoken = choice.found.languages
+    if request.language != "auto" and not tongues.matched(language, spoken):
+        raise suggest_engines(rig, tongues.refusal(language, spoken), request, choice)
+
+
+def _choose_seed(line: BatchLine, last: Mapping[str, Any], another: bool) -> int:
+    """The seed of the existing take, unless the file requests another one."""
+    seed = int(last["seed"]) if last.get("asked") == line.seed else line.seed
+    return seed + 1 if another else seed
+
+
+def _prepare_line(
+    rig: Rig, request: BatchRequest, choice: EngineChoice, line: BatchLine, language: str
+) -> Script:
+    from anyrig.speech.tongues import beginning, matched, title
+    from anyrig.text.language import detect
+
+    if line.voice:
+        try:
+            check_voice(line.voice, choice)
+        except AnyrigError as error:
+            error.message = f"line {line.stem}: {error.message}"
+            raise
+    given = {
+        "voice": line.voice, "language": line.language, "rate": line.rate,
+        "seed": line.seed + request.seed,
+    }  # fmt: skip
+    more: dict[str, Any] = {name: value for name, value in given.items() if value}
+    more["ssml"] = True if request.ssml else "auto"
+    try:
+        return prepare_script(rig, request, choice, line.text, default_language=language, **more)
+    except InvalidInputError as error:
+        if not _was_guessed(error, line) or not matched(language, choice.found.languages):
+            raise _LineError(error.message, hint=error.hint) from error
+        more["language"] = language
+        script = prepare_script(rig, request, choice, line.text, **more)
+        seems = title(detect(line.text, default=language).language)
+        warning = f"{beginning(line.text)!r} looks like {seems}; read as {title(language)}"
+        return replace(script, warnings=(warning, *script.warnings))
+
+
+def _was_guessed(error: InvalidInputError, line: BatchLine) -> bool:
+    """Whether a text was refused for its detected language, and is too short to be sure of it."""
+    from anyrig.errors import UnsupportedLanguageError
+    from anyrig.speech.tongues import PARAGRAPH_WORDS
+    from anyrig.text.language import num_words
+
+    detected = isinstance(error.__cause__, UnsupportedLanguageError) and not line.language
+    return detected and num_words(line.text) < PARAGRAPH_WORDS
+
+
+def _make_key(request: BatchRequest, choice: EngineChoice, script: Script, format: str) -> str:
+    from anyrig.storage.keys import make_key
+
+    named = {segment.line.voice for segment in script.segments}
+    voices = [voice for voice in choice.found.voices if "" in named or voice.name in named]
+    return make_key(
+        lines=[_describe_segment(segment) for segment in script.segments],
+        engine=choice.name, version=choice.found.version, weights=choice.found.fingerprint,
+        options=choice.options, format=format, loudness=request.loudness,
+        # Another recording under the same name is another voice.
+        recordings=[voice.digest for voice in voices if voice.digest],
+    )  # fmt: skip
+
+
+def _describe_segment(segment: Segment) -> list[Any]:
+    line = segment.line
+    return [
+        line.text, line.language, line.voice, line.rate, line.seed, segment.pause_before_s,
+        segment.pause_after_s,
+    ]  # fmt: skip
+
+
+def _report_warnings(items: Sequence[BatchItem], on_event: OnEvent) -> None:
+    warnings = [f"{item.path.name}: {text}" for item in items for text in item.script.warnings]
+    for text in warnings[:_MAX_WARNINGS]:
+        on_event(WarningEvent(text))
+    if len(warnings) > _MAX_WARNINGS:
+        more = pluralize(len(warnings) - _MAX_WARNINGS, "more warning")
+        on_event(WarningEvent(f"{more} of this kind"))
+
+
+# -- speaking and writing --------------------------------------------------------------------------
+
+
+def _speak_items(
+    studio: Studio, items: Sequence[BatchItem]
+) -> Iterator[tuple[BatchItem, list[Spoken]]]:
+    """Each item once all its segments are made; all items share the workers."""
+    for again in (False, True):
+        some = [item for item in items if item.again == again]
+        segments = [segment for item in some for segment in item.script.segments]
+        takes = studio.takes(segments, anew=again)
+        for item in some:
+            yield item, [next(takes) for _ in item.script.segments]
+        takes.close()
+
+
+def _write_item(
+    item: BatchItem, takes: Sequence[Spoken], rate: int, request: BatchRequest
+) -> float:
+    """Write an item's file, then its row of the manifest; return its duration in seconds."""
+    import numpy as np
+
+    from anyrig.speech.sound.encode import encoder
+    from anyrig.speech.sound.loudness import level
+    from anyrig.speech.synthesise import chunk_of
+
+    audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
+    if request.loudness:
+        audio = level(audio, rate, target_lufs=request.loudness)
+    with encoder(item.path, format=item.path.suffix[1:], rate=rate) as output:
+        output.write(audio)
+    _append_to_manifest(item)
+    return len(audio) / rate
+
+
+def _append_to_manifest(item: BatchItem) -> None:
+    row = {
+        "file": item.path.name, "key": item.key, "seed": item.line.seed,
+        "asked": item.requested_seed, "text": item.line.text,
+    }  # fmt: skip
+    data = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    with (item.path.parent / MANIFEST).open("ab+") as file:
+        # A row that a kill cut off must not swallow this one.
+        if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n":
+            data = b"\n" + data
+        file.write(data)
+
+
+def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """What each file was made from, by name; the last row counts, and damaged rows do not."""
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        rows = (folder / MANIFEST).read_text(encoding="utf-8", errors="replace").split("\n")
+    except FileNotFoundError:
+        return found
+    for row in rows:
+        try:
+            data = json.loads(row)
+            found[str(data["file"])] = {**data, "seed": int(data["seed"])}
+        except (ValueError, TypeError, KeyError):
+            continue
+    return found
