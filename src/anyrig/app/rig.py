@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.embedding import Embeddings
+    from anyrig.app.index import IndexResult
     from anyrig.app.speech import Speech
     from anyrig.bench.figures import Book
     from anyrig.devices.machine import Device, Machine
+    from anyrig.documents.index.search import Answer
     from anyrig.settings.saved_device import SavedDevice
 
 log = logging.getLogger(__name__)
@@ -265,6 +267,35 @@ class Rig:
 
         request = self.request(embedding.EmbedRequest, files=files, **options)
         return embedding.embed(self, request, on_event or self._on_event)
+
+    def index(
+        self,
+        folders: str | Path | Sequence[str | Path] = (),
+        *,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> IndexResult:
+        """Make folders searchable, or bring those of the index up to date; the options are fields
+        of `IndexRequest`.
+
+        Rig().index("~/letters", index="letters")
+        """
+        from anyrig.app import index
+
+        request = self.request(index.IndexRequest, folders=folders, **options)
+        return index.index(self, request, on_event or self._on_event)
+
+    def search(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Answer:
+        """The passages of an index that answer a question; the options are fields of
+        `SearchRequest`.
+
+        for hit in Rig().search("when is the rent due", index="letters").hits:
+            print(hit.place.file, hit.place.page, hit.text)
+        """
+        from anyrig.app import search
+
+        request = self.request(search.SearchRequest, question=question, **options)
+        return search.search(self, request, on_event or self._on_event)
 
 
 def _log_event(event: Event) -> None:

@@ -83,6 +83,8 @@ def _parse(option: Option, text: str) -> Any:
 
 
 def _parse_list(option: Option, text: str) -> tuple[Any, ...]:
+    if option.kind is Path:  # a name may have a comma in it
+        return (option.parse_text(text),)
     return tuple(option.parse_text(item.strip()) for item in text.split(",") if item.strip())
 
 

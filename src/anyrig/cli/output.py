@@ -13,7 +13,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from anyrig.app.events import Event, NoticeEvent, ProgressEvent, WarningEvent
 from anyrig.cli.escape import esc, escape_controls
@@ -159,7 +159,7 @@ class EventPrinter:
             self._pause()
             print(event.message, file=sys.stderr)
 
-    def __enter__(self) -> EventPrinter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
