@@ -147,9 +147,9 @@ def _system_refused(error: OSError, said: Said | None) -> int:
 
 
 def _dispatch(arguments: list[str], said: Said | None = None) -> int:
+    from anyrig.cli.output import print_error
     from anyrig.cli.parse import command_line, overview
-    from anyrig.cli.show import print_error
-    from anyrig.errors import AnyrigError
+    from anyrig.errors import AnyrigError, format_mentions
 
     first = next((one for one in arguments if one in _ABOUT or one in COMMANDS), "")
     if not arguments or first in ("-h", "--help") or arguments[0] == "help":
@@ -168,7 +168,8 @@ def _dispatch(arguments: list[str], said: Said | None = None) -> int:
         failed = _missing(error)
     print_error(failed)
     if said is not None:
-        said.fail(failed.message, failed.hint, failed.exit_code)
+        message, hint = (format_mentions(text, "command") for text in (failed.message, failed.hint))
+        said.fail(message, hint, failed.exit_code)
     return failed.exit_code
 
 
