@@ -65,7 +65,7 @@ class Rig:
         ask_device: AskDevice | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
-        self._config = config or self.environment.get("ANYRIG_CONFIG")
+        self.config = config or self.environment.get("ANYRIG_CONFIG")
         self._given_machine = machine
         self._on_event, self._ask_device = on_event or _log_event, ask_device
         self._warned: set[str] = set()
@@ -83,15 +83,15 @@ class Rig:
     @cached_property
     def loaded_settings(self) -> LoadedSettings[Settings]:
         """The settings, with where each came from."""
-        if self._config and not Path(self._config).is_file():
+        if self.config and not Path(self.config).is_file():
             raise InvalidSettingError(
-                f"settings file not found: {self._config}", hint="Check the path."
+                f"settings file not found: {self.config}", hint="Check the path."
             )
         return LOADER.load(
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
-            project_file=Path(self._config or "anyrig.toml"),
-            project_named=bool(self._config),
+            project_file=Path(self.config or "anyrig.toml"),
+            project_named=bool(self.config),
             dotenv=Path(".env"),
         )
 
