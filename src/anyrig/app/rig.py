@@ -34,6 +34,7 @@ from anyrig.settings.load import LoadedSettings
 if TYPE_CHECKING:
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.speech import Speech
+    from anyrig.app.transcription import TranscriptionResult
     from anyrig.bench.figures import Book
     from anyrig.devices.machine import Device, Machine
     from anyrig.settings.saved_device import SavedDevice
@@ -236,6 +237,25 @@ class Rig:
 
         request = self.request(speech.SpeechRequest, text=text, **options)
         return speech.speak(self, request, on_event or self._on_event)
+
+    def transcribe(
+        self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
+    ) -> TranscriptionResult:
+        """Transcribe recordings; the options are fields of `TranscriptionRequest`.
+
+        Rig().transcribe("talk.mp3", language="en").save("talk.srt")
+
+        A recording that cannot be read is in `failed` of the result; if none can, the first error
+        is raised.
+        """
+        from anyrig.app import transcription
+
+        request = self.request(transcription.TranscriptionRequest, files=files, **options)
+        found = tuple(transcription.transcribe(self, request, on_event or self._on_event))
+        result = transcription.TranscriptionResult(found)
+        if not result.transcripts and result.failed and (error := result.failed[0].error):
+            raise error
+        return result
 
 
 def _log_event(event: Event) -> None:
