@@ -61,7 +61,7 @@ def test_one_bad_recording_of_two_is_reported_and_one_of_one_is_raised(
     with pytest.raises(InvalidInputError, match="bad.mp3 cannot be read"):
         Rig().transcribe(bad)
     result = Rig().transcribe(bad, talk, language="en", device="cpu")
-    assert [one.path for one in result.failed] == [bad]
+    assert [one.file for one in result.failed] == [str(bad)]
     assert len(result.transcripts) == 1
 
 

@@ -73,10 +73,10 @@ def test_mistakes_are_told(anyrig: Anyrig, tmp_path: Path) -> None:
     soundfile.write(path, np.zeros(1600), 16000)
     soundfile.write(path.with_name("b.wav"), np.zeros(1600), 16000)
     for words, problem in (
-        (["nothing.wav"], "file not found: nothing.wav"),
+        (["nothing.wav"], "no such file or folder: nothing.wav"),
         ([str(path), "--format", "doc"], "--format must be one of txt, md, srt, vtt, json"),
         ([str(path), "-o", str(tmp_path / "a.docx")], "unknown format 'docx'"),
-        ([str(path), "nothing.wav"], "file not found: nothing.wav"),
+        ([str(path), "nothing.wav"], "no such file or folder: nothing.wav"),
         ([str(path), "--language", "tlh"], "'tlh'"),
         ([str(path), "--model", "moonshine", "--translate"], "moonshine cannot translate"),
         ([str(path), str(path.with_name("b.wav"))], "2 transcripts cannot be printed"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +32,11 @@ from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from anyrig.app.compute import DeviceOptions
+    from anyrig.app.embedding import Embeddings
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
     from anyrig.bench.figures import Book
@@ -253,9 +257,34 @@ class Rig:
         request = self.request(transcription.TranscriptionRequest, files=files, **options)
         found = tuple(transcription.transcribe(self, request, on_event or self._on_event))
         result = transcription.TranscriptionResult(found)
-        if not result.transcripts and result.failed and (error := result.failed[0].error):
-            raise error
+        if not result.transcripts:
+            raise result.failed[0].error
         return result
+
+    def embed(
+        self, texts: Sequence[str], *, on_event: OnEvent | None = None, **options: Any
+    ) -> NDArray[np.float32]:
+        """The vectors of texts, one row for each; the options are fields of `EmbedRequest`.
+
+        vectors = Rig().embed(["a red car", "a scarlet automobile"])
+        print(vectors[0] @ vectors[1])
+        """
+        from anyrig.app import embedding
+
+        request = self.request(embedding.EmbedRequest, texts=texts, **options)
+        return embedding.embed(self, request, on_event or self._on_event).vectors
+
+    def embed_files(
+        self, files: Sequence[str | Path], *, on_event: OnEvent | None = None, **options: Any
+    ) -> Embeddings:
+        """A vector of each file, those in folders included; files that cannot be read are listed.
+
+        Rig().embed_files(["papers"]).save("papers.npz")
+        """
+        from anyrig.app import embedding
+
+        request = self.request(embedding.EmbedRequest, files=files, **options)
+        return embedding.embed(self, request, on_event or self._on_event)
 
 
 def _log_event(event: Event) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, place
+from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.options import option, request_to_json
@@ -113,8 +114,8 @@ class TranscriptionResult:
         return tuple(one.transcript for one in self.files if one.transcript is not None)
 
     @property
-    def failed(self) -> tuple[TranscribedFile, ...]:
-        return tuple(one for one in self.files if one.error is not None)
+    def failed(self) -> tuple[FailedFile, ...]:
+        return tuple(FailedFile(str(one.path), one.error) for one in self.files if one.error)
 
     def save(self, path: str | Path, format: FormName | None = None) -> None:
         """Write the transcript of a single recording: txt, md, srt, vtt or json."""
@@ -318,7 +319,7 @@ def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan
 
     for path in request.files:
         if not path.exists():
-            raise InvalidInputError(f"file not found: {path}", hint="Check the path.")
+            raise InvalidInputError(f"no such file or folder: {path}", hint="Check the path.")
     recordings = find_recordings(request.files)
     for warning in not_followed(list_outside_links(request.files)):
         on_event(WarningEvent(warning))

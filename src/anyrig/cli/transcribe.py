@@ -13,13 +13,19 @@ from anyrig.app.transcription import (
     TranscribedFile,
     TranscriptionProgress,
     TranscriptionRequest,
+    TranscriptionResult,
     plan_outputs,
     queue_transcriptions,
     transcribe,
 )
-from anyrig.cli import failed
 from anyrig.cli.flags import add_flags, read_flags
-from anyrig.cli.output import EventPrinter, print_json, print_line
+from anyrig.cli.output import (
+    EventPrinter,
+    failed_to_json,
+    print_json,
+    print_line,
+    report_failed,
+)
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, mention
 from anyrig.recognise.forms import plain, written
@@ -77,16 +83,16 @@ def _run(
                 sys.stdout.flush()
             out = sys.stdout if file.outputs else sys.stderr
             print(_describe(file), file=out)
-    broken = [failed.Failed(str(one.path), one.error) for one in files if one.error is not None]
+    result = TranscriptionResult(tuple(files))
     if is_json:
         print_line("done", {
-            **_report(files, with_transcripts=plan.output is None),
+            **_report(result, with_transcripts=plan.output is None),
             "wall_s": round(time.monotonic() - began, 3),
-            "failed": failed.plain(broken),
+            "failed": failed_to_json(result.failed),
         })  # fmt: skip
     printer.pause()
-    has_gaps = any(one.transcript.gaps for one in files if one.transcript is not None)
-    return failed.end(broken, len(files), "recording") or int(has_gaps)
+    has_gaps = any(one.gaps for one in result.transcripts)
+    return report_failed(result.failed, len(files), "recording") or int(has_gaps)
 
 
 def _check_printable(plan: OutputPlan, *, is_json: bool) -> None:
@@ -115,11 +121,11 @@ def _describe(file: TranscribedFile) -> str:
     return f"{names}: {times} ({', '.join(facts)})"
 
 
-def _report(files: list[TranscribedFile], *, with_transcripts: bool) -> dict[str, Any]:
-    transcripts = [one.transcript for one in files if one.transcript is not None]
+def _report(result: TranscriptionResult, *, with_transcripts: bool) -> dict[str, Any]:
+    transcripts = result.transcripts
     only = transcripts[0] if len(transcripts) == 1 else None
     report: dict[str, Any] = {
-        "files": [str(path) for one in files for path in one.outputs],
+        "files": [str(path) for one in result.files for path in one.outputs],
         "language": only.language if only else None,
         "engine": only.model if only else None,
         "audio_s": round(sum(one.duration_s for one in transcripts), 3),
