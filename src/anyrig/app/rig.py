@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.embedding import Embeddings
+    from anyrig.app.ocr import OcrResult
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
     from anyrig.bench.figures import Book
@@ -258,6 +259,23 @@ class Rig:
         found = tuple(transcription.transcribe(self, request, on_event or self._on_event))
         result = transcription.TranscriptionResult(found)
         if not result.transcripts:
+            raise result.failed[0].error
+        return result
+
+    def ocr(self, *files: str | Path, on_event: OnEvent | None = None, **options: Any) -> OcrResult:
+        """Read the text of images and scanned PDFs; the options are fields of `OcrRequest`.
+
+        print(Rig().ocr("scan.pdf", language="en").text)
+        Rig().ocr("scans", output="searchable", format="pdf")
+
+        A file that cannot be read is in `failed` of the result; if none can, the first error is
+        raised.
+        """
+        from anyrig.app import ocr
+
+        request = self.request(ocr.OcrRequest, files=files, **options)
+        result = ocr.read_text(self, request, on_event or self._on_event)
+        if len(result.failed) == len(result.files):
             raise result.failed[0].error
         return result
 
