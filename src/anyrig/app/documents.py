@@ -32,12 +32,9 @@ _ANY_NUMBER_OF_PAGES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions(ComputeOptions):
+class FileLimitOptions(ComputeOptions):
     """Files."""
 
-    ocr: OcrMode = option(
-        "auto", "run OCR on pages; auto: on those without usable text", setting="documents.ocr"
-    )
     type: tuple[str, ...] = option(
         (), "read only files of these types, such as pdf,docx,picture", metavar="LIST"
     )
@@ -53,6 +50,15 @@ class FileOptions(ComputeOptions):
         600.0, "time limit for reading one file, without OCR", gt=0, lt=1e9, unit="seconds",
         flag=False, http=False, setting="documents.max_seconds",
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(FileLimitOptions):
+    """Files."""
+
+    ocr: OcrMode = option(
+        "auto", "run OCR on pages; auto: on those without usable text", setting="documents.ocr"
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def read_files(rig: Rig, options: FileOptions, files: Iterable[Path]) -> Iterato
         yield from read_all(files, ocr=ocr, limits=build_limits(options), mode=options.ocr)
 
 
-def build_limits(options: FileOptions) -> Limits:
+def build_limits(options: FileLimitOptions) -> Limits:
     """How much one file may ask of the machine."""
     from anyrig.text.formats.limits import Limits
 

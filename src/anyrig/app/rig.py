@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.embedding import Embeddings
     from anyrig.app.index import IndexResult
+    from anyrig.app.ocr import OcrResult
     from anyrig.app.speech import Speech
+    from anyrig.app.transcription import TranscriptionResult
     from anyrig.bench.figures import Book
     from anyrig.devices.machine import Device, Machine
     from anyrig.documents.index.search import Answer
@@ -71,7 +73,7 @@ class Rig:
         ask_device: AskDevice | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
-        self._config = config or self.environment.get("ANYRIG_CONFIG")
+        self.config = config or self.environment.get("ANYRIG_CONFIG")
         self._given_machine = machine
         self._on_event, self._ask_device = on_event or _log_event, ask_device
         self._warned: set[str] = set()
@@ -89,15 +91,15 @@ class Rig:
     @cached_property
     def loaded_settings(self) -> LoadedSettings[Settings]:
         """The settings, with where each came from."""
-        if self._config and not Path(self._config).is_file():
+        if self.config and not Path(self.config).is_file():
             raise InvalidSettingError(
-                f"settings file not found: {self._config}", hint="Check the path."
+                f"settings file not found: {self.config}", hint="Check the path."
             )
         return LOADER.load(
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
-            project_file=Path(self._config or "anyrig.toml"),
-            project_named=bool(self._config),
+            project_file=Path(self.config or "anyrig.toml"),
+            project_named=bool(self.config),
             dotenv=Path(".env"),
         )
 
@@ -242,6 +244,42 @@ class Rig:
 
         request = self.request(speech.SpeechRequest, text=text, **options)
         return speech.speak(self, request, on_event or self._on_event)
+
+    def transcribe(
+        self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
+    ) -> TranscriptionResult:
+        """Transcribe recordings; the options are fields of `TranscriptionRequest`.
+
+        Rig().transcribe("talk.mp3", language="en").save("talk.srt")
+
+        A recording that cannot be read is in `failed` of the result; if none can, the first error
+        is raised.
+        """
+        from anyrig.app import transcription
+
+        request = self.request(transcription.TranscriptionRequest, files=files, **options)
+        found = tuple(transcription.transcribe(self, request, on_event or self._on_event))
+        result = transcription.TranscriptionResult(found)
+        if not result.transcripts:
+            raise result.failed[0].error
+        return result
+
+    def ocr(self, *files: str | Path, on_event: OnEvent | None = None, **options: Any) -> OcrResult:
+        """Read the text of images and scanned PDFs; the options are fields of `OcrRequest`.
+
+        print(Rig().ocr("scan.pdf", language="en").text)
+        Rig().ocr("scans", output="searchable", format="pdf")
+
+        A file that cannot be read is in `failed` of the result; if none can, the first error is
+        raised.
+        """
+        from anyrig.app import ocr
+
+        request = self.request(ocr.OcrRequest, files=files, **options)
+        result = ocr.read_text(self, request, on_event or self._on_event)
+        if len(result.failed) == len(result.files):
+            raise result.failed[0].error
+        return result
 
     def embed(
         self, texts: Sequence[str], *, on_event: OnEvent | None = None, **options: Any

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.index import IndexRequest, open_forget, status_to_json
-from anyrig.app.rig import Rig
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_search import closed
 from anyrig.errors import AnyrigError, InvalidInputError, StorageError
@@ -146,8 +145,7 @@ def _sent(room: ClerkRoom, file: Path) -> bool:
 def _removed(room: ClerkRoom, path: Path, named: list[Path]) -> Removed:
     from anyrig.documents.index.folders import remove_files
 
-    rig = Rig(config=room.context.options.config, environment=room.context.environment)
-    with open_forget(rig, IndexRequest(), path, lambda event: None) as forget:
+    with open_forget(room.context.rig, IndexRequest(), path, lambda event: None) as forget:
         return remove_files(path, named, forget)
 
 

@@ -240,7 +240,7 @@ class IndexPrinter(EventPrinter):
         super().__exit__()
 
     def clear(self) -> None:
-        self._pause()
+        self.pause()
         if self._is_drawn:
             print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
             self._is_drawn = False
@@ -275,7 +275,7 @@ class IndexPrinter(EventPrinter):
             facts = progress.plain()
             print_line(str(facts.pop("event")), facts)
         elif self._is_live:
-            self._pause()
+            self.pause()
             line = format_progress(progress, shutil.get_terminal_size().columns - 1)
             print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)
             self._is_drawn = True

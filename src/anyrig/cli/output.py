@@ -30,6 +30,7 @@ _COLOURS = {
     "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
 }  # fmt: skip
 _EVENT_INTERVAL_S = 0.2
+_LOG_INTERVAL_S = 15.0
 _MAX_NAMED = 20
 
 
@@ -133,6 +134,8 @@ def wrap(first: str, text: str) -> str:
 class EventPrinter:
     """Shows the events of some work: warnings as lines, progress as a bar on a terminal.
 
+    Where stderr is a file, progress is a line every 15 seconds.
+
     Args:
         json_lines: print progress as JSON lines on stdout, for a program that follows.
     """
@@ -141,7 +144,8 @@ class EventPrinter:
         self.warnings: list[str] = []
         self._json_lines = json_lines
         self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._began, self._next_line = time.monotonic(), 0.0
+        self._began = time.monotonic()
+        self._next_line = 0.0 if json_lines else self._began + _LOG_INTERVAL_S
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -151,19 +155,23 @@ class EventPrinter:
                 self._print_line(event)
             elif self._is_terminal:
                 self._draw(event)
+            elif time.monotonic() >= self._next_line:
+                self._next_line = time.monotonic() + _LOG_INTERVAL_S
+                done = f" {event.done / event.total:.0%}" if event.total else ""
+                print(f"{event.stage}{done}  {event.detail[:80]}", file=sys.stderr, flush=True)
         elif isinstance(event, WarningEvent):
             self.warnings.append(event.message)
-            self._pause()
+            self.pause()
             print_warning(event.message)
         elif isinstance(event, NoticeEvent):
-            self._pause()
+            self.pause()
             print(event.message, file=sys.stderr)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pause()
+        self.pause()
 
     def end(self, result: Mapping[str, Any]) -> None:
         """Print the result as JSON: as the last line for a program that follows, or a document."""
@@ -202,8 +210,8 @@ class EventPrinter:
             detail=escape_controls(detail)[:48],
         )  # fmt: skip
 
-    def _pause(self) -> None:
-        """Take the bar away, so that a line can be printed; the next event draws it again."""
+    def pause(self) -> None:
+        """Remove the bar, so that a line can be printed; the next event draws it again."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._task = None

@@ -79,6 +79,7 @@ def read(context: Context, files: Iterable[Path]) -> Iterator[Paged | Unread]:
 
 def ocr(context: Context, stack: ExitStack) -> Reads | None:
     """What reads pictures, loaded when the first one comes; None where no engine is installed."""
-    from anyrig.cli.ocr import reads
+    from anyrig.app.documents import FileOptions, open_ocr
 
-    return reads(context, stack)
+    options = context.request(FileOptions, ocr=mode(context))
+    return stack.enter_context(open_ocr(context.rig, options))

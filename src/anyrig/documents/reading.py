@@ -25,6 +25,7 @@ from anyrig.errors import (
     InvalidInputError,
     LimitExceededError,
     MissingPackageError,
+    mention,
 )
 from anyrig.install import format_install
 from anyrig.text.apart import Apart
@@ -159,7 +160,9 @@ def textless(paged: Paged) -> InvalidInputError:
     if any(NO_OCR in one for one in paged.warnings):
         return InvalidInputError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
     if any(NOT_WANTED in one for one in paged.warnings):
-        return InvalidInputError(f"{said}, and {NOT_WANTED}", hint="Leave out --ocr never.")
+        return InvalidInputError(
+            f"{said}, and {NOT_WANTED}", hint=f"Leave {mention('ocr', 'never')} out."
+        )
     return InvalidInputError(
         f"{said}, and OCR found none on it", hint="See whether the page is blank."
     )
