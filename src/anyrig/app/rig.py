@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from anyrig.app.transcription import TranscriptionResult
     from anyrig.bench.figures import Book
     from anyrig.devices.machine import Device, Machine
+    from anyrig.documents.analyse.folder import Analysis
     from anyrig.documents.index.search import Answer
     from anyrig.settings.saved_device import SavedDevice
 
@@ -334,6 +335,24 @@ class Rig:
 
         request = self.request(search.SearchRequest, question=question, **options)
         return search.search(self, request, on_event or self._on_event)
+
+    def analyse(
+        self,
+        files: str | Path | Sequence[str | Path],
+        *,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> Analysis:
+        """What documents hold: languages, phrases, duplicates, clusters; the options are fields of
+        `AnalyseRequest`.
+
+        for cluster in Rig().analyse("papers", output="papers.html").clustering.clusters:
+            print(cluster.name, len(cluster.members))
+        """
+        from anyrig.app import analyse
+
+        request = self.request(analyse.AnalyseRequest, files=files, **options)
+        return analyse.analyse(self, request, on_event or self._on_event)
 
 
 def _log_event(event: Event) -> None:

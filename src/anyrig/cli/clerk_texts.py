@@ -289,10 +289,10 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     With `html` the whole is a page that needs no network.
     """
-    from anyrig.cli.analyse_show import plain
+    from anyrig.app.analyse import analysis_to_json
+    from anyrig.documents.analyse.files import analyse_files
     from anyrig.documents.analyse.report import html
     from anyrig.documents.reading import Unread
-    from anyrig.services.analyse import analyse as service
 
     sources = clerk_models.given(arguments)
     # Names are shown, so files go by the names that their senders gave them.
@@ -310,7 +310,7 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     def model(languages: Mapping[str, float]) -> Vectors:
         return clerk_models.vectors(room, arguments["model"], shares=languages)
 
-    found = service(
+    found = analyse_files(
         list(named), read=read, title=arguments["title"], seed=arguments["seed"],
         model=model if arguments["vectors"] else None,
     )  # fmt: skip
@@ -319,7 +319,7 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(
             f"{first.name}: {first.why}", hint=first.hint or "Give files with text."
         )
-    result = plain(found)
+    result = analysis_to_json(found)
     for one in result["documents"]:
         one.pop("path")
     result["failed"] = [

@@ -1,6 +1,6 @@
-"""The analysis of a folder or of files, as every door asks for it.
+"""Files to the analysis of all of them together.
 
-    found = analyse(files, root=folder, read=partial(read_all, ocr=ocr), model=model)
+    found = analyse_files(files, root=folder, read=partial(read_all, ocr=ocr), model=model)
 
 A file that cannot be read is named in the result, and the others go on.
 """
@@ -30,7 +30,7 @@ Tell = Callable[[str, int, int], None]
 """What is done, how many steps are through, and of how many."""
 
 
-def analyse(
+def analyse_files(
     files: Sequence[Path],
     *,
     read: Read,
