@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,9 +33,10 @@ def test_what_cannot_be_done_is_refused_before_the_work(tmp_path: Path) -> None:
     rig = Rig()
     with pytest.raises(InvalidInputError, match="no documents found"):
         rig.analyse(tmp_path / "work")
-    for options, error in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"output": "x.pdf"}, "unknown format of reports"),
         ({"similar": "nothing.txt"}, "no such file"),
-    ):
+    ]
+    for options, error in wrong:
         with pytest.raises(InvalidInputError, match=error):
             rig.analyse(tmp_path, **options)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from anyrig.devices.machine import Device, Machine
     from anyrig.documents.analyse.folder import Analysis
     from anyrig.documents.index.search import Answer
+    from anyrig.documents.summarise.files import FileSummary
     from anyrig.settings.saved_device import SavedDevice
 
 log = logging.getLogger(__name__)
@@ -353,6 +354,23 @@ class Rig:
 
         request = self.request(analyse.AnalyseRequest, files=files, **options)
         return analyse.analyse(self, request, on_event or self._on_event)
+
+    def summarise(
+        self,
+        files: str | Path | Sequence[str | Path] = (),
+        *,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> list[FileSummary]:
+        """Summaries of files, or of a `text`; the options are fields of `SummariseRequest`.
+
+        for one in Rig().summarise("report.pdf", sentences=3):
+            print(one.file, one.summaries[0].summary.text)
+        """
+        from anyrig.app import summarise
+
+        request = self.request(summarise.SummariseRequest, files=files, **options)
+        return list(summarise.summarise(self, request, on_event or self._on_event))
 
 
 def _log_event(event: Event) -> None:

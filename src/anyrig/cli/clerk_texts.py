@@ -235,14 +235,14 @@ def summarise(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     Arguments are `sources`, `sentences`, `words`, `share`, `by_chapter`, `language`, `vectors`
     (weigh sentences by the embedding model as well) and `model` (one that writes).
     """
-    from anyrig.cli.summarise import plain_summary
+    from anyrig.app.summarise import summary_to_json
     from anyrig.documents.summarise.extract import Length
-    from anyrig.services.summarise import summarise as service
+    from anyrig.documents.summarise.files import summarise_files
 
     sources = clerk_models.given(arguments)
     length = Length(arguments["sentences"], arguments["words"], arguments["share"])
     scribe = _scribe(room, arguments["model"]) if arguments["model"] else None
-    found = service(
+    found = summarise_files(
         clerk_models.read(room, sources, arguments.get("ocr")),
         length=length, limits=clerk_models.limits(room), by_chapter=arguments["by_chapter"],
         language=arguments["language"], scribe=(lambda: scribe) if scribe is not None else None,
@@ -254,7 +254,7 @@ def summarise(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
             rows.append(_wrong(source, one.error))
             continue
         rows.append({"result": {
-            "summaries": [{"title": two.title, **plain_summary(two.summary)} for two in one.told],
+            "summaries": [summary_to_json(two) for two in one.summaries],
             "warnings": list(one.warnings),
         }})  # fmt: skip
     return rows
