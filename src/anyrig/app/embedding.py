@@ -351,7 +351,9 @@ def open_embedder(
     if few or not any(gpu.usable for gpu in rig.machine.gpus):
         options = replace(options, no_bench=True)  # nothing to choose between, or not worth it
     workload = build_workload(model, rig.machine.cpu, num_characters=num_characters, shared=shared)
-    plan = place(rig, rig.choose_device(options), workload, options)
+    # The first client of a server does not wait for a measurement.
+    choice = rig.choose_device(replace(options, no_bench=True) if shared else options)
+    plan = place(rig, choice, workload, options)
     plan = test_devices(rig, plan, options)
     with Embedder(
         model,

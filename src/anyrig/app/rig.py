@@ -138,6 +138,13 @@ class Rig:
             self._warned.add(message)
             self._on_event(WarningEvent(message))
 
+    def report(self, event: Event) -> None:
+        """Pass an event on to whoever follows this object."""
+        if isinstance(event, WarningEvent):
+            self.warn(event.message)
+        else:
+            self._on_event(event)
+
     def notice(self, message: str) -> None:
         self._on_event(NoticeEvent(message))
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import embedding, reading
+from anyrig.app.embedding import EmbeddingOptions, find_model, open_embedder
+from anyrig.cli import reading
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.context import Context
 from anyrig.errors import (
@@ -178,18 +179,22 @@ def _model(room: ClerkRoom, word: str, shares: Mapping[str, float]) -> Model:
     foreign = sum(share for code, share in shares.items() if code and code != "en")
     mostly = "other languages" if foreign > sum(shares.values()) / 2 else "English"
     key = f"choice of model ({word or 'default'}, {mostly})"
+    rig, named = room.context.rig, {"model": word} if word else {}
+    options = room.context.request(EmbeddingOptions, **named)
     return room.keep(
         key,
-        lambda: nullcontext(embedding.model(room.options(model=word or None), languages=shares)),
+        lambda: nullcontext(find_model(rig, options, shares, rig.report)),
     )
 
 
 def loaded(room: ClerkRoom, found: Model) -> Vectors:
     """A model that makes vectors: in this process on a CPU, in one of its own on a GPU."""
     gpu = room.bulk and any(gpu.usable for gpu in room.context.machine.gpus)
+    rig, options = room.context.rig, room.context.request(EmbeddingOptions)
+    size = None if gpu else 0
     return room.keep(
         f"embeddings {found.name}",
-        lambda: embedding.embedder(room.options(), found, num_characters=None if gpu else 0),
+        lambda: open_embedder(rig, options, found, rig.report, num_characters=size),
         version=found.fingerprint,
     )
 
