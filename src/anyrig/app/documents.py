@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -107,6 +108,21 @@ def build_limits(options: FileLimitOptions) -> Limits:
         seconds=options.max_seconds,
         characters=_MAX_CHARACTERS,
     )
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work that would fill it."""
+    if path.is_dir():
+        raise InvalidInputError(f"cannot write {path}: it is a folder", hint="Name a file in it.")
+    if not path.absolute().parent.is_dir():
+        raise InvalidInputError(
+            f"cannot write {path}: no such folder: {path.parent}",
+            hint="Create the folder, or choose another file.",
+        )
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise InvalidInputError(
+            f"cannot write {path}: permission denied", hint="Choose another file."
+        )
 
 
 # -- OCR -------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.embedding import Embeddings
+    from anyrig.app.entities import EntitiesResult
     from anyrig.app.index import IndexResult
     from anyrig.app.ocr import OcrResult
     from anyrig.app.speech import Speech
@@ -287,6 +288,27 @@ class Rig:
         request = self.request(ocr.OcrRequest, files=files, **options)
         result = ocr.read_text(self, request, on_event or self._on_event)
         if len(result.failed) == len(result.files):
+            raise result.failed[0].error
+        return result
+
+    def find_entities(
+        self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
+    ) -> EntitiesResult:
+        """Find people, places, dates, amounts and numbers; the options are fields of
+        `EntitiesRequest`.
+
+        for row in Rig().find_entities("letter.pdf", kinds=["iban", "date"]).list_rows():
+            print(row["kind"], row["value"], row["page"])
+
+        A file that cannot be read is in `failed` of the result; if none can, the first error is
+        raised.
+        """
+        from anyrig.app import entities
+
+        request = self.request(entities.EntitiesRequest, files=files, **options)
+        found = entities.find_entities(self, request, on_event or self._on_event)
+        result = entities.EntitiesResult(tuple(found))
+        if len(result.failed) == len(result.sources):
             raise result.failed[0].error
         return result
 

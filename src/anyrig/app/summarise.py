@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import ComputeOptions, place
-from anyrig.app.documents import FileOptions, build_limits, find_files, read_files
+from anyrig.app.documents import FileOptions, build_limits, check_writable, find_files, read_files
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
 from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import InvalidInputError, format_mentions
@@ -126,8 +126,6 @@ def _read(
 
 def _check_output(path: Path | None) -> None:
     """Refuse an output that cannot be written, before the work."""
-    import os
-
     if path is None:
         return
     if path.suffix.lower() not in SUMMARY_FORMATS:
@@ -135,12 +133,7 @@ def _check_output(path: Path | None) -> None:
             f"{path.name}: unknown format of summaries",
             hint=f"Valid file name extensions: {', '.join(SUMMARY_FORMATS)}.",
         )
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder", hint="Name a file in it.")
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError(f"no such folder: {path.parent}", hint="Create it first.")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise InvalidInputError(f"cannot write {path}: permission denied", hint="Name another.")
+    check_writable(path)
 
 
 def _get_vectors(

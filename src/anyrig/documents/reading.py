@@ -78,6 +78,15 @@ class Reads(Protocol):
 
 
 @dataclass(frozen=True)
+class TextSource:
+    """A file, or a text that has a name."""
+
+    name: str
+    file: Path | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class Unread:
     """A file that could not be read."""
 
