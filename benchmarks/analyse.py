@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from anyrig.documents.analyse import phrases
+from anyrig.documents.analyse.files import analyse_files
 from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.analyse.words import plain, words
 from anyrig.documents.reading import read_all
 from anyrig.documents.summarise.extract import Length, extract
-from anyrig.services.analyse import analyse
 from anyrig.text.folder import find
 from anyrig.text.sentences import sentences
 from benchmarks.harness import ROOT, Row
@@ -128,7 +128,7 @@ def _folder() -> list[Row]:
             text = "\n\n".join(" ".join(said[start : start + 130]) for start in starts)
             (folder / f"{number:04}.txt").write_text(text, encoding="utf-8")
         began, wall = _cpu(), time.monotonic()
-        found = analyse(find(folder).files, root=folder, read=read_all)
+        found = analyse_files(find(folder).files, root=folder, read=read_all)
         spent, lasted = _cpu() - began, time.monotonic() - wall
     assert len(found.docs) == FILES
     return [

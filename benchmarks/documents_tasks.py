@@ -149,15 +149,15 @@ def _classified(
 
 
 def _analysed(where: str, vectors: Embedder, folder: Path) -> Row:
+    from anyrig.documents.analyse.files import analyse_files
     from anyrig.documents.reading import read_all
-    from anyrig.services.analyse import analyse
 
     folder.mkdir()
     for number, text in enumerate(_documents(60)):
         (folder / f"{number:03d}.txt").write_text(text, encoding="utf-8")
     files = sorted(folder.iterdir())
     ours = _timed(
-        lambda: analyse(files, read=read_all, root=folder, model=lambda _: vectors), rounds=3
+        lambda: analyse_files(files, read=read_all, root=folder, model=lambda _: vectors), rounds=3
     )
     return _row(f"{where}: analysis of a folder of 60 files", ours, None, "")
 

@@ -11,7 +11,6 @@ search takes as long, and 100,000 passages need not be embedded; the graph is th
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import random
@@ -24,21 +23,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anyrig.cli import embedding
-from anyrig.cli.context import Context
+from anyrig import Rig
+from anyrig.app.embedding import EmbeddingOptions, find_model, open_embedder, open_vectors
 from anyrig.documents.index import nearest
+from anyrig.documents.index.folders import build_ways, index_folders, resolve_folders
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.status import status
 from anyrig.documents.index.update import Indexed
 from anyrig.documents.model import Model
 from anyrig.documents.protocol import Vectors
-from anyrig.services import index as service
 from benchmarks.harness import ROOT, Row
 
 PASSAGES = int(os.environ.get("BENCHMARK_PASSAGES", "100000"))
 MODEL = os.environ.get("BENCHMARK_MODEL", "minilm")
 RANDOM = bool(os.environ.get("BENCHMARK_RANDOM"))
+OPTIONS = EmbeddingOptions(device="cpu", model=MODEL, no_cache=True)
 QUESTIONS = 200
 MOST_MS = 50.0
 LEAST_RECALL = 0.95
@@ -50,16 +50,13 @@ def run(hardware: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         _write(folder / "docs", PASSAGES)
-        context = Context(
-            argparse.Namespace(device="cpu", model=MODEL, verbose=0, no_cache=True, json=False),
-            {**os.environ, "XDG_CACHE_HOME": place, "XDG_CONFIG_HOME": place},
-        )
-        model = embedding.model(context)
+        rig = Rig(environment={**os.environ, "XDG_CACHE_HOME": place, "XDG_CONFIG_HOME": place})
+        model = find_model(rig, OPTIONS, {}, print)
         path = folder / "i.sqlite"
-        done = _indexed(context, model, path, folder / "docs")
-        again = _again(context, model, path, folder / "docs")
+        done = _indexed(rig, model, path, folder / "docs")
+        again = _again(rig, model, path, folder / "docs")
         # A question is embedded in this process, as a server and the command line do.
-        with embedding.embedder(context, model, num_characters=1000) as vectors:
+        with open_embedder(rig, OPTIONS, model, print, num_characters=1000) as vectors:
             questions = _questions(folder / "docs")
             rows = _asked(path, vectors, questions)
             rows += [] if RANDOM else _graph(path, vectors, questions)
@@ -133,15 +130,15 @@ class _Random:
 
 
 @contextmanager
-def _vectors(context: Context, model: Model) -> Iterator[Vectors]:
+def _vectors(rig: Rig, model: Model) -> Iterator[Vectors]:
     if RANDOM:
         yield _Random(model)
     else:
-        with embedding.vectors(context, found=model) as made:
+        with open_vectors(rig, OPTIONS, model, print) as made:
             yield made
 
 
-def _indexed(context: Context, model: Model, path: Path, folder: Path) -> tuple[Indexed, float]:
+def _indexed(rig: Rig, model: Model, path: Path, folder: Path) -> tuple[Indexed, float]:
     told = 0.0
 
     def tell(now: Progress) -> None:
@@ -152,18 +149,18 @@ def _indexed(context: Context, model: Model, path: Path, folder: Path) -> tuple[
                   f" {now.left_s or 0:.0f} s left", flush=True)  # fmt: skip
 
     before = _cpu()
-    with _vectors(context, model) as vectors:
-        done = service.index(path, service.places([folder]), vectors, service.ways(), tell=tell)
+    with _vectors(rig, model) as vectors:
+        done = index_folders(path, resolve_folders([folder]), vectors, build_ways(), tell=tell)
     assert not done.failed, done.failed[:3]
     assert status(path).num_vectors == done.num_passages
     return done, _cpu() - before
 
 
-def _again(context: Context, model: Model, path: Path, folder: Path) -> float:
+def _again(rig: Rig, model: Model, path: Path, folder: Path) -> float:
     """Seconds of a run that finds nothing to do."""
     began = time.perf_counter()
-    with _vectors(context, model) as vectors:
-        done = service.index(path, service.places([folder]), vectors, service.ways())
+    with _vectors(rig, model) as vectors:
+        done = index_folders(path, resolve_folders([folder]), vectors, build_ways())
     assert not done.changed
     return time.perf_counter() - began
 

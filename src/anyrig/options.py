@@ -99,7 +99,8 @@ class Option:
     def check(self, value: Any) -> Any:
         """Check a value of a Python call or a JSON document, whose type counts.
 
-        A path may be given as text, a list as anything that has items, a number as a whole one.
+        A path may be given as text and a text as a path, a list as anything that has items, a
+        number as a whole one.
         """
         if value is None and self.default is None and not self.required:
             return None
@@ -150,6 +151,8 @@ class Option:
                 raise self._error(given) from None
         elif self.kind is Path and isinstance(value, str):
             value = Path(value).expanduser() if value else None
+        elif self.kind is str and isinstance(value, Path):
+            value = str(value)
         elif self.kind is str and isinstance(value, str) and self.normalize:
             value = self.normalize(value) or value
         right_type = isinstance(value, self.kind) and isinstance(value, bool) == (self.kind is bool)

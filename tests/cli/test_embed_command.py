@@ -92,14 +92,14 @@ def test_models_are_listed(capsys: Any) -> None:
     ("words", "said"),
     [
         ([], "nothing to embed"),
-        (["x", "-o", "x.txt"], "no format for vectors"),
-        (["x", "-o", "no/such/x.npy"], "no folder"),
+        (["x", "-o", "x.txt"], "x.txt: unknown format of vectors"),
+        (["x", "-o", "no/such/x.npy"], "no such folder"),
         (["x", "--model", "nosuch"], "no embedding model"),
         (["x", "--model", "owner/name"], "not on this machine"),
-        (["--lines", "nosuch.txt"], "no file"),
-        (["papers/nosuch.pdf"], "no file"),
-        (["./nosuch"], "no file"),
-        (["alone", "--similar"], "one text"),
+        (["--lines", "nosuch.txt"], "no such file"),
+        (["papers/nosuch.pdf"], "no such file"),
+        (["./nosuch"], "no such file"),
+        (["alone", "--similar"], "only one text"),
     ],
 )
 def test_what_cannot_be_done_is_one_error_with_a_hint(
@@ -153,25 +153,7 @@ def test_an_empty_word_is_a_text_and_not_this_folder(tmp_path: Path, capsys: Any
 def test_one_text_has_nothing_to_be_compared_with(capsys: Any) -> None:
     code, _, err = run(capsys, "alone", "--similar", "--model", "hashing")
     assert code != 0
-    assert "one text alone" in err
+    assert "there is only one text" in err
     code, out, _ = run(capsys, "a cat", "a cat", "a stone", "--similar", "--model", "hashing")
     assert code == 0
     assert out.splitlines()[0].split()[0] == "1.000"
-
-
-def test_a_cpu_with_tiles_is_used_as_a_gpu_is_where_the_model_stays_loaded() -> None:
-    from argparse import Namespace
-    from dataclasses import replace
-
-    from anyrig.cli import embedding
-    from anyrig.cli.context import Context
-    from anyrig.documents.model import find
-
-    context = Context(Namespace(device="cpu", model="minilm", verbose=0))
-    found = find("minilm", models=context.folders.models)
-    cpu = replace(context.machine.cpu, vectors=("avx512f", "amx_bf16"))
-    served = embedding.needed(found, cpu, num_characters=None, shared=True)
-    assert served.libraries == served.gpu_libraries
-    for plain, shared in ((cpu, False), (replace(cpu, vectors=("avx512_bf16",)), True)):
-        once = embedding.needed(found, plain, num_characters=None, shared=shared)
-        assert once.libraries == found.need().libraries

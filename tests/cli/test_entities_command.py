@@ -65,7 +65,7 @@ def test_what_is_not_there_or_cannot_be_read_at_all_leaves_nothing(
     assert (done.returncode, out.exists()) == (2, False), done.stderr
     done = anyrig("entities", str(tmp_path / "a.txt"), str(tmp_path / "no.txt"), *grammar)
     assert done.returncode == 2
-    assert f"there is no file {tmp_path / 'no.txt'}" in done.stderr
+    assert f"no such file or folder: {tmp_path / 'no.txt'}" in done.stderr
     done = anyrig("entities", str(tmp_path / "a.txt"), *grammar)
     assert len(json.loads(out.read_text(encoding="utf-8"))["entities"]) == 4, done.stderr
 
@@ -99,18 +99,40 @@ def test_names_by_the_model_that_is_installed(anyrig: Anyrig) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "problem"),
     [
-        ("--text", "x", "--kinds", "colour"), ("--text", "x", "--engine", "magic"), (),
-        ("--text", "x", "--labels", "river"), ("--text", "x", "-o", "found.xyz"),
-        ("--text", "x", "--redact", "-o", "clean.docx"),
-        ("--text", "x", "--threshold", "2"), ("--text", "x", "--redact", "--json"),
+        (("--text", "x", "--kinds", "colour"), "no kind of entity 'colour'"),
+        (("--text", "x", "--engine", "magic"), "--engine must be one of auto, grammar"),
+        ((), "nothing to search"),
+        (("--text", "x", "--labels", "river"), "--labels needs a GLiNER model"),
+        (("--text", "x", "-o", "found.xyz"), "found.xyz: unknown format"),
+        (("--text", "x", "-o", "nowhere/found.csv"), "no such folder: nowhere"),
+        (("--text", "x", "--redact", "-o", "clean.docx"), "clean.docx: unknown format"),
+        (("--text", "x", "--threshold", "2"), "--threshold must be a number between 0 and 1"),
+        (("--text", "x", "--redact", "--json"), "--redact writes text, not JSON"),
+        (("--text", "x", "--redact", "--distinct"), "--distinct and --redact were both given"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_asked_for(anyrig: Anyrig, words: tuple[str, ...]) -> None:
+)
+def test_mistakes_are_reported(anyrig: Anyrig, words: tuple[str, ...], problem: str) -> None:
     done = anyrig("entities", *words)
     assert done.returncode == 2
-    assert "hint:" in done.stderr
+    assert problem in done.stderr
+
+
+def test_redacted_files_of_one_name_go_to_different_files(anyrig: Anyrig, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "letter.txt").write_text(TEXT, encoding="utf-8")
+    files = [str(tmp_path / name) for name in ("a", "b")]
+    words = ("--redact", "--engine", "grammar", "-o", str(tmp_path / "out"))
+    done = anyrig("entities", *files, *words)
+    assert done.returncode == 0, done.stderr
+    assert "names can be missed" in done.stderr
+    found = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert found == ["letter.txt.2.redacted.txt", "letter.txt.redacted.txt"]
+    refused = anyrig("entities", *files, "--redact", "--engine", "grammar")
+    assert refused.returncode == 2
+    assert "several redacted texts cannot be printed" in refused.stderr
 
 
 def test_models_are_listed_with_their_licences(anyrig: Anyrig) -> None:

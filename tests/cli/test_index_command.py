@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from anyrig.cli.index_show import line
-from anyrig.cli.search_filters import day
+from anyrig.app.search import parse_date
+from anyrig.cli.index import format_progress
 from anyrig.documents.index.progress import Progress
 from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
@@ -100,7 +100,7 @@ def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     assert "The rent is due on the first of the month." in found.stdout
     again = anyrig("index")
     assert again.returncode == 0, again.stderr
-    assert again.stdout.startswith("default: 3 as before")
+    assert again.stdout.startswith("default: 3 unchanged")
 
     told = json.loads(anyrig("search", "parrots", "--json", "--mode", "keywords").stdout)
     (hit,) = told["hits"]
@@ -115,7 +115,7 @@ def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     assert "docs: 3 files" in anyrig("index", "--status").stdout
 
     removed = anyrig("index", "--remove", str(docs / "lease.txt"))
-    assert "1 file removed, with 1 passage that stood nowhere else and 1 kept result" in (
+    assert "1 file removed, with 1 passage that no other file has and 1 cached result" in (
         removed.stdout
     ), removed.stderr
     for file in Path(os.environ["HOME"]).rglob("*.sqlite*"):
@@ -163,8 +163,8 @@ def test_filters_of_the_command_line(anyrig: Anyrig, docs: Path) -> None:
 def test_what_is_wrong_is_said_with_what_to_do(anyrig: Anyrig, docs: Path) -> None:
     cases = [
         (("search", "words"), "there is no index 'default'", "anyrig index FOLDER"),
-        (("index",), "no folder was named", "anyrig index FOLDER"),
-        (("index", "nowhere"), "there is no folder nowhere", "Name one"),
+        (("index",), "no folder was given", "anyrig index FOLDER"),
+        (("index", "nowhere"), "no such file or folder: nowhere", "Check the path"),
         (("index", "--remove"), "--remove needs a file or folder", "Name one"),
         (("index", "--index", "../x", "."), "cannot be the name of an index", "Letters"),
         (("index", "--status", "--list"), "were both given", "one of them"),
@@ -176,12 +176,12 @@ def test_what_is_wrong_is_said_with_what_to_do(anyrig: Anyrig, docs: Path) -> No
         assert hint in done.stderr, words
     anyrig("index", str(docs), *HASHING)
     for words, message in (
-        (("search", "rent", "--after", "soon"), "'soon' is no date"),
-        (("search", "rent", "--limit", "0"), "--limit cannot be '0'"),
-        (("search", "rent", "--min", "2"), "--min cannot be '2'"),
-        (("search", ""), "there is nothing to search for"),
+        (("search", "rent", "--after", "soon"), "'soon' is not a date"),
+        (("search", "rent", "--limit", "0"), "--limit must be a whole number between 1 and 1000"),
+        (("search", "rent", "--min", "2"), "--min must be a number between 0 and 1"),
+        (("search", ""), "nothing to search for"),
         (("search", "rent", "--type", "dcx"), "no file of the type 'dcx'"),
-        (("search", "rent", "--type", "dcx"), "There are: csv (1), md (1), txt (1)"),
+        (("search", "rent", "--type", "dcx"), "It has: csv (1), md (1), txt (1)"),
         (("search", "rent", "--language", "Spanish"), "no file in the language 'spanish'"),
         (("search", "rent", "--folder", "nowhere"), "no file in nowhere"),
         (("search", "rent", "--model", "minilm"), "was made with the model hashing"),
@@ -228,27 +228,29 @@ def test_a_line_of_progress() -> None:
     now = Progress(
         "indexing", 0.45, 120, 400, 800, 1, "letter.pdf", 60.0, 2.0, 13.3, 73.0, 150, 950
     )
-    told = line(now, 200)
+    told = format_progress(now, 200)
     assert told == (
         "indexing 45%, 150 of 400 files read, 800 of 950 passages embedded, 13/s, 1 not read,"
         " 1 min 13 s left  letter.pdf"
     )
-    assert len(line(now, 40)) == 40
+    assert len(format_progress(now, 40)) == 40
     begun = Progress("indexing", 0.0, 0, 40, 0, 0, "", 0.3, 0.0, 0.0, None)
-    assert line(begun, 200).strip() == "indexing, 0 of 40 files read"
+    assert format_progress(begun, 200).strip() == "indexing, 0 of 40 files read"
 
 
 def test_days_as_people_write_them() -> None:
     import datetime
 
     now = datetime.datetime(2026, 3, 31, 12)
-    assert day("2026-03-01") == datetime.datetime(2026, 3, 1).timestamp()
-    assert day("2026/3") == day("2026-03") == datetime.datetime(2026, 3, 1).timestamp()
-    assert day("2026") == datetime.datetime(2026, 1, 1).timestamp()
-    assert day("2w", now) == datetime.datetime(2026, 3, 17, 12).timestamp()
+    assert parse_date("2026-03-01") == datetime.datetime(2026, 3, 1).timestamp()
+    assert (
+        parse_date("2026/3") == parse_date("2026-03") == datetime.datetime(2026, 3, 1).timestamp()
+    )
+    assert parse_date("2026") == datetime.datetime(2026, 1, 1).timestamp()
+    assert parse_date("2w", now) == datetime.datetime(2026, 3, 17, 12).timestamp()
     for wrong in ("", "yesterday", "2026-13", "2026-02-30", "12", "9" * 30 + "d", "2026-1-1-1"):
         with pytest.raises(InvalidInputError):
-            day(wrong)
+            parse_date(wrong)
 
 
 def test_a_damaged_index_does_not_hide_the_others(anyrig: Anyrig, docs: Path) -> None:
@@ -275,17 +277,17 @@ def test_a_folder_behind_a_link_can_be_searched_alone(anyrig: Anyrig, docs: Path
 
 
 def test_an_index_that_was_stopped_early_is_known_of(anyrig: Anyrig, docs: Path) -> None:
-    from anyrig.services import index as service
+    from anyrig.documents.index.folders import add_folders, resolve_folders
 
     assert anyrig("index", str(docs), *HASHING).returncode == 0
     (made,) = Path(os.environ["XDG_DATA_HOME"]).rglob("default.sqlite")
-    service.remember(made.with_name("early.sqlite"), service.places([docs]))
+    add_folders(made.with_name("early.sqlite"), resolve_folders([docs]))
     told = json.loads(anyrig("index", "--index", "early", "--status", "--json").stdout)
     assert (told["files"], told["model"]) == (0, "")
     assert [Path(one["path"]) for one in told["folders"]] == [docs.resolve()]
     said = anyrig("index", "--index", "early", "--status").stdout
     assert "model none yet" in said
-    assert "nothing is indexed yet: `anyrig index` begins" in said
+    assert "nothing is indexed yet: `anyrig index` starts" in said
     done = anyrig("index", "--index", "early", *HASHING)
     assert "3 new" in done.stdout, done.stderr
 
@@ -294,11 +296,11 @@ def test_a_folder_comes_back_by_include_alone(anyrig: Anyrig, docs: Path) -> Non
     (docs / "tune.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt " + bytes(200))
     (docs / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
     made = anyrig("index", str(docs), *HASHING)
-    assert "1 file of other kinds left out: .wav" in made.stderr
+    assert "1 file of other types skipped: .wav" in made.stderr
     assert "hint: " in made.stderr
     removed = anyrig("index", "--remove", str(docs))
     assert "3 files and 1 that could not be read removed" in removed.stdout
-    assert "stays out until `anyrig index --include" in removed.stdout
+    assert "is excluded until `anyrig index --include" in removed.stdout
     refused = anyrig("index", str(docs))
     assert (refused.returncode, "--include" in refused.stderr) == (2, True)
     assert "3 new" in anyrig("index", "--include", str(docs)).stdout
@@ -313,7 +315,7 @@ def test_what_is_not_near_is_not_shown(anyrig: Anyrig, docs: Path) -> None:
     anyrig("index", str(docs), *HASHING)
     odd = anyrig("search", "qwxzv blorptag")
     assert odd.returncode == 0, odd.stderr
-    assert odd.stdout.startswith("Nothing close was found; --all shows what there is. The nearest")
+    assert odd.stdout.startswith("Nothing close was found; --all shows all passages. The nearest")
     told = json.loads(anyrig("search", "qwxzv blorptag", "--json").stdout)
     assert told["hits"] == []
     assert told["not_near"] == 4

@@ -1,4 +1,4 @@
-"""`anyrig transcribe` from outside: files, folders, errors, JSON."""
+"""`anyrig transcribe` from the command line: files, folders, errors, JSON, jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import soundfile
 from anyrig.errors import MissingWeightsError
 from anyrig.recognise.compare import word_errors
 from anyrig.services.jobs import check, words_of
-from anyrig.services.transcribe import sources_of
 from tests.conftest import Anyrig
 from tests.speech.sound.takes import RATE, said, sentences
 
@@ -34,7 +33,7 @@ def test_a_recording_is_written_down_and_kept(anyrig: Anyrig, tmp_path: Path) ->
     assert "times real time" in first.stderr
     made = anyrig("transcribe", str(path), "--language", "en", "-o", str(tmp_path / "talk.srt"))
     assert made.returncode == 0, made.stderr
-    assert "1 of 1 piece kept" in made.stdout
+    assert "1 of 1 segment cached" in made.stdout
     assert (tmp_path / "talk.srt").read_text(encoding="utf-8").startswith("1\n00:00:0")
     alone = anyrig("transcribe", str(tmp_path), "--language", "en")  # the only one of a folder
     assert alone.stdout == first.stdout, alone.stderr
@@ -73,19 +72,21 @@ def test_mistakes_are_told(anyrig: Anyrig, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     soundfile.write(path, np.zeros(1600), 16000)
     soundfile.write(path.with_name("b.wav"), np.zeros(1600), 16000)
-    for words, said_of_it in (
-        (["nothing.wav"], "there is no file nothing.wav"),
-        ([str(path), "--format", "doc"], "no format 'doc'"),
-        ([str(path), "-o", str(tmp_path / "a.docx")], "no format 'docx'"),
-        ([str(path), "nothing.wav"], "there is no file nothing.wav"),
-        ([str(path), "--language", "tlh"], "tlh"),
-        ([str(path), "--model", "moonshine", "--translate"], "translates nothing"),
-        ([str(path), str(path.with_name("b.wav"))], "no place for their texts"),
+    for words, problem in (
+        (["nothing.wav"], "no such file or folder: nothing.wav"),
+        ([str(path), "--format", "doc"], "--format must be one of txt, md, srt, vtt, json"),
+        ([str(path), "-o", str(tmp_path / "a.docx")], "unknown format 'docx'"),
+        ([str(path), "nothing.wav"], "no such file or folder: nothing.wav"),
+        ([str(path), "--language", "tlh"], "'tlh'"),
+        ([str(path), "--model", "moonshine", "--translate"], "moonshine cannot translate"),
+        ([str(path), str(path.with_name("b.wav"))], "2 transcripts cannot be printed"),
+        ([str(path), "--format", "srt,txt"], "several formats cannot be printed"),
+        ([str(path), "-o", str(path), "--format", "txt"], "a.wav is one of the recordings"),
     ):
         made = anyrig("transcribe", *words)
         assert made.returncode == 2, made.stderr
-        assert said_of_it in made.stderr
-        assert "hint:" in made.stderr
+        assert problem in made.stderr
+        assert "\ue000" not in made.stderr
         assert not made.stdout
 
 
@@ -99,10 +100,10 @@ def test_nothing_is_fetched_unasked(anyrig: Anyrig, tmp_path: Path) -> None:
         made = anyrig(*words, environment=nowhere)
         assert made.returncode == MissingWeightsError.exit_code, made.stderr
         assert "is not on this machine\n" in made.stderr
-        assert "hint: --fetch gets it" in made.stderr
+        assert "hint: Pass --fetch to download it" in made.stderr
     asked = anyrig(*words, "--fetch", environment=nowhere)
     assert asked.returncode == MissingWeightsError.exit_code
-    assert "cannot be fetched" in asked.stderr
+    assert "cannot be downloaded" in asked.stderr
 
 
 def test_it_can_be_queued(anyrig: Anyrig, tmp_path: Path) -> None:
@@ -113,14 +114,6 @@ def test_it_can_be_queued(anyrig: Anyrig, tmp_path: Path) -> None:
     done = anyrig("jobs", "run")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "a.srt").exists()
-
-
-def test_names_that_would_be_the_same_are_told_apart(tmp_path: Path) -> None:
-    for name in ("x/talk.mp3", "x/talk.wav", "y/one.wav", "z/one.wav"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"x")
-    found = sources_of([tmp_path / "x", tmp_path / "y", tmp_path / "z"])
-    assert len({source.name for source in found}) == 4
 
 
 def test_a_job_becomes_a_command(tmp_path: Path) -> None:

@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.app.documents import FileLimitOptions, build_limits
 from anyrig.documents.reading import Mode, ReadPicture, Unread, read, read_all, textless
-from anyrig.errors import DeviceLostError, InvalidInputError, LimitExceededError, OutOfMemoryError
-from anyrig.services.reading import limits_of
+from anyrig.errors import (
+    DeviceLostError,
+    InvalidInputError,
+    LimitExceededError,
+    OutOfMemoryError,
+    mention,
+)
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Paged
 from tests.text.formats.pdf_making import Leaf, write
@@ -86,7 +92,7 @@ def test_a_file_of_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
     missing = textless(read(path))
     assert missing.message.endswith("pages 1-2: a picture without a text layer, " + NONE[:23])
     assert missing.hint == "pip install 'anyrig[ocr]'"
-    assert "--ocr never" in textless(read(path, mode="never")).hint
+    assert mention("ocr", "never") in textless(read(path, mode="never")).hint
 
 
 def test_a_picture_that_cannot_be_drawn_is_the_file_s_error(tmp_path: Path) -> None:
@@ -211,12 +217,16 @@ def test_files_are_taken_as_they_are_needed_and_left_when_not(tmp_path: Path) ->
     assert not [each for each in threading.enumerate() if each.name.startswith("reading")]
 
 
+def _limits(**options: float) -> Limits:
+    return build_limits(FileLimitOptions(**options))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("limits", "setting"),
     [
-        (limits_of(max_mb=200, max_pages=1, max_seconds=60), "max_pages"),
-        (limits_of(max_mb=0.0004, max_pages=9, max_seconds=60), "max_mb"),
-        (limits_of(max_mb=200, max_pages=9, max_seconds=0.0001), "max_seconds"),
+        (_limits(max_mb=200, max_pages=1, max_seconds=60), "max_pages"),
+        (_limits(max_mb=0.0004, max_pages=9, max_seconds=60), "max_mb"),
+        (_limits(max_mb=200, max_pages=9, max_seconds=0.0001), "max_seconds"),
     ],
 )
 def test_past_a_limit_names_the_setting(tmp_path: Path, limits: Limits, setting: str) -> None:

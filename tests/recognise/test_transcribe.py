@@ -167,13 +167,13 @@ def test_models_are_chosen_by_language_and_name() -> None:
     assert find("base") is WHISPER_BASE
     assert find(engine="whisper") is WHISPER_BASE
     for wrong in ("nothing-like-it", "./not/there", "a/b/c"):
-        with pytest.raises(InvalidInputError, match="no model"):
+        with pytest.raises(InvalidInputError, match="unknown model"):
             find(wrong)
-    with pytest.raises(InvalidInputError, match="does not hear"):
+    with pytest.raises(InvalidInputError, match="does not support"):
         find("moonshine", language="es")
-    with pytest.raises(InvalidInputError, match="no engine"):
+    with pytest.raises(InvalidInputError, match="unknown engine"):
         find(engine="ear")
-    with pytest.raises(InvalidInputError, match="translates nothing"):
+    with pytest.raises(InvalidInputError, match="cannot translate"):
         find("moonshine", translate=True)
 
 

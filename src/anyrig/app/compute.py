@@ -125,6 +125,13 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
     return replace(plan, placements=tuple(placements))
 
 
+def format_stamp(rig: Rig, plan: PlacementPlan) -> str:
+    """Driver and library versions of a plan's devices, under which learnt batch sizes are valid."""
+    from anyrig.bench.figures import stamp
+
+    return " | ".join(sorted({stamp(one.device, rig.machine) for one in plan.placements}))
+
+
 def _load_selftests(rig: Rig) -> Mapping[str, SelfTestReport]:
     """By device id: self-tests that ran under the present driver and torch."""
     from anyrig.precision.selftest import find_reports

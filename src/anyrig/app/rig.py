@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,10 +32,21 @@ from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from anyrig.app.compute import DeviceOptions
+    from anyrig.app.embedding import Embeddings
+    from anyrig.app.entities import EntitiesResult
+    from anyrig.app.index import IndexResult
+    from anyrig.app.ocr import OcrResult
     from anyrig.app.speech import Speech
+    from anyrig.app.transcription import TranscriptionResult
     from anyrig.bench.figures import Book
     from anyrig.devices.machine import Device, Machine
+    from anyrig.documents.analyse.folder import Analysis
+    from anyrig.documents.index.search import Answer
+    from anyrig.documents.summarise.files import FileSummary
     from anyrig.settings.saved_device import SavedDevice
 
 log = logging.getLogger(__name__)
@@ -65,7 +76,7 @@ class Rig:
         ask_device: AskDevice | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
-        self._config = config or self.environment.get("ANYRIG_CONFIG")
+        self.config = config or self.environment.get("ANYRIG_CONFIG")
         self._given_machine = machine
         self._on_event, self._ask_device = on_event or _log_event, ask_device
         self._warned: set[str] = set()
@@ -83,15 +94,15 @@ class Rig:
     @cached_property
     def loaded_settings(self) -> LoadedSettings[Settings]:
         """The settings, with where each came from."""
-        if self._config and not Path(self._config).is_file():
+        if self.config and not Path(self.config).is_file():
             raise InvalidSettingError(
-                f"settings file not found: {self._config}", hint="Check the path."
+                f"settings file not found: {self.config}", hint="Check the path."
             )
         return LOADER.load(
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
-            project_file=Path(self._config or "anyrig.toml"),
-            project_named=bool(self._config),
+            project_file=Path(self.config or "anyrig.toml"),
+            project_named=bool(self.config),
             dotenv=Path(".env"),
         )
 
@@ -127,6 +138,13 @@ class Rig:
         if message not in self._warned:
             self._warned.add(message)
             self._on_event(WarningEvent(message))
+
+    def report(self, event: Event) -> None:
+        """Pass an event on to whoever follows this object."""
+        if isinstance(event, WarningEvent):
+            self.warn(event.message)
+        else:
+            self._on_event(event)
 
     def notice(self, message: str) -> None:
         self._on_event(NoticeEvent(message))
@@ -236,6 +254,152 @@ class Rig:
 
         request = self.request(speech.SpeechRequest, text=text, **options)
         return speech.speak(self, request, on_event or self._on_event)
+
+    def transcribe(
+        self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
+    ) -> TranscriptionResult:
+        """Transcribe recordings; the options are fields of `TranscriptionRequest`.
+
+        Rig().transcribe("talk.mp3", language="en").save("talk.srt")
+
+        A recording that cannot be read is in `failed` of the result; if none can, the first error
+        is raised.
+        """
+        from anyrig.app import transcription
+
+        request = self.request(transcription.TranscriptionRequest, files=files, **options)
+        found = tuple(transcription.transcribe(self, request, on_event or self._on_event))
+        result = transcription.TranscriptionResult(found)
+        if not result.transcripts:
+            raise result.failed[0].error
+        return result
+
+    def ocr(self, *files: str | Path, on_event: OnEvent | None = None, **options: Any) -> OcrResult:
+        """Read the text of images and scanned PDFs; the options are fields of `OcrRequest`.
+
+        print(Rig().ocr("scan.pdf", language="en").text)
+        Rig().ocr("scans", output="searchable", format="pdf")
+
+        A file that cannot be read is in `failed` of the result; if none can, the first error is
+        raised.
+        """
+        from anyrig.app import ocr
+
+        request = self.request(ocr.OcrRequest, files=files, **options)
+        result = ocr.read_text(self, request, on_event or self._on_event)
+        if len(result.failed) == len(result.files):
+            raise result.failed[0].error
+        return result
+
+    def find_entities(
+        self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
+    ) -> EntitiesResult:
+        """Find people, places, dates, amounts and numbers; the options are fields of
+        `EntitiesRequest`.
+
+        for row in Rig().find_entities("letter.pdf", kinds=["iban", "date"]).list_rows():
+            print(row["kind"], row["value"], row["page"])
+
+        A file that cannot be read is in `failed` of the result; if none can, the first error is
+        raised.
+        """
+        from anyrig.app import entities
+
+        request = self.request(entities.EntitiesRequest, files=files, **options)
+        found = entities.find_entities(self, request, on_event or self._on_event)
+        result = entities.EntitiesResult(tuple(found))
+        if len(result.failed) == len(result.sources):
+            raise result.failed[0].error
+        return result
+
+    def embed(
+        self, texts: Sequence[str], *, on_event: OnEvent | None = None, **options: Any
+    ) -> NDArray[np.float32]:
+        """The vectors of texts, one row for each; the options are fields of `EmbedRequest`.
+
+        vectors = Rig().embed(["a red car", "a scarlet automobile"])
+        print(vectors[0] @ vectors[1])
+        """
+        from anyrig.app import embedding
+
+        request = self.request(embedding.EmbedRequest, texts=texts, **options)
+        return embedding.embed(self, request, on_event or self._on_event).vectors
+
+    def embed_files(
+        self, files: Sequence[str | Path], *, on_event: OnEvent | None = None, **options: Any
+    ) -> Embeddings:
+        """A vector of each file, those in folders included; files that cannot be read are listed.
+
+        Rig().embed_files(["papers"]).save("papers.npz")
+        """
+        from anyrig.app import embedding
+
+        request = self.request(embedding.EmbedRequest, files=files, **options)
+        return embedding.embed(self, request, on_event or self._on_event)
+
+    def index(
+        self,
+        folders: str | Path | Sequence[str | Path] = (),
+        *,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> IndexResult:
+        """Make folders searchable, or bring those of the index up to date; the options are fields
+        of `IndexRequest`.
+
+        Rig().index("~/letters", index="letters")
+        """
+        from anyrig.app import index
+
+        request = self.request(index.IndexRequest, folders=folders, **options)
+        return index.index(self, request, on_event or self._on_event)
+
+    def search(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Answer:
+        """The passages of an index that answer a question; the options are fields of
+        `SearchRequest`.
+
+        for hit in Rig().search("when is the rent due", index="letters").hits:
+            print(hit.place.file, hit.place.page, hit.text)
+        """
+        from anyrig.app import search
+
+        request = self.request(search.SearchRequest, question=question, **options)
+        return search.search(self, request, on_event or self._on_event)
+
+    def analyse(
+        self,
+        files: str | Path | Sequence[str | Path],
+        *,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> Analysis:
+        """What documents hold: languages, phrases, duplicates, clusters; the options are fields of
+        `AnalyseRequest`.
+
+        for cluster in Rig().analyse("papers", output="papers.html").clustering.clusters:
+            print(cluster.name, len(cluster.members))
+        """
+        from anyrig.app import analyse
+
+        request = self.request(analyse.AnalyseRequest, files=files, **options)
+        return analyse.analyse(self, request, on_event or self._on_event)
+
+    def summarise(
+        self,
+        files: str | Path | Sequence[str | Path] = (),
+        *,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> list[FileSummary]:
+        """Summaries of files, or of a `text`; the options are fields of `SummariseRequest`.
+
+        for one in Rig().summarise("report.pdf", sentences=3):
+            print(one.file, one.summaries[0].summary.text)
+        """
+        from anyrig.app import summarise
+
+        request = self.request(summarise.SummariseRequest, files=files, **options)
+        return list(summarise.summarise(self, request, on_event or self._on_event))
 
 
 def _log_event(event: Event) -> None:

@@ -18,7 +18,7 @@ from anyrig.app.cluster import (
     open_cluster_pool,
     place_on_cluster,
 )
-from anyrig.app.compute import ComputeOptions, place, test_devices
+from anyrig.app.compute import ComputeOptions, format_stamp, place, test_devices
 from anyrig.app.engines import (
     EngineChoice,
     VoiceOptions,
@@ -373,7 +373,7 @@ def open_synthesizer(
         options=choice.options,
         store=cache,
         limits=BatchSizeLimits.load(rig.folders.batch_limits),
-        stamp=_stamp(rig, plan),
+        stamp=format_stamp(rig, plan),
         hire=open_cluster_pool(rig, request, choice, plan),
     )
     with Studio(stage) as studio:
@@ -394,13 +394,6 @@ def place_engine(
     )
     plan = place(rig, rig.choose_device(request), workload, request)
     return test_devices(rig, plan, request)
-
-
-def _stamp(rig: Rig, plan: PlacementPlan) -> str:
-    """Driver and library versions, under which learnt batch sizes are valid."""
-    from anyrig.bench.figures import stamp
-
-    return " | ".join(sorted({stamp(one.device, rig.machine) for one in plan.placements}))
 
 
 def describe_chunk(chunk: AudioChunk, segment: Segment) -> dict[str, Any]:

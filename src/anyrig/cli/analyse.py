@@ -3,152 +3,168 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import compute, embedding, failed, reading
-from anyrig.cli.analyse_show import plain, printed
-from anyrig.cli.context import Context
-from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import InvalidInputError
-from anyrig.text.labels import one_line
-from anyrig.units import pluralize
+from anyrig.app.analyse import AnalyseRequest, analyse, analysis_to_json, list_failed
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import (
+    EventPrinter,
+    failed_to_json,
+    format_table,
+    paint,
+    print_json,
+    print_warning,
+    report_failed,
+)
+from anyrig.cli.rig import open_rig
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.analyse.folder import Analysis
-    from anyrig.documents.protocol import Vectors
+    from anyrig.documents.analyse.folder import Analysis, Doc
 
-HELP = """What documents hold: languages, key phrases, near-duplicates with what differs, clusters
-with names, passages in common, and how each reads. Give a folder, or files. -o writes a page of
-HTML with plots, one file that needs no network; --similar FILE lists the documents most like one.
-Documents are compared by the vectors of an embedding model, or, with --no-vectors, by the words
-they share, which needs no model. A file that cannot be read is named, and the rest go on."""
+HELP = """Show what documents hold: languages, key phrases, near-duplicates with what differs,
+clusters with names, passages in common, and how readable each is. Give a folder, or files. -o
+writes a page of HTML with plots, one file that needs no network; --similar FILE lists the documents
+most similar to one. Documents are compared by the vectors of an embedding model, or, with
+--no-vectors, by the words they share, which needs no model. Files that cannot be read are listed,
+and the others are analysed."""
 MIXED = True
-_MOST_NAMED = 10
+_MAX_WARNINGS = 10
+_MAX_CLUSTERS = 12
+_MAX_DUPLICATES = 8
+_MAX_SIMILAR = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
-    parser.add_argument("places", nargs="+", metavar="FOLDER", help="folders and files")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the report there: .html")
-    parser.add_argument(
-        "--similar", metavar="FILE", help="also list the documents most like this one"
-    )
-    parser.add_argument("--title", metavar="TEXT", default="", help="of the report")
-    parser.add_argument(
-        "--no-vectors", action="store_true", help="compare by words alone: no model, less time"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="another one may cut clusters another way"
-    )
-    reading.arguments(parser)
-    embedding.arguments(parser)
-    compute.arguments(parser)
+    add_flags(parser, AnalyseRequest)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Analyse, and tell."""
-    context = Context(options)
-    output = _output(options.output)
-    similar = _existing(options.similar) if options.similar else None
-    files = reading.paths(context, options.places)
-    if not files:
-        raise InvalidInputError(
-            "there is no document in there", hint="Name a folder with files in it."
-        )
-    found = _analysed(context, files, similar)
-    if output is not None and found.docs:
-        _write(output, found)
-    if options.json:
-        print_json({**plain(found), "failed": failed.plain(_left(found))})
+def run(arguments: argparse.Namespace) -> int:
+    with EventPrinter() as events:
+        rig = open_rig(arguments, events)
+        request = rig.request(AnalyseRequest, **read_flags(arguments, AnalyseRequest))
+        found = analyse(rig, request, events)
+    failed = list_failed(found)
+    if arguments.json:
+        print_json({**analysis_to_json(found), "failed": failed_to_json(failed)})
     elif found.docs:
-        print(printed(found))
-        if output is not None:
-            print(f"\nThe report is in {output}")
-    return _finish(found)
+        print(_format(found))
+        if request.output is not None:
+            print(f"\nReport: {request.output}")
+    _print_warnings(found)
+    return report_failed(failed, len(found.left) + len(found.docs))
 
 
-def _analysed(context: Context, files: Sequence[Path], similar: Path | None) -> Analysis:
-    from anyrig.services.analyse import analyse
-
-    options = context.options
-    with ExitStack() as stack:
-        progress: list[Progress] = []
-
-        def tell(what: str, done: int, total: int) -> None:
-            if not progress:
-                progress.append(stack.enter_context(Progress(total, "step")))
-            progress[0].reach(done)
-            progress[0].step(what)
-
-        def model(languages: Mapping[str, float]) -> Vectors:
-            return stack.enter_context(embedding.vectors(context, languages=languages))
-
-        return analyse(
-            files,
-            read=lambda paths: reading.read(context, paths),
-            root=_root(options.places),
-            title=options.title,
-            model=None if options.no_vectors else model,
-            similar_to=similar,
-            seed=options.seed,
-            tell=tell,
-        )
+def _print_warnings(found: Analysis) -> None:
+    warnings = [f"{doc.facts.name}: {one}" for doc in found.docs for one in doc.facts.warnings]
+    for warning in warnings[:_MAX_WARNINGS]:
+        print_warning(warning)
+    if len(warnings) > _MAX_WARNINGS:
+        more = pluralize(len(warnings) - _MAX_WARNINGS, "more warning")
+        print_warning(f"and {more}; --json lists all")
 
 
-def _root(places: Sequence[str]) -> Path | None:
-    """The one folder that was given."""
-    first = Path(places[0]).expanduser()
-    return first if len(places) == 1 and first.is_dir() else None
+def _format(found: Analysis) -> str:
+    parts = [_format_head(found)]
+    if len(found.docs) == 1:
+        parts.append(_format_one(found.docs[0]))
+    elif found.docs:
+        parts += [
+            _format_phrases(found),
+            _format_clusters(found),
+            _format_duplicates(found),
+            _format_passages(found),
+        ]
+    parts.append(_format_similar(found))
+    return "\n\n".join(filter(None, parts))
 
 
-def _existing(name: str) -> Path:
-    path = Path(name).expanduser()
-    if not path.exists():
-        raise InvalidInputError(f"there is no file {path}", hint="Look at its name.")
-    if not path.is_file():
-        raise InvalidInputError(
-            f"--similar {one_line(name)} is no file", hint="Give the path of a document."
-        )
-    return path
+def _format_head(found: Analysis) -> str:
+    from anyrig.documents.analyse.report import summary
 
-
-def _output(name: str | None) -> Path | None:
-    """Where the report goes; refused before the work if it cannot go there."""
-    if not name:
-        return None
-    path = Path(name).expanduser()
-    if path.is_dir():
-        raise InvalidInputError(f"{name} is a folder", hint="-o names a file, such as report.html.")
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InvalidInputError(
-            f"{name} is no name of a page", hint="End it in .html; --json prints data instead."
-        )
-    return path
-
-
-def _write(path: Path, found: Analysis) -> None:
-    from anyrig.documents.analyse.report import html
-    from anyrig.storage.files import write_atomic
-
-    write_atomic(path, html(found))
-
-
-def _finish(found: Analysis) -> int:
-    """Name what was left out; an error where nothing could be read."""
-    told = [f"{doc.facts.name}: {one}" for doc in found.docs for one in doc.facts.warnings]
-    for words in told[:_MOST_NAMED]:
-        print_warning(words)
-    if len(told) > _MOST_NAMED:
-        print_warning(
-            f"and {pluralize(len(told) - _MOST_NAMED, 'more warning')}; --json has them all"
-        )
-    return failed.end(_left(found), len(found.left) + len(found.docs))
-
-
-def _left(found: Analysis) -> list[failed.Failed]:
-    return [
-        failed.Failed(one.name, InvalidInputError(one.why, hint=one.hint)) for one in found.left
+    num_words = sum(doc.statistics.num_words for doc in found.docs)
+    lines = [
+        paint(found.title, "bold"),
+        f"{pluralize(len(found.docs), 'document')} ({summary(found)}), "
+        f"{format_bytes(sum(doc.facts.num_bytes for doc in found.docs))}, {num_words:,} words, "
+        f"{format_duration(sum(doc.statistics.reading_s for doc in found.docs))} to read",
+        "languages: " + ", ".join(f"{one.language} {one.share:.0%}" for one in found.languages[:8]),
     ]
+    days = sorted(doc.facts.day for doc in found.docs if doc.facts.day)
+    if days and days[0] != days[-1]:
+        lines.append(f"dates: {days[0]} to {days[-1]}")
+    by = f"vectors of {found.model}" if found.model else "words in common"
+    if len(found.docs) > 1:
+        lines.append(f"compared by: {by}")
+    return "\n".join(lines)
+
+
+def _format_one(doc: Doc) -> str:
+    statistics = doc.statistics
+    lines = [
+        f"{statistics.num_sentences} sentences of {statistics.words_a_sentence:.1f} words, "
+        f"words of {statistics.letters_a_word:.1f} letters, "
+        f"{statistics.distinct:.0%} of them different"
+    ]
+    if statistics.ease is not None:
+        lines.append(
+            f"reading ease {statistics.ease:.0f} of 100, {statistics.level} ({statistics.formula})"
+        )
+    lines.append("key phrases: " + ", ".join(phrase.text for phrase in doc.phrases))
+    if statistics.longest:
+        first = statistics.longest[0]
+        lines.append(f"longest sentence, {first.num_words} words: {first.text[:160]}")
+    return "\n".join(lines)
+
+
+def _format_phrases(found: Analysis) -> str:
+    return "key phrases: " + ", ".join(phrase.text for phrase in found.phrases[:12])
+
+
+def _format_clusters(found: Analysis) -> str:
+    if not found.clustering.stands_out:
+        return "clusters: none stand out"
+    lines = [paint("clusters", "bold")]
+    for number, cluster in enumerate(found.clustering.clusters[:_MAX_CLUSTERS], 1):
+        names = ", ".join(found.docs[index].facts.name for index in cluster.members[:3])
+        more = f" and {len(cluster.members) - 3} more" if len(cluster.members) > 3 else ""
+        lines.append(f"{number:>3}. {cluster.name} ({len(cluster.members)}: {names}{more})")
+    left = len(found.clustering.clusters) - _MAX_CLUSTERS
+    return "\n".join([*lines, *([f"     and {left} more"] if left > 0 else [])])
+
+
+def _format_duplicates(found: Analysis) -> str:
+    rows = [
+        [found.docs[member.index].facts.name,
+         "identical to" if member.exact else f"{member.similarity:.0%} like",
+         found.docs[group.first].facts.name]
+        for group in found.groups for member in group.members
+    ]  # fmt: skip
+    if not rows:
+        return "near-duplicates: none"
+    more = f"\nand {len(rows) - _MAX_DUPLICATES} more" if len(rows) > _MAX_DUPLICATES else ""
+    return paint("near-duplicates", "bold") + "\n" + format_table(rows[:_MAX_DUPLICATES]) + more
+
+
+def _format_passages(found: Analysis) -> str:
+    if not found.shared:
+        return ""
+    lines = [
+        f"{found.docs[one.first].facts.name} and {found.docs[one.second].facts.name}: "
+        f"about {one.num_words} words"
+        for one in found.shared[:_MAX_DUPLICATES]
+    ]
+    return "\n".join([paint("passages in common", "bold"), *lines])
+
+
+def _format_similar(found: Analysis) -> str:
+    if found.similar_to is None:
+        return ""
+    name = found.docs[found.similar_to].facts.name
+    if not found.similar:
+        return f"no document is similar to {name}"
+    rows = [
+        [f"{alike:.3f}", found.docs[index].facts.name]
+        for index, alike in found.similar[:_MAX_SIMILAR]
+    ]
+    return paint(f"most similar to {name}", "bold") + "\n" + format_table(rows)

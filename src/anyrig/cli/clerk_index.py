@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import index_forget, index_show
+from anyrig.app.index import IndexRequest, open_forget, status_to_json
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_search import closed
 from anyrig.errors import AnyrigError, InvalidInputError, StorageError
@@ -27,7 +27,7 @@ def indexes(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     found, failed = [], []
     for name in names(folder):
         try:
-            told = index_show.plain_status(status(path_of(folder, name)))
+            told = status_to_json(status(path_of(folder, name)))
             told["failed"] = told["failed"][: arguments.get("limit", 100)]
             found.append(told)
         except AnyrigError as error:
@@ -90,8 +90,8 @@ def remove(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def delete(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Delete an index for good, with the vectors and pages that are kept of its texts."""
     from anyrig.documents.index.database import alone
+    from anyrig.documents.index.folders import delete_index
     from anyrig.documents.index.status import status
-    from anyrig.services import index as service
 
     path = _path(room, arguments["index"])
     closed(room, arguments["index"])
@@ -106,7 +106,7 @@ def delete(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     if found.roots:
         told = _plain(room, path, _removed(room, path, [root for root, _ in found.roots]))
-    service.drop(path)
+    delete_index(path)
     return told
 
 
@@ -143,11 +143,10 @@ def _sent(room: ClerkRoom, file: Path) -> bool:
 
 
 def _removed(room: ClerkRoom, path: Path, named: list[Path]) -> Removed:
-    from anyrig.services import index as service
+    from anyrig.documents.index.folders import remove_files
 
-    with ExitStack() as stack:
-        forget = index_forget.forgetting(room.options(model=None), path, stack)
-        return service.remove(path, named, forget)
+    with open_forget(room.context.rig, IndexRequest(), path, lambda event: None) as forget:
+        return remove_files(path, named, forget)
 
 
 def _plain(room: ClerkRoom, path: Path, removed: Removed) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, embedding, reading
+from anyrig.app.embedding import EmbeddingOptions, find_model, open_embedder
+from anyrig.cli import reading
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.context import Context
 from anyrig.errors import (
@@ -30,7 +31,6 @@ from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
     from anyrig.documents.model import Model
-    from anyrig.documents.ocr.choose import Chosen
     from anyrig.documents.ocr.run import Pages
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import Mode, ReadPicture, Reads, Unread
@@ -179,18 +179,22 @@ def _model(room: ClerkRoom, word: str, shares: Mapping[str, float]) -> Model:
     foreign = sum(share for code, share in shares.items() if code and code != "en")
     mostly = "other languages" if foreign > sum(shares.values()) / 2 else "English"
     key = f"choice of model ({word or 'default'}, {mostly})"
+    rig, named = room.context.rig, {"model": word} if word else {}
+    options = room.context.request(EmbeddingOptions, **named)
     return room.keep(
         key,
-        lambda: nullcontext(embedding.model(room.options(model=word or None), languages=shares)),
+        lambda: nullcontext(find_model(rig, options, shares, rig.report)),
     )
 
 
 def loaded(room: ClerkRoom, found: Model) -> Vectors:
     """A model that makes vectors: in this process on a CPU, in one of its own on a GPU."""
     gpu = room.bulk and any(gpu.usable for gpu in room.context.machine.gpus)
+    rig, options = room.context.rig, room.context.request(EmbeddingOptions)
+    size = None if gpu else 0
     return room.keep(
         f"embeddings {found.name}",
-        lambda: embedding.embedder(room.options(), found, num_characters=None if gpu else 0),
+        lambda: open_embedder(rig, options, found, rig.report, num_characters=size),
         version=found.fingerprint,
     )
 
@@ -200,23 +204,16 @@ def loaded(room: ClerkRoom, found: Model) -> Vectors:
 
 def pages(room: ClerkRoom, language: str = "", engine: str = "auto") -> Pages:
     """The OCR engine; `MissingPackageError` if none is installed. Its results are not cached."""
-    from anyrig.cli.ocr import engine as choose
+    from anyrig.app.compute import ComputeOptions
+    from anyrig.app.documents import build_ocr_reader, choose_ocr_engine
 
-    chosen = choose(room.context, language, engine)
+    rig, options = room.context.rig, room.context.request(ComputeOptions)
+    chosen = choose_ocr_engine(rig, options, language, engine)
     return room.keep(
         f"OCR {chosen.engine} {language}".rstrip(),
-        lambda: _reader(room.context, chosen, language),
+        lambda: build_ocr_reader(rig, options, chosen, language),
         version=str(chosen.version),
     )
-
-
-def _reader(context: Context, chosen: Chosen, language: str) -> AbstractContextManager[Pages]:
-    from anyrig.documents.ocr.run import Pages
-
-    return Pages(
-        chosen, placed=lambda: compute.placed(context, context.choose(), chosen.need()),
-        environment=context.environment, store=None, language=language,
-    )  # fmt: skip
 
 
 def ocr_reads(room: ClerkRoom) -> Reads | None:

@@ -13,8 +13,8 @@ from anyrig.cli.clerk import ClerkRoom
 from anyrig.errors import InvalidInputError, LimitExceededError
 
 if TYPE_CHECKING:
+    from anyrig.documents.ocr.pipeline import OcrFile, OcrPlan
     from anyrig.documents.ocr.run import Pages
-    from anyrig.services.ocr import Done, Plan
 
 
 def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -23,16 +23,16 @@ def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     Arguments are `sources` (one), `language`, `engine`, `pages`, `dpi`, `always`, `words`, and
     `pdf`: a path to write a searchable PDF to.
     """
-    from anyrig.services.ocr import Order, json_of, plan_of
+    from anyrig.documents.ocr.pipeline import PageOptions, plan_files
 
     (source,) = clerk_models.given(arguments)
     assert source.file is not None
     reader = clerk_models.pages(room, arguments["language"], arguments["engine"])
-    order = Order(
-        (source.file,), arguments["pages"], arguments["dpi"], arguments["always"],
-        pictures=bool(arguments.get("pdf")),
+    options = PageOptions(
+        arguments["pages"], arguments["dpi"], arguments["always"],
+        keep_images=bool(arguments.get("pdf")),
     )  # fmt: skip
-    plan = plan_of(order, clerk_models.limits(room))
+    plan = plan_files([source.file], options, clerk_models.limits(room))
     _check(plan)
     done = _read(room, plan, reader)
     if done.error is not None:
@@ -40,7 +40,7 @@ def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise type(done.error)(message, hint=hint)
     if arguments.get("pdf"):
         _write(done, Path(arguments["pdf"]))
-    told = json_of(replace(done, file=Path(source.name)))
+    told = replace(done, path=Path(source.name)).to_json()
     if not arguments["words"]:
         for page in told["pages"]:
             page.pop("lines", None)
@@ -51,16 +51,14 @@ def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     }}]  # fmt: skip
 
 
-def _write(done: Done, path: Path) -> None:
+def _write(done: OcrFile, path: Path) -> None:
     """Only where there still is a place for it: the folder goes when whoever asked leaves."""
-    from anyrig.services.ocr import write
-
     if not path.parent.is_dir():
         raise InvalidInputError("nobody waits for this file any more", hint="Ask again.")
-    write(done, path, "pdf")
+    done.write(path, "pdf")
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: OcrPlan) -> None:
     if plan.num_pages > clerk_models.OCR_PAGES:
         raise LimitExceededError(
             f"{plan.num_pages} pictures of pages are more than one request reads",
@@ -68,14 +66,14 @@ def _check(plan: Plan) -> None:
         )
 
 
-def _read(room: ClerkRoom, plan: Plan, reader: Pages) -> Done:
-    from anyrig.services.ocr import Done, read_files
+def _read(room: ClerkRoom, plan: OcrPlan, reader: Pages) -> OcrFile:
+    from anyrig.documents.ocr.pipeline import OcrFile, read_files
 
     end = time.monotonic() + clerk_models.OCR_S
-    found: Done | None = None
+    found: OcrFile | None = None
     for number, one in enumerate(read_files(plan, reader), 1):
         room.check()
-        if isinstance(one, Done):
+        if isinstance(one, OcrFile):
             found = one
         elif time.monotonic() > end:
             raise LimitExceededError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import clerk_models, search_filters
+from anyrig.app.search import FilterOptions, answer_to_json, build_filters
+from anyrig.cli import clerk_models
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
-from anyrig.cli.search import plain
 from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -89,21 +88,16 @@ def _vectors(room: ClerkRoom, searcher: Searcher) -> Vectors:
 
 
 def _filters(searcher: Searcher, arguments: Mapping[str, Any]) -> Any:
-    options = Namespace(
-        folder=arguments.get("folders") or [],
-        type=",".join(arguments.get("types") or ()),
-        language=",".join(arguments.get("languages") or ()),
+    options = FilterOptions(
+        folder=arguments.get("folders") or (), type=arguments.get("types") or (),
+        language=arguments.get("languages") or (),
         after=arguments.get("after") or "", before=arguments.get("before") or "",
     )  # fmt: skip
-    return search_filters.filters(options, lambda: searcher.snapshot(vectors=False))
+    return build_filters(options, lambda: searcher.snapshot(vectors=False))
 
 
 def _told(answer: Answer) -> dict[str, Any]:
-    return {
-        "words": list(answer.words), "hits": [plain(hit) for hit in answer.hits],
-        "nearest": plain(answer.nearest) if answer.nearest else None,
-        "not_near": answer.num_far, "notes": list(answer.notes),
-    }  # fmt: skip
+    return {**answer_to_json(answer), "notes": list(answer.notes)}
 
 
 # -- likeness --------------------------------------------------------------------------------------

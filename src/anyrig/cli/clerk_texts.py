@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import clerk_models, compute
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
-from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
+from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.work.protocol import error_to_dict
 
 if TYPE_CHECKING:
@@ -153,37 +153,38 @@ def _chooser(
 
 def entities(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     """What each source names: `sources`, `kinds`, `language`, `engine`, `unchecked`, `distinct`."""
+    from anyrig.app.entities import describe_missing_names
     from anyrig.documents.entities.entity import kinds_of
-    from anyrig.documents.entities.names import nameless
-    from anyrig.services.entities import Source, find
+    from anyrig.documents.entities.pipeline import find_in_sources
+    from anyrig.documents.reading import TextSource
 
     kinds = kinds_of(arguments["kinds"]) if arguments.get("kinds") else None
-    finder = _finder(room, arguments["engine"], kinds, arguments["unchecked"])
+    engine = arguments["engine"]
+    finder = _finder(room, engine, kinds, arguments["unchecked"])
     sources = clerk_models.given(arguments)
     from anyrig.cli import reading
 
     mode = reading.mode(room.options(ocr=arguments.get("ocr")))
     pictures = mode != "never" and any(one.file is not None for one in sources)
-    found = find(
-        [Source(one.name, one.file, one.text) for one in sources], finder,
+    found = find_in_sources(
+        [TextSource(one.name, one.file, one.text) for one in sources], finder,
         language=arguments["language"], limits=clerk_models.limits(room), mode=mode,
         ocr=clerk_models.ocr_reads(room) if pictures else None,
     )  # fmt: skip
     rows: Rows = []
     for source, one in zip(sources, found, strict=True):
-        if one.error:
-            kind = LimitExceededError if one.past_limit else InvalidInputError
-            rows.append(_wrong(source, kind(one.error, hint=one.hint)))
+        if one.error is not None:
+            rows.append(_wrong(source, one.error))
             continue
         wanted = [e for e in one.entities if kinds is None or e.entity.kind in kinds]
-        names = kinds is None or any(kind in kinds for kind in ("person", "organisation", "place"))
-        without = one.nameless if names and arguments["engine"] != "grammar" else ()
         rows.append({"result": {
-            "entities": _listed(wanted) if arguments["distinct"] else [e.plain() for e in wanted],
+            "entities": _listed(wanted) if arguments["distinct"] else [e.to_json() for e in wanted],
             "languages": list(one.languages),
-            "warnings": [*one.warnings, *(
-                nameless(finder.namer, language) for language in without
-            )],
+            "warnings": [
+                *one.warnings,
+                *(format_mentions(text, "http")
+                  for text in describe_missing_names(engine, finder, one, kinds)),
+            ],
         }})  # fmt: skip
     return rows
 
@@ -194,36 +195,29 @@ def _listed(found: Sequence[Any]) -> Rows:
 
     pages = {one.entity: one for one in found}
     return [
-        {**pages[one.first].plain(), "count": one.count}
+        {**pages[one.first].to_json(), "count": one.count}
         for one in listed(one.entity for one in found)
     ]
 
 
 def _finder(room: ClerkRoom, engine: str, kinds: Sequence[str] | None, unchecked: bool) -> Finder:
     """What finds them. All kinds are looked for: so one process serves whatever is asked."""
-    from anyrig.documents.entities.finder import Finder, wants_names
+    from anyrig.app.compute import ComputeOptions
+    from anyrig.app.entities import build_finder
+    from anyrig.documents.entities.finder import wants_names
     from anyrig.documents.entities.names import choose
 
     namer = choose(engine)
-    if namer is None or not wants_names(namer, kinds):
-        name = f"entities by rule{', unchecked numbers too' if unchecked else ''}"
-        return room.keep(name, lambda: Finder(None, unchecked=unchecked))
-
-    def load() -> AbstractContextManager[Finder]:
-        from anyrig.devices.choose import DeviceRequest
-        from anyrig.devices.choose import choose_device as device
-        from anyrig.memory.limits import BatchSizeLimits
-
-        context = room.context
-        cpu = device(context.machine, (DeviceRequest("cpu", "flag"),))
-        placed = compute.placed(context, cpu, replace(namer.need, most_workers=1))
-        return Finder(
-            namer, placed=placed, environment=context.environment,
-            limits=BatchSizeLimits.load(context.folders.batch_limits), unchecked=unchecked,
-        )  # fmt: skip
-
+    if not wants_names(namer, kinds):
+        namer = None
     also = ", unchecked numbers too" if unchecked else ""
-    return room.keep(f"entities by {namer.name}{also}", load)
+    options = room.context.request(ComputeOptions, device="cpu")
+    return room.keep(
+        f"entities by {namer.name if namer else 'rule'}{also}",
+        lambda: build_finder(
+            room.context.rig, options, namer, kinds=None, unchecked=unchecked, num_bytes=0
+        ),
+    )
 
 
 # -- summaries -------------------------------------------------------------------------------------
@@ -235,14 +229,14 @@ def summarise(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     Arguments are `sources`, `sentences`, `words`, `share`, `by_chapter`, `language`, `vectors`
     (weigh sentences by the embedding model as well) and `model` (one that writes).
     """
-    from anyrig.cli.summarise import plain_summary
+    from anyrig.app.summarise import summary_to_json
     from anyrig.documents.summarise.extract import Length
-    from anyrig.services.summarise import summarise as service
+    from anyrig.documents.summarise.files import summarise_files
 
     sources = clerk_models.given(arguments)
     length = Length(arguments["sentences"], arguments["words"], arguments["share"])
     scribe = _scribe(room, arguments["model"]) if arguments["model"] else None
-    found = service(
+    found = summarise_files(
         clerk_models.read(room, sources, arguments.get("ocr")),
         length=length, limits=clerk_models.limits(room), by_chapter=arguments["by_chapter"],
         language=arguments["language"], scribe=(lambda: scribe) if scribe is not None else None,
@@ -254,7 +248,7 @@ def summarise(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
             rows.append(_wrong(source, one.error))
             continue
         rows.append({"result": {
-            "summaries": [{"title": two.title, **plain_summary(two.summary)} for two in one.told],
+            "summaries": [summary_to_json(two) for two in one.summaries],
             "warnings": list(one.warnings),
         }})  # fmt: skip
     return rows
@@ -289,10 +283,10 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     With `html` the whole is a page that needs no network.
     """
-    from anyrig.cli.analyse_show import plain
+    from anyrig.app.analyse import analysis_to_json
+    from anyrig.documents.analyse.files import analyse_files
     from anyrig.documents.analyse.report import html
     from anyrig.documents.reading import Unread
-    from anyrig.services.analyse import analyse as service
 
     sources = clerk_models.given(arguments)
     # Names are shown, so files go by the names that their senders gave them.
@@ -310,7 +304,7 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     def model(languages: Mapping[str, float]) -> Vectors:
         return clerk_models.vectors(room, arguments["model"], shares=languages)
 
-    found = service(
+    found = analyse_files(
         list(named), read=read, title=arguments["title"], seed=arguments["seed"],
         model=model if arguments["vectors"] else None,
     )  # fmt: skip
@@ -319,7 +313,7 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(
             f"{first.name}: {first.why}", hint=first.hint or "Give files with text."
         )
-    result = plain(found)
+    result = analysis_to_json(found)
     for one in result["documents"]:
         one.pop("path")
     result["failed"] = [

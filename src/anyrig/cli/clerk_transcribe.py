@@ -1,4 +1,4 @@
-"""Recordings into text for the server, in a clerk's process; nothing of them is kept."""
+"""Transcription for the server, in a clerk's process; nothing of a recording is kept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from anyrig.cli.transcribe import seats
+from anyrig.app.transcription import (
+    TranscriptionRequest,
+    check_model,
+    open_transcriber,
+    to_verbose_json,
+)
 from anyrig.errors import MissingWeightsError
 from anyrig.recognise.forms import FormName, written
 
 if TYPE_CHECKING:
     from anyrig.cli.clerk import ClerkRoom
-    from anyrig.recognise.transcribe import Transcriber, Wishes
+    from anyrig.recognise.transcribe import Transcriber
 
 _KEPT = "transcription "
 
@@ -27,56 +32,47 @@ def transcribe(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
             `form` is srt or vtt where captions are wanted as well.
     """
     from anyrig.recognise.sound import opened
-    from anyrig.recognise.transcribe import Wishes
-    from anyrig.services.transcribe import verbose
 
-    wishes = Wishes(
+    request = room.context.request(
+        TranscriptionRequest,
+        files=(arguments["file"],),
         language=str(arguments.get("language") or ""),
         model=str(arguments.get("model") or ""),
         translate=bool(arguments.get("translate")),
-        words=bool(arguments.get("words")),
+        word_times=bool(arguments.get("words")),
         fresh=True,
     )
-    transcriber = _transcriber(room, wishes)
-    with Path(arguments["file"]).open("rb") as file, opened(file, arguments["name"]) as sound:
-        heard = transcriber.transcribe(sound, lambda _: room.check())
-    told: dict[str, Any] = dict(verbose(heard, words=wishes.words))
+    transcriber = _transcriber(room, request)
+    with request.files[0].open("rb") as file, opened(file, arguments["name"]) as sound:
+        transcript = transcriber.transcribe(sound, lambda _: room.check())
+    answer: dict[str, Any] = dict(to_verbose_json(transcript, words=request.word_times))
     if arguments.get("form"):
-        told["written"] = written(heard, cast("FormName", arguments["form"]))
-    return told
+        answer["written"] = written(transcript, cast("FormName", arguments["form"]))
+    return answer
 
 
-def _transcriber(room: ClerkRoom, wishes: Wishes) -> Transcriber:
-    """One for these wishes; only one is kept, as each holds a model."""
-    from anyrig.recognise.model import find
-    from anyrig.recognise.transcribe import Transcriber
-
-    name = f"{_KEPT}{_called(wishes)}"
+def _transcriber(room: ClerkRoom, request: TranscriptionRequest) -> Transcriber:
+    """One for these options; only one is kept, as each holds a model."""
+    name = f"{_KEPT}{_called(request)}"
     for other in room.kept:
         if other.startswith(_KEPT) and other != name:
             room.let_go(other)
     try:
-        find(wishes.model, language=wishes.language, engine="", translate=wishes.translate)
-    except MissingWeightsError as error:  # nothing is fetched for a request
+        check_model(request)
+    except MissingWeightsError as error:  # nothing is downloaded for a request
         raise MissingWeightsError(
             error.message,
-            hint=f"`anyrig transcribe --fetch --model {wishes.model} FILE` gets it, on the server's"
-            " machine; or name a folder below those of server.models.",
+            hint=f"`anyrig transcribe --fetch --model {request.model} FILE` downloads it on the"
+            " server's machine; or name a folder below those of server.models.",
         ) from error
-    context = room.context
-    return room.keep(
-        name,
-        lambda: Transcriber(
-            lambda need: seats(context, need), environment=context.environment,
-            folder=str(Path(context.folders.models, "recognise")), wishes=wishes,
-        ),
-    )  # fmt: skip
+    return room.keep(name, lambda: open_transcriber(room.context.rig, request))
 
 
-def _called(wishes: Wishes) -> str:
+def _called(request: TranscriptionRequest) -> str:
     """What `/health` calls it: no two that differ in what is loaded have one name."""
-    told = [Path(wishes.model).name or "by language", wishes.language]
-    told += [word for word in ("translate", "words") if getattr(wishes, word)]
-    if "/" in wishes.model:  # two folders may have one name
-        told.append(sha256(wishes.model.encode()).hexdigest()[:6])
-    return " ".join(filter(None, told))
+    words = [Path(request.model).name or "by language", request.language]
+    words += ["translate"] if request.translate else []
+    words += ["words"] if request.word_times else []
+    if "/" in request.model:  # two folders may have one name
+        words.append(sha256(request.model.encode()).hexdigest()[:6])
+    return " ".join(filter(None, words))

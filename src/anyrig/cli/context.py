@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.app.settings import LOADER, WARNED_VARIABLE, Settings
 from anyrig.cli.show import print_warning
@@ -26,11 +27,14 @@ from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
+    from anyrig.app.events import Event
+    from anyrig.app.rig import Rig
     from anyrig.bench.figures import Book
     from anyrig.devices.machine import Device, Machine
     from anyrig.settings.saved_device import SavedDevice
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 # A recorded machine is seen as if these were set there: so one can ask "what if".
 _WHAT_IF = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -97,6 +101,35 @@ class Context:
             project_named=bool(named),
             dotenv=Path(".env"),
         )
+
+    @cached_property
+    def rig(self) -> Rig:
+        """The application, for what has moved there."""
+        from anyrig.app.rig import Rig
+
+        rig = Rig(
+            config=getattr(self.options, "config", None), environment=self.environment,
+            on_event=self._tell_event,
+        )  # fmt: skip
+        rig.machine = self.machine  # not discovered again
+        return rig
+
+    def request(self, kind: type[T], **given: Any) -> T:
+        """A request of the application, with the flags about devices and computing."""
+        from anyrig.app.compute import ComputeOptions
+        from anyrig.options import list_options
+
+        flags = {name: getattr(self.options, name, None) for name in list_options(ComputeOptions)}
+        known = {name: value for name, value in flags.items() if value not in (None, "", False)}
+        return self.rig.request(kind, **{**known, **given})
+
+    def _tell_event(self, event: Event) -> None:
+        from anyrig.app.events import NoticeEvent, WarningEvent
+
+        if isinstance(event, WarningEvent):
+            self.warn_once(event.message)
+        elif isinstance(event, NoticeEvent) and not getattr(self.options, "unattended", False):
+            print(event.message, file=sys.stderr)
 
     @cached_property
     def record(self) -> dict[str, Any] | None:

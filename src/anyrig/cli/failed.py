@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.cli.show import print_warning
-from anyrig.errors import AnyrigError
-from anyrig.install import localize_install_commands
+from anyrig.cli.output import print_warning
+from anyrig.errors import AnyrigError, format_mentions
 from anyrig.text.labels import one_line
 from anyrig.units import pluralize
 
@@ -35,7 +34,12 @@ class Failed(NamedTuple):
 def plain(failed: Sequence[Failed]) -> list[dict[str, str]]:
     """For programs."""
     return [
-        {"file": one.file, "error": one.error.message, "hint": one.error.hint} for one in failed
+        {
+            "file": one.file,
+            "error": format_mentions(one.error.message, "command"),
+            "hint": format_mentions(one.error.hint, "command"),
+        }
+        for one in failed
     ]
 
 
@@ -52,7 +56,7 @@ def end(failed: Sequence[Failed], total: int, what: str = "file") -> int:
     first = failed[0]
     nothing = len(failed) >= total
     for one in failed[nothing:_MOST_NAMED]:
-        print_warning(f"{one.said}\n  hint: {localize_install_commands(one.error.hint)}")
+        print_warning(f"{one.said}\n  hint: {one.error.hint}")
     if len(failed) > _MOST_NAMED:
         print_warning(f"and {len(failed) - _MOST_NAMED} more; --json has them all")
     if total > 1:

@@ -44,7 +44,8 @@ def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Optio
     rules: dict[str, Any] = {"help": option.help.replace("%", "%%"), "default": argparse.SUPPRESS}
     metavar = option.metavar or _METAVARS.get(option.kind, "TEXT")
     if option.positional:
-        count = "*" if option.shape == "list" else None if option.required else "?"
+        many = "+" if option.required else "*"
+        count = many if option.shape == "list" else None if option.required else "?"
         group.add_argument(
             option.name, nargs=count, metavar=metavar, type=partial(_parse, option), **rules
         )
@@ -83,6 +84,8 @@ def _parse(option: Option, text: str) -> Any:
 
 
 def _parse_list(option: Option, text: str) -> tuple[Any, ...]:
+    if option.kind is Path:  # a name may have a comma in it
+        return (option.parse_text(text),)
     return tuple(option.parse_text(item.strip()) for item in text.split(",") if item.strip())
 
 

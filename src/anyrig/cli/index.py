@@ -3,331 +3,356 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
+import shutil
+import sys
 import time
-from collections import Counter
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import compute, embedding, index_forget, index_show, reading
-from anyrig.cli.context import Context
+from anyrig.app import index as app
+from anyrig.app.index import IndexProgressEvent, IndexRequest, IndexStartedEvent
+from anyrig.cli.escape import esc
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import EventPrinter, format_table, print_json, print_line, print_warning
 from anyrig.cli.pick import agreed, can_ask
-from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.units import pluralize
+from anyrig.cli.rig import open_rig
+from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.install import localize_install_commands
+from anyrig.options import request_to_json
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from anyrig.documents.index.forget import Removed
-    from anyrig.documents.index.update import Indexed, Ways
-    from anyrig.documents.model import Model
-    from anyrig.documents.protocol import Vectors
+    from anyrig.app.events import Event
+    from anyrig.app.index import IndexResult
+    from anyrig.app.rig import Rig
+    from anyrig.documents.index.progress import Progress
+    from anyrig.documents.index.status import Status
+    from anyrig.documents.index.update import Failed
 
 HELP = """Index the files of folders so that `anyrig search` finds what is in them: PDF, Office
 files, e-mails, tables, books, texts, and pictures through OCR. Only what changed is read again;
-what was deleted is forgotten; a run that was stopped or killed goes on where it was. Without a
-folder every folder of the index is brought up to date. --watch goes on with whatever changes.
---remove takes a file or folder out for good, from the index and from what is kept of it; a folder
-stays out as a file does until --include lets it in again. What could not be read is named, and is
-tried again when it changes, with --retry, or, where OCR was lacking, as soon as that is installed.
---status and --list show what is there. The exit code is 1 when a file could not be read in this
-run; one that failed in an earlier run and did not change is named by --status alone."""
+deleted files leave the index; a run that was stopped or killed goes on where it was. Without a
+folder, every folder of the index is brought up to date. --watch goes on with whatever changes.
+--remove takes a file or folder out for good, from the index and from the cache; it stays excluded
+until --include. Files that could not be read are listed, and are tried again when they change, with
+--retry, or, if OCR was missing, as soon as it is installed. --status and --list show what is there.
+The exit code is 1 if a file could not be read in this run; one that failed in an earlier run and
+did not change is listed by --status only."""
 MIXED = True
-DEFAULT = "default"
-_ACTIONS = ("status", "list", "remove", "include", "drop")
+_ACTIONS = ("status", "list", "remove", "include", "drop", "watch", "queue")
+_LIVE_INTERVAL_S, _LOG_INTERVAL_S, _JSON_INTERVAL_S = 0.2, 15.0, 0.2
+_MAX_NAMED = 20
+_MIN_PASSAGES = 100
+"""Embedded passages from which a speed is shown."""
+_STAGES = {
+    "indexing": "indexing", "embedding": "embedding again", "removing": "removing deleted files",
+    "linking": "building the graph",
+}  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
-    parser.add_argument("places", nargs="*", metavar="FOLDER", help="folders, or single files")
-    parser.add_argument(
-        "--index", metavar="NAME", default=DEFAULT, help="which index; `default` when not given"
-    )
-    parser.add_argument("--watch", action="store_true", help="go on with whatever changes")
-    parser.add_argument("--retry", action="store_true", help="try again what could not be read")
-    parser.add_argument("--status", action="store_true", help="show what the index holds")
-    parser.add_argument("--list", action="store_true", help="show every index")
-    parser.add_argument(
-        "--remove", action="store_true", help="take the named files or folders out for good"
-    )
-    parser.add_argument(
-        "--include", action="store_true", help="let in again what was removed, and index it"
-    )
-    parser.add_argument("--drop", action="store_true", help="delete the whole index")
+    actions = {
+        "watch": "go on with whatever changes",
+        "status": "show what the index holds",
+        "list": "list all indexes",
+        "remove": "remove files or folders for good",
+        "include": "include again what was removed, and index it",
+        "drop": "delete the whole index",
+        "queue": "queue it as a job; `anyrig jobs run` runs it",
+    }
+    for name, help in actions.items():
+        parser.add_argument(f"--{name}", action="store_true", help=help)
     parser.add_argument("--yes", action="store_true", help="do not ask before --drop")
-    parser.add_argument("--queue", action="store_true", help="do it later: `anyrig jobs run` does")
-    reading.arguments(parser)
-    embedding.arguments(parser)
-    compute.arguments(parser)
+    add_flags(parser, IndexRequest)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Index, or look after an index; a program that reads events is told of an error as well."""
-    try:
-        return _run(Context(options))
-    except AnyrigError as error:
-        if options.json and not any(getattr(options, name) for name in _ACTIONS):
-            index_show.tell_error(error)
-        raise
-
-
-def _run(context: Context) -> int:
-    options = context.options
-    given = [name for name in (*_ACTIONS, "watch", "queue") if getattr(options, name)]
+def run(arguments: argparse.Namespace) -> int:
+    """Index, or maintain an index; a program that reads events is told of an error as well."""
+    given = [name for name in _ACTIONS if getattr(arguments, name)]
     if len(given) > 1:
         raise InvalidInputError(
             f"--{given[0]} and --{given[1]} were both given", hint="Give one of them."
         )
-    if given and given[0] in ("remove", "include", "queue") and not options.places:
-        raise InvalidInputError(f"--{given[0]} needs a file or folder", hint="Name one behind it.")
-    path = index_path(context)
-    actions = {"list": _list, "status": _status, "drop": _drop, "remove": _remove,
-               "include": _include, "queue": _queue}  # fmt: skip
-    if given and given[0] in actions:
-        return actions[given[0]](context, path)
-    return _index(context, path)
-
-
-def index_path(context: Context) -> Path:
-    """Where the named index lies."""
-    from anyrig.documents.index.database import path_of
-
-    return path_of(context.folders.indexes, context.options.index)
-
-
-def _named(context: Context) -> list[Path]:
-    return [Path(word).expanduser() for word in context.options.places]
-
-
-# -- indexing -------------------------------------------------------------------------------------
-
-
-def _index(context: Context, path: Path) -> int:
-    from anyrig.services import index as service
-
-    began = time.monotonic()
-    roots = service.places(_named(context))
-    if not roots and not path.is_file():
-        raise InvalidInputError(
-            "no folder was named", hint="`anyrig index FOLDER` makes an index of it."
-        )
-    with ExitStack() as stack:
-        how = _ways(context, stack)
-        service.remember(path, roots)
-        found, advice = model(context, path, roots, how)
-        vectors = stack.enter_context(embedding.vectors(context, found=found))
-        show = stack.enter_context(index_show.Show(context, path.stem, found.name, began, advice))
-        show.begin([str(place) for place in _named(context)])
-        if context.options.watch:
-            return _watch(path, roots, vectors, how, show, reference(context, found))
-        done = service.index(
-            path, roots, vectors, how, tell=show.progress, reference=reference(context, found)
-        )
-        show.end(done)
-        return 1 if done.failed else 0
-
-
-def _watch(
-    path: Path, roots: list[bytes], vectors: Vectors, how: Ways, show: index_show.Show, named: str
-) -> int:
-    from anyrig.services import index as service
-
-    failed = False
-
-    def told(done: Indexed) -> None:
-        nonlocal failed
-        failed = failed or bool(done.failed)
-        show.end(done)
-        show.watching()
-
+    action = given[0] if given else "index"
+    if action in ("remove", "include", "queue") and not read_flags(arguments, IndexRequest).get(
+        "folders"
+    ):
+        raise InvalidInputError(f"--{action} needs a file or folder", hint="Name one.")
     try:
-        service.watch(path, roots, vectors, how, tell=show.progress, told=told, reference=named)
+        return _run(arguments, action)
+    except AnyrigError as error:
+        if arguments.json and action in ("index", "watch", "queue"):
+            message, hint = (format_mentions(t, "command") for t in (error.message, error.hint))
+            print_line("failed", {"error": message, "hint": hint})
+        raise
+
+
+def _run(arguments: argparse.Namespace, action: str) -> int:
+    flags = read_flags(arguments, IndexRequest)
+    if action == "queue":
+        return _queue(arguments, IndexRequest(**flags))
+    with IndexPrinter(json_lines=arguments.json) as events:
+        rig = open_rig(arguments, events)
+        request = rig.request(IndexRequest, **flags)
+        if action == "list":
+            return _list(rig, as_json=arguments.json)
+        if action == "status":
+            status = app.get_status(rig, request.index)
+            if arguments.json:
+                print_json(app.status_to_json(status))
+            else:
+                _print_status(status)
+            return 0
+        if action == "drop":
+            return _drop(rig, request.index, arguments)
+        if action == "remove":
+            return _remove(rig, request, events, as_json=arguments.json)
+        if action == "watch":
+            return _watch(rig, request, events)
+        make = app.include if action == "include" else app.index
+        result = make(rig, request, events)
+        events.print_result(result)
+        return 1 if result.changes.failed else 0
+
+
+def _watch(rig: Rig, request: IndexRequest, events: IndexPrinter) -> int:
+    failed = False
+    try:
+        for result in app.watch(rig, request, events):
+            failed = failed or bool(result.changes.failed)
+            events.print_result(result)
+            if not events.json_lines:
+                print("Watching for changes; Ctrl+C stops it.", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        show.stopped()
+        events.clear()
+        if events.json_lines:
+            print_line("stopped", {"index": request.index})
+        else:
+            print("Stopped; the index is complete.", file=sys.stderr)
     return 1 if failed else 0
 
 
-def model(context: Context, path: Path, roots: Sequence[bytes], how: Ways) -> tuple[Model, str]:
-    """The model asked for, the one that the index has, or the one for the files' languages.
-
-    With it a word about files whose languages it was not made for.
-    """
-    from anyrig.documents.model import by_language
-    from anyrig.services.index import model_of
-
-    known = bool(path.is_file() and model_of(path))
-    auto = (context.options.model or context.loaded.settings.documents.model) in ("auto", "")
-    if known or not auto:
-        found = known_model(context, path) if known else embedding.model(context)
-        # One that was made for all languages needs no look at the files.
-        shares = _languages(path, roots, how) if found.languages else {}
-    else:
-        shares = _languages(path, roots, how)
-        found = by_language(shares)
-    return found, embedding.advise(found, shares)
-
-
-def _languages(path: Path, roots: Sequence[bytes], how: Ways) -> Mapping[str, float]:
-    """The languages of the index and of a few files in folders that are new to it."""
-    from anyrig.documents.index.status import status
-    from anyrig.services.index import languages
-
-    tally: Counter[str] = Counter()
-    new = list(roots)
-    if path.is_file():
-        told = status(path)
-        tally.update({code: count for code, count in told.languages.items() if code})
-        held = {os.fsencode(root) for root, count in told.roots if count}
-        new = [root for root in roots if root not in held]
-    if new or not tally:
-        with Progress(1, "index") as progress:
-            progress.step("looking at a few files for their languages")
-            tally.update(languages(new or roots, how, tell=progress.step))
-    return tally
-
-
-def known_model(context: Context, path: Path) -> Model:
-    """The model asked for, or the one that the index was made with."""
-    from anyrig.documents.model import find
-    from anyrig.services.index import model_of
-
-    named = "" if context.options.model else model_of(path)
-    if not named:
-        return embedding.model(context)
-    return find(named, models=context.folders.models)
-
-
-def reference(context: Context, found: Model) -> str:
-    """What the model is found by again: its name, or where its folder lies."""
-    asked = context.options.model or context.loaded.settings.documents.model
-    place = Path(asked).expanduser()
-    packaged = asked in ("", "auto", found.name) or not place.exists()
-    return found.name if packaged else str(place.resolve())
-
-
-def _ways(context: Context, stack: ExitStack) -> Ways:
-    from anyrig.services.index import ways
-
-    mode = reading.mode(context)
-    ocr = None if mode == "never" else reading.ocr(context, stack)
-    types = [word for word in context.options.type.split(",") if word.strip()]
-    return ways(
-        ocr=ocr, mode=mode, limits=reading.limits(context), types=types,
-        retry=context.options.retry,
-    )  # fmt: skip
-
-
-def _queue(context: Context, path: Path) -> int:
+def _queue(arguments: argparse.Namespace, request: IndexRequest) -> int:
     from anyrig.cli import jobs
+    from anyrig.cli.context import Context
+    from anyrig.services.jobs import KINDS
 
-    for place in _named(context):
-        if not place.exists():
-            raise InvalidInputError(f"there is no folder {place}", hint="Name one that is there.")
-    for place in _named(context):
-        jobs.queue(context, "index", {"file": str(place.absolute())})
+    for folder in request.folders:
+        if not folder.exists():
+            raise InvalidInputError(f"no such file or folder: {folder}", hint="Check the path.")
+    options = {
+        name: value for name, value in request_to_json(request).items()
+        if name in KINDS["index"].flags
+    }  # fmt: skip
+    for folder in request.folders:
+        asked = {**options, "file": str(folder.absolute())}
+        jobs.queue(Context(arguments), "index", asked)
     return 0
 
 
-# -- looking after it -----------------------------------------------------------------------------
-
-
-def _list(context: Context, path: Path) -> int:
-    from anyrig.documents.index.database import names, path_of
-    from anyrig.documents.index.status import status
-
-    folder = context.folders.indexes
-    found, failed = [], False
-    for name in names(folder):
-        try:
-            found.append(status(path_of(folder, name)))
-        except AnyrigError as error:
-            print_warning(f"{name}: {error.message}; {error.hint}")
-            failed = True
-    if context.options.json:
-        print_json([index_show.plain_status(one) for one in found])
+def _list(rig: Rig, *, as_json: bool) -> int:
+    found, failed = app.list_indexes(rig)
+    for one in failed:
+        print_warning(f"{one.name}: {one.error.message}; {one.error.hint}")
+    if as_json:
+        print_json([app.status_to_json(status) for status in found])
+    elif found:
+        rows = [["index", "files", "passages", "model", "size", "folders"]]
+        for status in found:
+            folders = ", ".join(str(root) for root, _ in status.roots)
+            rows.append([
+                status.name, f"{status.num_files:,}", f"{status.num_passages:,}", status.model,
+                format_bytes(status.size_bytes), folders,
+            ])  # fmt: skip
+        print(format_table(rows, right=(1, 2, 4)))
     else:
-        index_show.print_list(found)
+        print("There is no index yet. `anyrig index FOLDER` makes one.")
     return 1 if failed else 0
 
 
-def _status(context: Context, path: Path) -> int:
-    from anyrig.documents.index.status import status
-
-    if not path.is_file():
-        raise InvalidInputError(
-            f"there is no index {path.stem!r}",
-            hint="`anyrig index FOLDER` makes one; --list shows what there is.",
-        )
-    found = status(path)
-    if context.options.json:
-        print_json(index_show.plain_status(found))
-    else:
-        index_show.print_status(found)
-    return 0
-
-
-def _drop(context: Context, path: Path) -> int:
-    from anyrig.services import index as service
-
-    asks = path.is_file() and not context.options.yes and not context.options.json and can_ask()
-    if asks and not agreed(f"Delete the index {path.stem}?"):
+def _drop(rig: Rig, name: str, arguments: argparse.Namespace) -> int:
+    exists = app.find_index_file(rig, name).is_file()
+    ask = exists and not arguments.yes and not arguments.json and can_ask()
+    if ask and not agreed(f"Delete the index {name}?"):
         print("Nothing was deleted.")
         return 0
-    service.drop(path)
-    if context.options.json:
-        print_json({"index": path.stem, "dropped": True})
+    app.drop(rig, name)
+    if arguments.json:
+        print_json({"index": name, "dropped": True})
     else:
-        print(f"{path.stem}: deleted")
+        print(f"{name}: deleted")
     return 0
 
 
-def _include(context: Context, path: Path) -> int:
-    from anyrig.services import index as service
-
-    count = service.include(path, _named(context))
-    if not count:
-        raise InvalidInputError(
-            f"{context.options.places[0]} was not removed from the index {path.stem!r}",
-            hint="`anyrig index --status` shows what was.",
-        )
-    context.options.places = []  # every folder of the index, these among them
-    return _index(context, path)
-
-
-def _remove(context: Context, path: Path) -> int:
-    from anyrig.services import index as service
-
-    with ExitStack() as stack:
-        forget = index_forget.forgetting(context, path, stack)
-        removed = service.remove(path, _named(context), forget)
-    if context.options.json:
-        print_json(_plain(removed, path))
+def _remove(rig: Rig, request: IndexRequest, events: IndexPrinter, *, as_json: bool) -> int:
+    removed = app.remove(rig, request, events)
+    if as_json:
+        print_json(app.removed_to_json(removed, request.index))
         return 0
     unread = f" and {removed.num_unread:,} that could not be read" if removed.num_unread else ""
-    files = pluralize(len(removed.files) - removed.num_unread, "file")
     print(
-        f"{path.stem}: {files}{unread} removed,"
-        f" with {pluralize(removed.num_texts, 'passage')} that stood nowhere else and "
-        f"{pluralize(removed.num_cached, 'kept result')}"
+        f"{request.index}: {pluralize(len(removed.files) - removed.num_unread, 'file')}{unread}"
+        f" removed, with {pluralize(removed.num_texts, 'passage')} that no other file has and"
+        f" {pluralize(removed.num_cached, 'cached result')}"
     )
-    for place in removed.excluded:
-        print(f"  {place} stays out until `anyrig index --include {shlex.quote(str(place))}`")
+    for path in removed.excluded:
+        command = f"anyrig index --include {shlex.quote(str(path))}"
+        print(f"  {path} is excluded until `{command}`")
     if not removed.clean:
         print_warning(
-            "another process is reading the index: its log is cleared when that ends,"
-            " or by --remove once more"
+            "another process is reading the index: its log is cleared when that ends, or by"
+            " another --remove"
         )
     return 0
 
 
-def _plain(removed: Removed, path: Path) -> dict[str, object]:
-    return {
-        "index": path.stem, "files": [str(one) for one in removed.files],
-        "unread": removed.num_unread,
-        "passages": removed.num_texts, "kept_vectors": removed.num_cached,
-        "excluded": [str(one) for one in removed.excluded],
-        "folders": [str(one) for one in removed.roots], "clean": removed.clean,
-    }  # fmt: skip
+# -- printing --------------------------------------------------------------------------------------
+
+
+class IndexPrinter(EventPrinter):
+    """Shows indexing: a line that is drawn over, lines in a log now and then, or JSON lines."""
+
+    def __init__(self, *, json_lines: bool) -> None:
+        super().__init__()
+        self.json_lines = json_lines
+        self._is_live = not json_lines and self._is_terminal
+        frequent = _JSON_INTERVAL_S if json_lines else _LIVE_INTERVAL_S
+        self._interval_s = frequent if json_lines or self._is_live else _LOG_INTERVAL_S
+        self._next_progress = time.monotonic() + self._interval_s
+        self._is_drawn = False
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, IndexProgressEvent):
+            self._show(event.progress)
+        elif isinstance(event, IndexStartedEvent):
+            if self.json_lines:
+                folders = [str(folder) for folder in event.folders]
+                facts = {"index": event.index, "model": event.model, "folders": folders}
+                print_line("begin", facts)
+        else:
+            self.clear()
+            super().__call__(event)
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+        super().__exit__()
+
+    def clear(self) -> None:
+        self.pause()
+        if self._is_drawn:
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
+            self._is_drawn = False
+
+    def print_result(self, result: IndexResult) -> None:
+        self.clear()
+        changes = result.changes
+        for warning in changes.warnings[:_MAX_NAMED]:
+            print_warning(warning)
+        if len(changes.warnings) > _MAX_NAMED:
+            print_warning(f"and {len(changes.warnings) - _MAX_NAMED} more; --json lists all")
+        if self.json_lines:
+            print_line("done", app.result_to_json(result))
+            return
+        print(format_result(result))
+        _print_failed(changes.failed)
+        if changes.old_failed:
+            count = pluralize(len(changes.old_failed), "file")
+            remedy = "--retry tries again, --status lists them"
+            print(f"{count} not read before and not changed; {remedy}", file=sys.stderr)
+        if changes.others:
+            kinds = ", ".join(dict.fromkeys(one.suffix or one.name for one in changes.others))
+            count = pluralize(len(changes.others), "file")
+            print(f"{count} of other types skipped: {kinds[:80]}", file=sys.stderr)
+
+    def _show(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now < self._next_progress:
+            return
+        self._next_progress = now + self._interval_s
+        if self.json_lines:
+            facts = progress.plain()
+            print_line(str(facts.pop("event")), facts)
+        elif self._is_live:
+            self.pause()
+            line = format_progress(progress, shutil.get_terminal_size().columns - 1)
+            print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)
+            self._is_drawn = True
+        else:
+            print(format_progress(progress, 200), file=sys.stderr, flush=True)
+
+
+def format_progress(now: Progress, width: int) -> str:
+    """`indexing 45%, 120 of 400 files read, 800 of 950 passages, 160/s, 3 min left  letter.pdf`."""
+    parts = [f"{_STAGES[now.stage]} {now.done:.0%}" if now.done else _STAGES[now.stage]]
+    if now.stage == "indexing":
+        parts.append(f"{now.num_read:,} of {pluralize(now.num_files, 'file')} read")
+        if now.num_asked:
+            of = f" of {now.num_asked:,}" if now.num_asked > now.num_passages else ""
+            parts.append(f"{now.num_passages:,}{of} passages embedded")
+    else:
+        parts.append(f"{now.file:,} of {now.num_files:,}")
+    if now.passages_per_s >= 0.1:
+        parts.append(f"{_format_rate(now.passages_per_s)}/s")
+    if now.num_failed:
+        parts.append(f"{now.num_failed} not read")
+    if now.left_s:
+        parts.append(f"{format_duration(now.left_s)} left")
+    return f"{', '.join(parts)}  {now.title}"[:width]
+
+
+def format_result(result: IndexResult) -> str:
+    """What a run has changed, in a line; with its speed if it was long enough to tell."""
+    changes = result.changes
+    counts = (
+        (changes.num_new, "new"), (changes.num_changed, "changed"),
+        (changes.num_moved, "known elsewhere"), (changes.num_gone, "deleted"),
+        (len(changes.failed), "not read"), (changes.num_same, "unchanged"),
+        (changes.num_excluded, "excluded"),
+    )  # fmt: skip
+    files = ", ".join(f"{count:,} {what}" for count, what in counts if count) or "no files"
+    passages = f"; {pluralize(changes.num_passages, 'passage')}" if changes.num_passages else ""
+    speed = ""
+    if changes.num_embedded >= _MIN_PASSAGES and changes.wall_s >= 1:
+        speed = f", {_format_rate(changes.num_embedded / changes.wall_s)} embedded per second"
+    return f"{result.index}: {files}{passages}, in {format_duration(result.wall_s)}{speed}"
+
+
+def _format_rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.1f}"
+
+
+def _print_failed(failed: Sequence[Failed]) -> None:
+    last_hint = ""
+    for one in failed[:_MAX_NAMED]:
+        print(f"  not read: {one.file}: {one.error}", file=sys.stderr)
+        if one.hint and one.hint != last_hint:  # many files with one problem need one hint
+            print(f"    hint: {localize_install_commands(one.hint)}", file=sys.stderr)
+        last_hint = one.hint
+    if len(failed) > _MAX_NAMED:
+        more = len(failed) - _MAX_NAMED
+        print(f"  and {more} more; `anyrig index --status` lists all", file=sys.stderr)
+
+
+def _print_status(status: Status) -> None:
+    files = f"{pluralize(status.num_files, 'file')}, {status.num_passages:,} passages"
+    size = f"{format_bytes(status.size_bytes)} in {status.path}"
+    print(f"{status.name}: {files}, model {status.model or 'none yet'}, {size}")
+    for root, count in status.roots:
+        print(f"  {root}: {pluralize(count, 'file')}")
+    for name, counts in (("types", status.formats), ("languages", status.languages)):
+        if counts:
+            print(f"  {name}: " + ", ".join(f"{one} {count:,}" for one, count in counts.items()))
+    if status.num_ocr:
+        print(f"  read by OCR: {pluralize(status.num_ocr, 'page')}")
+    if status.roots and not status.num_files and not status.troubles:
+        print("  nothing is indexed yet: `anyrig index` starts, or goes on")
+    missing = status.num_texts - status.num_vectors
+    if missing:
+        print(f"  {pluralize(missing, 'passage')} without a vector: `anyrig index` makes them")
+    for path in status.excluded:
+        print(f"  excluded: {path} (--include includes it again)")
+    for trouble in status.troubles:
+        hint = localize_install_commands(trouble.hint)
+        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")

@@ -12,20 +12,26 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from anyrig.app.events import Event, NoticeEvent, ProgressEvent, WarningEvent
 from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, format_mentions
 from anyrig.install import localize_install_commands
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from anyrig.app.documents import FailedFile
 
 _COLOURS = {
     "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
 }  # fmt: skip
 _EVENT_INTERVAL_S = 0.2
+_LOG_INTERVAL_S = 15.0
+_MAX_NAMED = 20
 
 
 def print_error(error: AnyrigError) -> None:
@@ -39,6 +45,52 @@ def print_error(error: AnyrigError) -> None:
 def print_warning(text: str) -> None:
     text = localize_install_commands(format_mentions(text, "command"))
     print(f"{paint('warning', 'warning', sys.stderr)}: {text}", file=sys.stderr)
+
+
+def failed_to_json(failed: Iterable[FailedFile]) -> list[dict[str, str]]:
+    return [
+        {
+            "file": one.file,
+            "error": format_mentions(one.error.message, "command"),
+            "hint": format_mentions(one.error.hint, "command"),
+        }
+        for one in failed
+    ]
+
+
+def report_failed(failed: Sequence[FailedFile], total: int, noun: str = "file") -> int:
+    """Print a warning for each file that could not be read; returns the exit code.
+
+    Where none could be read, the first error is the command's own.
+
+    Args:
+        failed: those that could not be read.
+        total: how many were given.
+        noun: what they are called.
+    """
+    if not failed:
+        return 0
+    nothing_read = len(failed) >= total
+    for one in failed[nothing_read:_MAX_NAMED]:
+        print_warning(f"{_name_file(one)}\n  hint: {one.error.hint}")
+    if len(failed) > _MAX_NAMED:
+        print_warning(f"and {len(failed) - _MAX_NAMED} more; --json lists all")
+    if total > 1:
+        print_warning(f"{len(failed)} of {pluralize(total, noun)} could not be read")
+    if nothing_read:
+        failed[0].error.message = _name_file(failed[0])
+        raise failed[0].error
+    return 1
+
+
+def _name_file(failed: FailedFile) -> str:
+    """The error's message, with the file's name in front if the message does not contain it."""
+    from anyrig.text.labels import one_line
+
+    message = one_line(failed.error.message, 400)
+    if one_line(Path(failed.file).name, 200) in message:
+        return message
+    return f"{one_line(failed.file, 200)}: {message}"
 
 
 def print_json(data: Any) -> None:
@@ -82,6 +134,8 @@ def wrap(first: str, text: str) -> str:
 class EventPrinter:
     """Shows the events of some work: warnings as lines, progress as a bar on a terminal.
 
+    Where stderr is a file, progress is a line every 15 seconds.
+
     Args:
         json_lines: print progress as JSON lines on stdout, for a program that follows.
     """
@@ -90,7 +144,8 @@ class EventPrinter:
         self.warnings: list[str] = []
         self._json_lines = json_lines
         self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._began, self._next_line = time.monotonic(), 0.0
+        self._began = time.monotonic()
+        self._next_line = 0.0 if json_lines else self._began + _LOG_INTERVAL_S
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -100,19 +155,23 @@ class EventPrinter:
                 self._print_line(event)
             elif self._is_terminal:
                 self._draw(event)
+            elif time.monotonic() >= self._next_line:
+                self._next_line = time.monotonic() + _LOG_INTERVAL_S
+                done = f" {event.done / event.total:.0%}" if event.total else ""
+                print(f"{event.stage}{done}  {event.detail[:80]}", file=sys.stderr, flush=True)
         elif isinstance(event, WarningEvent):
             self.warnings.append(event.message)
-            self._pause()
+            self.pause()
             print_warning(event.message)
         elif isinstance(event, NoticeEvent):
-            self._pause()
+            self.pause()
             print(event.message, file=sys.stderr)
 
-    def __enter__(self) -> EventPrinter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pause()
+        self.pause()
 
     def end(self, result: Mapping[str, Any]) -> None:
         """Print the result as JSON: as the last line for a program that follows, or a document."""
@@ -151,8 +210,8 @@ class EventPrinter:
             detail=escape_controls(detail)[:48],
         )  # fmt: skip
 
-    def _pause(self) -> None:
-        """Take the bar away, so that a line can be printed; the next event draws it again."""
+    def pause(self) -> None:
+        """Remove the bar, so that a line can be printed; the next event draws it again."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._task = None

@@ -55,10 +55,9 @@ def paths(context: Context, words: Sequence[str]) -> list[Path]:
 
 def limits(context: Context) -> Limits:
     """How much a file may ask of the machine, as it was set."""
-    from anyrig.services.reading import limits_of
+    from anyrig.app.documents import FileLimitOptions, build_limits
 
-    told = context.loaded.settings.documents
-    return limits_of(max_mb=told.max_mb, max_pages=told.max_pages, max_seconds=told.max_seconds)
+    return build_limits(context.request(FileLimitOptions))
 
 
 def mode(context: Context) -> Mode:
@@ -79,6 +78,7 @@ def read(context: Context, files: Iterable[Path]) -> Iterator[Paged | Unread]:
 
 def ocr(context: Context, stack: ExitStack) -> Reads | None:
     """What reads pictures, loaded when the first one comes; None where no engine is installed."""
-    from anyrig.cli.ocr import reads
+    from anyrig.app.documents import FileOptions, open_ocr
 
-    return reads(context, stack)
+    options = context.request(FileOptions, ocr=mode(context))
+    return stack.enter_context(open_ocr(context.rig, options))

@@ -16,7 +16,8 @@ from itertools import count as counted
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import embedding
+from anyrig.app.cache import open_cache
+from anyrig.app.embedding import EmbeddingOptions, build_marks, open_embedder
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError, DeviceError, InvalidInputError, OutOfMemoryError
 from anyrig.server.keeper import Keeper
@@ -186,21 +187,23 @@ class Embeddings:
         return futures
 
     def _open(self, model: Model) -> Opened:
-        from anyrig.cli.keep import keeping
         from anyrig.documents.cache.desk import Desk
         from anyrig.documents.cache.pace import Pace
         from anyrig.documents.cache.shelf import Shelf
 
         context, settings = self._context, self._context.loaded.settings.server
         with ExitStack() as stack:
-            made = stack.enter_context(
-                embedding.embedder(context, model, choice=context.choose(), shared=True)
-            )
+            rig, options = context.rig, context.request(EmbeddingOptions)
+            made = stack.enter_context(open_embedder(rig, options, model, rig.report, shared=True))
             made.wait_ready()
             shelf = None
             if not getattr(context.options, "no_cache", False):
-                store = stack.enter_context(keeping(context))
-                shelf = Shelf(store, embedding.marks(made), model.dimension) if store else None
+                cache = stack.enter_context(open_cache(rig))
+                marks = build_marks(
+                    model, precision=made.precision, long=made.long,
+                    deterministic=made.deterministic,
+                )  # fmt: skip
+                shelf = Shelf(cache, marks, model.dimension) if cache else None
             waiting = max(settings.queue, settings.texts)
             threads = max(1, len(made.workers()))
             on_cpu = all(worker.kind == "cpu" for worker in made.workers())

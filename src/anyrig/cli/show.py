@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 from anyrig.cli.escape import esc
+from anyrig.cli.output import print_error as print_error
+from anyrig.cli.output import print_warning as print_warning
 from anyrig.devices.amd import is_fnuz
 from anyrig.devices.choose import describe_memory, gpu_number, suggest_workers
 from anyrig.devices.machine import Device, Machine
-from anyrig.errors import AnyrigError
-from anyrig.install import localize_install_commands
 from anyrig.units import format_bytes, format_duration, pluralize
 
 _INDENT = " " * 8
@@ -25,20 +25,6 @@ Fix = Callable[[str], str]
 _COLOURS = {
     "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
 }  # fmt: skip
-
-
-def print_error(error: AnyrigError) -> None:
-    """One line for the error, one for what to do."""
-    print(f"{paint('error', 'broken', sys.stderr)}: {error.message}", file=sys.stderr)
-    print(f"  hint: {localize_install_commands(error.hint)}", file=sys.stderr)
-
-
-def print_warning(text: str) -> None:
-    """One line on the error stream."""
-    print(
-        f"{paint('warning', 'warning', sys.stderr)}: {localize_install_commands(text)}",
-        file=sys.stderr,
-    )
 
 
 def print_json(data: Any) -> None:

@@ -1,228 +1,195 @@
-"""`anyrig transcribe`: recordings in, text out: plain, with times, as captions."""
+"""`anyrig transcribe`: recordings to text, plain, with times or as captions."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import ExitStack
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute
-from anyrig.cli import failed as lost
-from anyrig.cli.context import Context
-from anyrig.cli.keep import keeping
-from anyrig.cli.show import print_warning
-from anyrig.cli.transcribe_show import Show
-from anyrig.errors import InvalidInputError
-from anyrig.recognise.forms import FORMS, FormName, written
-from anyrig.units import pluralize
+from anyrig.app.transcription import (
+    TranscribedFile,
+    TranscriptionProgress,
+    TranscriptionRequest,
+    TranscriptionResult,
+    plan_outputs,
+    queue_transcriptions,
+    transcribe,
+)
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import (
+    EventPrinter,
+    failed_to_json,
+    print_json,
+    print_line,
+    report_failed,
+)
+from anyrig.cli.rig import open_rig
+from anyrig.errors import InvalidInputError, mention
+from anyrig.recognise.forms import plain, written
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.placement import PlacementPlan, Workload
-    from anyrig.recognise.transcribe import Wishes
-    from anyrig.services.transcribe import Done, Order
-    from anyrig.storage.keys import JsonValue
+    from anyrig.app.events import Event
+    from anyrig.app.rig import Rig
+    from anyrig.app.transcription import OutputPlan
 
-HELP = """Write down what is said in recordings: wav, flac, mp3, ogg, opus, m4a, m4b, mp4, webm and
-what else can be opened, of any length. The language is found out, or told with --language;
-English is heard by moonshine and other languages by Whisper base, unless --model names a folder
-or a model of the hub, which --fetch gets. With -o the text goes to a file, or to a folder for
-several recordings; without, it is printed. txt has paragraphs, md times as well, srt and vtt are
-captions, json has everything. What was heard once is kept: a run that was stopped goes on where it
-was."""
+HELP = """Transcribe recordings of any length: wav, flac, mp3, ogg, opus, m4a, m4b, mp4, webm and
+other formats. The language is detected unless --language names it; moonshine transcribes English
+and Whisper base other languages, unless --model names a folder or a model of the hub, which --fetch
+downloads. With -o the text is written to a file, or to a folder for several recordings; otherwise
+it is printed. txt has paragraphs, md has times as well, srt and vtt are captions, json has
+everything. Results are cached: a run that was interrupted continues where it stopped."""
 MIXED = True
+_JSON_INTERVAL_S = 0.5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="recordings, or folders that hold some"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="PATH", help="the file, or the folder for several recordings"
-    )
-    parser.add_argument(
-        "--format", metavar="LIST", default="", help="txt, md, srt, vtt, json; several as srt,txt"
-    )
-    parser.add_argument(
-        "--language", metavar="CODE", default="", help="what is spoken, such as en or es"
-    )
-    parser.add_argument(
-        "--model", metavar="NAME", default="",
-        help="a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
-    )  # fmt: skip
-    parser.add_argument(
-        "--fetch", action="store_true", help="get a model of the hub that is not here yet"
-    )
-    parser.add_argument(
-        "--engine", metavar="NAME", default="", help="moonshine, whisper or transformers"
-    )
-    parser.add_argument("--translate", action="store_true", help="write it down in English")
-    parser.add_argument(
-        "--word-times", action="store_true", help="the times of words as well, by Whisper"
-    )
-    parser.add_argument("--fresh", action="store_true", help="hear again what is kept already")
-    parser.add_argument("--queue", action="store_true", help="do it later: `anyrig jobs run` does")
-    compute.arguments(parser)
+    add_flags(parser, TranscriptionRequest)
+    parser.add_argument("--queue", action="store_true", help="queue it: `anyrig jobs run` runs it")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Transcribe."""
-    context = Context(options)
-    order = _ordered(options)
-    wishes = _wishes(options)
-    context.choose()  # a device that is not there is told of before any file, kept or not
-    if options.queue:
-        return _queue(context, order)
-    return _transcribe(context, order, wishes)
+def run(arguments: argparse.Namespace) -> int:
+    with _Printer(is_json=arguments.json) as printer:
+        rig = open_rig(arguments, printer)
+        given = read_flags(arguments, TranscriptionRequest)
+        request = rig.request(TranscriptionRequest, **given)
+        if arguments.queue:
+            return _queue(rig, request, printer, is_json=arguments.json)
+        plan = plan_outputs(request, printer)
+        if plan.output is None:
+            _check_printable(plan, is_json=arguments.json)
+        return _run(rig, request, plan, printer, is_json=arguments.json)
 
 
-def _transcribe(context: Context, order: Order, wishes: Wishes) -> int:
-    from anyrig.recognise.transcribe import Transcriber
-    from anyrig.services.transcribe import transcribe_files
-
-    failed: list[Done] = []
-    done: list[Done] = []
-    with ExitStack() as stack:
-        store = stack.enter_context(keeping(context))
-        show = stack.enter_context(Show(context, len(order.sources)))
-        transcriber = stack.enter_context(
-            Transcriber(
-                lambda need: seats(context, need),
-                environment=context.environment,
-                folder=str(Path(context.folders.models, "recognise")),
-                store=store,
-                wishes=wishes,
-            )  # fmt: skip
-        )
-        for one in transcribe_files(order, transcriber, begin=show.begin, tell=show.progress):
-            show.clear()
-            if one.error is not None:
-                failed.append(one)
-            else:
-                done.append(one)
-                _print(context, order, one)
-                show.through(one)
-    return _finish(context, order, done, failed, show)
-
-
-def _print(context: Context, order: Order, one: Done) -> None:
-    """A transcript that goes to no file."""
-    if order.output is None and not context.options.json and one.heard is not None:
-        sys.stdout.write(written(one.heard, order.forms[0]))
-        sys.stdout.flush()
-
-
-def _finish(
-    context: Context, order: Order, done: list[Done], failed: list[Done], show: Show
+def _run(
+    rig: Rig,
+    request: TranscriptionRequest,
+    plan: OutputPlan,
+    printer: EventPrinter,
+    *,
+    is_json: bool,
 ) -> int:
-    """Everything that went wrong, at the end."""
-    told = [lost.Failed(str(one.source.path), one.error) for one in failed if one.error is not None]
-    if context.options.json:
-        show.end(done, lost.plain(told), written_out=order.output is not None)
-    gaps = sum(len(one.heard.gaps) for one in done if one.heard is not None)
-    return lost.end(told, len(order.sources), "recording") or (1 if gaps else 0)
+    began = time.monotonic()
+    files = []
+    for file in transcribe(rig, request, printer, plan):
+        files.append(file)
+        if file.transcript is not None and not is_json:
+            printer.pause()
+            if plan.output is None:
+                sys.stdout.write(written(file.transcript, plan.formats[0]))
+                sys.stdout.flush()
+            out = sys.stdout if file.outputs else sys.stderr
+            print(_describe(file), file=out)
+    result = TranscriptionResult(tuple(files))
+    if is_json:
+        print_line("done", {
+            **_report(result, with_transcripts=plan.output is None),
+            "wall_s": round(time.monotonic() - began, 3),
+            "failed": failed_to_json(result.failed),
+        })  # fmt: skip
+    printer.pause()
+    has_gaps = any(one.gaps for one in result.transcripts)
+    return report_failed(result.failed, len(files), "recording") or int(has_gaps)
 
 
-def seats(context: Context, need: Workload) -> PlacementPlan:
-    """Where it runs; a model that has no way to a GPU goes to the CPU without a word about it."""
-    if not need.gpu and not context.options.device:
-        return compute.placed(context, context.choose_cpu(), need)
-    return compute.placed(context, context.choose(), need)
+def _check_printable(plan: OutputPlan, *, is_json: bool) -> None:
+    if len(plan.recordings) > 1 and not is_json:
+        raise InvalidInputError(
+            f"{len(plan.recordings)} transcripts cannot be printed",
+            hint=f"Pass a folder with {mention('output')}, or {mention('json')}.",
+        )
+    if len(plan.formats) > 1:
+        raise InvalidInputError(
+            "several formats cannot be printed", hint=f"Pass a path with {mention('output')}."
+        )
 
 
-# -- what was asked for ---------------------------------------------------------------------------
+def _describe(file: TranscribedFile) -> str:
+    transcript = file.transcript
+    assert transcript is not None
+    facts = [f"{transcript.duration_s / max(file.wall_s, 1e-3):.1f} times real time"]
+    if transcript.num_kept:
+        segments = pluralize(len(transcript.pieces), "segment")
+        facts.append(f"{transcript.num_kept} of {segments} cached")
+    facts.append(f"by {transcript.model}")
+    facts.append(": ".join(filter(None, (transcript.language, transcript.language_reason))))
+    names = ", ".join(map(str, file.outputs)) or transcript.name
+    times = f"{format_duration(transcript.duration_s)} in {format_duration(file.wall_s)}"
+    return f"{names}: {times} ({', '.join(facts)})"
 
 
-def _wishes(options: argparse.Namespace) -> Wishes:
-    from anyrig.recognise.model import find
-    from anyrig.recognise.transcribe import Wishes
-
-    language = "" if options.language.lower() == "auto" else options.language
-    wishes = Wishes(
-        language, options.model, options.engine, options.translate, options.word_times,
-        options.fresh, options.fetch,
-    )  # fmt: skip
-    if not (options.queue and options.model):
-        find(
-            wishes.model, language=language, engine=wishes.engine, translate=wishes.translate,
-            fetch=wishes.fetch,
-        )  # fmt: skip
-    return wishes
+def _report(result: TranscriptionResult, *, with_transcripts: bool) -> dict[str, Any]:
+    transcripts = result.transcripts
+    only = transcripts[0] if len(transcripts) == 1 else None
+    report: dict[str, Any] = {
+        "files": [str(path) for one in result.files for path in one.outputs],
+        "language": only.language if only else None,
+        "engine": only.model if only else None,
+        "audio_s": round(sum(one.duration_s for one in transcripts), 3),
+        "kept": sum(one.num_kept for one in transcripts),
+    }
+    if with_transcripts:
+        report["transcripts"] = [plain(one) for one in transcripts]
+    return report
 
 
-def _ordered(options: argparse.Namespace) -> Order:
-    from anyrig.services.transcribe import Order, links_out, sources_of
-    from anyrig.text.folder import not_followed
-
-    paths = [Path(name).expanduser() for name in options.files]
-    for path in paths:
-        if not path.exists():
-            raise InvalidInputError(f"there is no file {path}", hint="Look at its name.")
-    sources = sources_of(paths)
-    for warning in not_followed(links_out(paths)):
-        print_warning(warning)
-    single = len(sources) == 1
-    output = Path(options.output).expanduser() if options.output else None
-    folder = output is not None and (output.is_dir() or options.output.endswith(("/", "\\")))
-    forms = _forms(options.format, output if single and not folder else None)
-    if output is None:
-        if not single and not options.json and not options.queue:
-            raise InvalidInputError(
-                f"{pluralize(len(sources), 'recording')} and no place for their texts",
-                hint="-o FOLDER, or --json.",
-            )
-        if len(forms) > 1 and not options.queue:
-            raise InvalidInputError(
-                "several formats cannot be printed", hint="Name a file or folder: -o."
-            )
-        return Order(sources, None, forms, single)
-    if single and (folder or (paths[0].is_dir() and not output.suffix)):
-        single = False
-    if not single and output.is_file():
-        raise InvalidInputError(f"{output} is a file", hint="Several transcripts need a folder.")
-    return Order(sources, output, forms, single)
-
-
-def _forms(text: str, output: Path | None) -> tuple[FormName, ...]:
-    names = [name.strip().lower().lstrip(".") for name in text.split(",") if name.strip()]
-    if not names and output is not None and output.suffix:
-        names = [output.suffix.lower().lstrip(".")]
-    for name in names:
-        if name not in FORMS:
-            told = f"There are {', '.join(FORMS)}, by the name or by --format."
-            raise InvalidInputError(f"no format {name!r}", hint=told)
-    return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
-
-
-def _queue(context: Context, order: Order) -> int:
-    """A job for each recording."""
-    from anyrig.cli import jobs, jobs_show
-    from anyrig.cli.show import print_json
-    from anyrig.services.jobs import KINDS, check
-
-    options = context.options
-    queued = []
-    with jobs.open_jobs(context) as held:
-        for source in order.sources:
-            asked: dict[str, JsonValue] = {}
-            for name in KINDS["transcribe"].flags:
-                value = getattr(options, name, None)
-                if value not in (None, "", False, []):
-                    asked[name] = value
-            targets = order.targets(source) or {
-                form: Path(f"{source.name.name}.{form}") for form in order.forms
-            }
-            first = next(iter(targets.values()))
-            asked |= {
-                "file": str(source.path), "output": str(first), "format": ",".join(targets)
-            }  # fmt: skip
-            first.absolute().parent.mkdir(parents=True, exist_ok=True)
-            queued.append(held.submit("transcribe", check("transcribe", asked, Path.cwd())))
-    if options.json:
-        print_json([job.to_json() for job in queued])
-        return 0
-    for job in queued:
-        print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
+def _queue(rig: Rig, request: TranscriptionRequest, printer: EventPrinter, *, is_json: bool) -> int:
+    jobs = queue_transcriptions(rig, request, printer)
+    if is_json:
+        print_json([job.to_json() for job in jobs])
+    else:
+        for job in jobs:
+            name = Path(str(job.arguments["file"])).name
+            print(f"{job.id}: {name} is queued; `anyrig jobs run` runs it")
     return 0
+
+
+class _Printer(EventPrinter):
+    """Progress with the speed of each recording, cached segments not counted."""
+
+    def __init__(self, *, is_json: bool) -> None:
+        super().__init__()
+        self._is_json, self._next_json = is_json, 0.0
+        self._file_began = time.monotonic()
+        self._cached_s = 0.0
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, TranscriptionProgress):
+            super().__call__(event)
+            return
+        if event.stage == "opening":
+            self._file_began, self._cached_s = time.monotonic(), 0.0
+            if not self._is_json:
+                super().__call__(replace(event, detail=event.file))
+            return
+        if event.cached:
+            self._cached_s = event.heard_s
+        spent_s = time.monotonic() - self._file_began
+        fresh_s = event.heard_s - self._cached_s
+        speed = fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None
+        if self._is_json:
+            self._print_json(event, speed)
+        else:
+            rate = f"{speed:.1f} times real time, " if speed else ""
+            detail = f"{rate}{event.file}  {event.detail}"
+            super().__call__(replace(event, detail=detail))
+
+    def _print_json(self, event: TranscriptionProgress, speed: float | None) -> None:
+        if time.monotonic() < self._next_json:
+            return
+        self._next_json = time.monotonic() + _JSON_INTERVAL_S
+        done = left_s = None
+        if event.duration_s:
+            share = min(1.0, event.heard_s / event.duration_s)
+            done = round((event.number - 1 + share) / event.num_files, 4)
+            if speed:
+                left_s = round(max(0.0, event.duration_s - event.heard_s) / speed, 1)
+        print_line("progress", {
+            "stage": event.stage, "title": event.file, "done": done,
+            "audio_s": round(event.heard_s, 2),
+            "speed": None if speed is None else round(speed, 2),
+            "left_s": left_s, "text": event.detail,
+        })  # fmt: skip

@@ -25,6 +25,7 @@ from anyrig.errors import (
     InvalidInputError,
     LimitExceededError,
     MissingPackageError,
+    mention,
 )
 from anyrig.install import format_install
 from anyrig.text.apart import Apart
@@ -74,6 +75,15 @@ class Reads(Protocol):
                 needed, so that a long file is never in memory as a whole.
         """
         ...
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """A file, or a text that has a name."""
+
+    name: str
+    file: Path | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +169,9 @@ def textless(paged: Paged) -> InvalidInputError:
     if any(NO_OCR in one for one in paged.warnings):
         return InvalidInputError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
     if any(NOT_WANTED in one for one in paged.warnings):
-        return InvalidInputError(f"{said}, and {NOT_WANTED}", hint="Leave out --ocr never.")
+        return InvalidInputError(
+            f"{said}, and {NOT_WANTED}", hint=f"Leave {mention('ocr', 'never')} out."
+        )
     return InvalidInputError(
         f"{said}, and OCR found none on it", hint="See whether the page is blank."
     )

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
+from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError, mention
 from anyrig.install import format_install
 from anyrig.placement import Workload
 from anyrig.recognise import moonshine, whisper
@@ -131,23 +131,26 @@ def find(
         fetch: whether a name on the hub may be fetched; else only what is here is taken.
     """
     if engine and engine not in ENGINES:
-        raise InvalidInputError(f"no engine {engine!r}", hint=f"There are: {', '.join(ENGINES)}.")
+        raise InvalidInputError(
+            f"unknown engine {engine!r}", hint=f"Valid engines: {', '.join(ENGINES)}."
+        )
     found = _named(name, engine, fetch) if name else _usual(language, engine, translate)
     if engine and found.engine != engine:
         raise InvalidInputError(
             f"{found.name} is run by {found.engine}, not by {engine}",
-            hint="Leave --engine out, or name another model.",
+            hint=f"Leave {mention('engine')} out, or choose another model.",
         )
     code = language.partition("-")[0].lower()
     if code and code not in found.languages:
         heard = ", ".join(found.languages[:12]) + (", ..." if len(found.languages) > 12 else "")
         raise InvalidInputError(
-            f"{found.name} does not hear {language!r}", hint=f"It hears: {heard}."
+            f"{found.name} does not support the language {language!r}",
+            hint=f"It supports: {heard}.",
         )
     if translate and not found.translates:
         raise InvalidInputError(
-            f"{found.name} hears one language and translates nothing",
-            hint=f"--model {BASE} does, or any other Whisper of many languages.",
+            f"{found.name} cannot translate",
+            hint=f"Pass {mention('model', BASE)}, or another multilingual Whisper.",
         )
     _installed(found)
     return found
@@ -156,7 +159,8 @@ def find(
 def _usual(language: str, engine: str, translate: bool) -> Model:
     if engine == "transformers":
         raise InvalidInputError(
-            "which model of transformers?", hint="Name it: --model FOLDER_OR_NAME."
+            "the engine transformers needs a model",
+            hint=f"Pass {mention('model')} with a folder or a name on the hub.",
         )
     if engine:
         return MOONSHINE if engine == "moonshine" else WHISPER_BASE
@@ -182,7 +186,7 @@ def _named(name: str, engine: str, fetch: bool) -> Model:
         return WHISPER_BASE
     if path.exists():
         raise InvalidInputError(
-            f"{plain} is a file", hint="A model is a folder: name the one it lies in."
+            f"{plain} is a file", hint="A model is a folder; pass the one that contains it."
         )
     if plain in _SIZES:
         names = {"turbo": "large-v3-turbo"}
@@ -190,9 +194,9 @@ def _named(name: str, engine: str, fetch: bool) -> Model:
         plain = f"openai/whisper-{size}" if engine == "transformers" else _systran(size)
     elif plain.count("/") != 1 or plain.startswith((".", "/", "~")):
         raise InvalidInputError(
-            f"there is no model {name!r}",
-            hint=f"moonshine, {BASE}, a folder, a name on the hub such as "
-            f"openai/whisper-small, or a size: {', '.join(_SIZES[:9])}...",
+            f"unknown model {name!r}",
+            hint=f"Valid models: moonshine, {BASE}, a folder, a name on the hub such as"
+            f" openai/whisper-small, or a size: {', '.join(_SIZES[:9])} ...",
         )
     return _in_folder(_of_hub(plain, fetch), plain)
 
@@ -217,16 +221,16 @@ def _of_hub(name: str, fetch: bool) -> Path:
         if not fetch:
             raise MissingWeightsError(
                 f"{name} is not on this machine",
-                hint="--fetch gets it from the hub, or name a folder: --model FOLDER.",
+                hint=f"Pass {mention('fetch')} to download it, or a folder as {mention('model')}.",
             ) from error
-    log.info("%s is fetched from the hub", name)
+    log.info("downloading %s from the hub", name)
     try:
         return Path(snapshot_download(name, allow_patterns=_WANTED))
     except Exception as error:  # whatever the hub's client throws without a network
         said = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
         raise MissingWeightsError(
-            f"{name} is not on this machine and cannot be fetched: {said}",
-            hint="Put the model's folder here and name that: --model FOLDER.",
+            f"{name} is not on this machine and cannot be downloaded: {said}",
+            hint=f"Copy the model's folder to this machine, and pass it with {mention('model')}.",
         ) from error
 
 
@@ -244,14 +248,14 @@ def _in_folder(folder: Path, name: str) -> Model:
     kind = str(config.get("model_type", ""))
     if not config or not weights:
         raise InvalidInputError(
-            f"{folder} holds no model that hears",
-            hint="A Whisper of transformers (config.json, *.safetensors), or one for CTranslate2 "
-            "(model.bin, config.json).",
+            f"{folder} contains no speech recognition model",
+            hint="It must contain a Whisper for transformers (config.json, *.safetensors) or for"
+            " CTranslate2 (model.bin, config.json).",
         )
     if kind != "whisper":
         raise InvalidInputError(
-            f"{folder} is a model of the kind {kind or 'unknown'!r}, not a Whisper",
-            hint="Name a Whisper, or leave --model out.",
+            f"{folder} contains a model of type {kind or 'unknown'!r}, not a Whisper",
+            hint=f"Pass a Whisper, or leave {mention('model')} out.",
         )
     files = [path for path in (*weights, folder / "config.json") if path.is_file()]
     size = sum(path.stat().st_size for path in weights)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from anyrig.errors import format_mentions
+
 _COMMAND = r"`[^`]*`|\b(?:anyrig [a-z]|pip install )(?:[^.;,]|\.(?! |$))*"
 _FLAG = re.compile(rf"({_COMMAND})|(?<![\w-])--([a-z][a-z0-9-]*)")
 _INSTEAD = {"list": "POST /books/plan"}
@@ -52,6 +54,7 @@ def plain(text: str) -> str:
 
 def spoken(text: str) -> str:
     """A hint for the command line as one for HTTP; whole commands stay as they are."""
+    text = format_mentions(text, "http")
     text = re.sub(r"-vv (?:says|shows) more", "the server's log says more", text)
     text = text.replace("Run with -vv for details", "The server's log has the details")
     return _FLAG.sub(lambda found: found[1] or _field(found[2]), text)

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from anyrig.documents.index import folders
 from anyrig.documents.index.plan import Found
+from anyrig.documents.index.search import Answer, Searcher
 from anyrig.documents.index.update import Indexed, Ways
 from anyrig.documents.protocol import Vectors
 from anyrig.documents.reading import Unread
-from anyrig.services import index as service
 from anyrig.text.pages import Page, Paged
 
 ALICE = (Path(__file__).parents[2] / "texts" / "alice.txt").read_text(encoding="utf-8")
@@ -35,7 +36,7 @@ def read_texts(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
 
 
 def look(root: Path) -> Found:
-    return service.looking()(root)
+    return folders.build_look()(root)
 
 
 def ways(**more: Any) -> Ways:
@@ -44,7 +45,14 @@ def ways(**more: Any) -> Ways:
 
 def index(path: Path, folder: Path, vectors: Vectors, **more: Any) -> Indexed:
     options = {name: more.pop(name) for name in ("retry", "how") if name in more}
-    return service.index(path, service.places([folder]), vectors, ways(**options), **more)
+    return folders.index_folders(
+        path, folders.resolve_folders([folder]), vectors, ways(**options), **more
+    )
+
+
+def search(path: Path, question: str, vectors: Vectors | None, **more: Any) -> Answer:
+    with Searcher(path) as searcher:
+        return searcher.search(question, vectors, **more)
 
 
 def aged(path: Path, seconds: float = 100.0) -> None:

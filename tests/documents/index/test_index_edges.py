@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from anyrig.documents.cache.shelf import Marks, Shelf
+from anyrig.documents.index import folders
 from anyrig.documents.index.database import IndexFile
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
 from anyrig.errors import InvalidInputError, StorageError, WorkError
-from anyrig.services import index as service
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import index, write
+from tests.documents.index.folder import index, search, write
 
 
 class Loud(Bag):
@@ -41,12 +41,12 @@ def test_a_model_that_does_not_normalise_is_searched_by_cosine(tmp_path: Path) -
     })  # fmt: skip
     path, loud = tmp_path / "i.sqlite", Loud()
     index(path, tmp_path / "docs", loud)
-    hits = service.search(path, "apples and pears", loud, mode="vectors").hits
+    hits = search(path, "apples and pears", loud, mode="vectors").hits
     assert hits[0].place.file.name == "near.txt"
     assert hits[0].similarity == pytest.approx(1.0, abs=1e-5)
     index(path, tmp_path / "docs", Bag())
     index(path, tmp_path / "docs", loud)  # every text anew, by the other way
-    again = service.search(path, "apples and pears", loud, mode="vectors").hits
+    again = search(path, "apples and pears", loud, mode="vectors").hits
     assert again[0].similarity == pytest.approx(1.0, abs=1e-5)
 
 
@@ -55,7 +55,7 @@ def test_a_file_that_a_filter_leaves_out_is_not_shown_for_its_twin(tmp_path: Pat
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, tmp_path / "docs", bag)
     only = Filters(folders=(os.fsencode((tmp_path / "docs" / "b").resolve()),))
-    (hit,) = service.search(path, "equal words", bag, filters=only).hits
+    (hit,) = search(path, "equal words", bag, filters=only).hits
     assert [place.file.name for place in hit.places] == ["two.txt"]
 
 
@@ -68,7 +68,7 @@ def test_what_is_removed_while_a_graph_is_made_is_not_in_it(tmp_path: Path) -> N
     def tell(now: Progress) -> None:
         if now.stage == "linking" and not gone:
             gone.append(True)
-            service.remove(path, [victim], lambda texts: 0)
+            folders.remove_files(path, [victim], lambda texts: 0)
 
     index(path, tmp_path / "docs", bag, threshold=20, tell=tell)
     assert gone
@@ -91,7 +91,7 @@ def test_a_damaged_neighbour_stops_no_removal(tmp_path: Path) -> None:
         asked.extend(texts)
         return len(texts)
 
-    removed = service.remove(path, [tmp_path / "docs" / "a.txt"], forget)
+    removed = folders.remove_files(path, [tmp_path / "docs" / "a.txt"], forget)
     assert (removed.num_texts, removed.num_cached, asked) == (1, 1, ["Words to be removed."])
 
 
@@ -111,14 +111,14 @@ def test_a_removal_that_was_killed_before_its_bytes_were_gone_is_made_good(
     with monkeypatch.context() as patched:
         patched.setattr(IndexFile, "purge", killed)
         with pytest.raises(KeyboardInterrupt):
-            service.remove(path, [tmp_path / "docs"], lambda texts: 0)
+            folders.remove_files(path, [tmp_path / "docs"], lambda texts: 0)
     assert b"quokkaberg" in path.read_bytes()  # FTS5 has it still
     if then == "remove":
-        assert service.remove(path, [tmp_path / "docs"], lambda texts: 0).clean
+        assert folders.remove_files(path, [tmp_path / "docs"], lambda texts: 0).clean
     else:
         index(path, tmp_path / "more", bag)
     assert b"quokkaberg" not in path.read_bytes()
-    assert service.remove(path, [tmp_path / "docs"], lambda texts: 0).files == ()
+    assert folders.remove_files(path, [tmp_path / "docs"], lambda texts: 0).files == ()
 
 
 def test_a_model_that_has_changed_is_told_from_another_one(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_a_model_that_has_changed_is_told_from_another_one(tmp_path: Path) -> No
     index(path, tmp_path / "docs", bag, reference=str(tmp_path / "bag"))
     bag.model = replace(bag.model, fingerprint="another")
     with pytest.raises(InvalidInputError, match="bag has changed since"):
-        service.search(path, "words", bag)
+        search(path, "words", bag)
     with pytest.raises(InvalidInputError, match="not with sack"):
-        service.search(path, "words", Bag("sack"))
+        search(path, "words", Bag("sack"))
 
 
 def test_vectors_that_a_shared_store_may_have_are_not_said_to_be_forgotten(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_text_that_another_model_cannot_embed_stops_no_other(tmp_path: Path) -
     done = index(path, tmp_path / "docs", Bag("sack", bad="word7."))
     assert (done.num_new, done.num_embedded) == (1, 30)
     assert [one.split(":")[0] for one in done.warnings] == ["a passage has no vector"]
-    answer = service.search(path, "number8", Bag("sack"))
+    answer = search(path, "number8", Bag("sack"))
     assert answer.hits[0].place.file.name == "8.txt"
     assert "1 passages have no vector" in answer.notes[0]
     with Searcher(path) as searcher:

@@ -11,13 +11,13 @@ import pytest
 
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import Marks, Shelf
+from anyrig.documents.index import folders
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.status import status
 from anyrig.errors import InvalidInputError
-from anyrig.services import index as service
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import ALICE, contents, index, ways, write
+from tests.documents.index.folder import ALICE, contents, index, search, ways, write
 
 SECRET = "Zyxomma and Quokkaberg signed the wrexham covenant at midnight."
 
@@ -53,7 +53,7 @@ def test_no_byte_of_a_removed_document_is_left(folder: Path, tmp_path: Path) -> 
     assert len({name for name, _ in _found(path.parent, needles)}) >= 1
     with Searcher(path) as searcher:  # one that reads now and then does not keep the log
         assert searcher.search("quokkaberg covenant", bag).hits
-        removed = service.remove(path, [folder / "secret.txt"], nothing)
+        removed = folders.remove_files(path, [folder / "secret.txt"], nothing)
         assert removed.clean
         assert [one.name for one in removed.files] == ["secret.txt"]
         assert removed.num_texts > 5
@@ -69,36 +69,36 @@ def test_no_byte_of_a_removed_document_is_left(folder: Path, tmp_path: Path) -> 
 def test_what_was_removed_stays_out_until_it_is_included(folder: Path, tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
-    service.remove(path, [folder / "secret.txt"], nothing)
+    folders.remove_files(path, [folder / "secret.txt"], nothing)
     done = index(path, folder, bag)
     assert (done.num_new, done.num_excluded) == (0, 1)
     assert [one.name for one in status(path).excluded] == ["secret.txt"]
-    assert service.include(path, [folder / "secret.txt"]) == 1
+    assert folders.include_files(path, [folder / "secret.txt"]) == 1
     assert index(path, folder, bag).num_new == 1
-    assert service.search(path, "quokkaberg", bag, mode="keywords").hits
+    assert search(path, "quokkaberg", bag, mode="keywords").hits
 
 
 def test_a_folder_is_removed(folder: Path, tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
-    removed = service.remove(path, [folder / "sub"], nothing)
+    removed = folders.remove_files(path, [folder / "sub"], nothing)
     assert [one.name for one in removed.files] == ["other.txt"]
     write(folder, {"sub/later.txt": "A later file in a folder that is out."})
     assert index(path, folder, bag).num_excluded == 2
-    whole = service.remove(path, [folder], nothing)
+    whole = folders.remove_files(path, [folder], nothing)
     assert whole.roots == (folder.resolve(),)
     assert contents(path)["texts"] == 0
     with pytest.raises(InvalidInputError, match="no folder yet"):
-        service.index(path, [], bag, service.ways())
+        folders.index_folders(path, [], bag, folders.build_ways())
 
 
 def test_what_is_in_no_index_is_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "i.sqlite"
     index(path, folder, Bag())
     with pytest.raises(InvalidInputError, match="is not in the index"):
-        service.remove(path, [tmp_path / "elsewhere.txt"], nothing)
+        folders.remove_files(path, [tmp_path / "elsewhere.txt"], nothing)
     with pytest.raises(InvalidInputError, match="there is no index"):
-        service.remove(tmp_path / "none.sqlite", [folder], nothing)
+        folders.remove_files(tmp_path / "none.sqlite", [folder], nothing)
 
 
 def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_pa
         vectors = Kept(bag, shelf)
         index(path, folder, vectors)
         index(tmp_path / "indexes" / "other.sqlite", tmp_path / "more", vectors)
-        removed = service.remove(path, [folder / "secret.txt"], shelf.forget)
+        removed = folders.remove_files(path, [folder / "secret.txt"], shelf.forget)
         assert removed.num_cached == 1
         store.scrub()
         kept = shelf.find([shelf.key(text, "passage") for text in (SECRET, shared, elsewhere)])
@@ -132,7 +132,7 @@ def test_a_file_behind_a_link_is_removed(tmp_path: Path) -> None:
         pytest.skip("no links here")
     path = tmp_path / "i.sqlite"
     index(path, tmp_path / "docs", Bag())
-    service.remove(path, [tmp_path / "docs" / "link" / "note.txt"], nothing)
+    folders.remove_files(path, [tmp_path / "docs" / "link" / "note.txt"], nothing)
     assert contents(path)["texts"] == 0
     assert index(path, tmp_path / "docs", Bag()).num_excluded == 1
 
@@ -167,7 +167,7 @@ def test_what_is_removed_while_another_process_searches_is_gone_for_it_too(
     assert child.stdout is not None
     try:
         assert [child.stdout.readline() for _ in range(3)] == ["1\n"] * 3
-        removed = service.remove(path, [folder / "secret.txt"], nothing)
+        removed = folders.remove_files(path, [folder / "secret.txt"], nothing)
         assert removed.clean
         assert _found(path.parent, ["quokkaberg", "zyxomma"]) == []
         # One answer may have been on its way, and the pipe holds older ones.
@@ -184,7 +184,7 @@ def test_what_is_removed_while_another_process_searches_is_gone_for_it_too(
 def test_an_index_is_dropped_whole(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "indexes" / "i.sqlite"
     index(path, folder, Bag())
-    service.drop(path)
+    folders.delete_index(path)
     assert list(path.parent.iterdir()) == []
 
 
@@ -192,23 +192,23 @@ def test_a_folder_stays_out_as_a_file_does(folder: Path, tmp_path: Path) -> None
     path, bag = tmp_path / "i.sqlite", Bag()
     (folder / "bad.txt").write_bytes(b"\xff\xfe broken \xff")
     first = index(path, folder, bag)
-    removed = service.remove(path, [folder], nothing)
+    removed = folders.remove_files(path, [folder], nothing)
     assert len(removed.files) - removed.num_unread == first.num_new
     assert removed.num_unread == 1
     assert removed.excluded == (folder.resolve(),)
-    with pytest.raises(InvalidInputError, match="was removed from the index, and stays out"):
+    with pytest.raises(InvalidInputError, match="was removed from the index and is excluded"):
         index(path, folder, bag)
     with pytest.raises(InvalidInputError, match="lies in .*, which was removed"):
-        service.include(path, [folder / "secret.txt"])
-    assert service.include(path, [folder]) == 1
-    assert service.include(path, [folder]) == 0
-    assert service.index(path, [], bag, ways()).num_new == first.num_new
+        folders.include_files(path, [folder / "secret.txt"])
+    assert folders.include_files(path, [folder]) == 1
+    assert folders.include_files(path, [folder]) == 0
+    assert folders.index_folders(path, [], bag, ways()).num_new == first.num_new
 
 
 def test_a_folder_within_one_that_is_indexed_later_stays_out(tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     write(tmp_path / "all", {"in/a.txt": "What was removed.", "b.txt": "What was not."})
     index(path, tmp_path / "all" / "in", bag)
-    service.remove(path, [tmp_path / "all" / "in"], nothing)
+    folders.remove_files(path, [tmp_path / "all" / "in"], nothing)
     done = index(path, tmp_path / "all", bag)
     assert (done.num_new, done.num_excluded) == (1, 1)

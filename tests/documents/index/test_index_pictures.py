@@ -8,11 +8,11 @@ from pathlib import Path
 
 from PIL import Image
 
+from anyrig.documents.index import folders
 from anyrig.documents.index.status import status
 from anyrig.documents.reading import ReadPicture
-from anyrig.services import index as service
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import aged, write
+from tests.documents.index.folder import aged, search, write
 
 
 class Reads:
@@ -39,29 +39,29 @@ def test_scans_are_read_by_themselves_when_ocr_is_installed(tmp_path: Path) -> N
     folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
     scan(folder / "scan.png")
     write(folder, {"note.txt": "A note of its own."})
-    roots = service.places([folder])
-    first = service.index(path, roots, bag, service.ways())
+    roots = folders.resolve_folders([folder])
+    first = folders.index_folders(path, roots, bag, folders.build_ways())
     (failed,) = first.failed
     assert "no OCR is installed" in failed.error
     assert "anyrig[ocr]" in failed.hint
-    same = service.index(path, roots, bag, service.ways())
+    same = folders.index_folders(path, roots, bag, folders.build_ways())
     assert (same.failed, len(same.old_failed)) == ([], 1)
     ocr = Reads()
-    read = service.index(path, roots, bag, service.ways(ocr=ocr))
+    read = folders.index_folders(path, roots, bag, folders.build_ways(ocr=ocr))
     assert (ocr.num_read, read.failed, read.old_failed) == (1, [], [])
-    assert service.search(path, "quokkaberg", bag, mode="keywords").hits
+    assert search(path, "quokkaberg", bag, mode="keywords").hits
     # What OCR has read is not thrown away where it is missing again.
-    gone = service.index(path, roots, bag, service.ways())
+    gone = folders.index_folders(path, roots, bag, folders.build_ways())
     assert (gone.num_same, gone.num_changed) == (2, 0)
-    assert service.search(path, "quokkaberg", bag, mode="keywords").hits
+    assert search(path, "quokkaberg", bag, mode="keywords").hits
 
 
 def test_a_blank_picture_is_not_read_at_every_run(tmp_path: Path) -> None:
     folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
     scan(folder / "blank.png")
-    roots, ocr = service.places([folder]), Reads("")
+    roots, ocr = folders.resolve_folders([folder]), Reads("")
     for _ in range(3):
-        service.index(path, roots, bag, service.ways(ocr=ocr))
+        folders.index_folders(path, roots, bag, folders.build_ways(ocr=ocr))
     assert ocr.num_read == 1
     (trouble,) = status(path).troubles
     assert "OCR found none" in trouble.error
@@ -72,15 +72,17 @@ def test_languages_are_told_without_reading_pictures(tmp_path: Path) -> None:
     for number in range(6):
         scan(folder / f"{number}.png", 200 + number)
     told: list[str] = []
-    roots = service.places([folder])
-    found = service.languages(roots, service.ways(ocr=ocr), tell=told.append)
+    roots = folders.resolve_folders([folder])
+    found = folders.sample_languages(roots, folders.build_ways(ocr=ocr), tell=told.append)
     assert set(found) == {"es"}
     assert 1 <= ocr.num_read <= 3
     assert len(told) == 1
     ocr.num_read = 0
     text = "The cats and the dogs live in the house of my sister, and they like it there."
     write(folder, {"a.txt": text})
-    assert set(service.languages(roots, service.ways(ocr=ocr), tell=told.append)) == {"en"}
+    assert set(folders.sample_languages(roots, folders.build_ways(ocr=ocr), tell=told.append)) == {
+        "en"
+    }
     assert (ocr.num_read, len(told)) == (0, 1)
 
 
@@ -88,6 +90,8 @@ def test_files_of_other_kinds_are_told(tmp_path: Path) -> None:
     folder, path = tmp_path / "docs", tmp_path / "i.sqlite"
     write(folder, {"a.txt": "Words."})
     (folder / "sound.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt " + bytes(200))
-    done = service.index(path, service.places([folder]), Bag(), service.ways())
+    done = folders.index_folders(
+        path, folders.resolve_folders([folder]), Bag(), folders.build_ways()
+    )
     assert [one.name for one in done.others] == ["sound.wav"]
     assert done.num_new == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from argparse import Namespace
 from pathlib import Path
 from typing import get_args
 
@@ -304,14 +303,15 @@ def test_an_index_that_is_not_there_or_is_none(tmp_path: Path) -> None:
 
 
 def test_both_lists_together_beat_each_alone(tmp_path: Path) -> None:
-    from anyrig.cli import embedding
-    from anyrig.cli.context import Context
+    from anyrig import Rig
+    from anyrig.app.embedding import EmbeddingOptions, find_model, open_embedder
 
     passages, questions = load()
     write(tmp_path / "docs", {f"{name}.txt": text for name, text in passages.items()})
-    context = Context(Namespace(device="cpu", model="minilm", verbose=0))
+    rig, options, ignore = Rig(), EmbeddingOptions(device="cpu", model="minilm"), lambda event: None
+    model = find_model(rig, options, {}, ignore)
     with (
-        embedding.embedder(context, embedding.model(context), num_characters=1000) as vectors,
+        open_embedder(rig, options, model, ignore, num_characters=1000) as vectors,
         index_of(tmp_path, vectors) as searcher,
     ):
         found = {

@@ -9,15 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.index import rows
+from anyrig.documents.index import folders, rows
 from anyrig.documents.index.database import IndexFile, alone
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.status import status
 from anyrig.documents.index.update import Indexed, Ways
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.services import index as service
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import ALICE, aged, contents, index, look, read_texts, write
+from tests.documents.index.folder import (
+    ALICE,
+    aged,
+    contents,
+    index,
+    look,
+    read_texts,
+    search,
+    write,
+)
 
 
 @pytest.fixture
@@ -97,11 +105,11 @@ def test_a_folder_that_is_not_there_loses_nothing(folder: Path, tmp_path: Path) 
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
     folder.rename(tmp_path / "unplugged")
-    done = service.index(path, [], bag, Ways(look, read_texts))
+    done = folders.index_folders(path, [], bag, Ways(look, read_texts))
     assert done.num_gone == 0
     assert "cannot be looked into" in done.warnings[0]
     assert status(path).num_files == 3
-    with pytest.raises(InvalidInputError, match="there is no folder"):
+    with pytest.raises(InvalidInputError, match="no such file or folder"):
         index(path, folder, bag)
 
 
@@ -109,8 +117,8 @@ def test_files_of_other_types_are_not_taken_for_deleted(folder: Path, tmp_path: 
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
     (folder / "alice.txt").unlink()
-    some = Ways(service.looking(["md"]), read_texts)
-    done = service.index(path, service.places([folder]), bag, some)
+    some = Ways(folders.build_look(["md"]), read_texts)
+    done = folders.index_folders(path, folders.resolve_folders([folder]), bag, some)
     assert (done.num_gone, done.num_same) == (1, 1)
     assert status(path).num_files == 2
 
@@ -162,12 +170,12 @@ def test_another_model_embeds_everything_anew(folder: Path, tmp_path: Path) -> N
     index(path, folder, Bag())
     other = Bag("other", 32)
     with pytest.raises(InvalidInputError, match="was made with the model bag") as refused:
-        service.search(path, "rabbit", other)
+        search(path, "rabbit", other)
     assert "--model bag" in refused.value.hint
     done = index(path, folder, other)
     assert done.num_same == 3
     assert done.num_embedded == contents(path)["texts"] == len(other.asked)
-    assert service.search(path, "rabbit", other).hits
+    assert search(path, "rabbit", other).hits
     assert index(path, folder, other).num_embedded == 0
 
 
@@ -177,7 +185,7 @@ def test_a_change_of_the_model_that_was_cut_off_goes_on(folder: Path, tmp_path: 
     other = Bag("other", 32)
     with IndexFile(path) as file:
         file.write(lambda c: rows.set_model(c, other.model.fingerprint, "other", 32))
-    answer = service.search(path, "rabbits", other)
+    answer = search(path, "rabbits", other)
     assert "have no vector yet" in answer.notes[0]
     assert answer.hits, "words are still found"
     index(path, folder, other)
@@ -215,7 +223,7 @@ def test_names_that_are_no_unicode(tmp_path: Path) -> None:
         pytest.skip("this file system takes no such name")
     path, bag = tmp_path / "i.sqlite", Bag()
     assert index(path, folder, bag).num_new == 1
-    (hit,) = service.search(path, "odd name", bag).hits
+    (hit,) = search(path, "odd name", bag).hits
     assert os.fsencode(hit.place.file) == name
 
 
@@ -225,15 +233,13 @@ def test_watching_takes_what_changes_and_waits_for_what_is_written(tmp_path: Pat
     rounds: list[Indexed] = []
     stop, begun = threading.Event(), threading.Event()
 
-    def told(done: Indexed) -> None:
-        rounds.append(done)
-        begun.set()
+    def watch() -> None:
+        roots, how = folders.resolve_folders([folder]), Ways(look, read_texts)
+        for done in folders.watch_folders(path, roots, bag, how, stop=stop, every_s=0.1):
+            rounds.append(done)
+            begun.set()
 
-    watching = threading.Thread(
-        target=service.watch,
-        args=(path, service.places([folder]), bag, Ways(look, read_texts)),
-        kwargs={"told": told, "stop": stop, "every_s": 0.1},
-    )
+    watching = threading.Thread(target=watch)
     watching.start()
     try:
         assert begun.wait(10)
@@ -249,9 +255,9 @@ def test_watching_takes_what_changes_and_waits_for_what_is_written(tmp_path: Pat
         stop.set()
         watching.join(10)
     assert not watching.is_alive()
-    answer = service.search(path, "part 14", bag, mode="keywords")
+    answer = search(path, "part 14", bag, mode="keywords")
     assert [hit.place.file.name for hit in answer.hits] == ["b.txt"]
-    assert not service.search(path, "first", bag, mode="keywords").hits
+    assert not search(path, "first", bag, mode="keywords").hits
 
 
 def _until(true: object) -> None:

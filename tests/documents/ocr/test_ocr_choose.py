@@ -47,7 +47,7 @@ def test_an_engine_without_the_language_is_not_taken() -> None:
         choose("es", nowhere, wanted="tesseract")
     with pytest.raises(MissingPackageError, match="no OCR is installed that reads ru"):
         choose("ru", nowhere)
-    with pytest.raises(InvalidInputError, match="no OCR engine"):
+    with pytest.raises(InvalidInputError, match="unknown OCR engine"):
         choose("en", nowhere, wanted="magic")
 
 

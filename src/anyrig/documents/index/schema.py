@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from anyrig.errors import StorageError
+from anyrig.errors import StorageError, mention
 
 FORM = 1
 OURS = 0x616E7969  # "anyi"
@@ -99,7 +99,9 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     finally:
         _roll_back(connection)
     if mark != OURS and (mark or tables or version):
-        raise StorageError(f"{path} is no index of anyrig", hint="Name another with --index.")
+        raise StorageError(
+            f"{path} is not an index of anyrig", hint=f"Choose another with {mention('index')}."
+        )
     if version > FORM or (version == FORM and not tables >= _NAMES):
         raise StorageError(
             f"{path} was written by a newer anyrig, or is damaged",

@@ -25,7 +25,7 @@ from anyrig.documents.index.nearest import unit
 from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, plan
 from anyrig.documents.index.progress import FilesPace, Pace, Tell
-from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError
+from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError, format_mentions
 from anyrig.text.folder import not_followed
 
 if TYPE_CHECKING:
@@ -356,8 +356,10 @@ class _Run:
         self._tell(self._pace.now)
 
     def _failed(self, stamp: Stamp, error: AnyrigError) -> None:
-        self._index.write(lambda c: rows.put_error(c, stamp, self._seen, error.message, error.hint))
-        self.done.failed.append(Failed(stamp.file, error.message, error.hint))
+        # As text for the command line: it is stored, and shown by whatever version comes later.
+        message, hint = (format_mentions(one, "command") for one in (error.message, error.hint))
+        self._index.write(lambda c: rows.put_error(c, stamp, self._seen, message, hint))
+        self.done.failed.append(Failed(stamp.file, message, hint))
         self._pace.written(stamp, failed=True)
         self._tell(self._pace.now)
 

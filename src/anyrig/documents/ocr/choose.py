@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 from anyrig.documents.ocr import tesseract
 from anyrig.documents.ocr.rapid import INSTALL, Rapid
 from anyrig.documents.reading import NO_OCR
-from anyrig.errors import InvalidInputError, MissingPackageError
+from anyrig.errors import InvalidInputError, MissingPackageError, mention
 from anyrig.placement import Workload
 from anyrig.storage import files
 from anyrig.work.protocol import EngineFactory
@@ -130,11 +130,11 @@ def _named(wanted: str, language: str, environment: Mapping[str, str]) -> Chosen
             raise MissingPackageError(
                 tesseract.missing(language, program),
                 hint="sudo apt install tesseract-ocr-"
-                f"{tesseract.CODES.get(language, language)}, or leave --engine out.",
+                f"{tesseract.CODES.get(language, language)}, or leave {mention('engine')} out.",
             )
         return _told(_tesseract(program, "asked for"))
     raise InvalidInputError(
-        f"no OCR engine {wanted!r}", hint=f"There are {', '.join(ENGINES)} and auto."
+        f"unknown OCR engine {wanted!r}", hint=f"Valid engines: auto, {', '.join(ENGINES)}."
     )
 
 

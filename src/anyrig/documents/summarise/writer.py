@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.errors import InvalidInputError, MissingWeightsError, mention
 from anyrig.placement import Workload
 from anyrig.work.protocol import EngineFactory
 
@@ -75,7 +75,7 @@ def find(name: str, *, models: Path, fetch: Callable[[str, Path], None] | None =
         if fetch is None:
             raise MissingWeightsError(
                 f"{name} is not on this machine",
-                hint=f"--fetch gets it from the hub, or put its files into {kept}.",
+                hint=f"{mention('fetch')} downloads it from the hub, or put its files into {kept}.",
             )
         fetch(name, kept)
     return in_folder(kept, name=name)

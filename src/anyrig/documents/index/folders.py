@@ -1,9 +1,6 @@
-"""Folders indexed, searched and forgotten: what every door calls.
+"""Folders into the file of an index, and out of it.
 
-    done = index(path, folders, vectors, ways, tell=...)
-    answer = search(path, "when is the rent due", vectors)
-
-A door that answers many questions keeps a `Searcher` instead of calling `search`.
+done = index_folders(path, resolve_folders([Path("post")]), vectors, build_ways())
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from anyrig.documents.index.database import BESIDE, IndexFile, alone
 from anyrig.documents.index.opened import Reader, language_of
 from anyrig.documents.index.plan import WITHOUT, Found, Look, whole
 from anyrig.documents.index.progress import Pace, Tell
-from anyrig.documents.index.search import Answer, Mode, Searcher
-from anyrig.documents.index.snapshot import GRAPH, Filters, matrix_of, text_ids
+from anyrig.documents.index.search import Searcher
+from anyrig.documents.index.snapshot import GRAPH, matrix_of, text_ids
 from anyrig.documents.index.update import Indexed, Ways, update
 from anyrig.errors import InvalidInputError
 from anyrig.text.files import format_of_name
@@ -42,7 +39,7 @@ _SAMPLES, _PICTURES, _SAMPLE_BYTES, _SAMPLE_S = 24, 3, 5_000_000, 5.0
 """What languages are told by: files, pictures where there is nothing else, seconds for each."""
 
 
-def ways(
+def build_ways(
     *,
     ocr: Reads | None = None,
     mode: OcrMode = "auto",
@@ -71,10 +68,10 @@ def ways(
         return read_all(paths, mode="never", limits=within)
 
     how = WITHOUT if ocr is None and mode != "never" else mode
-    return Ways(looking(types), read, how, within.file_bytes, retry, glance)
+    return Ways(build_look(types), read, how, within.file_bytes, retry, glance)
 
 
-def looking(types: Sequence[str] = ()) -> Look:
+def build_look(types: Sequence[str] = ()) -> Look:
     """Lists the files of a folder; one that is gone is said to be unseen, not empty."""
 
     def look(root: Path) -> Found:
@@ -96,15 +93,15 @@ def _was_file(root: Path) -> bool:
     return bool(root.suffix)
 
 
-def places(named: Sequence[Path]) -> list[bytes]:
-    """Folders and files that are there, as the index names them."""
+def resolve_folders(named: Sequence[Path]) -> list[bytes]:
+    """Folders and files that exist, as the index names them."""
     for place in named:
         if not place.expanduser().exists():
-            raise InvalidInputError(f"there is no folder {place}", hint="Name one that is there.")
+            raise InvalidInputError(f"no such file or folder: {place}", hint="Check the path.")
     return list(dict.fromkeys(whole(place) for place in named))
 
 
-def languages(
+def sample_languages(
     roots: Sequence[bytes], how: Ways, *, tell: Callable[[str], None] | None = None
 ) -> Counter[str]:
     """The languages of a few files, spread over the folders: what a model is chosen by.
@@ -118,7 +115,7 @@ def languages(
     tally = _tally(_spread(texts, _SAMPLES), how.glance or how.read)
     if not tally and small:
         if tell:
-            tell("reading a few pictures, to know their language")
+            tell("reading a few pictures to detect their language")
         pictures = [file for file in small if file not in texts]  # of one page, most of them
         tally = _tally(_spread(pictures or small, _PICTURES), how.read)
     return tally
@@ -146,7 +143,7 @@ def _each(read: Reader, files: Sequence[Path]) -> Generator[Paged | Unread, None
     yield from read(files)
 
 
-def model_of(path: Path) -> str:
+def read_model_name(path: Path) -> str:
     """The name of the model that an index was made with; empty for none."""
     if not path.is_file():
         return ""
@@ -154,7 +151,7 @@ def model_of(path: Path) -> str:
         return searcher.model
 
 
-def index(
+def index_folders(
     path: Path,
     roots: Sequence[bytes],
     vectors: Vectors,
@@ -168,115 +165,94 @@ def index(
 
     Args:
         path: of the index; it is made.
-        roots: as `places` gives them.
+        roots: as `resolve_folders` gives them.
         vectors: another model than before has every passage embedded anew.
         how: files are found and read.
-        tell: is told how far it is.
+        tell: receives the progress.
         threshold: passages above which a graph is made.
         reference: what the model is found by again, where its name does not do it.
     """
     with alone(path), IndexFile(path) as file:
         if file.unclean:
             file.purge()
-        chosen = _roots(file, roots)
+        chosen = _register_roots(file, roots)
         done = update(file, chosen, vectors, how, tell=tell, reference=reference)
-        _graph(file, path, threshold, tell)
+        _update_graph(file, path, threshold, tell)
         return done
 
 
-def watch(
+def watch_folders(
     path: Path,
     roots: Sequence[bytes],
     vectors: Vectors,
     how: Ways,
     *,
     tell: Tell | None = None,
-    told: Callable[[Indexed], None],
     stop: threading.Event | None = None,
     every_s: float = WATCH_S,
     threshold: int = nearest.THRESHOLD,
     reference: str = "",
-) -> None:
-    """Index, and go on with whatever changes, until `stop`.
+) -> Iterator[Indexed]:
+    """Index, and go on with whatever changes: yields the first round and each that changed it.
 
-    A changed file is taken when two looks in a row have found it the same.
+    A changed file is read when two looks in a row have found it the same.
 
     Args:
-        path: as for `index`.
-        roots: as for `index`.
-        vectors: as for `index`.
-        how: as for `index`.
-        tell: as for `index`.
-        told: is told what each round has changed; the first, whatever it did.
+        path: as for `index_folders`.
+        roots: as for `index_folders`.
+        vectors: as for `index_folders`.
+        how: as for `index_folders`.
+        tell: as for `index_folders`.
         stop: ends it between two rounds.
         every_s: between two looks.
-        threshold: as for `index`.
-        reference: as for `index`.
+        threshold: as for `index_folders`.
+        reference: as for `index_folders`.
     """
     ended = stop or threading.Event()
     with alone(path), IndexFile(path) as file:
-        chosen = _roots(file, roots)
+        chosen = _register_roots(file, roots)
         done = update(file, chosen, vectors, how, tell=tell, reference=reference)
-        _graph(file, path, threshold, tell)
-        told(done)
+        _update_graph(file, path, threshold, tell)
+        yield done
         while not ended.wait(every_s):
             done = update(
                 file, chosen, vectors, how, tell=tell, wait_for=done.found, reference=reference
             )
             if done.changed or done.failed:
-                _graph(file, path, threshold, tell)
-                told(done)
+                _update_graph(file, path, threshold, tell)
+                yield done
 
 
-def search(
-    path: Path,
-    question: str,
-    vectors: Vectors | None,
-    *,
-    mode: Mode = "hybrid",
-    limit: int = 10,
-    filters: Filters = Filters(),  # noqa: B008 - it is frozen
-    per_file: bool = False,
-    least: float | None = None,
-) -> Answer:
-    """One question to an index; see `Searcher.search`."""
-    with Searcher(path) as searcher:
-        return searcher.search(
-            question, vectors, mode=mode, limit=limit, filters=filters, per_file=per_file,
-            least=least,
-        )  # fmt: skip
-
-
-def remove(path: Path, named: Sequence[Path], drop_cached: forget.Forget) -> forget.Removed:
+def remove_files(path: Path, named: Sequence[Path], drop_cached: forget.Forget) -> forget.Removed:
     """Remove files or folders from an index for good; see `forget.remove`."""
-    _there(path)
+    _check_exists(path)
     others = [one for one in path.parent.glob(f"*{database.ENDING}") if one != path]
     with IndexFile(path) as file:
-        return forget.remove(file, _known(file, named), forget=drop_cached, others=others)
+        return forget.remove(file, _resolve_known(file, named), forget=drop_cached, others=others)
 
 
-def include(path: Path, named: Sequence[Path]) -> int:
-    """Let removed files and folders be indexed again; how many of the named were excluded."""
-    _there(path)
+def include_files(path: Path, named: Sequence[Path]) -> int:
+    """Let removed files and folders be indexed again; returns how many of them were excluded."""
+    _check_exists(path)
     with IndexFile(path) as file:
-        return forget.include(file, _known(file, named))
+        return forget.include(file, _resolve_known(file, named))
 
 
-def remember(path: Path, roots: Sequence[bytes]) -> None:
-    """Note folders in an index before the long work: one that is stopped early is known of."""
+def add_folders(path: Path, roots: Sequence[bytes]) -> None:
+    """Add folders to an index before the long work, so that one that is stopped early has them."""
     with alone(path), IndexFile(path) as file:
-        _roots(file, roots)
+        _register_roots(file, roots)
 
 
-def drop(path: Path) -> None:
+def delete_index(path: Path) -> None:
     """Delete an index with everything in it."""
-    _there(path)
+    _check_exists(path)
     with alone(path):
         for ending in ("", "-wal", "-shm", "-journal", *BESIDE):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
 
 
-def _known(file: IndexFile, named: Sequence[Path]) -> list[bytes]:
+def _resolve_known(file: IndexFile, named: Sequence[Path]) -> list[bytes]:
     """Places as the index names them: some were reached through a link within a folder."""
     known = [*file.read(rows.known), *file.read(rows.excluded)]
     found = []
@@ -287,23 +263,23 @@ def _known(file: IndexFile, named: Sequence[Path]) -> list[bytes]:
     return found
 
 
-def _there(path: Path) -> None:
+def _check_exists(path: Path) -> None:
     if not path.is_file():
         raise InvalidInputError(
-            f"there is no index {path.stem!r}", hint="`anyrig index --list` shows what there is."
+            f"there is no index {path.stem!r}", hint="`anyrig index --list` lists them."
         )
 
 
-def _roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
-    """The folders to look through; new ones are remembered."""
+def _register_roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
+    """The folders to look through; new ones are added."""
     known = file.read(rows.roots)
     out = file.read(rows.excluded)
     for root in roots:
         if rows.is_under(root, out):
             name = os.fsdecode(root)
             raise InvalidInputError(
-                f"{name} was removed from the index, and stays out",
-                hint=f"`anyrig index --include {shlex.quote(name)}` lets it in again.",
+                f"{name} was removed from the index and is excluded",
+                hint=f"`anyrig index --include {shlex.quote(name)}` includes it again.",
             )
         if not rows.is_under(root, known):
             file.write(lambda c, root=root: rows.add_root(c, root))  # type: ignore[misc]
@@ -315,8 +291,8 @@ def _roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
     return chosen
 
 
-def _graph(file: IndexFile, path: Path, threshold: int, tell: Tell | None) -> None:
-    """Make or mend the graph of an index with many passages."""
+def _update_graph(file: IndexFile, path: Path, threshold: int, tell: Tell | None) -> None:
+    """Build or extend the graph of an index with many passages."""
     ids = file.read(text_ids)
     beside = path.with_name(f"{path.name}{GRAPH}")
     if len(ids) <= threshold:
@@ -350,7 +326,7 @@ def _graph(file: IndexFile, path: Path, threshold: int, tell: Tell | None) -> No
     if file.read(lambda c: database.get(c, "removed")) != removed:
         # Something was removed for good meanwhile: its vector may be in what was just written.
         beside.unlink(missing_ok=True)
-        _graph(file, path, threshold, tell)
+        _update_graph(file, path, threshold, tell)
 
 
 def _size(file: Path) -> int:

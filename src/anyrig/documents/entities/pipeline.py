@@ -1,9 +1,6 @@
-"""Files and texts to what they name: what every door calls.
+"""Entities of files and texts, page by page; offsets count in the text of the whole file.
 
-    for told in find(sources, finder): ...
-
-A page at a time goes to the finder; offsets count in the text of the whole file. A file that cannot
-be read is told with its error, and the rest go on.
+A file that cannot be read is reported with its error, and the others are read all the same.
 """
 
 from __future__ import annotations
@@ -11,12 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.finder import Finder, Found, Text
-from anyrig.documents.reading import Unread, read_all, textless
+from anyrig.documents.reading import TextSource, Unread, read_all, textless
+from anyrig.errors import AnyrigError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Page, Paged
 
@@ -25,17 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file, or a text that has a name."""
-
-    name: str
-    file: Path | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """An entity and the page it stands on."""
+class PlacedEntity:
+    """An entity and the page it is on."""
 
     entity: Entity
     """Its offsets count in the text of the file."""
@@ -44,99 +32,93 @@ class Placed:
     page_start: int = 0
     """Where the page begins in the text of the file."""
 
-    def plain(self) -> dict[str, Any]:
-        """For programs."""
+    def to_json(self) -> dict[str, Any]:
         where = {"page": self.page or None, "page_start": self.page_start if self.page else None}
         return self.entity.plain() | where
 
 
 @dataclass(frozen=True)
-class Told:
-    """A source and what it names, or why that cannot be told."""
+class SourceEntities:
+    """The entities of a file or text, or why there are none."""
 
-    source: Source
-    entities: tuple[Placed, ...] = ()
+    source: TextSource
+    entities: tuple[PlacedEntity, ...] = ()
     text: str = ""
-    """Of the whole source."""
     languages: tuple[str, ...] = ()
-    nameless: tuple[str, ...] = ()
-    """Languages whose names were not looked for, as no model reads them."""
+    languages_without_names: tuple[str, ...] = ()
+    """Languages in which no model looked for names."""
     warnings: tuple[str, ...] = ()
-    error: str = ""
-    hint: str = ""
-    past_limit: bool = False
+    error: AnyrigError | None = None
 
 
 @dataclass
-class _Open:
-    """A source on its way."""
-
-    source: Source
+class _OpenSource:
+    source: TextSource
     pages: tuple[Page, ...] = ()
     language: str = ""
     text: str = ""
     warnings: tuple[str, ...] = ()
-    error: str = ""
-    hint: str = ""
-    past_limit: bool = False
+    error: AnyrigError | None = None
     found: list[Found] = field(default_factory=list)
 
 
-def find(
-    sources: Iterable[Source],
+def find_in_sources(
+    sources: Iterable[TextSource],
     finder: Finder,
     *,
     language: str = "",
     ocr: Reads | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
-) -> Iterator[Told]:
-    """What each source names, in order; files are read while those before are looked at.
+) -> Iterator[SourceEntities]:
+    """The entities of each source, in order; files are read while those before are searched.
 
     Args:
         sources: files and texts, which may come as a stream.
         finder: grammars, and a model if there is one.
-        language: of all of them; found out by paragraph when empty.
-        ocr: reads pages that are pictures.
+        language: of all of them; detected for each paragraph if empty.
+        ocr: reads pages that are images.
         limits: how much one file may ask of the machine.
-        mode: when pictures are read.
+        mode: when images are read.
     """
-    waiting: deque[_Open] = deque()
+    waiting: deque[_OpenSource] = deque()
 
     def texts() -> Iterator[Text]:
-        for opened in _opened(sources, ocr, limits, mode):
+        for opened in _open(sources, ocr, limits, mode):
             waiting.append(opened)
             for page in opened.pages:
                 yield Text(page.text, language, opened.language or "en")
 
     for found in finder.find(texts()):
-        yield from _done(waiting)
+        yield from _take_finished(waiting)
         waiting[0].found.append(found)
-        yield from _done(waiting)
-    yield from _done(waiting)
+        yield from _take_finished(waiting)
+    yield from _take_finished(waiting)
 
 
-def _done(waiting: deque[_Open]) -> Iterator[Told]:
+def _take_finished(waiting: deque[_OpenSource]) -> Iterator[SourceEntities]:
     while waiting and len(waiting[0].found) == len(waiting[0].pages):
-        yield _told(waiting.popleft())
+        yield _finish(waiting.popleft())
 
 
-def _opened(
-    sources: Iterable[Source], ocr: Reads | None, limits: Limits, mode: Mode
-) -> Iterator[_Open]:
-    """Sources in pages; runs of files are read ahead by processes of their own."""
-    files: list[Source] = []
+def _open(
+    sources: Iterable[TextSource], ocr: Reads | None, limits: Limits, mode: Mode
+) -> Iterator[_OpenSource]:
+    """Sources in pages; runs of files are read ahead by other processes."""
+    files: list[TextSource] = []
     for source in sources:
         if source.file is not None:
             files.append(source)
             continue
         yield from _read(files, ocr, limits, mode)
         files = []
-        yield _Open(source, (Page(source.text),), text=source.text)
+        yield _OpenSource(source, (Page(source.text),), text=source.text)
     yield from _read(files, ocr, limits, mode)
 
 
-def _read(files: list[Source], ocr: Reads | None, limits: Limits, mode: Mode) -> Iterator[_Open]:
+def _read(
+    files: list[TextSource], ocr: Reads | None, limits: Limits, mode: Mode
+) -> Iterator[_OpenSource]:
     if not files:
         return
     paths = [source.file for source in files if source.file is not None]
@@ -144,31 +126,32 @@ def _read(files: list[Source], ocr: Reads | None, limits: Limits, mode: Mode) ->
     read = read_all(paths, ocr=ocr, limits=limits, mode=mode, workers=workers)
     for source, paged in zip(files, read, strict=True):
         if isinstance(paged, Unread):
-            yield _Open(source, error=paged.message, hint=paged.hint, past_limit=paged.past_limit)
+            yield _OpenSource(source, error=paged.error)
         else:
-            yield _of(source, paged)
+            yield _open_pages(source, paged)
 
 
-def _of(source: Source, paged: Paged) -> _Open:
+def _open_pages(source: TextSource, paged: Paged) -> _OpenSource:
     if any(page.lack for page in paged.pages) and not any(map(str.isalnum, paged.text)):
-        error = textless(paged)
-        return _Open(source, error=error.message, hint=error.hint)
-    return _Open(source, paged.pages, paged.language, paged.text, paged.warnings)
+        return _OpenSource(source, error=textless(paged))
+    return _OpenSource(source, paged.pages, paged.language, paged.text, paged.warnings)
 
 
-def _told(opened: _Open) -> Told:
-    placed: list[Placed] = []
+def _finish(opened: _OpenSource) -> SourceEntities:
+    entities: list[PlacedEntity] = []
     languages: dict[str, None] = {}
-    nameless: dict[str, None] = {}
+    without_names: dict[str, None] = {}
     warnings = list(opened.warnings)
     for page, found in zip(opened.pages, opened.found, strict=True):
-        placed += [Placed(one.moved(page.start), page.number, page.start) for one in found.entities]
+        entities += [
+            PlacedEntity(one.moved(page.start), page.number, page.start) for one in found.entities
+        ]
         languages |= dict.fromkeys(found.languages)
-        nameless |= dict.fromkeys(found.nameless)
+        without_names |= dict.fromkeys(found.nameless)
         if found.failed:
             where = f"page {page.number}: " if page.number else ""
             warnings.append(f"{where}some names may be missing: {found.failed}")
-    return Told(
-        opened.source, tuple(placed), opened.text, tuple(languages), tuple(nameless),
-        tuple(dict.fromkeys(warnings)), opened.error, opened.hint, opened.past_limit,
+    return SourceEntities(
+        opened.source, tuple(entities), opened.text, tuple(languages), tuple(without_names),
+        tuple(dict.fromkeys(warnings)), opened.error,
     )  # fmt: skip

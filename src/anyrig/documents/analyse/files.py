@@ -1,6 +1,6 @@
-"""The analysis of a folder or of files, as every door asks for it.
+"""Files to the analysis of all of them together.
 
-    found = analyse(files, root=folder, read=partial(read_all, ocr=ocr), model=model)
+    found = analyse_files(files, root=folder, read=partial(read_all, ocr=ocr), model=model)
 
 A file that cannot be read is named in the result, and the others go on.
 """
@@ -15,7 +15,7 @@ from anyrig.documents.analyse import folder
 from anyrig.documents.analyse.digest import Digest, digest, overall
 from anyrig.documents.analyse.folder import Analysis, Left
 from anyrig.documents.reading import Unread, textless
-from anyrig.errors import InvalidInputError
+from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Tell = Callable[[str, int, int], None]
 """What is done, how many steps are through, and of how many."""
 
 
-def analyse(
+def analyse_files(
     files: Sequence[Path],
     *,
     read: Read,
@@ -86,12 +86,17 @@ def _digested(
 ) -> Iterator[Digest]:
     name = shown_name(path, root)
     if isinstance(one, Unread):
-        left.append(Left(name, one_line(one.message, 300), one_line(one.hint, 300)))
+        left.append(_leave_out(name, one.error))
     elif not any(map(str.isalnum, one.text)):
-        error = textless(one)
-        left.append(Left(name, error.message, error.hint))
+        left.append(_leave_out(name, textless(one)))
     else:
         yield digest(one, name=name, vectors=vectors)
+
+
+def _leave_out(name: str, error: AnyrigError) -> Left:
+    """A file that could not be read; the reason is text, as it goes into the report."""
+    message, hint = (format_mentions(text, "command") for text in (error.message, error.hint))
+    return Left(name, one_line(message, 300), one_line(hint, 300))
 
 
 def _index(digests: Sequence[Digest], named: Path | None, left: Sequence[Left]) -> int | None:

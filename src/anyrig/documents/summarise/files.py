@@ -1,4 +1,4 @@
-"""Summaries of files, as every door asks for them: by their own sentences, or by a model."""
+"""Summaries of files: by their own sentences, or by a model that writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.reading import Unread, textless
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, Summary, extract
-from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.text.labels import one_line
 from anyrig.text.pages import without_pictures
 
@@ -23,7 +23,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Told:
+class ChapterSummary:
     """A summary of a file, or of one of its chapters."""
 
     title: str
@@ -32,16 +32,16 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Done:
-    """A file that is through."""
+class FileSummary:
+    """The summaries of a file, or why there are none."""
 
     file: str
-    told: tuple[Told, ...] = ()
+    summaries: tuple[ChapterSummary, ...] = ()
     warnings: tuple[str, ...] = ()
     error: AnyrigError | None = None
 
 
-def summarise(
+def summarise_files(
     files: Iterable[Paged | Unread],
     *,
     length: Length,
@@ -51,7 +51,7 @@ def summarise(
     vectors: Callable[[], Vectors] | None = None,
     scribe: Callable[[], Scribe] | None = None,
     tell: Tell = lambda _: None,
-) -> Iterator[Done]:
+) -> Iterator[FileSummary]:
     """A summary of each file, in order; one that cannot be read says why, and the rest go on.
 
     Args:
@@ -67,7 +67,7 @@ def summarise(
     for one in files:
         name = str(one.file)
         if isinstance(one, Unread):
-            yield Done(name, error=one.error)
+            yield FileSummary(name, error=one.error)
             continue
         tell(one_line(one.file.name, 80))
         try:
@@ -75,17 +75,17 @@ def summarise(
             if not any(map(str.isalnum, read.text)):
                 read = one  # nothing but pictures: their descriptions are all there is
             parts = chapters(read, limits) if by_chapter else [read]
-            told = tuple(
-                Told(
+            summaries = tuple(
+                ChapterSummary(
                     part.title if by_chapter else "",
                     _one(part, length, language, vectors, scribe, tell),
                 )
                 for part in parts
             )
         except AnyrigError as error:
-            yield Done(name, error=error)
+            yield FileSummary(name, error=error)
             continue
-        yield Done(name, told, one.warnings)
+        yield FileSummary(name, summaries, one.warnings)
 
 
 def _one(
@@ -103,8 +103,8 @@ def _one(
         return extract(part, length=length, language=language, vectors=made)
     if length.share:
         raise InvalidInputError(
-            "a share of its sentences says nothing to a model that writes",
-            hint="Give --words with --model, or leave --model out.",
+            "a model that writes cannot be given a share of the sentences",
+            hint=f"Give {mention('words')}, or leave {mention('model')} out.",
         )
     words = length.words or 25 * (length.sentences or 5)
     return scribe().summarise(

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anyrig.documents.analyse.files import analyse_files
 from anyrig.documents.analyse.folder import Analysis
 from anyrig.documents.analyse.report import html
 from anyrig.documents.reading import Unread, read_all
 from anyrig.errors import InvalidInputError
-from anyrig.services.analyse import analyse
 from anyrig.text.folder import find
 from anyrig.text.pages import Page, Paged
 from tests.documents.analyse import topics
@@ -29,7 +29,7 @@ def simply(paths: Sequence[Path]) -> Iterator[Paged | Unread]:
 
 def told(folder: Path, **more: object) -> Analysis:
     files = find(folder).files
-    return analyse(files, root=folder, read=simply, **more)  # type: ignore[arg-type]
+    return analyse_files(files, root=folder, read=simply, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("by_vectors", [False, True])
@@ -114,9 +114,9 @@ def test_progress_never_goes_back(tmp_path: Path) -> None:
 
 
 def test_one_file_and_none(tmp_path: Path) -> None:
-    assert analyse([], read=simply).docs == ()
+    assert analyse_files([], read=simply).docs == ()
     topics.make(tmp_path, each=1)
-    found = analyse([tmp_path / "ba0.txt"], read=simply)
+    found = analyse_files([tmp_path / "ba0.txt"], read=simply)
     assert len(found.docs) == 1
     assert found.docs[0].phrases
     assert len(found.clustering.clusters) == 1
@@ -139,7 +139,7 @@ def test_dates_come_from_names_first(tmp_path: Path) -> None:
 def test_files_are_read_by_the_usual_door(tmp_path: Path) -> None:
     topics.make(tmp_path, each=1)
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
-    found = analyse(find(tmp_path).files, root=tmp_path, read=read_all)
+    found = analyse_files(find(tmp_path).files, root=tmp_path, read=read_all)
     assert len(found.docs) == 3
     assert [one.name for one in found.left] == ["broken.pdf"]
 

@@ -1,0 +1,176 @@
+"""What documents hold, each and together: languages, phrases, duplicates, clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.app.documents import FailedFile, FileOptions, find_files, read_files
+from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
+from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.errors import InvalidInputError
+from anyrig.options import option
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.documents.analyse.folder import Analysis, Doc
+    from anyrig.documents.analyse.phrases import Phrase
+    from anyrig.documents.protocol import Vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyseRequest(EmbeddingOptions, FileOptions):
+    """Analysis."""
+
+    files: tuple[Path, ...] = option(
+        help="folders and files", positional=True, metavar="FOLDER", http=False
+    )
+    output: Path | None = option(
+        None, "write the report to this file: .html", short="-o", http=False, metavar="FILE"
+    )
+    similar: Path | None = option(
+        None, "also list the documents that are most similar to this one", http=False,
+        metavar="FILE",
+    )  # fmt: skip
+    title: str = option("", "title of the report")
+    no_vectors: bool = option(False, "compare documents by their words only: no model, less time")
+    seed: int = option(0, "seed of the clustering; another one may give other clusters")
+
+
+def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
+    """Analyse documents; files that cannot be read are listed in the result."""
+    from anyrig.documents.analyse.files import analyse_files
+    from anyrig.documents.analyse.report import html
+    from anyrig.storage.files import write_atomic
+
+    _check_output(request.output)
+    _check_similar(request.similar)
+    files = find_files(request.files, request.type, on_event)
+    if not files:
+        raise InvalidInputError("no documents found", hint="Give a folder that contains files.")
+    with ExitStack() as stack:
+
+        def open_model(languages: Mapping[str, float]) -> Vectors:
+            model = find_model(rig, request, languages, on_event)
+            return stack.enter_context(open_vectors(rig, request, model, on_event))
+
+        found = analyse_files(
+            files,
+            read=lambda paths: read_files(rig, request, paths),
+            root=_find_root(request.files),
+            title=request.title,
+            model=None if request.no_vectors else open_model,
+            similar_to=request.similar,
+            seed=request.seed,
+            tell=lambda step, done, total: on_event(ProgressEvent("analysing", done, total, step)),
+        )
+    if request.output is not None and found.docs:
+        write_atomic(request.output, html(found))
+    return found
+
+
+def list_failed(found: Analysis) -> list[FailedFile]:
+    """The files that could not be read."""
+    return [FailedFile(one.name, InvalidInputError(one.why, hint=one.hint)) for one in found.left]
+
+
+def _find_root(files: Sequence[Path]) -> Path | None:
+    """The folder, if one folder was given."""
+    return files[0] if len(files) == 1 and files[0].is_dir() else None
+
+
+def _check_similar(path: Path | None) -> None:
+    if path is not None and not path.is_file():
+        raise InvalidInputError(f"no such file: {path}", hint="Give the path of a document.")
+
+
+def _check_output(path: Path | None) -> None:
+    """Refuse a report that cannot be written, before the work."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder", hint="Name a file, such as report.html.")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InvalidInputError(
+            f"{path}: unknown format of reports", hint="Valid file name extensions: .html, .htm."
+        )
+
+
+def analysis_to_json(found: Analysis) -> dict[str, Any]:
+    name = [doc.facts.name for doc in found.docs]
+    return {
+        "title": found.title,
+        "model": found.model or None,
+        "num_documents": len(found.docs),
+        "num_words": sum(doc.statistics.num_words for doc in found.docs),
+        "languages": {one.language: round(one.share, 4) for one in found.languages},
+        "phrases": [_phrase_to_json(one) for one in found.phrases],
+        "clusters": [
+            {"name": one.name, "phrases": list(one.phrases),
+             "files": [name[n] for n in one.members]}
+            for one in found.clustering.clusters
+            if found.clustering.stands_out
+        ],
+        "silhouette": round(found.clustering.silhouette, 4),
+        "duplicates": [
+            {
+                "file": name[group.first],
+                "exact": group.exact,
+                "copies": [
+                    {
+                        "file": name[one.index], "similarity": round(one.similarity, 4),
+                        "exact": one.exact, "num_changes": one.num_changes,
+                        "changes": [asdict(change) for change in one.changes],
+                    }
+                    for one in group.members
+                ],
+            }
+            for group in found.groups
+        ],
+        "passages": [
+            {"files": [name[one.first], name[one.second]], "num_words": one.num_words,
+             "text": one.text}
+            for one in found.shared
+        ],
+        "documents": [_document_to_json(found, doc) for doc in found.docs],
+        "similar": _similar_to_json(found, name),
+    }  # fmt: skip
+
+
+def _similar_to_json(found: Analysis, name: list[str]) -> dict[str, Any] | None:
+    if found.similar_to is None:
+        return None
+    rows = [{"file": name[index], "cosine": round(alike, 4)} for index, alike in found.similar]
+    return {"to": name[found.similar_to], "files": rows}
+
+
+def _phrase_to_json(one: Phrase) -> dict[str, Any]:
+    return {"text": one.text, "score": round(one.score, 4), "count": one.count}
+
+
+def _document_to_json(found: Analysis, doc: Doc) -> dict[str, Any]:
+    statistics = asdict(doc.statistics)
+    return {
+        "file": doc.facts.name,
+        "path": str(doc.facts.path),
+        "format": doc.facts.format,
+        "num_bytes": doc.facts.num_bytes,
+        "date": doc.facts.day or None,
+        "dated_by": doc.facts.dated_by or None,
+        "num_pages": doc.facts.num_pages,
+        "read_by": doc.facts.read_by,
+        "language": doc.language,
+        "languages": {one.language: round(one.share, 4) for one in doc.languages},
+        "phrases": [_phrase_to_json(one) for one in doc.phrases],
+        "cluster": found.clustering.clusters[doc.cluster].name
+        if found.clustering.stands_out
+        else None,
+        "place": [round(side, 4) for side in doc.place],
+        "warnings": list(doc.facts.warnings),
+        **{
+            key: round(one, 4) if isinstance(one, float) else one for key, one in statistics.items()
+        },
+    }

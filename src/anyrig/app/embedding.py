@@ -1,0 +1,442 @@
+"""Texts to vectors: the embedding model, where it runs, and what is cached of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+
+from anyrig.app.cache import open_cache
+from anyrig.app.compute import ComputeOptions, format_stamp, place, test_devices
+from anyrig.app.documents import FailedFile, FileOptions, find_files, read_files
+from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
+from anyrig.errors import InvalidInputError, mention
+from anyrig.options import option
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anyrig.app.rig import Rig
+    from anyrig.devices.machine import Cpu
+    from anyrig.documents.cache.shelf import Marks
+    from anyrig.documents.embed import Embedder
+    from anyrig.documents.model import Model
+    from anyrig.documents.protocol import Vectors
+    from anyrig.placement import Workload
+
+    Matrix = NDArray[np.float32]
+
+LongTexts = Literal["windows", "cut"]
+VECTOR_FORMATS = (".npy", ".npz", ".jsonl", ".csv")
+_WEIGHT_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*")
+"""What is downloaded of a repository; an ONNX file only where it has no others."""
+_FEW_CHARACTERS = 60_000
+"""What is embedded in this process: another one takes as long to start."""
+_BF16_TILES = "amx_bf16"
+"""A CPU that multiplies bf16 in tiles does so several times as fast as fp32."""
+_FEW_TEXTS = 20
+"""Texts up to here are judged by their common words: the language model takes half a second."""
+_LANGUAGE_SAMPLES = 50
+_NAME_CHARACTERS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingOptions(ComputeOptions):
+    """The embedding model."""
+
+    model: str = option(
+        "auto", "a name from `anyrig embed --models`, a folder, or owner/name on the hub; auto"
+        " chooses by the language of the texts", setting="documents.model", metavar="NAME",
+    )  # fmt: skip
+    fetch: bool = option(
+        False, "download a model of the hub that is not on this machine", http=False
+    )
+    long: LongTexts = option(
+        "windows", "texts longer than the model takes: windows embeds them in parts and takes the"
+        " mean, cut ignores the rest",
+    )  # fmt: skip
+    deterministic: bool = option(
+        False, "the same bytes for a text whatever texts are beside it; slower"
+    )
+    no_cache: bool = option(False, "do not use or keep cached vectors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedRequest(EmbeddingOptions, FileOptions):
+    """Embeddings."""
+
+    texts: tuple[str, ...] = option((), "texts", flag=False)
+    names: tuple[str, ...] = option(
+        (), "what the texts are called in the result; '' is the beginning of the text", flag=False
+    )
+    files: tuple[Path, ...] = option(
+        (), "files and folders, one vector for each file", flag=False, http=False
+    )
+    output: Path | None = option(
+        None, f"write the vectors to a file: {', '.join(VECTOR_FORMATS)}", short="-o",
+        http=False, metavar="FILE",
+    )  # fmt: skip
+    query: bool = option(False, "the texts are search queries, where the model distinguishes them")
+    similar: bool = option(False, "compare the texts with each other")
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of texts, one row for each."""
+
+    names: tuple[str, ...]
+    vectors: Matrix
+    model: str
+    failed: tuple[FailedFile, ...] = ()
+    similarity: Matrix | None = None
+    """Cosines of all pairs, if they were requested."""
+    wall_s: float = 0.0
+
+    def iter_rows(self) -> Iterator[dict[str, object]]:
+        """Each text's name and vector, ready for JSON."""
+        for name, vector in zip(self.names, self.vectors, strict=True):
+            yield {"name": name, "model": self.model, "vector": _to_numbers(vector)}
+
+    def list_nearest_pairs(self, limit: int) -> list[tuple[float, str, str]]:
+        """The pairs with the highest cosine, highest first."""
+        import numpy as np
+
+        assert self.similarity is not None
+        first, second = np.triu_indices(len(self.names), 1)
+        order = np.argsort(-self.similarity[first, second], kind="stable")[:limit]
+        return [
+            (float(self.similarity[a, b]), self.names[a], self.names[b])
+            for a, b in zip(first[order], second[order], strict=True)
+        ]
+
+    def save(self, path: str | Path) -> None:
+        """Write the vectors as .npy, .npz, .jsonl or .csv, by the name of the file."""
+        from anyrig.storage.files import open_atomic
+
+        path = check_vector_file(Path(path))
+        with open_atomic(path) as file:
+            self._write(file, path.suffix.lower())
+
+    def _write(self, file: BinaryIO, format: str) -> None:
+        import numpy as np
+
+        if format == ".npy":
+            np.save(file, self.vectors)
+        elif format == ".npz":
+            np.savez(file, vectors=self.vectors, names=np.array(self.names), model=self.model)
+        elif format == ".jsonl":
+            for row in self.iter_rows():
+                file.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode("utf-8", "replace"))
+        else:
+            from anyrig.text.labels import cell
+
+            text = io.StringIO()
+            writer = csv.writer(text)
+            writer.writerow(["name", *range(self.vectors.shape[1])])
+            for name, vector in zip(self.names, self.vectors, strict=True):
+                writer.writerow([cell(name), *_to_numbers(vector)])
+            file.write(text.getvalue().encode("utf-8", "replace"))
+
+
+class NamedText(NamedTuple):
+    name: str
+    text: str
+
+
+def embed(rig: Rig, request: EmbedRequest, on_event: OnEvent) -> Embeddings:
+    """Embed texts and files."""
+    began = time.perf_counter()
+    if request.output is not None:
+        check_vector_file(request.output)
+    texts = _name_texts(request)
+    failed: list[FailedFile] = []
+    for found in _read(rig, request, on_event):
+        if isinstance(found, NamedText):
+            texts.append(found)
+        else:
+            failed.append(found)
+    _check_texts(texts, failed, similar=request.similar)
+    model = find_model(rig, request, detect_languages([one.text for one in texts]), on_event)
+    size = sum(len(one.text) for one in texts)
+    with open_vectors(rig, request, model, on_event, num_characters=size) as vectors:
+        matrix = _embed(texts, vectors, request, on_event)
+    result = Embeddings(
+        names=tuple(one.name for one in texts),
+        vectors=matrix,
+        model=model.name,
+        failed=tuple(failed),
+        similarity=_compare(matrix) if request.similar else None,
+        wall_s=time.perf_counter() - began,
+    )
+    if request.output is not None and not request.similar:
+        result.save(request.output)
+    return result
+
+
+def check_vector_file(path: Path) -> Path:
+    """Check that vectors can be written to a file of this name."""
+    if path.suffix.lower() not in VECTOR_FORMATS:
+        raise InvalidInputError(
+            f"{path.name}: unknown format of vectors",
+            hint=f"Valid file name extensions: {', '.join(VECTOR_FORMATS)}.",
+        )
+    if not path.absolute().parent.is_dir():
+        raise InvalidInputError(f"no such folder: {path.parent}", hint="Create it first.")
+    return path
+
+
+def _check_texts(
+    texts: Sequence[NamedText], failed: Sequence[FailedFile], *, similar: bool
+) -> None:
+    if not texts and failed:
+        raise failed[0].error
+    if not texts:
+        raise InvalidInputError(
+            "nothing to embed", hint='Give texts, files or folders: anyrig embed "some words".'
+        )
+    if similar and len(texts) < 2:
+        raise InvalidInputError(
+            "there is only one text", hint=f"{mention('similar')} needs two or more."
+        )
+
+
+def _name_texts(request: EmbedRequest) -> list[NamedText]:
+    names = request.names or [""] * len(request.texts)
+    if len(names) != len(request.texts):
+        raise InvalidInputError(
+            f"there are {len(names)} names for {len(request.texts)} texts",
+            hint="Give a name for each text, or none.",
+        )
+    pairs = zip(names, request.texts, strict=True)
+    return [NamedText(name or _shorten(text), text) for name, text in pairs]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _NAME_CHARACTERS else f"{text[: _NAME_CHARACTERS - 3]}..."
+
+
+def _read(rig: Rig, request: EmbedRequest, on_event: OnEvent) -> Iterator[NamedText | FailedFile]:
+    if not request.files:
+        return
+    from anyrig.documents.reading import Unread, textless
+    from anyrig.text.labels import one_line
+
+    files = find_files(request.files, request.type, on_event)
+    for number, found in enumerate(read_files(rig, request, files)):
+        on_event(ProgressEvent("reading", number, len(files), found.file.name))
+        if isinstance(found, Unread):
+            yield FailedFile(str(found.file), found.error)
+        elif not found.text.strip():
+            yield FailedFile(str(found.file), textless(found))
+        else:
+            for warning in found.warnings:
+                name = one_line(found.file.name, 80)
+                on_event(WarningEvent(f"{name}: {one_line(warning, 300)}"))
+            yield NamedText(str(found.file), found.text)
+
+
+def _embed(
+    texts: Sequence[NamedText], vectors: Vectors, request: EmbedRequest, on_event: OnEvent
+) -> Matrix:
+    import numpy as np
+
+    rows = []
+    on_event(ProgressEvent("embedding", 0, len(texts)))
+    use: Literal["query", "passage"] = "query" if request.query else "passage"
+    for one, vector in zip(texts, vectors.embed((one.text for one in texts), use=use), strict=True):
+        rows.append(vector)
+        on_event(ProgressEvent("embedding", len(rows), len(texts), one.name))
+    return np.stack(rows)
+
+
+def _compare(matrix: Matrix) -> Matrix:
+    import numpy as np
+
+    lengths = np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+    cosines: Matrix = (matrix / lengths) @ (matrix / lengths).T
+    return cosines
+
+
+def _to_numbers(vector: Matrix) -> list[float]:
+    """With as many digits as a 32-bit number has."""
+    return [float(f"{value:.9g}") for value in vector.tolist()]
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+def detect_languages(texts: Sequence[str]) -> dict[str, float]:
+    """Shares of the texts' languages, by a sample of them."""
+    from anyrig.text.language import detect
+
+    shares: dict[str, float] = {}
+    for text in texts[:: max(1, len(texts) // _LANGUAGE_SAMPLES)]:
+        found = detect(text, thorough=len(texts) > _FEW_TEXTS)
+        if found.sure:
+            shares[found.language] = shares.get(found.language, 0.0) + 1.0
+    return shares
+
+
+def find_model(
+    rig: Rig, options: EmbeddingOptions, languages: Mapping[str, float], on_event: OnEvent
+) -> Model:
+    """The requested embedding model, or the one for the texts' languages; warns of languages that
+    it was not trained on.
+    """
+    from anyrig.documents.model import advice, find
+
+    def fetch(repository: str, folder: Path) -> None:
+        download_model(repository, folder, on_event)
+
+    model = find(
+        options.model, models=rig.folders.models, languages=languages,
+        fetch=fetch if options.fetch else None,
+    )  # fmt: skip
+    warning = advice(model, languages)
+    if warning:
+        on_event(WarningEvent(warning))
+    return model
+
+
+def download_model(repository: str, folder: Path, on_event: OnEvent) -> None:
+    """Download a model of the hub into a folder."""
+    from anyrig.storage.weights import download_weights
+
+    last = ""
+
+    def report(name: str, done: int, total: int) -> None:
+        nonlocal last
+        if name != last:
+            last = name
+            size = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+            on_event(NoticeEvent(f"Downloading {name}: {size}"))
+
+    paths = download_weights(repository, folder, on_progress=report, patterns=_WEIGHT_FILES)
+    if not any(path.suffix == ".safetensors" for path in paths):
+        patterns = (*_WEIGHT_FILES, "model.onnx", "model.onnx_data")
+        download_weights(repository, folder, on_progress=report, patterns=patterns)
+
+
+@contextmanager
+def open_embedder(
+    rig: Rig,
+    options: EmbeddingOptions,
+    model: Model,
+    on_event: OnEvent,
+    *,
+    num_characters: int | None = None,
+    shared: bool = False,
+) -> Iterator[Embedder]:
+    """A model on the chosen devices; few texts on the CPU alone are embedded in this process.
+
+    Args:
+        rig: the machine.
+        options: where and how.
+        model: as `find_model` gives it.
+        on_event: receives warnings.
+        num_characters: of all texts; None if there may be any number.
+        shared: whether several threads use it at once.
+    """
+    from anyrig.documents.embed import Embedder
+    from anyrig.memory.limits import BatchSizeLimits
+
+    few = num_characters is not None and num_characters <= _FEW_CHARACTERS
+    if few or not any(gpu.usable for gpu in rig.machine.gpus):
+        options = replace(options, no_bench=True)  # nothing to choose between, or not worth it
+    workload = build_workload(model, rig.machine.cpu, num_characters=num_characters, shared=shared)
+    # The first client of a server does not wait for a measurement.
+    choice = rig.choose_device(replace(options, no_bench=True) if shared else options)
+    plan = place(rig, choice, workload, options)
+    plan = test_devices(rig, plan, options)
+    with Embedder(
+        model,
+        placed=plan,
+        environment=rig.environment,
+        limits=BatchSizeLimits.load(rig.folders.batch_limits),
+        stamp=format_stamp(rig, plan),
+        here=few,
+        shared=shared,
+        long=options.long,
+        deterministic=options.deterministic,
+    ) as embedder:
+        yield embedder
+        for warning in embedder.warnings:
+            on_event(WarningEvent(warning))
+
+
+def build_workload(model: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Workload:
+    """What a model's workers need, by how much there is to do and for how long.
+
+    A CPU with bf16 tiles is used as a GPU is, through torch and in bf16, if the model stays loaded:
+    for a few texts, loading torch would take longer than all of them.
+    """
+    workload = model.need()
+    if shared and _BF16_TILES in cpu.vectors:
+        workload = replace(workload, libraries=workload.gpu_libraries)
+    if num_characters is not None:
+        workload = replace(workload, most_workers=max(1, num_characters // _FEW_CHARACTERS))
+    return workload
+
+
+@contextmanager
+def open_vectors(
+    rig: Rig,
+    options: EmbeddingOptions,
+    model: Model,
+    on_event: OnEvent,
+    *,
+    num_characters: int | None = None,
+) -> Iterator[Vectors]:
+    """A model behind the cache: cached vectors are not made again.
+
+    Args:
+        rig: the machine.
+        options: where and how.
+        model: as `find_model` gives it.
+        on_event: receives warnings.
+        num_characters: of all texts; None if there may be any number.
+    """
+    from anyrig.documents.cache.kept import Kept
+    from anyrig.documents.cache.shelf import Shelf
+
+    with open_embedder(rig, options, model, on_event, num_characters=num_characters) as embedder:
+        if options.no_cache:
+            yield embedder
+            return
+        with open_cache(rig) as cache:
+            if cache is None:
+                yield embedder
+                return
+            marks = build_marks(
+                model, precision=embedder.precision, long=options.long,
+                deterministic=options.deterministic,
+            )  # fmt: skip
+            yield Kept(embedder, Shelf(cache, marks, model.dimension), found=embedder.found)
+
+
+def build_marks(model: Model, *, precision: str, long: LongTexts, deterministic: bool) -> Marks:
+    """Everything beside a text that determines its vector: the key of the cache."""
+    from anyrig.documents.cache.shelf import Marks
+    from anyrig.documents.model import VERSION
+
+    return Marks(
+        weights=model.fingerprint,
+        tokenizer="",  # in the fingerprint
+        precision=precision,
+        longest=model.longest,
+        overlap=model.overlap,
+        windows="pooled" if long == "windows" else "cut",
+        pooling=model.pooling,
+        normalise=model.normalise,
+        deterministic=deterministic,
+        prompts=model.prompts,
+        engine=model.name,
+        version=VERSION,
+    )

@@ -1,0 +1,405 @@
+"""Folders made searchable, and kept so: only what changed is read again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anyrig.app.cache import open_shared_cache
+from anyrig.app.documents import FileOptions, build_limits, open_ocr
+from anyrig.app.embedding import EmbeddingOptions, build_marks, find_model, open_vectors
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.options import Request, option
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.documents.index.forget import Forget, Removed
+    from anyrig.documents.index.progress import Progress
+    from anyrig.documents.index.status import Status
+    from anyrig.documents.index.update import Indexed, Ways
+    from anyrig.documents.model import Model
+    from anyrig.documents.protocol import Vectors
+
+DEFAULT_INDEX = "default"
+_PRECISION_CLASSES = ("fp32", "half", "int8")
+_LONG_TEXTS: tuple[Literal["windows", "cut"], ...] = ("windows", "cut")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexOptions(Request):
+    """The index."""
+
+    index: str = option(DEFAULT_INDEX, "name of the index; `default` if not given", metavar="NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexRequest(IndexOptions, EmbeddingOptions, FileOptions):
+    """Indexing."""
+
+    folders: tuple[Path, ...] = option(
+        (), "folders, or single files; all folders of the index if not given", positional=True,
+        metavar="FOLDER",
+    )  # fmt: skip
+    model: str = option(
+        "", "a name from `anyrig embed --models`, a folder, or owner/name on the hub; if not"
+        " given, the model that the index has, or one for the language of the files",
+        setting="documents.model", fill=False, metavar="NAME",
+    )  # fmt: skip
+    retry: bool = option(False, "try again to read files that could not be read")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexStartedEvent(ProgressEvent):
+    """The model is chosen, and files are about to be read."""
+
+    index: str
+    model: str
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexProgressEvent(ProgressEvent):
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class IndexResult:
+    """What a run has changed in an index."""
+
+    index: str
+    model: str
+    changes: Indexed
+    warnings: tuple[str, ...]
+    wall_s: float
+    """With choosing and loading the model, which `changes.wall_s` is without."""
+
+
+@dataclass(frozen=True)
+class FailedIndex:
+    """An index that cannot be read."""
+
+    name: str
+    error: AnyrigError
+
+
+# -- indexing --------------------------------------------------------------------------------------
+
+
+def index(rig: Rig, request: IndexRequest, on_event: OnEvent) -> IndexResult:
+    """Bring an index up to date with its folders. A run that was stopped goes on where it was."""
+    from anyrig.documents.index.folders import index_folders
+
+    with _open_job(rig, request, on_event) as job:
+        changes = index_folders(
+            job.path, job.roots, job.vectors, job.ways, tell=job.report, reference=job.reference
+        )
+        return job.build_result(changes)
+
+
+def watch(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Iterator[IndexResult]:
+    """Index, and go on with whatever changes: yields the first run and each that changed it."""
+    from anyrig.documents.index.folders import watch_folders
+
+    with _open_job(rig, request, on_event) as job:
+        for changes in watch_folders(
+            job.path, job.roots, job.vectors, job.ways, tell=job.report, reference=job.reference
+        ):
+            yield job.build_result(changes)
+
+
+@dataclass
+class _Job:
+    """Everything that indexing needs, opened."""
+
+    path: Path
+    roots: Sequence[bytes]
+    ways: Ways
+    vectors: Vectors
+    reference: str
+    advice: str
+    on_event: OnEvent
+    began: float | None
+    """None once the first run is over."""
+
+    def report(self, progress: Progress) -> None:
+        self.on_event(
+            IndexProgressEvent(
+                stage=progress.stage, done=progress.file, total=progress.num_files,
+                detail=progress.title, progress=progress,
+            )
+        )  # fmt: skip
+
+    def build_result(self, changes: Indexed) -> IndexResult:
+        wall_s = changes.wall_s if self.began is None else time.monotonic() - self.began
+        self.began = None
+        advice = (self.advice,) if self.advice else ()
+        return IndexResult(
+            self.path.stem, self.vectors.model.name, changes, (*advice, *changes.warnings), wall_s
+        )
+
+
+@contextmanager
+def _open_job(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Iterator[_Job]:
+    from anyrig.documents.index.folders import add_folders, build_ways, resolve_folders
+
+    began = time.monotonic()
+    path = find_index_file(rig, request.index)
+    roots = resolve_folders(request.folders)
+    if not roots and not path.is_file():
+        raise InvalidInputError(
+            "no folder was given", hint="`anyrig index FOLDER` makes an index of it."
+        )
+    with ExitStack() as stack:
+        ways = build_ways(
+            ocr=stack.enter_context(open_ocr(rig, request)), mode=request.ocr,
+            limits=build_limits(request), types=request.type, retry=request.retry,
+        )  # fmt: skip
+        add_folders(path, roots)
+        model, advice = _choose_model(rig, request, path, roots, ways, on_event)
+        vectors = stack.enter_context(open_vectors(rig, request, model, on_event))
+        on_event(
+            IndexStartedEvent(
+                stage="indexing", index=path.stem, model=model.name, folders=request.folders
+            )
+        )
+        reference = _format_reference(rig, request, model)
+        yield _Job(path, roots, ways, vectors, reference, advice, on_event, began)
+
+
+def _choose_model(
+    rig: Rig,
+    request: IndexRequest,
+    path: Path,
+    roots: Sequence[bytes],
+    ways: Ways,
+    on_event: OnEvent,
+) -> tuple[Model, str]:
+    """The requested model, the one that the index has, or one for the files' languages; with a
+    warning about languages that it was not trained on.
+    """
+    from anyrig.documents.index.folders import read_model_name
+    from anyrig.documents.model import advice, by_language
+
+    has_model = bool(path.is_file() and read_model_name(path))
+    if has_model or _get_requested_model(rig, request) != "auto":
+        model = find_index_model(rig, request, path, on_event)
+        # A model for all languages needs no look at the files.
+        shares = _sample_languages(path, roots, ways, on_event) if model.languages else {}
+    else:
+        shares = _sample_languages(path, roots, ways, on_event)
+        model = by_language(shares)
+    warning = advice(model, shares)
+    if warning:
+        on_event(WarningEvent(warning))
+    return model, warning
+
+
+def _get_requested_model(rig: Rig, options: EmbeddingOptions) -> str:
+    return options.model or rig.settings.documents.model or "auto"
+
+
+def find_index_model(rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent) -> Model:
+    """The requested model, or the one that the index was made with."""
+    from anyrig.documents.index.folders import read_model_name
+    from anyrig.documents.model import find
+
+    name = "" if options.model else read_model_name(path)
+    if name:
+        return find(name, models=rig.folders.models)
+    return find_model(rig, replace(options, model=_get_requested_model(rig, options)), {}, on_event)
+
+
+def _sample_languages(
+    path: Path, roots: Sequence[bytes], ways: Ways, on_event: OnEvent
+) -> Mapping[str, float]:
+    """The languages in the index, and of a few files in folders that are new to it."""
+    from anyrig.documents.index.folders import sample_languages
+    from anyrig.documents.index.status import status
+
+    counts: Counter[str] = Counter()
+    new = list(roots)
+    if path.is_file():
+        found = status(path)
+        counts.update({code: count for code, count in found.languages.items() if code})
+        indexed = {os.fsencode(root) for root, count in found.roots if count}
+        new = [root for root in roots if root not in indexed]
+    if new or not counts:
+        on_event(ProgressEvent("detecting languages"))
+        counts.update(
+            sample_languages(
+                new or roots, ways,
+                tell=lambda detail: on_event(ProgressEvent("detecting languages", detail=detail)),
+            )
+        )  # fmt: skip
+    return counts
+
+
+def _format_reference(rig: Rig, request: IndexRequest, model: Model) -> str:
+    """How the model is found again: by its name, or by the path of its folder."""
+    requested = _get_requested_model(rig, request)
+    folder = Path(requested).expanduser()
+    by_name = requested in ("auto", model.name) or not folder.exists()
+    return model.name if by_name else str(folder.resolve())
+
+
+# -- maintenance -----------------------------------------------------------------------------------
+
+
+def find_index_file(rig: Rig, name: str) -> Path:
+    from anyrig.documents.index.database import path_of
+
+    return path_of(rig.folders.indexes, name)
+
+
+def get_status(rig: Rig, name: str = DEFAULT_INDEX) -> Status:
+    """What an index holds."""
+    from anyrig.documents.index.status import status
+
+    path = find_index_file(rig, name)
+    if not path.is_file():
+        raise InvalidInputError(
+            f"there is no index {name!r}",
+            hint="`anyrig index FOLDER` makes one; `anyrig index --list` lists them.",
+        )
+    return status(path)
+
+
+def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedIndex]]:
+    """All indexes of this user, and those that cannot be read."""
+    from anyrig.documents.index.database import names
+    from anyrig.documents.index.status import status
+
+    found, failed = [], []
+    for name in names(rig.folders.indexes):
+        try:
+            found.append(status(find_index_file(rig, name)))
+        except AnyrigError as error:
+            failed.append(FailedIndex(name, error))
+    return found, failed
+
+
+def remove(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed:
+    """Remove files or folders from an index for good, and what is cached of them; they stay
+    excluded until `include`.
+    """
+    from anyrig.documents.index.folders import remove_files
+
+    path = find_index_file(rig, request.index)
+    with open_forget(rig, request, path, on_event) as forget:
+        return remove_files(path, request.folders, forget)
+
+
+def include(rig: Rig, request: IndexRequest, on_event: OnEvent) -> IndexResult:
+    """Include removed files or folders again, and index."""
+    from anyrig.documents.index.folders import include_files
+
+    path = find_index_file(rig, request.index)
+    if not include_files(path, request.folders):
+        raise InvalidInputError(
+            f"{request.folders[0]} was not removed from the index {request.index!r}",
+            hint="`anyrig index --status` shows what was.",
+        )
+    return index(rig, replace(request, folders=()), on_event)
+
+
+def drop(rig: Rig, name: str) -> None:
+    """Delete an index with everything in it."""
+    from anyrig.documents.index.folders import delete_index
+
+    delete_index(find_index_file(rig, name))
+
+
+@contextmanager
+def open_forget(
+    rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent
+) -> Iterator[Forget]:
+    """Deletes the cached vectors and OCR pages of texts, however they were made."""
+    from anyrig.documents.cache.shelf import Shelf
+    from anyrig.documents.ocr.forget import KIND, pages_of
+    from anyrig.storage.cache import ResultCache
+
+    with open_shared_cache(rig) as cache:
+        local = cache if isinstance(cache, ResultCache) else cache.local
+
+        def forget(texts: Sequence[str]) -> int:
+            if not texts:
+                return 0
+            count = 0
+            if isinstance(local, ResultCache):
+                pages = list(pages_of(texts, local.iter_results(KIND)))
+                count = sum(cache.delete(key) for key in pages)
+                if count:
+                    local.scrub()
+            try:
+                model = find_index_model(rig, options, path, on_event)
+            except AnyrigError as error:
+                on_event(
+                    WarningEvent(
+                        f"cached vectors were not deleted, as the model is gone ({error.message});"
+                        " `anyrig cache prune --kind embedding` deletes all of them"
+                    )
+                )
+                return count
+            for precision, long, deterministic in product(
+                _PRECISION_CLASSES, _LONG_TEXTS, (False, True)
+            ):
+                marks = build_marks(
+                    model, precision=precision, long=long, deterministic=deterministic
+                )
+                count += Shelf(cache, marks, model.dimension).forget(texts)
+            if isinstance(local, ResultCache):
+                local.scrub()
+            return count
+
+        yield forget
+
+
+# -- as JSON ---------------------------------------------------------------------------------------
+
+
+def result_to_json(result: IndexResult) -> dict[str, Any]:
+    changes = result.changes
+    return {
+        "index": result.index, "model": result.model, "new": changes.num_new,
+        "changed": changes.num_changed, "moved": changes.num_moved, "same": changes.num_same,
+        "gone": changes.num_gone, "excluded": changes.num_excluded,
+        "passages": changes.num_passages, "embedded": changes.num_embedded,
+        "failed": _failed_to_json(changes.failed),
+        "failed_before": _failed_to_json(changes.old_failed),
+        "other_kinds": [str(one) for one in changes.others],
+        "warnings": list(result.warnings), "wall_s": round(result.wall_s, 3),
+    }  # fmt: skip
+
+
+def removed_to_json(removed: Removed, name: str) -> dict[str, Any]:
+    return {
+        "index": name, "files": [str(one) for one in removed.files],
+        "unread": removed.num_unread,
+        "passages": removed.num_texts, "kept_vectors": removed.num_cached,
+        "excluded": [str(one) for one in removed.excluded],
+        "folders": [str(one) for one in removed.roots], "clean": removed.clean,
+    }  # fmt: skip
+
+
+def status_to_json(status: Status) -> dict[str, Any]:
+    return {
+        "index": status.name, "path": str(status.path), "model": status.model,
+        "dimension": status.dimension,
+        "folders": [{"path": str(root), "files": count} for root, count in status.roots],
+        "excluded": [str(path) for path in status.excluded], "files": status.num_files,
+        "passages": status.num_passages, "texts": status.num_texts, "vectors": status.num_vectors,
+        "ocr_pages": status.num_ocr, "types": status.formats, "languages": status.languages,
+        "failed": _failed_to_json(status.troubles), "size_bytes": status.size_bytes,
+    }  # fmt: skip
+
+
+def _failed_to_json(failed: Sequence[Any]) -> list[dict[str, str]]:
+    return [{"file": str(one.file), "error": one.error, "hint": one.hint} for one in failed]

@@ -1,0 +1,246 @@
+"""OCR: scanned pages and PDFs in, text, boxes or searchable PDFs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from anyrig.app.cache import open_cache
+from anyrig.app.documents import (
+    FailedFile,
+    FileLimitOptions,
+    build_limits,
+    build_ocr_reader,
+    choose_ocr_engine,
+    find_files,
+)
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.documents.ocr.pipeline import (
+    FORMATS,
+    FilePage,
+    OcrFile,
+    OcrFormat,
+    OcrPlan,
+    PageOptions,
+    parse_pages,
+    plan_files,
+    read_files,
+)
+from anyrig.errors import InvalidInputError, InvalidOptionError, mention
+from anyrig.options import option
+from anyrig.text.pages import DPI
+from anyrig.units import pluralize
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.documents.ocr.choose import Chosen
+    from anyrig.documents.ocr.run import Pages
+
+OnFile = Callable[[OcrFile, int], None]
+_FORMAT_NAMES = {"html": "hocr", "htm": "hocr", "text": "txt"}
+_ANY_PAGE = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class OcrRequest(FileLimitOptions):
+    """OCR."""
+
+    files: tuple[Path, ...] = option(
+        help="images, PDFs, or folders with them", positional=True, upload=True, metavar="FILE"
+    )
+    output: str = option(
+        "", "the file, or the folder for several", short="-o", http=False, metavar="PATH"
+    )
+    format: OcrFormat | None = option(
+        None, "txt, json, pdf or hocr; by default what the output's name says",
+        normalize=lambda text: text.strip().lower().lstrip("."), metavar="NAME",
+    )  # fmt: skip
+    language: str = option("", "language of the pages, such as en, es or fr", metavar="CODE")
+    engine: Literal["auto", "rapidocr", "tesseract"] = option(
+        "auto", "OCR engine; auto takes the one that was measured to be best"
+    )
+    pages: str = option("", "page numbers, such as 1-3,7", metavar="LIST")
+    dpi: int = option(DPI, "resolution at which pages of a PDF are drawn", ge=36, le=1200)
+    always: bool = option(False, "also read pages that have text of their own")
+    fresh: bool = option(False, "read again what is cached")
+
+
+@dataclass(frozen=True)
+class OcrResult:
+    engine: Chosen
+    files: tuple[OcrFile, ...]
+    """In the order of the request."""
+    outputs: tuple[Path, ...] = ()
+    """Where each file's text was written; empty if nothing was."""
+
+    @property
+    def text(self) -> str:
+        """The text of all files that could be read."""
+        return "\n".join(file.text for file in self.files if file.error is None)
+
+    @property
+    def failed(self) -> tuple[FailedFile, ...]:
+        return tuple(FailedFile(str(one.path), one.error) for one in self.files if one.error)
+
+    @property
+    def num_failed_pages(self) -> int:
+        return sum(len(file.failed_pages) for file in self.files)
+
+
+def read_text(
+    rig: Rig,
+    request: OcrRequest,
+    on_event: OnEvent,
+    on_file: OnFile = lambda _, __: None,
+) -> OcrResult:
+    """Read the text of images and PDFs; a page that cannot be read does not stop the others.
+
+    What was read is cached page by page: a run that was interrupted continues there.
+
+    Args:
+        rig: the machine.
+        request: which files, and how.
+        on_event: receives progress and warnings.
+        on_file: receives each file when all of its pages were read, and the number of files.
+    """
+    rig.choose_device(replace(request, no_bench=True))  # reports a missing device first
+    files = find_images(request, on_event)
+    format = resolve_format(request, files)
+    outputs = plan_outputs(request, files, format)
+    options = PageOptions(request.pages, request.dpi, request.always, keep_images=format == "pdf")
+    parse_pages(request.pages, _ANY_PAGE)  # a mistake is reported before anything is opened
+    language = resolve_language(request.language)
+    engine = choose_ocr_engine(rig, request, language, request.engine)
+    plan = plan_files(files, options, build_limits(request))
+    with (
+        nullcontext() if request.fresh else open_cache(rig) as cache,
+        build_ocr_reader(
+            rig, request, engine, language, cache=cache, num_pages=plan.num_pages
+        ) as reader,
+    ):
+        done = _read(plan, reader, outputs, format, on_event, on_file)
+    result = OcrResult(engine, tuple(done), tuple(outputs))
+    if result.num_failed_pages:
+        count = pluralize(result.num_failed_pages, "page")
+        on_event(WarningEvent(f"{count} could not be read; the rest is done"))
+    return result
+
+
+def _read(
+    plan: OcrPlan,
+    reader: Pages,
+    outputs: Sequence[Path],
+    format: OcrFormat,
+    on_event: OnEvent,
+    on_file: OnFile,
+) -> list[OcrFile]:
+    done: list[OcrFile] = []
+    num_pages = 0
+    on_event(ProgressEvent("reading pages", 0, plan.num_pages))
+    for one in read_files(plan, reader):
+        if isinstance(one, FilePage):
+            num_pages += 1
+            name = plan.files[len(done)].path.name
+            on_event(ProgressEvent("reading pages", num_pages, plan.num_pages, name))
+            continue
+        if one.error is None and outputs:
+            one.write(outputs[len(done)], format)
+        for page in one.failed_pages:
+            on_event(WarningEvent(f"{one.path.name}, page {page.number}: {page.error}"))
+        done.append(one.drop_images())
+        on_file(done[-1], len(plan.files))
+    return done
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def find_images(request: OcrRequest, on_event: OnEvent) -> list[Path]:
+    """The files whose pages can be drawn; others in folders are skipped, with a warning."""
+    from anyrig.text.files import format_of_name
+    from anyrig.text.formats.picture import FORMATS as PICTURES
+
+    found = find_files(request.files, request.type, on_event)
+    files = [
+        file for file in found
+        if file in request.files or format_of_name(file.name) in (None, "", "pdf", *PICTURES)
+    ]  # fmt: skip
+    skipped = [file for file in found if file not in set(files)]
+    if skipped:
+        suffixes = ", ".join(dict.fromkeys(file.suffix or file.name for file in skipped))
+        count = pluralize(len(skipped), "file")
+        on_event(WarningEvent(f"skipped {count} without pages: {suffixes[:80]}"))
+    if not files:
+        raise InvalidInputError("nothing to read", hint="Give an image, a PDF or a folder.")
+    return files
+
+
+def resolve_language(text: str) -> str:
+    """The code of a language; empty if it is not known."""
+    code = text.strip().lower().partition("-")[0]
+    if code in ("", "auto"):
+        return ""
+    if len(code) not in (2, 3) or not code.isalpha():
+        raise InvalidOptionError("language", "must be a code such as en, es, fr or de", value=text)
+    return code
+
+
+def resolve_format(request: OcrRequest, files: Sequence[Path]) -> OcrFormat:
+    """The format that was requested, or that the output's name implies."""
+    name: str = request.format or ""
+    if not name and request.output and not _is_folder(request, files):
+        suffix = Path(request.output).suffix.lower().lstrip(".")
+        name = _FORMAT_NAMES.get(suffix, suffix)
+    for format in FORMATS:
+        if format == (name or "txt"):
+            return format
+    raise InvalidInputError(
+        f"unknown format {name!r}",
+        hint=f"Valid formats: {', '.join(FORMATS)}; pass {mention('format')}, or end the file's"
+        " name in one of them.",
+    )
+
+
+def _is_folder(request: OcrRequest, files: Sequence[Path]) -> bool:
+    """Whether the output is a folder: for several files, and for a folder."""
+    is_single = len(files) == 1 and not request.files[0].is_dir()
+    output = Path(request.output).expanduser()
+    return output.is_dir() or request.output.endswith(("/", "\\")) or not is_single
+
+
+def plan_outputs(request: OcrRequest, files: Sequence[Path], format: OcrFormat) -> list[Path]:
+    """Where each file's text is written; empty if nothing is."""
+    if not request.output:
+        if format == "pdf":
+            raise InvalidInputError(
+                "a PDF must be written to a file", hint=f"Pass {mention('output')}."
+            )
+        return []
+    output = Path(request.output).expanduser()
+    is_folder = _is_folder(request, files)
+    if is_folder and output.is_file():
+        raise InvalidInputError(f"{output} is a file", hint="Several texts need a folder.")
+    outputs = _name_outputs(files, output, format) if is_folder else [output]
+    inputs = {file.resolve() for file in files}
+    for path in outputs:
+        if path.resolve() in inputs:
+            raise InvalidInputError(
+                f"{path} would be overwritten", hint=f"Pass another {mention('output')}."
+            )
+    return outputs
+
+
+def _name_outputs(files: Sequence[Path], folder: Path, format: OcrFormat) -> list[Path]:
+    """A file in a folder for each; the suffix is part of the name where two share a stem."""
+    stems = [file.stem for file in files]
+    names: list[str] = []
+    for file in files:
+        stem = file.stem if stems.count(file.stem) == 1 else file.name
+        name, number = f"{stem}.{format}", 2
+        while name in names:
+            name, number = f"{stem}-{number}.{format}", number + 1
+        names.append(name)
+    return [folder / name for name in names]

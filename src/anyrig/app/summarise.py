@@ -1,0 +1,267 @@
+"""Documents in a few sentences: their own, or those of a model that writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.app.compute import ComputeOptions, place
+from anyrig.app.documents import FileOptions, build_limits, check_writable, find_files, read_files
+from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
+from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
+from anyrig.errors import InvalidInputError, format_mentions
+from anyrig.options import list_options, option
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.documents.protocol import Vectors
+    from anyrig.documents.reading import Unread
+    from anyrig.documents.summarise.files import ChapterSummary, FileSummary
+    from anyrig.documents.summarise.write import Scribe
+    from anyrig.text.pages import Paged
+
+SUMMARY_FORMATS = (".txt", ".md", ".json")
+FormatHeading = Callable[[str, int], str]
+"""A heading from its text and level."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummariseRequest(FileOptions):
+    """Summaries."""
+
+    files: tuple[Path, ...] = option(
+        (), "files and folders; - is stdin", positional=True, http=False, metavar="FILE"
+    )
+    text: str | None = option(None, "a text, instead of files", flag=False)
+    sentences: int | None = option(
+        None, "how many sentences; 5 if no length is given", ge=1, le=1_000_000, metavar="N",
+        excludes="words",
+    )  # fmt: skip
+    words: int | None = option(
+        None, "at most so many words", ge=1, le=1_000_000, metavar="N", excludes="share"
+    )
+    share: float | None = option(
+        None, "this share of the sentences", gt=0, le=1, metavar="X", excludes="sentences"
+    )
+    by_chapter: bool = option(False, "summarise each chapter of a book")
+    model: str = option(
+        "", "a model that writes summaries: a folder, or owner/name on the hub",
+        metavar="FOLDER_OR_NAME",
+    )  # fmt: skip
+    fetch: bool = option(
+        False, "download a model of the hub that is not on this machine", http=False
+    )
+    vectors: bool = option(
+        False, "choose sentences by the embedding model as well as by their words"
+    )
+    language: str = option("", "language of the text; detected if not given", metavar="CODE")
+    places: bool = option(False, "show the page and offset of each sentence")
+    output: Path | None = option(
+        None, f"write the summaries to a file: {', '.join(SUMMARY_FORMATS)}", short="-o",
+        http=False, metavar="FILE",
+    )  # fmt: skip
+
+
+def summarise(rig: Rig, request: SummariseRequest, on_event: OnEvent) -> Iterator[FileSummary]:
+    """Summarise each file, in order. One that cannot be read has an error, and the others go on;
+    the output is written when all are done.
+    """
+    from anyrig.documents.summarise.extract import Length
+    from anyrig.documents.summarise.files import summarise_files
+    from anyrig.text.labels import one_line
+
+    rig.choose_cpu(request)  # warns of a device that does not exist, though only models use one
+    length = Length(request.sentences or 0, request.words or 0, request.share or 0.0)
+    _check_output(request.output)
+    pages, total = _read(rig, request, on_event)
+    made: list[FileSummary] = []
+    with ExitStack() as stack:
+        done = 0
+
+        def report(detail: str) -> None:
+            on_event(ProgressEvent("summarising", done, total, detail))
+
+        report("")
+        for one in summarise_files(
+            pages,
+            length=length,
+            limits=build_limits(request),
+            by_chapter=request.by_chapter,
+            language=request.language,
+            vectors=_get_vectors(rig, request, stack, on_event) if request.vectors else None,
+            scribe=_get_writer(rig, request, stack, on_event) if request.model else None,
+            tell=report,
+        ):
+            done += 1
+            for warning in one.warnings:
+                on_event(WarningEvent(f"{one_line(one.file)}: {warning}"))
+            made.append(one)
+            yield one
+    if request.output is not None and any(one.error is None for one in made):
+        from anyrig.storage.files import write_atomic
+
+        write_atomic(request.output, _format_file(request, request.output.suffix.lower(), made))
+
+
+def _read(
+    rig: Rig, request: SummariseRequest, on_event: OnEvent
+) -> tuple[Iterator[Paged | Unread], int]:
+    """The files in pages, and how many they are."""
+    if request.text is not None:
+        if request.files:
+            raise InvalidInputError("a text and files were both given", hint="Give one of them.")
+        from anyrig.text.pages import Page, Paged
+
+        return iter([Paged(Path("-"), "txt", (Page(request.text),))]), 1
+    files = find_files(request.files, request.type, on_event)
+    if not files:
+        raise InvalidInputError("no documents found", hint="Give a folder that contains files.")
+    return read_files(rig, request, files), len(files)
+
+
+def _check_output(path: Path | None) -> None:
+    """Refuse an output that cannot be written, before the work."""
+    if path is None:
+        return
+    if path.suffix.lower() not in SUMMARY_FORMATS:
+        raise InvalidInputError(
+            f"{path.name}: unknown format of summaries",
+            hint=f"Valid file name extensions: {', '.join(SUMMARY_FORMATS)}.",
+        )
+    check_writable(path)
+
+
+def _get_vectors(
+    rig: Rig, request: SummariseRequest, stack: ExitStack, on_event: OnEvent
+) -> Callable[[], Vectors]:
+    """Opens the embedding model of the settings; `model` of the request is one that writes."""
+    compute = {name: getattr(request, name) for name in list_options(ComputeOptions)}
+    options = rig.request(EmbeddingOptions, **compute)
+
+    def open_once() -> Vectors:
+        model = find_model(rig, options, {}, on_event)
+        return stack.enter_context(open_vectors(rig, options, model, on_event))
+
+    return cache(open_once)
+
+
+def _get_writer(
+    rig: Rig, request: SummariseRequest, stack: ExitStack, on_event: OnEvent
+) -> Callable[[], Scribe]:
+    """Opens the model that writes; it is found at once, and loaded for the first text."""
+    from anyrig.documents.summarise.writer import find
+    from anyrig.storage.weights import download_weights
+
+    def fetch(repository: str, folder: Path) -> None:
+        on_event(NoticeEvent(f"Downloading {repository} ..."))
+        download_weights(repository, folder)
+
+    writer = find(request.model, models=rig.folders.models, fetch=fetch if request.fetch else None)
+
+    def open_once() -> Scribe:
+        from anyrig.documents.summarise.write import Scribe
+        from anyrig.memory.limits import BatchSizeLimits
+
+        options = request
+        if not any(gpu.usable for gpu in rig.machine.gpus):
+            options = replace(request, no_bench=True)  # nothing to choose between
+        plan = place(rig, rig.choose_device(options), writer.need(), options)
+        limits = BatchSizeLimits.load(rig.folders.batch_limits)
+        return stack.enter_context(
+            Scribe(writer, placed=plan, environment=rig.environment, limits=limits)
+        )
+
+    return cache(open_once)
+
+
+# -- as text and JSON ------------------------------------------------------------------------------
+
+
+def _format_file(request: SummariseRequest, format: str, made: Sequence[FileSummary]) -> str:
+    if format == ".json":
+        return json.dumps(summaries_to_json(made), indent=2, ensure_ascii=False) + "\n"
+    done = [one for one in made if one.error is None]
+    is_markdown = format == ".md"
+
+    def format_heading(text: str, level: int) -> str:
+        return f"{'#' * level} {text}\n" if is_markdown else text
+
+    named = len(done) > 1 or is_markdown
+    return "\n".join(
+        format_summary(one, format_heading, named=named, places=request.places) for one in done
+    )
+
+
+def format_summary(
+    summary: FileSummary, format_heading: FormatHeading, *, named: bool, places: bool
+) -> str:
+    """The summaries of a file as text, with a blank line behind each.
+
+    Args:
+        summary: of the file.
+        format_heading: makes the headings.
+        named: whether the file's name is the first of them.
+        places: whether each sentence has its page and offset.
+    """
+    from anyrig.text.labels import one_line
+
+    lines = [format_heading(one_line(summary.file), 1)] if named else []
+    for chapter in summary.summaries:
+        if chapter.title:
+            lines.append(format_heading(one_line(chapter.title), 2))
+        lines += [*_format_sentences(chapter, places=places), ""]
+    return "\n".join(lines)
+
+
+def _format_sentences(chapter: ChapterSummary, *, places: bool) -> Iterator[str]:
+    from anyrig.documents.summarise.extract import Summary
+
+    summary = chapter.summary
+    if not places or not isinstance(summary, Summary):
+        yield _clean(summary.text)
+        return
+    for one in summary.taken:
+        page = f"page {one.page}, " if one.page else ""
+        yield f"[{page}{one.start}-{one.end}] {_clean(one.text)}"
+
+
+def _clean(text: str) -> str:
+    """Text of others, without anything that could disturb a terminal."""
+    from anyrig.text.labels import one_line
+
+    return one_line(text, max(500, len(text)))
+
+
+def summaries_to_json(made: Sequence[FileSummary]) -> dict[str, Any]:
+    return {
+        "documents": [
+            {"file": one.file, "summaries": [summary_to_json(two) for two in one.summaries],
+             "warnings": list(one.warnings)}
+            for one in made if one.error is None
+        ],
+        "failed": [
+            {"file": one.file, "error": str(one.error),
+             "hint": format_mentions(one.error.hint, "python")}
+            for one in made if one.error is not None
+        ],
+    }  # fmt: skip
+
+
+def summary_to_json(chapter: ChapterSummary) -> dict[str, Any]:
+    from anyrig.documents.summarise.extract import Summary
+
+    summary = chapter.summary
+    common = {
+        "title": chapter.title, "text": summary.text, "language": summary.language,
+        "method": summary.method, "num_words": summary.num_words,
+    }  # fmt: skip
+    if isinstance(summary, Summary):
+        rows = [{**asdict(one), "page": one.page or None} for one in summary.taken]
+        return {**common, "num_sentences": summary.num_sentences, "sentences": rows}
+    windows = [asdict(one) for one in summary.parts]
+    return {**common, "rounds": summary.rounds, "windows": windows}

@@ -1,0 +1,453 @@
+"""Speech to text: recordings in, transcripts out, as text, captions or JSON."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+
+from anyrig.app.cache import open_cache
+from anyrig.app.compute import ComputeOptions, place
+from anyrig.app.documents import FailedFile
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.errors import AnyrigError, InvalidInputError, mention
+from anyrig.options import option, request_to_json
+from anyrig.recognise.forms import FORMS, FormName
+from anyrig.units import pluralize
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.jobs import Job
+    from anyrig.placement import PlacementPlan, Workload
+    from anyrig.recognise.gather import Progress, Transcription
+    from anyrig.recognise.sound import Sound
+    from anyrig.recognise.transcribe import Transcriber
+    from anyrig.storage.cache import Cache
+    from anyrig.storage.keys import JsonValue
+
+_MAX_DOUBTFUL = 5  # lines of a recording that are warned of one by one
+
+
+def _normalize_format(text: str) -> str:
+    return text.strip().lower().lstrip(".")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscriptionRequest(ComputeOptions):
+    """Transcription."""
+
+    files: tuple[Path, ...] = option(
+        help="recordings, or folders with recordings", positional=True, upload=True, metavar="FILE"
+    )
+    output: str = option(
+        "", "the file, or the folder for several recordings", short="-o", http=False,
+        metavar="PATH",
+    )  # fmt: skip
+    format: tuple[FormName, ...] = option(
+        (), "txt, md, srt, vtt, json; several as srt,txt", normalize=_normalize_format
+    )
+    language: str = option(
+        "", "language that is spoken, such as en or es; detected if not given", metavar="CODE"
+    )
+    model: str = option(
+        "", "a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
+        metavar="NAME",
+    )  # fmt: skip
+    fetch: bool = option(False, "download a model of the hub that is not on this machine")
+    engine: Literal["moonshine", "whisper", "transformers"] | None = option(
+        None, "what runs the model; by default what its files are made for"
+    )
+    translate: bool = option(False, "translate into English")
+    word_times: bool = option(False, "the times of words as well; Whisper only")
+    fresh: bool = option(False, "transcribe again what is cached")
+
+
+@dataclass(frozen=True)
+class TranscriptionProgress(ProgressEvent):
+    """How much of a recording has been transcribed."""
+
+    file: str = ""
+    number: int = 1
+    """Of this recording, from 1."""
+    num_files: int = 1
+    heard_s: float = 0.0
+    """Seconds of the recording, silence included."""
+    duration_s: float | None = None
+    """None if the file does not say."""
+    cached: bool = False
+    """Whether the last segment came from the cache: it says nothing about the speed."""
+
+
+class Recording(NamedTuple):
+    path: Path
+    name: Path
+    """What its transcript is called below the output folder, without a suffix."""
+
+
+@dataclass(frozen=True)
+class TranscribedFile:
+    """The transcript of one recording, or why there is none."""
+
+    path: Path
+    transcript: Transcription | None = None
+    outputs: tuple[Path, ...] = ()
+    """The files that were written."""
+    error: AnyrigError | None = None
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class TranscriptionResult:
+    files: tuple[TranscribedFile, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of all recordings, a paragraph for each."""
+        return "\n\n".join(one.text for one in self.transcripts)
+
+    @property
+    def transcripts(self) -> tuple[Transcription, ...]:
+        return tuple(one.transcript for one in self.files if one.transcript is not None)
+
+    @property
+    def failed(self) -> tuple[FailedFile, ...]:
+        return tuple(FailedFile(str(one.path), one.error) for one in self.files if one.error)
+
+    def save(self, path: str | Path, format: FormName | None = None) -> None:
+        """Write the transcript of a single recording: txt, md, srt, vtt or json."""
+        from anyrig.recognise.forms import written
+        from anyrig.storage.files import write_atomic
+
+        if len(self.transcripts) != 1:
+            raise InvalidInputError(
+                f"{len(self.transcripts)} transcripts do not go into one file",
+                hint=f"Pass {mention('output')} to write each into a folder.",
+            )
+        path = Path(path).expanduser()
+        (name,) = (format,) if format else resolve_formats((), path)
+        write_atomic(path, written(self.transcripts[0], name))
+
+
+def transcribe(
+    rig: Rig, request: TranscriptionRequest, on_event: OnEvent, plan: OutputPlan | None = None
+) -> Iterator[TranscribedFile]:
+    """Transcribe each recording, in order; one that cannot be read does not stop the others.
+
+    What was transcribed is cached segment by segment: a run that was interrupted continues there.
+
+    Args:
+        rig: the machine.
+        request: which recordings, and how.
+        on_event: receives progress and warnings.
+        plan: what `plan_outputs` made of the request, if the caller looked at it first.
+    """
+    plan = plan or plan_outputs(request, on_event)
+    check_model(request)
+    _choose_device(rig, request)  # a requested device that is missing is reported first
+    with (
+        open_cache(rig) as cache,
+        open_transcriber(rig, request, cache) as transcriber,
+    ):
+        for number, recording in enumerate(plan.recordings, 1):
+            on_event(TranscriptionProgress(
+                "opening", file=recording.path.name, number=number, num_files=len(plan.recordings)
+            ))  # fmt: skip
+            yield _transcribe_file(plan, recording, number, transcriber, on_event)
+
+
+def _transcribe_file(
+    plan: OutputPlan,
+    recording: Recording,
+    number: int,
+    transcriber: Transcriber,
+    on_event: OnEvent,
+) -> TranscribedFile:
+    from anyrig.recognise.forms import written
+    from anyrig.recognise.sound import opened
+    from anyrig.storage.files import write_atomic
+
+    began = time.monotonic()
+    try:
+        with opened(recording.path) as sound:
+            on_progress = _report_progress(plan, recording, number, sound, on_event)
+            transcript = transcriber.transcribe(sound, on_progress)
+        outputs = plan.list_outputs(recording)
+        for form, path in outputs.items():
+            plan.check_not_input(path)
+            write_atomic(path, written(transcript, form))
+    except InvalidInputError as error:
+        return TranscribedFile(recording.path, error=error)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        failure = InvalidInputError(
+            f"{recording.path}: {reason}", hint="Check that the file can be opened."
+        )
+        return TranscribedFile(recording.path, error=failure)
+    for warning in list_warnings(transcript):
+        on_event(WarningEvent(warning))
+    wall_s = time.monotonic() - began
+    return TranscribedFile(recording.path, transcript, tuple(outputs.values()), wall_s=wall_s)
+
+
+def _report_progress(
+    plan: OutputPlan, recording: Recording, number: int, sound: Sound, on_event: OnEvent
+) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        on_event(
+            TranscriptionProgress(
+                "listening",
+                done=int(progress.heard_s),
+                total=int(sound.duration_s or 0),
+                detail=progress.text,
+                file=recording.path.name,
+                number=number,
+                num_files=len(plan.recordings),
+                heard_s=progress.heard_s,
+                duration_s=sound.duration_s,
+                cached=progress.kept,
+            )
+        )
+
+    return report
+
+
+def list_warnings(transcript: Transcription) -> Iterator[str]:
+    """What is wrong with a recording, or doubtful in its transcript."""
+    yield from transcript.warnings
+    for gap in transcript.gaps:
+        yield (
+            f"{transcript.name}: {gap.start_s:.1f} s to {gap.end_s:.1f} s could not be transcribed:"
+            f" {gap.why}"
+        )
+    for line in transcript.doubtful[:_MAX_DOUBTFUL]:
+        yield f"{transcript.name} at {line.start_s:.1f} s: {line.doubt}: {line.text[:50]!r}"
+    more = len(transcript.doubtful) - _MAX_DOUBTFUL
+    if more > 0:
+        yield f"{transcript.name}: {pluralize(more, 'more doubtful line')}"
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+def open_transcriber(
+    rig: Rig, request: TranscriptionRequest, cache: Cache | None = None
+) -> Transcriber:
+    """Models that load when the first recording needs them; the caller closes it."""
+    from anyrig.recognise.transcribe import Transcriber, Wishes
+
+    return Transcriber(
+        lambda workload: _place(rig, request, workload),
+        environment=rig.environment,
+        folder=str(rig.folders.models / "recognise"),
+        store=cache,
+        wishes=Wishes(
+            language=resolve_language(request),
+            model=request.model,
+            engine=request.engine or "",
+            translate=request.translate,
+            words=request.word_times,
+            fresh=request.fresh,
+            fetch=request.fetch,
+        ),
+    )
+
+
+def resolve_language(request: TranscriptionRequest) -> str:
+    """The requested language; empty to detect it."""
+    return "" if request.language.lower() == "auto" else request.language
+
+
+def check_model(request: TranscriptionRequest) -> None:
+    """Check that the model exists and fits the request, before anything is opened."""
+    from anyrig.recognise.model import find
+
+    find(
+        request.model, language=resolve_language(request), engine=request.engine or "",
+        translate=request.translate, fetch=request.fetch,
+    )  # fmt: skip
+
+
+def _place(rig: Rig, request: TranscriptionRequest, workload: Workload) -> PlacementPlan:
+    """A model that runs on no GPU goes to the CPU without a warning, unless a device was named."""
+    if not workload.gpu and not request.device:
+        return place(rig, rig.choose_cpu(request), workload, request)
+    return place(rig, _choose_device(rig, request), workload, request)
+
+
+def _choose_device(rig: Rig, request: TranscriptionRequest) -> DeviceChoice:
+    return rig.choose_device(replace(request, no_bench=True))
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    """Which recordings there are, and which files their transcripts go to."""
+
+    recordings: tuple[Recording, ...]
+    output: Path | None = None
+    """A file if `is_single`, else a folder; None writes nothing."""
+    formats: tuple[FormName, ...] = ("txt",)
+    is_single: bool = False
+
+    def list_outputs(self, recording: Recording) -> dict[FormName, Path]:
+        """The file of each format."""
+        if self.output is None:
+            return {}
+        if not self.is_single:
+            return {form: self.output / f"{recording.name}.{form}" for form in self.formats}
+        if len(self.formats) == 1:
+            return {self.formats[0]: self.output}
+        return {form: self.output.with_name(f"{self.output.stem}.{form}") for form in self.formats}
+
+    def check_not_input(self, path: Path) -> None:
+        """Refuse to overwrite one of the recordings."""
+        if path.exists() and any(path.samefile(one.path) for one in self.recordings):
+            raise InvalidInputError(
+                f"{path} is one of the recordings", hint=f"Pass another {mention('output')}."
+            )
+
+
+def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan:
+    """Find the recordings, and decide what is written where."""
+    from anyrig.text.folder import not_followed
+
+    for path in request.files:
+        if not path.exists():
+            raise InvalidInputError(f"no such file or folder: {path}", hint="Check the path.")
+    recordings = find_recordings(request.files)
+    for warning in not_followed(list_outside_links(request.files)):
+        on_event(WarningEvent(warning))
+    is_single = len(recordings) == 1
+    output = Path(request.output).expanduser() if request.output else None
+    if output is None:
+        return OutputPlan(recordings, None, resolve_formats(request.format), is_single)
+    is_folder = output.is_dir() or request.output.endswith(("/", "\\"))
+    formats = resolve_formats(request.format, output if is_single and not is_folder else None)
+    if is_single and (is_folder or (request.files[0].is_dir() and not output.suffix)):
+        is_single = False
+    if not is_single and output.is_file():
+        raise InvalidInputError(f"{output} is a file", hint="Several transcripts need a folder.")
+    return OutputPlan(recordings, output, formats, is_single)
+
+
+def resolve_formats(
+    requested: Sequence[FormName], output: Path | None = None
+) -> tuple[FormName, ...]:
+    """The formats that were requested, or that the output's name implies."""
+    names: Sequence[str] = requested
+    if not names and output is not None and output.suffix:
+        names = [_normalize_format(output.suffix)]
+    for name in names:
+        if name not in FORMS:
+            raise InvalidInputError(
+                f"unknown format {name!r}",
+                hint=f"Valid formats: {', '.join(FORMS)}; pass {mention('format')}, or end the"
+                " file's name in one of them.",
+            )
+    return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
+
+
+def find_recordings(paths: Sequence[Path]) -> tuple[Recording, ...]:
+    """The recordings in files and folders; transcripts of the same name get different ones."""
+    from anyrig.recognise.sound import ENDINGS
+
+    found: list[tuple[Path, Path]] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append((path, Path(path.name)))
+            continue
+        outside = set(list_outside_links([path]))
+        inside = [
+            one for one in sorted(path.rglob("*"))
+            if _is_recording(one, path) and one not in outside
+        ]  # fmt: skip
+        if not inside:
+            raise InvalidInputError(
+                f"{path} contains no recording",
+                hint=f"Recordings end in {' '.join(ENDINGS[:10])} ...",
+            )
+        found += [(one, one.relative_to(path)) for one in inside]
+    unique = dict(found)
+    num_by_stem = Counter(name.with_suffix("") for name in unique.values())
+    num_by_name = Counter(unique.values())
+    recordings = []
+    for number, (path, name) in enumerate(unique.items(), 1):
+        stem = name.with_suffix("")
+        if num_by_stem[stem] == 1:
+            name = stem
+        elif num_by_name[name] > 1:
+            name = name.with_name(f"{name.name}-{number}")
+        recordings.append(Recording(path, name))
+    return tuple(recordings)
+
+
+def list_outside_links(paths: Sequence[Path]) -> list[Path]:
+    """Links in folders that lead out of them, which are not followed."""
+    from anyrig.text.folder import leads_out
+
+    return [
+        one for path in paths if path.is_dir() for one in sorted(path.rglob("*"))
+        if one.is_symlink() and _is_recording(one, path) and leads_out(one, path)
+    ]  # fmt: skip
+
+
+def _is_recording(path: Path, root: Path) -> bool:
+    from anyrig.recognise.sound import ENDINGS
+
+    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+    return not hidden and path.suffix.lower() in ENDINGS and path.is_file()
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[str, JsonValue]:
+    """What OpenAI's `/v1/audio/transcriptions` answers as `verbose_json`, and more.
+
+    Args:
+        transcript: what was said.
+        words: a list of all words with their times as well.
+    """
+    from anyrig.recognise.forms import plain
+    from anyrig.recognise.plain import word_form
+    from anyrig.recognise.stitch import timed
+
+    answer = plain(transcript)
+    answer["text"] = transcript.text
+    if words:
+        answer["words"] = [word_form(word) for line in transcript.lines for word in timed(line)]
+    return answer
+
+
+def queue_transcriptions(rig: Rig, request: TranscriptionRequest, on_event: OnEvent) -> list[Job]:
+    """Queue a job for each recording."""
+    from anyrig.jobs import JobQueue
+    from anyrig.services.jobs import check
+
+    plan = plan_outputs(request, on_event)
+    if not request.model:  # the model may be fetched until then
+        check_model(request)
+    _choose_device(rig, request)
+    given = {k: v for k, v in request_to_json(request).items() if k != "files"}
+    if rig.config:
+        given["config"] = str(rig.config)
+    jobs = []
+    with JobQueue(rig.folders.jobs) as queue:
+        for recording in plan.recordings:
+            outputs = plan.list_outputs(recording) or {
+                form: Path(f"{recording.name.name}.{form}") for form in plan.formats
+            }
+            first = next(iter(outputs.values()))
+            first.absolute().parent.mkdir(parents=True, exist_ok=True)
+            arguments = {
+                **given, "file": str(recording.path), "output": str(first),
+                "format": list(outputs),
+            }  # fmt: skip
+            jobs.append(queue.submit("transcribe", check("transcribe", arguments, Path.cwd())))
+    return jobs

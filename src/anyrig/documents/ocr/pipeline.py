@@ -1,0 +1,334 @@
+"""OCR of files: pages in, and out of them text, JSON, hOCR or a searchable PDF.
+
+    plan = plan_files(paths, options, limits)
+    for one in read_files(plan, reader): ...
+
+Pages of all files go through the same workers, so that many small files are read as fast as one
+large one. A page that cannot be read does not stop the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from anyrig.documents.ocr import hocr
+from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError
+from anyrig.storage.files import write_atomic
+from anyrig.text.apart import Apart
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.picture import FORMATS as PICTURES
+from anyrig.text.formats.picture import pillow_formats
+from anyrig.text.garbage import readable
+from anyrig.text.pages import DPI
+
+if TYPE_CHECKING:
+    from anyrig.documents.ocr.page import ReadPage
+    from anyrig.documents.ocr.run import Found, Pages
+    from anyrig.text.pages import Drawn, Page, Paged
+
+OcrFormat = Literal["txt", "json", "pdf", "hocr"]
+FORMATS: tuple[OcrFormat, ...] = get_args(OcrFormat)
+_PAGE_BREAK = "\n\n"
+_DPI_BOUNDS = (40.0, 2400.0)
+_DEFAULT_DPI = 200.0
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Which pages are read, and how they are drawn."""
+
+    pages: str = ""
+    """Such as `1-3,7`; all if empty."""
+    dpi: int = DPI
+    """Resolution at which pages of a PDF are drawn."""
+    always: bool = False
+    """Whether pages with text of their own are read as well."""
+    keep_images: bool = False
+    """Whether the images are needed afterwards, to be put into a PDF."""
+
+
+@dataclass(frozen=True)
+class FilePage:
+    """One page of a file, after OCR."""
+
+    number: int
+    page: ReadPage | None = None
+    own_text: str = ""
+    """The text of the file itself, if that was used."""
+    error: str = ""
+    cached: bool = False
+    image: bytes = field(default=b"", repr=False)
+
+    @property
+    def text(self) -> str:
+        return self.page.text if self.page is not None else self.own_text
+
+
+@dataclass(frozen=True)
+class OcrFile:
+    """A file of which every page was read, or the reason why it could not be opened."""
+
+    path: Path
+    format: str = ""
+    pages: tuple[FilePage, ...] = ()
+    error: AnyrigError | None = None
+
+    @property
+    def text(self) -> str:
+        return _PAGE_BREAK.join(page.text for page in self.pages).strip("\n") + "\n"
+
+    @property
+    def failed_pages(self) -> list[FilePage]:
+        return [page for page in self.pages if page.error]
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's text with the boxes of lines and words."""
+        return {
+            "file": str(self.path),
+            "format": self.format,
+            "pages": [_page_to_json(page) for page in self.pages],
+            "failed": [{"page": page.number, "error": page.error} for page in self.failed_pages],
+            "error": self.error.message if self.error else "",
+        }
+
+    def to_text(self, format: OcrFormat) -> str:
+        """The file as plain text, JSON or hOCR."""
+        if format == "json":
+            return json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
+        if format == "hocr":
+            pages = [(page.number, page.page) for page in self.pages if page.page]
+            return hocr.written(self.path.name, pages)
+        return self.text
+
+    def write(self, path: Path, format: OcrFormat) -> None:
+        if format == "pdf":
+            _write_pdf(self, path)
+        else:
+            write_atomic(path, self.to_text(format))
+
+    def drop_images(self) -> OcrFile:
+        return replace(self, pages=tuple(replace(page, image=b"") for page in self.pages))
+
+
+def _page_to_json(page: FilePage) -> dict[str, Any]:
+    data: dict[str, Any] = {"number": page.number}
+    if page.error:
+        return {**data, "source": "none", "text": "", "error": page.error}
+    if page.page is None:
+        return {**data, "source": "text", "text": page.own_text}
+    return {**data, "source": "ocr", "kept": page.cached, **page.page.to_json()}
+
+
+# -- which pages -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    path: Path
+    paged: Paged | None = None
+    error: AnyrigError | None = None
+    """Why it could not be opened."""
+    numbers: tuple[int, ...] = ()
+    """The pages whose images are read."""
+
+
+@dataclass(frozen=True)
+class OcrPlan:
+    """Files that were opened, and which of their pages are read."""
+
+    options: PageOptions
+    limits: Limits
+    files: tuple[PlannedFile, ...]
+
+    @property
+    def num_pages(self) -> int:
+        return sum(len(file.numbers) for file in self.files)
+
+
+def plan_files(
+    paths: Sequence[Path],
+    options: PageOptions,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+) -> OcrPlan:
+    """Open every file; the error of one that cannot be opened is part of the plan."""
+    files = []
+    with Apart(limits) as apart:
+        for path in paths:
+            try:
+                paged = apart.pages(path)
+                files.append(PlannedFile(path, paged, numbers=_select_pages(options, paged)))
+            except AnyrigError as error:
+                files.append(PlannedFile(path, error=error))
+    return OcrPlan(options, limits, tuple(files))
+
+
+def _select_pages(options: PageOptions, paged: Paged) -> tuple[int, ...]:
+    if paged.format not in (*PICTURES, "pdf"):
+        raise InvalidInputError(
+            f"{paged.file.name} has no pages that can be drawn ({paged.format})",
+            hint="OCR reads PDFs and images; other files are read as text.",
+        )
+    numbers = parse_pages(options.pages, len(paged.pages))
+    by_number = {page.number or 1: page for page in paged.pages}
+    return tuple(n for n in numbers if options.always or not _has_text(by_number[n]))
+
+
+def _has_text(page: Page) -> bool:
+    return bool(page.text.strip()) and not page.lack and readable(page.text)
+
+
+def parse_pages(text: str, count: int) -> list[int]:
+    """The pages that `1-3,7` or `5-` names, of `count`."""
+    if not text.strip():
+        return list(range(1, count + 1))
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        is_range = all(not one or (one.isascii() and one.isdigit()) for one in (first, last))
+        if not (first or last) or not is_range:
+            raise InvalidOptionError(
+                "pages", "must be page numbers such as 3, 1-4 or 1-3,7", value=text
+            )
+        start = int(first or 1)
+        end = int(last or count) if dash else start
+        numbers.update(range(max(1, start), min(end, count) + 1))
+    if not numbers:
+        raise InvalidInputError(
+            f"there is no page {text} of {count}", hint=f"Pages go from 1 to {count}."
+        )
+    return sorted(numbers)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _OpenFile:
+    path: Path
+    paged: Paged
+    pages: list[FilePage] = field(default_factory=list)
+
+
+def read_files(plan: OcrPlan, reader: Pages) -> Iterator[FilePage | OcrFile]:
+    """Every page as it is read, and every file once all its pages are."""
+    waiting: deque[tuple[_OpenFile, Drawn] | OcrFile | _OpenFile] = deque()
+
+    def draw() -> Iterator[bytes]:
+        with Apart(plan.limits) as apart:
+            for planned in plan.files:
+                if planned.paged is None:
+                    waiting.append(OcrFile(planned.path, error=planned.error))
+                    continue
+                file = _OpenFile(planned.path, planned.paged)
+                for drawn in apart.pictures(
+                    planned.path, planned.numbers, dpi=plan.options.dpi
+                ):  # fmt: skip
+                    waiting.append((file, drawn))
+                    if not drawn.lack:
+                        yield drawn.data
+                waiting.append(file)
+
+    for found in reader.pages(draw()):
+        yield from _take_finished(waiting, plan.options)
+        entry = waiting.popleft()
+        assert isinstance(entry, tuple)
+        file, drawn = entry
+        yield _add_page(file, drawn, found, plan.options)
+    yield from _take_finished(waiting, plan.options)
+
+
+def _take_finished(
+    waiting: deque[tuple[_OpenFile, Drawn] | OcrFile | _OpenFile], options: PageOptions
+) -> Iterator[FilePage | OcrFile]:
+    """What does not wait for the reader: pages that could not be drawn, finished files."""
+    while waiting:
+        first = waiting[0]
+        if isinstance(first, tuple):
+            file, drawn = first
+            if not drawn.lack:
+                return
+            page = FilePage(drawn.number, error=drawn.lack)
+            file.pages.append(page)
+            yield page
+        elif isinstance(first, _OpenFile):
+            yield _finish_file(first, options)
+        else:
+            yield first
+        waiting.popleft()
+
+
+def _add_page(file: _OpenFile, drawn: Drawn, found: Found, options: PageOptions) -> FilePage:
+    reason = found.failure.message if found.failure else "no answer"
+    page = FilePage(
+        drawn.number, found.page, error="" if found.page is not None else reason,
+        cached=found.kept,
+        image=drawn.data if options.keep_images and file.paged.format != "pdf" else b"",
+    )  # fmt: skip
+    file.pages.append(page)
+    return page
+
+
+def _finish_file(file: _OpenFile, options: PageOptions) -> OcrFile:
+    """The pages that were read, and those whose own text is used."""
+    read = {page.number: page for page in file.pages}
+    own = {page.number or 1: page.text for page in file.paged.pages}
+    numbers = parse_pages(options.pages, len(file.paged.pages))
+    pages = tuple(read.get(n) or FilePage(n, own_text=own[n]) for n in numbers)
+    return OcrFile(file.path, file.paged.format, pages)
+
+
+# -- PDF -------------------------------------------------------------------------------------------
+
+
+def _write_pdf(file: OcrFile, path: Path) -> None:
+    """The pages of a PDF with a text layer on those that were read, or pages made of images."""
+    from anyrig.documents.ocr import pdf
+
+    with ExitStack() as stack:
+        if file.format == "pdf":
+            document = stack.enter_context(pdf.Document(file.path))
+            for page in file.pages:
+                if page.page is not None:
+                    document.layer(page.number - 1, page.page)
+        else:
+            document = stack.enter_context(pdf.Document())
+            for page in file.pages:
+                document.add(_build_pdf_page(file, page))
+        document.save(path)
+
+
+def _build_pdf_page(file: OcrFile, page: FilePage) -> Any:
+    """An image as a page; one that could not be read is there without text."""
+    from anyrig.documents.ocr import pdf
+    from anyrig.documents.ocr.page import ReadPage
+
+    original = file.path.read_bytes() if file.format == "jpg" else b""
+    dpi = read_resolution(file.path, page.number)
+    if page.page is not None:
+        data = original if original and pdf.plain_jpeg(original, page.page) else page.image
+        return pdf.Picture(data, page.page, dpi)
+    if not page.image:
+        return pdf.Picture(b"", ReadPage((), round(8 * dpi), round(11 * dpi)), dpi)
+    from anyrig.documents.ocr.picture import grey
+
+    height, width = grey(page.image).shape
+    return pdf.Picture(page.image, ReadPage((), width, height), dpi)
+
+
+def read_resolution(path: Path, number: int = 1) -> float:
+    """Dots per inch of an image, if its file says something plausible."""
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=pillow_formats()) as image:
+            image.seek(number - 1)
+            dpi = float(image.info.get("dpi", (0, 0))[0])
+    except (OSError, EOFError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):
+        return _DEFAULT_DPI
+    return dpi if _DPI_BOUNDS[0] <= dpi <= _DPI_BOUNDS[1] else _DEFAULT_DPI

@@ -1,0 +1,89 @@
+"""Indexing and searching folders from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anyrig import Rig
+from anyrig.app.events import Event
+from anyrig.app.index import (
+    IndexProgressEvent,
+    IndexRequest,
+    IndexStartedEvent,
+    drop,
+    get_status,
+    include,
+    list_indexes,
+    remove,
+)
+from anyrig.errors import InvalidInputError, InvalidOptionError
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "lease, signed.txt").write_text("The rent is due on the first of the month.\n")
+    (folder / "pets.md").write_text("# House rules\n\nDogs are welcome, parrots are not.\n")
+    return folder
+
+
+def test_a_folder_is_indexed_and_searched(docs: Path) -> None:
+    events: list[Event] = []
+    rig = Rig()
+    result = rig.index(docs, model="hashing", ocr="never", on_event=events.append)
+    assert (result.index, result.model, result.changes.num_new) == ("default", "hashing", 2)
+    started = next(one for one in events if isinstance(one, IndexStartedEvent))
+    assert (started.model, started.folders) == ("hashing", (docs,))
+    assert any(isinstance(one, IndexProgressEvent) for one in events)
+    (hit,) = rig.search("parrots", mode="keywords").hits
+    assert hit.place.file == docs / "pets.md"
+    first = rig.search("rent due", limit=1).hits[0]
+    assert first.place.file.name == "lease, signed.txt"
+    assert rig.index(ocr="never").changes.num_same == 2
+
+
+def test_the_model_of_the_index_goes_before_that_of_the_settings(docs: Path) -> None:
+    Rig().index(docs, model="hashing")
+    Path("anyrig.toml").write_text('[documents]\nmodel = "minilm"\n')
+    rig = Rig()
+    assert rig.index().model == "hashing"
+    assert rig.search("rent").hits
+    with pytest.raises(InvalidInputError, match="was made with the model hashing"):
+        rig.search("rent", model="minilm")
+
+
+def test_files_are_removed_included_and_indexes_listed_and_dropped(docs: Path) -> None:
+    rig = Rig()
+    rig.index(docs, model="hashing", index="mine")
+    events: list[Event] = []
+    ignore = events.append
+    request = rig.request(IndexRequest, index="mine", folders=docs / "pets.md")
+    removed = remove(rig, request, ignore)
+    assert (len(removed.files), removed.num_cached) == (1, 1)
+    assert not rig.search("parrots", index="mine", mode="keywords").hits
+    assert include(rig, request, ignore).changes.num_new == 1
+    with pytest.raises(InvalidInputError, match="was not removed from the index"):
+        include(rig, request, ignore)
+    assert [one.name for one in list_indexes(rig)[0]] == ["mine"]
+    assert get_status(rig, "mine").num_files == 2
+    drop(rig, "mine")
+    assert list_indexes(rig) == ([], [])
+    with pytest.raises(InvalidInputError, match="there is no index 'mine'"):
+        get_status(rig, "mine")
+
+
+def test_wrong_options_are_refused(docs: Path) -> None:
+    rig = Rig()
+    with pytest.raises(InvalidOptionError, match="`limit` must be a whole number between 1"):
+        rig.search("rent", limit=0)
+    with pytest.raises(InvalidInputError, match="nothing to search for"):
+        rig.search(" ")
+    with pytest.raises(InvalidInputError, match="no folder was given"):
+        rig.index()
+    with pytest.raises(InvalidInputError, match="cannot be the name of an index"):
+        rig.index(docs, index="../x")
+    with pytest.raises(InvalidInputError, match="no such file or folder"):
+        rig.index(docs / "nothing")

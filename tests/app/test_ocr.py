@@ -1,0 +1,53 @@
+"""`Rig.ocr`: images and PDFs to text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from anyrig import Rig
+from anyrig.app.events import Event, ProgressEvent, WarningEvent
+from anyrig.errors import InvalidInputError
+from tests.documents.ocr.ocr_pages import page
+
+pytest.importorskip("rapidocr")
+LINE = "The first page has one line."
+
+
+@pytest.fixture
+def scan() -> Image.Image:
+    return page(LINE, dpi=100, name="", inches=4)[0]
+
+
+def test_an_image_becomes_text_and_is_cached(scan: Image.Image) -> None:
+    scan.save("scan.png")
+    events: list[Event] = []
+    options: dict[str, Any] = {"device": "cpu", "no_bench": True}
+    result = Rig().ocr("scan.png", on_event=events.append, **options)
+    assert result.text == f"{LINE}\n"
+    assert result.engine.engine == "rapidocr"
+    progress = [event for event in events if isinstance(event, ProgressEvent)]
+    assert (progress[-1].done, progress[-1].total) == (1, 1)
+    again = Rig().ocr("scan.png", output="scan.json", **options)
+    assert again.files[0].pages[0].cached
+    assert again.outputs == (Path("scan.json"),)
+
+
+def test_one_bad_file_of_two_is_reported_and_one_of_one_is_raised(scan: Image.Image) -> None:
+    Path("bad.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
+    with pytest.raises(InvalidInputError, match="bad.png"):
+        Rig().ocr("bad.png", device="cpu", no_bench=True)
+    folder = Path("in")
+    folder.mkdir()
+    Path("bad.png").rename(folder / "bad.png")
+    (folder / "notes.txt").write_text("No page.")
+    scan.save(folder / "scan.png")
+    events: list[Event] = []
+    result = Rig().ocr(folder, device="cpu", no_bench=True, on_event=events.append)
+    assert [one.file for one in result.failed] == [str(folder / "bad.png")]
+    assert result.text == f"{LINE}\n"
+    warnings = [event.message for event in events if isinstance(event, WarningEvent)]
+    assert "skipped 1 file without pages: .txt" in warnings
