@@ -133,21 +133,24 @@ class Ours:
         self, rows: Sequence[labelled.Row], asked: Sequence[labelled.Row]
     ) -> list[tuple[str, float]]:
         from anyrig.documents.classify.examples import Example, Found
-        from anyrig.services.classify import Source, classify, train
+        from anyrig.documents.classify.pipeline import classify_sources as classify
+        from anyrig.documents.classify.pipeline import train_on_examples as train
+        from anyrig.documents.reading import TextSource
 
         given = [Example((row.label,), str(n), row.text) for n, row in enumerate(rows)]
         head = train(Found(given, []), self._vectors, _no_files).head
-        sources = [Source(str(n), text=row.text) for n, row in enumerate(asked)]
+        sources = [TextSource(str(n), text=row.text) for n, row in enumerate(asked)]
         found = [one.answer for one in classify(sources, head, self._vectors, _no_files)]
         return [(one.labels[0], one.probability) for one in found if one is not None]
 
     def named(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:
         from anyrig.documents.classify.labels import Label
+        from anyrig.documents.classify.pipeline import classify_sources as classify
         from anyrig.documents.classify.zero import ByName
-        from anyrig.services.classify import Source, classify
+        from anyrig.documents.reading import TextSource
 
         chooser = ByName([Label(*pair) for pair in kinds.items()], self._vectors)
-        sources = [Source(str(n), text=row.text) for n, row in enumerate(rows)]
+        sources = [TextSource(str(n), text=row.text) for n, row in enumerate(rows)]
         found = [one.answer for one in classify(sources, chooser, self._vectors, _no_files)]
         return [one.labels[0] for one in found if one is not None]
 

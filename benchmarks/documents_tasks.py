@@ -133,13 +133,13 @@ LABELS = "a trial, a meal, a journey, a dream, a quarrel, a lesson"
 def _classified(
     where: str, vectors: Embedder, peer: Callable[[list[str]], Any], texts: list[str]
 ) -> Row:
-    from anyrig.documents.classify.labels import labels
+    from anyrig.documents.classify.labels import build_labels, split_labels
+    from anyrig.documents.classify.pipeline import classify_sources as classify
     from anyrig.documents.classify.zero import ByName
-    from anyrig.documents.reading import read_all
-    from anyrig.services.classify import Source, classify
+    from anyrig.documents.reading import TextSource, read_all
 
-    chooser = ByName(labels(LABELS), vectors)
-    sources = [Source(str(number), text=text) for number, text in enumerate(texts)]
+    chooser = ByName(build_labels(split_labels(LABELS)), vectors)
+    sources = [TextSource(str(number), text=text) for number, text in enumerate(texts)]
     assert len(list(classify(sources, chooser, vectors, read=read_all))) == len(texts)
     ours = _timed(lambda: list(classify(sources, chooser, vectors, read=read_all)))
     marks = peer(LABELS.split(", "))

@@ -125,6 +125,24 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
     return replace(plan, placements=tuple(placements))
 
 
+def test_device(rig: Rig, placement: Placement, options: DeviceOptions) -> None:
+    """Disable in this process the attention kernels that fail a GPU's self-test.
+
+    The test runs once, and its result is saved; `test_devices` is for the workers of a pool.
+    """
+    device, backend = placement.device, placement.backend
+    if backend.library != "torch" or device.kind != "gpu":
+        return
+    from anyrig.precision import selftest
+
+    path = rig.folders.selftests
+    if selftest.report_key(device, backend) not in selftest.load_reports(path):
+        if not rig.may_measure(options):
+            return
+        rig.notice(f"Testing {device.name}, once ...")
+    selftest.apply_selftest(device, backend, path)
+
+
 def format_stamp(rig: Rig, plan: PlacementPlan) -> str:
     """Driver and library versions of a plan's devices, under which learnt batch sizes are valid."""
     from anyrig.bench.figures import stamp

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from anyrig.app.classify import ClassifyResult, TrainedResult
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.embedding import Embeddings
     from anyrig.app.entities import EntitiesResult
     from anyrig.app.index import IndexResult
+    from anyrig.app.finetune import Tuned
     from anyrig.app.ocr import OcrResult
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
@@ -311,6 +313,62 @@ class Rig:
         if len(result.failed) == len(result.sources):
             raise result.failed[0].error
         return result
+
+    def classify(
+        self,
+        *files: str | Path,
+        texts: Sequence[str] = (),
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> ClassifyResult:
+        """Classify files and texts; the options are fields of `ClassifyRequest`.
+
+        Rig().classify("inbox", labels=["invoice: a bill to pay", "letter"]).save("inbox.csv")
+        Rig().classify(texts=["Please pay by Friday."], classifier="bills").labels
+
+        A file that cannot be read is in `failed` of the result; if none can, the first error is
+        raised.
+        """
+        from anyrig.app import classify
+
+        request = self.request(classify.ClassifyRequest, files=files, texts=texts, **options)
+        result = classify.classify(self, request, on_event or self._on_event)
+        if len(result.failed) == len(result.texts):
+            raise result.failed[0].error
+        return result
+
+    def train_classifier(
+        self, examples: str | Path, *, on_event: OnEvent | None = None, **options: Any
+    ) -> TrainedResult:
+        """Train a classifier on examples; the options are fields of `TrainClassifierRequest`.
+
+        Rig().train_classifier("examples", name="bills").about.figures["accuracy"]
+        """
+        from anyrig.app import classify
+
+        request = self.request(classify.TrainClassifierRequest, examples=examples, **options)
+        return classify.train_classifier(self, request, on_event or self._on_event)
+
+    def fine_tune(
+        self,
+        examples: str | Path,
+        folder: str | Path,
+        *,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> Tuned:
+        """Train all weights of a text model on examples and save it in a folder; the options are
+        fields of `FineTuneRequest`.
+
+        Rig().fine_tune("examples.csv", "bills-model", epochs=4).after["accuracy"]
+        Rig().classify("inbox", classifier="bills-model")
+        """
+        from anyrig.app import finetune
+
+        request = self.request(
+            finetune.FineTuneRequest, examples=examples, fine_tune=folder, **options
+        )
+        return finetune.fine_tune(self, request, on_event or self._on_event)
 
     def embed(
         self, texts: Sequence[str], *, on_event: OnEvent | None = None, **options: Any

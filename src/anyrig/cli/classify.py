@@ -4,254 +4,410 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import classify_keep, classify_show, classify_tune, compute, embedding, reading
-from anyrig.cli.classify_read import Peeked
-from anyrig.cli.context import Context
-from anyrig.cli.devices import writable
-from anyrig.cli.show import Progress
-from anyrig.errors import InvalidInputError
+from anyrig.app import classify as app
+from anyrig.app.classify import ClassifyRequest, ClassifyResult, TrainClassifierRequest
+from anyrig.app.finetune import FineTuneRequest, fine_tune
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import (
+    EventPrinter,
+    failed_to_json,
+    format_table,
+    paint,
+    print_json,
+    print_warning,
+    report_failed,
+)
+from anyrig.cli.rig import open_rig
+from anyrig.documents.classify.labels import split_labels
+from anyrig.errors import InvalidInputError, InvalidOptionError, format_mentions
+from anyrig.options import list_options
+from anyrig.text.labels import one_line
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.classify.decide import Chooser, Ways
-    from anyrig.documents.protocol import Vectors
-    from anyrig.services.classify import Sorted, Source
+    from anyrig.app.finetune import Tuned
+    from anyrig.app.rig import Rig
+    from anyrig.documents.classify.decide import Answer
+    from anyrig.documents.classify.examples import Trouble
+    from anyrig.documents.classify.head import About
+    from anyrig.documents.classify.pipeline import Classified
 
-HELP = """Sort documents by labels. `--labels invoice,letter` needs no examples: the names decide
-(add a few words as 'invoice: a bill to pay', or --labels @FILE with one a line). `train EXAMPLES
---name bills` learns from a folder of folders, a CSV (text,label or file,label; a|b is two labels)
-or JSON lines, and prints what cross-validation found; `--with bills` then sorts, `--with bills@2`
-by an older version. `train EXAMPLES --fine-tune FOLDER` trains all weights of a model instead: for
-many examples, see below. `--with FOLDER` takes such a model, or one of transformers, or its name
-on the hub. --other allows the answer that no label fits. Without words it lists what was trained;
-`show NAME` and `delete NAME` look after it. A long text counts as the mean of its passages. By
-names alone, probabilities are a guide; of a trained classifier they are calibrated."""
+HELP = """Classify documents by labels. `--labels invoice,letter` needs no examples: the names
+decide (add a description as 'invoice: a bill to pay', or use --labels @FILE with one label per
+line). `train EXAMPLES --name bills` trains on a folder of folders, a CSV (text,label or
+file,label; a|b is two labels) or JSON lines, and prints the result of cross-validation; `--with
+bills` then uses it, `--with bills@2` an older version. `train EXAMPLES --fine-tune FOLDER` trains
+all weights of a model instead: for many examples, see below. `--with FOLDER` uses such a model, or
+one of transformers, or its name on the hub. --other allows the answer that no label fits. Without
+arguments the command lists what was trained; `show NAME` and `delete NAME` manage it. A long text
+counts as the mean of its passages. By names alone, probabilities are a guide; those of a trained
+classifier are calibrated."""
 MIXED = True
 _ACTIONS = ("train", "list", "show", "delete")
-_FORMATS = (".csv", ".jsonl")
+_NO_LABEL = "(none of these)"
+_MAX_CONFUSION_LABELS = 12
+"""Labels up to which all confusions are printed; beyond, the most frequent."""
+_MAX_LEFT_OUT = 10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
     parser.add_argument(
         "words", nargs="*", metavar="FILE",
         help="files, folders, - for the standard input; or train, list, show, delete",
     )  # fmt: skip
-    parser.add_argument("--labels", metavar="LIST", help="what a text may be: 'invoice,letter'")
     parser.add_argument(
-        "--with", dest="by", metavar="NAME", help="a trained classifier, a folder, or owner/name"
+        "--labels", dest="label_list", metavar="LIST", help="what a text may be: 'invoice,letter'"
     )
-    parser.add_argument("--text", metavar="TEXT", action="append", help="sort this text as well")
-    parser.add_argument("--lines", metavar="FILE", help="a text a line; - is the standard input")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write a table there: .csv or .jsonl"
+        "--with", "--classifier", dest="classifier", metavar="NAME",
+        help="a trained classifier, a folder, or owner/name on the hub",
+    )  # fmt: skip
+    parser.add_argument(
+        "--text", metavar="TEXT", action="append", default=[], help="classify this text as well"
     )
-    parser.add_argument("--multi", action="store_true", help="a text may have any number of labels")
-    parser.add_argument("--other", action="store_true", help="no label is an answer as well")
+    parser.add_argument("--lines", metavar="FILE", help="a text per line; - is the standard input")
     parser.add_argument(
-        "--threshold", metavar="X", type=_share, default=0.0,
-        help="a label needs this probability, 0 to 1 (0.5 with --multi)",
+        "--template", dest="templates", metavar="TEXT", action="append", default=[],
+        help="with --labels: a sentence with {} for the label, instead of the three defaults",
     )  # fmt: skip
-    parser.add_argument(
-        "--pool", choices=("mean", "vote"), default="mean",
-        help="a long text is the mean of its passages' vectors, or of their answers",
-    )  # fmt: skip
-    parser.add_argument(
-        "--template", metavar="TEXT", action="append",
-        help="with --labels: a sentence with {} for the label, instead of three of ours",
-    )  # fmt: skip
-    training = parser.add_argument_group("training")
-    training.add_argument(
-        "--train", metavar="EXAMPLES", help="the same as the words `train EXAMPLES`"
-    )
-    training.add_argument("--name", metavar="NAME", help="what the classifier is called")
-    training.add_argument(
-        "--prior", choices=("even", "examples"), default="even",
-        help="labels are equally common, or as common as among the examples",
-    )  # fmt: skip
-    classify_tune.arguments(parser)
     parser.add_argument("--list", action="store_true", help="list what was trained")
     parser.add_argument("--yes", action="store_true", help="do not ask before deleting")
-    embedding.arguments(parser)
-    reading.arguments(parser)
-    compute.arguments(parser)
+    parser.add_argument(
+        "--train", metavar="EXAMPLES", help="the same as the words `train EXAMPLES`"
+    )
+    known: set[str] = set()
+    for request in (ClassifyRequest, TrainClassifierRequest, FineTuneRequest):
+        add_flags(parser, request, exclude=known)
+        known |= set(list_options(request))
 
 
-def run(options: argparse.Namespace) -> int:
-    """Sort, train, list, show or delete."""
-    context = Context(options)
-    sorting = options.labels is not None or options.by is not None
-    words = _words(options)
-    if sorting and options.train is None:
-        return _sort(context)
-    action, *rest = words or [""]
-    if options.list or action == "list" or not (action or options.text or options.lines):
-        return classify_keep.list_(context)
-    near = difflib.get_close_matches(action, _ACTIONS, n=1) if action not in _ACTIONS else []
-    if near and not Path(action).expanduser().exists():
-        raise InvalidInputError(
-            f"no such thing as `anyrig classify {action}`",
-            hint=f"Did you mean `anyrig classify {near[0]}`?",
-        )
-    if action not in _ACTIONS:
-        raise InvalidInputError(
-            "what are the labels?",
-            hint="Say --labels 'invoice,letter', or --with NAME for a trained classifier; "
-            "`anyrig classify train EXAMPLES --name NAME` makes one.",
-        )
-    if len(rest) != 1:
-        what = "EXAMPLES --name NAME" if action == "train" else "NAME"
-        raise InvalidInputError(
-            f"`classify {action}` wants one word more", hint=f"anyrig classify {action} {what}"
-        )
-    if action == "train":
-        return classify_keep.train(context, Path(rest[0]).expanduser())
-    return (classify_keep.show if action == "show" else classify_keep.delete)(context, rest[0])
-
-
-def _words(options: argparse.Namespace) -> list[str]:
-    """What was said, --train put into words."""
-    words: list[str] = list(options.words)
-    if options.train is not None:
-        if words or options.labels is not None or options.by is not None:
+def run(arguments: argparse.Namespace) -> int:
+    with EventPrinter() as events:
+        rig = open_rig(arguments, events)
+        words = _list_words(arguments)
+        is_classifying = arguments.label_list is not None or arguments.classifier is not None
+        if is_classifying and arguments.train is None:
+            return _classify(rig, arguments, events)
+        action, *rest = words or [""]
+        if arguments.list or action == "list" or not (action or arguments.text or arguments.lines):
+            return _list(rig, is_json=arguments.json)
+        if action not in _ACTIONS:
+            raise _explain_missing_labels(action)
+        if len(rest) != 1:
+            usage = "EXAMPLES --name NAME" if action == "train" else "NAME"
             raise InvalidInputError(
-                "--train learns, and sorts nothing yet",
-                hint="Sort in a second command, by --with NAME.",
+                f"`classify {action}` needs one more argument",
+                hint=f"anyrig classify {action} {usage}",
             )
-        return ["train", options.train]
-    if options.fine_tune and words[:1] != ["train"]:
-        raise InvalidInputError(
-            "--fine-tune is a way to train",
+        if action == "train":
+            return _train(rig, arguments, Path(rest[0]).expanduser(), events)
+        return (_show if action == "show" else _delete)(rig, rest[0], arguments)
+
+
+def _list_words(arguments: argparse.Namespace) -> list[str]:
+    """The words of the command line; --train put into words."""
+    words: list[str] = list(arguments.words)
+    if arguments.train is not None:
+        if words or arguments.label_list is not None or arguments.classifier is not None:
+            raise InvalidOptionError(
+                "train", "trains a classifier and does not classify",
+                hint="Classify with a second command, --with NAME.",
+            )  # fmt: skip
+        return ["train", arguments.train]
+    if hasattr(arguments, "fine_tune") and words[:1] != ["train"]:
+        raise InvalidOptionError(
+            "fine_tune", "is a way to train",
             hint="anyrig classify --train EXAMPLES --fine-tune FOLDER",
-        )
+        )  # fmt: skip
     return words
 
 
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InvalidInputError(
-            f"--threshold {text}", hint="Give a number from 0 to 1, such as 0.6."
+def _explain_missing_labels(word: str) -> InvalidInputError:
+    near = difflib.get_close_matches(word, _ACTIONS, n=1)
+    if near and not Path(word).expanduser().exists():
+        return InvalidInputError(
+            f"unknown action: `anyrig classify {word}`",
+            hint=f"Did you mean `anyrig classify {near[0]}`?",
         )
-    return value
-
-
-# -- sorting ---------------------------------------------------------------------------------------
-
-
-def _sort(context: Context) -> int:
-    options = context.options
-    if options.labels is not None and options.by is not None:
-        raise InvalidInputError("--labels and --with are two ways", hint="Leave one of them out.")
-    output = _output(options.output)
-    sources = list(_sources(context))
-    if not sources:
-        raise InvalidInputError(
-            "there is nothing to sort", hint="Name files, folders, or --text TEXT."
-        )
-    with ExitStack() as stack:
-        peeked = Peeked(context, [one.file for one in sources if one.file is not None])
-        title, flow = _flow(context, stack, sources, peeked)
-        show = classify_show.Show(context, title, output)
-        with Progress(len(sources), "text") as progress:
-            for one in flow:
-                progress.step(one.source.name)
-                progress.done()
-                show.one(one)
-    return show.end()
-
-
-def _flow(
-    context: Context, stack: ExitStack, sources: Sequence[Source], peeked: Peeked
-) -> tuple[str, Iterator[Sorted]]:
-    """What sorts, in words, and its answers."""
-    from anyrig.documents.classify.labels import labels
-    from anyrig.services import classify
-
-    options, ways = context.options, _ways(context.options)
-    if options.labels is not None:
-        named = labels(options.labels)
-        vectors = peeked.vectors(stack, sources)
-        by_name = _by_name(context, named, vectors)
-        return f"labels by name, {vectors.model.name}", classify.classify(
-            sources, by_name, vectors, peeked, ways
-        )
-    if tuned := classify_keep.fine_tuned(context):
-        pool = stack.enter_context(classify_keep.workers(context, tuned))
-        return f"the model {tuned.name}", classify.classify_by(sources, tuned, pool, peeked, ways)
-    head = classify_keep.opened(context)
-    if options.multi and head.kind == "one":
-        raise InvalidInputError(
-            f"{head.about.title} gives one label to a text",
-            hint="Train it with --multi, from examples that have several.",
-        )
-    options.model = options.model or head.about.word
-    vectors = peeked.vectors(stack, sources)
-    return head.about.title, classify.classify(
-        sources, classify.fitting(head, vectors), vectors, peeked, ways
+    return InvalidInputError(
+        "no labels were given",
+        hint="Pass --labels 'invoice,letter', or --with NAME for a trained classifier;"
+        " `anyrig classify train EXAMPLES --name NAME` trains one.",
     )
 
 
-def _by_name(context: Context, named: Sequence[object], vectors: Vectors) -> Chooser:
-    from anyrig.documents.classify.zero import TEMPLATES, ByName
-
-    templates = tuple(context.options.template or TEMPLATES)
-    for template in templates:
-        if "{}" not in template:
-            raise InvalidInputError(
-                f"{template!r} has no place for a label", hint="Write {} in it."
-            )
-    kind = "many" if context.options.multi else "one"
-    return ByName(named, vectors, kind=kind, templates=templates)  # type: ignore[arg-type]
+# -- classifying -----------------------------------------------------------------------------------
 
 
-def _ways(options: argparse.Namespace) -> Ways:
-    from anyrig.documents.classify.decide import Ways
+def _classify(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> int:
+    texts = {f"text {number}": text for number, text in enumerate(arguments.text, 1)}
+    if "-" in arguments.words:
+        texts["standard input"] = sys.stdin.read()
+    if arguments.lines:
+        lines = enumerate(_read_lines(arguments.lines), 1)
+        texts |= {f"line {number}": line for number, line in lines if line.strip()}
+    given = read_flags(arguments, ClassifyRequest)
+    labels = split_labels(arguments.label_list) if arguments.label_list is not None else None
+    request = rig.request(ClassifyRequest, **{
+        **given, "labels": labels, "files": [word for word in arguments.words if word != "-"],
+        "texts": list(texts.values()), "names": list(texts), "template": arguments.templates,
+    })  # fmt: skip
+    is_printed = request.output is None and not arguments.json
 
-    return Ways(options.pool, options.other, options.threshold)
+    def print_text(one: Classified) -> None:
+        if is_printed and one.answer is not None:
+            events.pause()
+            print(f"{_format_answer(one.answer)}  {one.source.name}", flush=True)
+
+    result = app.classify(rig, request, events, print_text)
+    events.pause()
+    num_read = len(result.texts) - len(result.failed)
+    if arguments.json:
+        print_json({
+            "by": result.by, "output": str(request.output) if request.output else None,
+            "results": result.list_rows(), "failed": failed_to_json(result.failed),
+        })  # fmt: skip
+    elif request.output is not None and num_read:
+        print(f"{pluralize(num_read, 'text')} classified by {result.by}, in {request.output}")
+        for line in _format_counts(result):
+            print(line)
+    return report_failed(result.failed, len(result.texts), "text")
 
 
-def _output(path: str | None) -> Path | None:
-    if path is None:
-        return None
-    found = Path(path).expanduser()
-    if found.suffix.lower() not in _FORMATS:
-        raise InvalidInputError(
-            f"{found.name} is no table", hint=f"End it in one of {', '.join(_FORMATS)}."
-        )
-    writable(found)
-    return found
+def _read_lines(name: str) -> list[str]:
+    from anyrig.text.decode import decode
 
-
-def _sources(context: Context) -> Iterator[Source]:
-    """Everything that is to be sorted, in the order of the command line."""
-    from anyrig.services.classify import Source
-
-    options = context.options
-    words = [word for word in options.words if word != "-"]
-    for file in reading.paths(context, words) if words else ():
-        yield Source(str(file), file=file)
-    for number, text in enumerate(options.text or (), 1):
-        yield Source(f"text {number}", text=text)
-    if "-" in options.words:
-        yield Source("standard input", text=sys.stdin.read())
-    if options.lines:
-        for number, line in enumerate(_lines(options.lines), 1):
-            if line.strip():
-                yield Source(f"line {number}", text=line)
-
-
-def _lines(name: str) -> list[str]:
     if name == "-":
         return sys.stdin.read().splitlines()
-    from anyrig.cli.voicing import read_text
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise InvalidInputError(f"no such file: {name}", hint="Check the path; - reads stdin.")
+    return decode(path.read_bytes(), name).splitlines()
 
-    return read_text(Path(name).expanduser()).splitlines()
+
+def _format_answer(answer: Answer) -> str:
+    """`0.93 invoice`, or several labels, or that none fits; single labels are padded alike."""
+    shares = dict(answer.told)
+    parts = [f"{shares[label]:.2f} {paint(label, 'bold')}" for label in answer.labels]
+    if len(parts) > 1:
+        return ", ".join(parts)
+    label = answer.labels[0] if parts else _NO_LABEL
+    width = max(map(len, shares), default=0)
+    return (parts or [f"{answer.probability:.2f} {_NO_LABEL}"])[0] + " " * (width - len(label))
+
+
+def _format_counts(result: ClassifyResult) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for one in result.texts:
+        if one.answer is not None:
+            for label in one.answer.labels or (_NO_LABEL,):
+                counts[label] = counts.get(label, 0) + 1
+    for label, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        yield f"  {count:>6}  {label}"
+
+
+# -- trained classifiers ---------------------------------------------------------------------------
+
+
+def _list(rig: Rig, *, is_json: bool) -> int:
+    found = app.list_classifiers(rig)
+    if is_json:
+        folder = str(rig.folders.classifiers)
+        print_json({"folder": folder, "classifiers": [asdict(about) for about in found]})
+        return 0
+    if not found:
+        print("Nothing is trained yet: `anyrig classify train EXAMPLES --name NAME` does that.")
+        print("Without examples: `anyrig classify FILES --labels 'invoice,letter'`.")
+        return 0
+    rows = [["classifier", "labels", "examples", "accuracy", "embedding", "made"]]
+    for one in found:
+        accuracy = "not measured"
+        if one.figures is not None:
+            low, high = one.figures["low"], one.figures["high"]
+            accuracy = f"{one.figures['accuracy']:.2f} ({low:.2f} to {high:.2f})"
+        rows.append(
+            [one.title, str(len(one.labels)), str(one.num_examples), accuracy, one.embedding,
+             one.made[:10]]
+        )  # fmt: skip
+    print(format_table(rows, right=(1, 2)))
+    return 0
+
+
+def _show(rig: Rig, title: str, arguments: argparse.Namespace) -> int:
+    about, versions, folder = app.show_classifier(rig, title)
+    if arguments.json:
+        print_json({**asdict(about), "versions": versions, "folder": str(folder)})
+        return 0
+    for line in _format_about(about):
+        print(line)
+    print(f"versions: {', '.join(f'{about.name}@{number}' for number in versions)}")
+    return 0
+
+
+def _delete(rig: Rig, title: str, arguments: argparse.Namespace) -> int:
+    from anyrig.cli.pick import agreed, can_ask
+
+    count = len(app.list_deleted(rig, title))
+    what = f"all {count} versions of {title}" if count > 1 else title
+    if not arguments.yes and not arguments.json and can_ask() and not agreed(f"Delete {what}?"):
+        print("Nothing was deleted.")
+        return 0
+    deleted = [about.title for about in app.delete_classifier(rig, title)]
+    if arguments.json:
+        print_json({"deleted": deleted})
+    else:
+        print(f"Deleted {', '.join(deleted)}.")
+    return 0
+
+
+def _train(rig: Rig, arguments: argparse.Namespace, examples: Path, events: EventPrinter) -> int:
+    if hasattr(arguments, "fine_tune"):
+        given = read_flags(arguments, FineTuneRequest)
+        tuned = fine_tune(rig, rig.request(FineTuneRequest, examples=examples, **given), events)
+        events.pause()
+        return _print_tuned(tuned, is_json=arguments.json)
+    given = read_flags(arguments, TrainClassifierRequest)
+    request = rig.request(TrainClassifierRequest, examples=examples, **given)
+    result = app.train_classifier(rig, request, events)
+    events.pause()
+    if arguments.json:
+        print_json({
+            **asdict(result.about), "new": result.is_new, "notes": _format_all(result.notes),
+            "left_out": _left_out_to_json(result.left_out),
+        })  # fmt: skip
+    else:
+        for line in _format_about(result.about):
+            print(line)
+        done = "saved" if result.is_new else "it is the same as before: nothing new is saved"
+        print(f"{done}; use it with: anyrig classify FILES --with {result.about.name}")
+    return _report_left_out(result.notes, result.left_out)
+
+
+def _report_left_out(notes: Sequence[str], left_out: Sequence[Trouble]) -> int:
+    for note in notes:
+        print_warning(note)
+    for one in left_out[:_MAX_LEFT_OUT]:
+        print_warning(f"{one.place}: {one.said}")
+    if len(left_out) > _MAX_LEFT_OUT:
+        print_warning(f"{len(left_out) - _MAX_LEFT_OUT} more left out; --json lists all")
+    return 1 if left_out else 0
+
+
+def _left_out_to_json(left_out: Sequence[Trouble]) -> list[dict[str, str]]:
+    return [{"place": one.place, "error": format_mentions(one.said, "command")} for one in left_out]
+
+
+def _format_all(notes: Sequence[str]) -> list[str]:
+    return [format_mentions(note, "command") for note in notes]
+
+
+def _format_about(about: About) -> Iterator[str]:
+    count = "any number" if about.kind == "many" else "one"
+    yield f"{paint(about.title, 'bold')}: {pluralize(len(about.labels), 'label')}, {count} per text"
+    yield (
+        f"{pluralize(about.num_examples, 'example')}, vectors of {about.embedding}"
+        f" ({about.fingerprint[:12]}), strength {about.strength:g}, made {about.made}"
+        f" by anyrig {about.anyrig}"
+    )
+    if about.figures is None:
+        yield "accuracy: not measured, since no label has two examples; give more of each"
+    else:
+        yield from _format_figures(about.figures, about)
+    if not about.calibrated:
+        yield "its probabilities are not calibrated: there are too few examples"
+
+
+def _format_figures(figures: Mapping[str, Any], about: About) -> Iterator[str]:
+    times = f", {figures['repeats']} times" if figures["repeats"] > 1 else ""
+    yield (
+        f"cross-validated accuracy {figures['accuracy']:.3f} (95 %: {figures['low']:.3f} to"
+        f" {figures['high']:.3f}) on {pluralize(figures['num_tested'], 'example')} in"
+        f" {figures['folds']} folds{times}; majority class: {figures['commonest']:.3f}"
+    )
+    yield (
+        f"macro F1 {figures['macro_f1']:.3f}, calibration error {figures['ece']:.3f},"
+        f" Brier {figures['brier']:.3f}"
+    )
+    rows = [["label", "examples", "precision", "recall"]]
+    for line in figures["lines"]:
+        shares = ["-" if line[name] is None else f"{line[name]:.2f}"
+                  for name in ("precision", "recall")]  # fmt: skip
+        rows.append([line["label"], str(line["num_examples"]), *shares])
+    yield format_table(rows, right=(1, 2, 3))
+    if figures["unmeasured"]:
+        yield f"not measured, with one example only: {', '.join(figures['unmeasured'])}"
+    yield from _format_confusion(figures["confusion"], about.labels)
+
+
+def _format_confusion(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> Iterator[str]:
+    """The confusion matrix for a few labels, the most frequent confusions for many."""
+    if not counts:
+        return
+    if len(labels) <= _MAX_CONFUSION_LABELS:
+        rows = [["true \\ predicted", *(label[:12] for label in labels)]]
+        rows += [[label[:12], *map(str, row)] for label, row in zip(labels, counts, strict=True)]
+        yield format_table(rows, right=range(1, len(labels) + 1))
+        return
+    wrong = [
+        (count, true, predicted)
+        for true, row in enumerate(counts)
+        for predicted, count in enumerate(row)
+        if count and true != predicted
+    ]
+    for count, true, predicted in sorted(wrong, reverse=True)[:_MAX_CONFUSION_LABELS]:
+        yield f"  {count:>4} of {labels[true]} predicted as {labels[predicted]}"
+
+
+# -- fine-tuning -----------------------------------------------------------------------------------
+
+
+def _print_tuned(tuned: Tuned, *, is_json: bool) -> int:
+    if is_json:
+        print_json({
+            "folder": str(tuned.folder), "base": tuned.base, "labels": list(tuned.labels),
+            "kind": tuned.kind, "num_learnt": tuned.num_learnt, "num_held": tuned.num_held,
+            "before": _to_finite(tuned.before), "after": _to_finite(tuned.after),
+            "commonest": tuned.commonest, "steps": tuned.steps,
+            "seconds": round(tuned.seconds, 3), "notes": _format_all(tuned.notes),
+            "left_out": _left_out_to_json(tuned.troubles),
+        })  # fmt: skip
+    else:
+        for line in _format_tuned(tuned):
+            print(line)
+    return _report_left_out(tuned.notes, tuned.troubles)
+
+
+def _to_finite(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """As JSON can have them."""
+    return {name: one if math.isfinite(one) else None for name, one in figures.items()}
+
+
+def _format_tuned(tuned: Tuned) -> Iterator[str]:
+    from anyrig.documents.classify.figures import wilson
+
+    count = "any number" if tuned.kind == "many" else "one"
+    labels = pluralize(len(tuned.labels), "label")
+    yield f"{paint(tuned.folder.name, 'bold')}: {labels}, {count} per text, from {tuned.base}"
+    yield (
+        f"trained on {pluralize(tuned.num_learnt, 'example')} in"
+        f" {pluralize(tuned.steps, 'step')}, {format_duration(tuned.seconds)}"
+    )
+    if tuned.num_held:
+        accuracy = tuned.after["accuracy"]
+        low, high = wilson(accuracy * tuned.num_held, tuned.num_held)
+        yield (
+            f"accuracy {accuracy:.3f} (95 %: {low:.3f} to {high:.3f}) on"
+            f" {pluralize(tuned.num_held, 'held-out example')}, macro F1"
+            f" {tuned.after['macro_f1']:.3f}; before: {tuned.before['accuracy']:.3f}; majority"
+            f" class: {tuned.commonest:.3f}"
+        )
+    else:
+        yield "accuracy: not measured, since no examples were held out"
+    yield f"use it with: anyrig classify FILES --with {one_line(str(tuned.folder), 200)}"

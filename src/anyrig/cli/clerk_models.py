@@ -156,21 +156,21 @@ def vectors(
         shares: of the texts' languages, where they are known.
         trusted: whether the word is the user's own, of an index or a classifier, and may be a path.
     """
-    from anyrig.cli.classify_read import languages
+    from anyrig.app.embedding import detect_languages
 
     known = word if trusted else allowed(room.context, word)
     asked = known or room.context.loaded.settings.documents.model
     if asked not in ("", "auto"):
         shares = {}
-    return loaded(room, _model(room, known, languages(texts) if shares is None else shares))
+    return loaded(room, _model(room, known, detect_languages(texts) if shares is None else shares))
 
 
 def advice(made: Vectors, texts: Sequence[str]) -> list[str]:
     """What to tell of texts that a model was not made for."""
-    from anyrig.cli.classify_read import languages
+    from anyrig.app.embedding import detect_languages
     from anyrig.documents.model import advice
 
-    told = advice(made.model, languages(texts)) if made.model.languages else ""
+    told = advice(made.model, detect_languages(texts)) if made.model.languages else ""
     return [told] if told else []
 
 

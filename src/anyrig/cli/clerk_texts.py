@@ -82,9 +82,10 @@ def classify(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     Arguments are `sources`, `labels` (`name: a few words` each) or `classifier`, `multi`, `other`,
     `threshold`, `pool`, `templates`, `model`.
     """
-    from anyrig.cli.classify_show import plain
+    from anyrig.app.classify import classified_to_json
     from anyrig.documents.classify.decide import Ways
-    from anyrig.services import classify as service
+    from anyrig.documents.classify.pipeline import classify_sources
+    from anyrig.documents.reading import TextSource
 
     sources = clerk_models.given(arguments)
     # Read before the model is chosen, as their language decides for one of several.
@@ -98,15 +99,15 @@ def classify(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
         for _, page in zip(paths, pages, strict=False):
             yield page
 
-    asked = [service.Source(one.name, file=one.file or Path(one.name)) for one in sources]
+    asked = [TextSource(one.name, file=one.file or Path(one.name)) for one in sources]
     rows: Rows = []
     for source, one in zip(
-        sources, service.classify(asked, chooser, vectors, read, ways), strict=True
+        sources, classify_sources(asked, chooser, vectors, read, ways), strict=True
     ):
         if one.error is not None:
             rows.append(_wrong(source, one.error))
         else:
-            row = plain(one)
+            row = classified_to_json(one)
             row["warnings"] = [*advice, *row["warnings"]]
             rows.append({"result": {k: v for k, v in row.items() if k not in ("name", "file")}})
     return rows
@@ -121,10 +122,10 @@ def _is_unread(one: Paged | Unread) -> bool:
 def _chooser(
     room: ClerkRoom, arguments: Mapping[str, Any], texts: Sequence[str]
 ) -> tuple[Chooser, Vectors]:
+    from anyrig.app.classify import build_label_chooser
     from anyrig.documents.classify import shelf
-    from anyrig.documents.classify.labels import Label, checked
-    from anyrig.documents.classify.zero import TEMPLATES, ByName
-    from anyrig.services.classify import fitting
+    from anyrig.documents.classify.labels import build_labels
+    from anyrig.documents.classify.pipeline import check_model_fits
 
     if arguments.get("classifier"):
         head = shelf.open_(room.context.folders.classifiers, arguments["classifier"])
@@ -134,18 +135,13 @@ def _chooser(
                 hint="Train it from examples that have several, or leave multi out.",
             )
         vectors = clerk_models.vectors(room, head.about.word, texts, trusted=True)
-        return fitting(head, vectors), vectors
-    parts = [one.partition(":") for one in arguments["labels"]]
-    named = checked(Label(" ".join(a.split()), " ".join(c.split())) for a, _, c in parts)
-    templates = tuple(arguments.get("templates") or TEMPLATES)
-    for template in templates:
-        if "{}" not in template:
-            raise InvalidInputError(
-                f"{template!r} has no place for a label", hint="Write {} in it."
-            )
+        return check_model_fits(head, vectors), vectors
+    named = build_labels(arguments["labels"])
     vectors = clerk_models.vectors(room, arguments["model"], texts)
-    kind: Any = "many" if arguments["multi"] else "one"
-    return ByName(named, vectors, kind=kind, templates=templates), vectors
+    chooser = build_label_chooser(
+        named, vectors, multi=arguments["multi"], templates=arguments.get("templates") or ()
+    )
+    return chooser, vectors
 
 
 # -- entities --------------------------------------------------------------------------------------

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.errors import InvalidInputError, InvalidSettingError, mention
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.examples import Found, Trouble
+    from anyrig.documents.classify.pipeline import Read
     from anyrig.documents.classify.solve import Kind
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
-    from anyrig.services.classify import Read
     from anyrig.training.protocol import Task
     from anyrig.training.tasks.classifier import ClassWeights
     from anyrig.training.tasks.texts import Cutter
@@ -70,11 +70,11 @@ def prepare_classifier(
     tell: Tell | None = None,
 ) -> Prepared:
     """The task of a classifier, for whoever trains it."""
-    from anyrig.services.classify import kind_of, learning
+    from anyrig.documents.classify.pipeline import detect_kind, read_examples
     from anyrig.training.tasks.classifier import Labelled, classifier, split
 
-    kind = kind or kind_of(found)
-    told = learning(
+    kind = kind or detect_kind(found)
+    told = read_examples(
         found, read, kind=kind, tell=tell and (lambda done, total: tell("example", done, total))
     )
     names = tuple(sorted({name for labels in told.labels for name in labels}))
@@ -207,7 +207,8 @@ def trainable(model: Model) -> Model:
         return model
     raise InvalidInputError(
         f"{model.name} cannot be fine-tuned: it has no weights that torch can change",
-        hint="Say --model minilm, or a folder with config.json and model.safetensors.",
+        hint=f"Pass {mention('model', 'minilm')}, or a folder with config.json and"
+        " model.safetensors.",
     )
 
 

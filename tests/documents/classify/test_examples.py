@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.classify.examples import examples, parted
-from anyrig.documents.classify.labels import Label, labels
+from anyrig.documents.classify.labels import Label, build_labels, split_labels
 from anyrig.errors import InvalidInputError
 
 
@@ -141,16 +141,21 @@ def test_a_file_that_is_not_there(spot: Path) -> None:
 
 
 def test_labels_as_words(spot: Path) -> None:
-    assert labels("invoice, letter ,contract") == (
+    assert build_labels(split_labels("invoice, letter ,contract")) == (
         Label("invoice"), Label("letter"), Label("contract"),
     )  # fmt: skip
-    assert labels('"a, b": no, letter: to a  friend')[1] == Label("letter", "to a friend")
+    assert build_labels(split_labels('"a, b": no, letter: to a  friend'))[1] == Label(
+        "letter", "to a friend"
+    )
     file = _written(spot / "labels.txt", "# kinds\ninvoice: a bill, to be paid\n\nletter\n")
-    assert labels(f"@{file}") == (Label("invoice", "a bill, to be paid"), Label("letter"))
+    assert build_labels(split_labels(f"@{file}")) == (
+        Label("invoice", "a bill, to be paid"),
+        Label("letter"),
+    )
     assert parted("a| b |a||c") == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("text", ["", " , ,", "a,a", ":no name", "x" * 300, "@nowhere.txt"])
 def test_labels_that_are_none(text: str) -> None:
     with pytest.raises(InvalidInputError):
-        labels(text)
+        build_labels(split_labels(text))

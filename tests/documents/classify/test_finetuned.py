@@ -19,9 +19,10 @@ from anyrig.devices.discover import discover
 from anyrig.documents.classify.decide import Ways
 from anyrig.documents.classify.engine import Told, make
 from anyrig.documents.classify.finetuned import FineTuned, in_folder
+from anyrig.documents.classify.pipeline import classify_with_model
+from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, PlacementOptions, plan_placement
-from anyrig.services.classify import Source, classify_by
 from anyrig.text.pages import Paged
 from anyrig.work.pool import WorkerPool
 
@@ -183,9 +184,9 @@ def test_labels_on_their_own(tmp_path: Path) -> None:
 def test_through_the_service(folder: Path) -> None:
     model = in_folder(folder)
     sources = [
-        Source("empty", text="  \n "),
-        *(Source(f"text {n}", text=text) for n, text in enumerate(TEXTS)),
-        Source("dots", text="..."),
+        TextSource("empty", text="  \n "),
+        *(TextSource(f"text {n}", text=text) for n, text in enumerate(TEXTS)),
+        TextSource("dots", text="..."),
     ]
 
     def read(_: object) -> Iterator[Paged]:
@@ -194,7 +195,7 @@ def test_through_the_service(folder: Path) -> None:
         yield from ()
 
     with WorkerPool([_placed(model, "torch")], model.recipe(), environment=os.environ) as pool:
-        found = list(classify_by(sources, model, pool, read, Ways(other=True)))
+        found = list(classify_with_model(sources, model, pool, read, Ways(other=True)))
     assert [one.source.name for one in found] == [one.name for one in sources]
     assert [one.error is not None for one in found] == [True, *[False] * 5, True]
     told = _told(model, "torch", TEXTS)

@@ -13,14 +13,21 @@ from anyrig.devices.discover import discover
 from anyrig.documents.classify import examples
 from anyrig.documents.classify.decide import Chooser, Ways
 from anyrig.documents.classify.labels import Label
+from anyrig.documents.classify.pipeline import (
+    Classified,
+    TrainedClassifier,
+    check_model_fits,
+    classify_sources,
+    train_on_examples,
+)
 from anyrig.documents.classify.solve import Kind
 from anyrig.documents.classify.zero import ByName
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.protocol import Vectors
+from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementOptions, plan_placement
-from anyrig.services.classify import Sorted, Source, Trained, classify, fitting, train
 from anyrig.text.pages import Paged
 from tests.documents.classify import labelled
 from tests.documents.classify.labelled import Row
@@ -48,12 +55,12 @@ def _no_files(paths: Iterable[Path]) -> Iterator[Paged]:
 
 def _asked(
     rows: Sequence[Row], chooser: Chooser, vectors: Vectors, ways: Ways | None = None
-) -> list[Sorted]:
-    sources = [Source(str(number), text=row.text) for number, row in enumerate(rows)]
-    return list(classify(sources, chooser, vectors, _no_files, ways))
+) -> list[Classified]:
+    sources = [TextSource(str(number), text=row.text) for number, row in enumerate(rows)]
+    return list(classify_sources(sources, chooser, vectors, _no_files, ways))
 
 
-def _share(rows: Sequence[Row], found: Sequence[Sorted]) -> float:
+def _share(rows: Sequence[Row], found: Sequence[Classified]) -> float:
     """Of the rows, how many have the label that they should have, or none."""
     right = 0
     for row, one in zip(rows, found, strict=True):
@@ -62,12 +69,12 @@ def _share(rows: Sequence[Row], found: Sequence[Sorted]) -> float:
     return right / len(rows)
 
 
-def _learnt(rows: Sequence[Row], vectors: Vectors, kind: Kind | None = None) -> Trained:
+def _learnt(rows: Sequence[Row], vectors: Vectors, kind: Kind | None = None) -> TrainedClassifier:
     given = [
         examples.Example(examples.parted(row.label), f"line {number}", row.text)
         for number, row in enumerate(rows)
     ]
-    return train(examples.Found(given, []), vectors, _no_files, kind=kind)
+    return train_on_examples(examples.Found(given, []), vectors, _no_files, kind=kind)
 
 
 def _dealt(rows: Sequence[Row], count: int) -> tuple[list[Row], list[Row]]:
@@ -199,12 +206,12 @@ def test_a_long_text_names_the_passage_that_decides(minilm: Embedder) -> None:
 
 def test_another_models_vectors_are_refused(minilm: Embedder) -> None:
     head = _learnt(_dealt(labelled.rows("kinds", "en"), 2)[0], minilm).head
-    assert fitting(head, minilm) is head
+    assert check_model_fits(head, minilm) is head
     with (
         _embedder("hashing") as other,
         pytest.raises(InvalidInputError, match="was trained on vectors"),
     ):
-        fitting(head, other)
+        check_model_fits(head, other)
 
 
 def test_copies_and_contradictions(minilm: Embedder) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
+from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError, mention
 from anyrig.install import format_install
 from anyrig.work.protocol import BaseEngine
 
@@ -135,7 +135,8 @@ class Classifier(BaseEngine):
         if not np.isfinite(scores).all():
             raise DeviceError(
                 "the classifier gives no finite score for a text",
-                hint="Its weights may be damaged; --precision fp32 rules out the number format.",
+                hint="Its weights may be damaged, or the number format is not precise enough: pass"
+                f" {mention('precision', 'fp32')}.",
             )
         return probabilities(scores.astype(np.float64), self._kind)
 

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, mention
 from anyrig.text.decode import written
 
-_HINT = "Write --labels 'invoice,letter,contract', or --labels @FILE with one label a line."
+_HINT = (
+    f"Pass {mention('labels', 'invoice,letter,contract')}, or {mention('labels', '@FILE')} with one"
+    " label per line."
+)
 _LONGEST = 200
 
 
@@ -23,15 +26,17 @@ class Label:
     """A few words that say what is meant, for a model that has only words to go by."""
 
 
-def labels(text: str) -> tuple[Label, ...]:
-    """Labels of `invoice,letter: a personal one`, or of a file named by `@FILE`, one a line."""
+def split_labels(text: str) -> list[str]:
+    """The labels of `invoice,letter: a personal one`, or of a file `@FILE` with one per line."""
     if text.startswith("@"):
         lines = written(Path(text[1:]).expanduser(), "the list of labels", hint=_HINT).splitlines()
-        named: Iterable[str] = [line for line in lines if not line.lstrip().startswith("#")]
-    else:
-        named = next(csv.reader([text.replace("\n", ",")], skipinitialspace=True), [])
-    found = [_label(piece) for piece in named if piece.strip()]
-    return checked(found)
+        return [line for line in lines if not line.lstrip().startswith("#")]
+    return next(csv.reader([text.replace("\n", ",")], skipinitialspace=True), [])
+
+
+def build_labels(items: Iterable[str]) -> tuple[Label, ...]:
+    """Labels of `invoice` and `letter: a personal one`."""
+    return checked(_label(item) for item in items if item.strip())
 
 
 def _label(text: str) -> Label:

@@ -11,7 +11,7 @@ from anyrig.documents.classify.calibrate import Prior
 from anyrig.documents.classify.head import About, Head, Weights, digest, plain, reaches
 from anyrig.documents.classify.learn import Tell, cross_validate, learn, returned, turned
 from anyrig.documents.classify.solve import Array, Kind
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, mention
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _refuse(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kin
     if kind == "one" and bare:
         raise InvalidInputError(
             f"{pluralize(bare, 'example')} without a label",
-            hint="Label them, or say --multi: then a text may have none.",
+            hint=f"Label them, or pass {mention('multi')}: then a text may have none.",
         )
     if kind == "many" and all(set(some) == set(names) for some in labels):
         raise InvalidInputError(

@@ -20,7 +20,7 @@ import numpy as np
 
 from anyrig.documents.classify.labels import Label
 from anyrig.documents.classify.solve import Array, Kind, probabilities
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, mention
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -62,7 +62,7 @@ class ByName:
         if kind == "one" and len(labels) < 2:
             raise InvalidInputError(
                 "one label leaves nothing to choose",
-                hint="Give several, or --multi: then each label fits or does not.",
+                hint=f"Give several, or pass {mention('multi')}: then each label fits or does not.",
             )
         self.labels = tuple(label.name for label in labels)
         self.kind: Kind = kind

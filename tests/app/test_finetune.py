@@ -1,4 +1,4 @@
-"""Fine-tuning as every door calls it: examples in, a folder out that documents take."""
+"""Fine-tuning: examples in, the folder of a model out."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from anyrig.documents.classify.examples import Found, examples
-from anyrig.documents.classify.finetuned import in_folder as classifier_in
-from anyrig.documents.model import Model, find, hashing, in_folder
-from anyrig.documents.pairs import pairs
-from anyrig.documents.reading import read_all
-from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
-from anyrig.services.classify import Source, classify_by
-from anyrig.services.tune import (
+from anyrig.app.finetune import (
     classifier_settings,
     embedding_settings,
     tune_classifier,
     tune_embedding,
 )
+from anyrig.documents.classify.examples import Found, examples
+from anyrig.documents.classify.finetuned import in_folder as classifier_in
+from anyrig.documents.classify.pipeline import classify_with_model
+from anyrig.documents.model import Model, find, hashing, in_folder
+from anyrig.documents.pairs import pairs
+from anyrig.documents.reading import TextSource, read_all
+from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.services.tune_tasks import TASKS, apart, build
 from anyrig.training.settings import Settings
 from anyrig.training.tasks.embedding import Pair, searched
@@ -87,9 +87,9 @@ def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> Non
     assert model.labels == ("animal", "place")
     assert {path.name for path in tmp_path.iterdir()} >= {"made", "tiny"}
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".run")]
-    sources = [Source(one["text"], text=one["text"]) for one in rows(10, seed=7)]
+    sources = [TextSource(one["text"], text=one["text"]) for one in rows(10, seed=7)]
     with WorkerPool(on_cpu(model).placements, model.recipe(), environment=os.environ) as pool:  # type: ignore[arg-type]
-        answers = list(classify_by(sources, model, pool, read_all))
+        answers = list(classify_with_model(sources, model, pool, read_all))
     right = [one.answer is not None and one.answer.labels == (told["label"],)
              for one, told in zip(answers, rows(10, seed=7), strict=True)]  # fmt: skip
     assert sum(right) >= 8
@@ -288,13 +288,13 @@ def test_the_command_says_what_is_wrong(anyrig: Any, tmp_path: Path) -> None:
     file = written(tmp_path / "some.jsonl", rows(16))
     for words, said in (
         (["--fine-tune", "made"], "is a way to train"),
-        (["x.txt", "--train", str(file)], "sorts nothing yet"),
+        (["x.txt", "--train", str(file)], "does not classify"),
         (
             ["--train", str(file), "--fine-tune", "made", "--model", "hashing"],
             "cannot be fine-tuned",
         ),
-        (["--train", str(file), "--fine-tune", "made", "--held", "2"], "--held 2"),
-        (["--train", "none.csv", "--fine-tune", "made"], "no file none.csv"),
+        (["--train", str(file), "--fine-tune", "made", "--held", "2"], "--held must be a number"),
+        (["--train", "none.csv", "--fine-tune", "made"], "no such file or folder: none.csv"),
     ):
         done = anyrig("classify", *words)
         assert done.returncode == 2, (words, done.stderr)

@@ -1,4 +1,4 @@
-"""`anyrig classify` as a person meets it."""
+"""`anyrig classify` from the command line."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_nothing_yet(anyrig: Anyrig) -> None:
 
 def test_trained_kept_shown_used_deleted(anyrig: Anyrig, folder: Path) -> None:
     told = _train(anyrig)
-    assert "post@1: 2 labels, one a text" in told
+    assert "post@1: 2 labels, one per text" in told
     assert "cross-validated accuracy" in told
     assert "on 12 examples in 5 folds, 5 times" in told
-    assert "true \\ given" in told
-    assert "nothing new is kept" in _train(anyrig)
+    assert "true \\ predicted" in told
+    assert "nothing new is saved" in _train(anyrig)
     Path("examples/bill/new.txt").write_text("pay the second bill as well")
     assert "post@2" in _train(anyrig)
     Path("new.txt").write_text("please pay the bill, the bill of may")
@@ -104,7 +104,7 @@ def test_tables_out(anyrig: Anyrig, folder: Path) -> None:
     Path("=odd().txt").write_text("")
     done = anyrig("classify", "examples", "=odd().txt", "--with", "post", "-o", "out.csv")
     assert done.returncode == 1
-    assert "12 texts sorted by post@1, in out.csv" in done.stdout
+    assert "12 texts classified by post@1, in out.csv" in done.stdout
     with Path("out.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 13
@@ -149,7 +149,7 @@ def test_several_labels(anyrig: Anyrig) -> None:
     Path("examples.csv").write_text("\n".join(rows), encoding="utf-8")
     words = ("--name", "mixed", "--model", "hashing")
     done = anyrig("classify", "train", "examples.csv", *words)
-    assert "mixed@1: 2 labels, any number a text" in done.stdout, done.stderr
+    assert "mixed@1: 2 labels, any number per text" in done.stdout, done.stderr
     texts = ("pay the bill, dear ann, love", "pay the bill now", "the weather was fine")
     flags = [word for text in texts for word in ("--text", text)]
     data = json.loads(anyrig("classify", *flags, "--with", "mixed", "--json").stdout)
@@ -165,33 +165,34 @@ def test_trouble_with_examples_is_told(anyrig: Anyrig, folder: Path) -> None:
     assert done.returncode == 1
     assert "bill/empty.txt" in done.stderr
     assert "1 example said the same as another" in done.stderr
-    assert "nothing can be said of: alone" in done.stdout
+    assert "not measured, with one example only: alone" in done.stdout
     assert "post@1" in anyrig("classify").stdout
 
 
 @pytest.mark.parametrize(
     ("words", "said", "hint"),
     [
-        (("a.txt",), "what are the labels?", "--labels"),
-        (("--text", "x"), "what are the labels?", "--labels"),
-        (("--labels", "a,b"), "there is nothing to sort", "--text"),
+        (("a.txt",), "no labels were given", "--labels"),
+        (("--text", "x"), "no labels were given", "--labels"),
+        (("--labels", "a,b"), "nothing to classify", "texts"),
+        (("--labels", "", "--text", "x"), "there are no labels", "--labels"),
         (("--labels", "a", "--text", "x"), "nothing to choose", "--multi"),
-        (("--labels", "a,b", "--with", "c", "--text", "x"), "are two ways", "Leave one"),
+        (("--labels", "a,b", "--with", "c", "--text", "x"), "were both given", "Give one"),
         (("--with", "none", "--text", "x"), "no classifier 'none'", "train"),
         (("--with", "owner/name", "--text", "x"), "not on this machine", "--fetch"),
-        (("none.txt", "--labels", "a,b"), "there is no file none.txt", ""),
-        (("--labels", "a,b", "--text", "x", "-o", "out.xyz"), "is no table", ".csv"),
-        (("--labels", "a,b", "--text", "x", "--threshold", "2"), "--threshold 2", "0 to 1"),
-        (("--labels", "a,b", "--text", "x", "--template", "no"), "no place for a label", "{}"),
-        (("train", "none", "--name", "a"), "there is no file none", "folder"),
-        (("train", "none"), "what is it called?", "--name"),
-        (("tran", "post"), "no such thing as `anyrig classify tran`", "classify train"),
-        (("train",), "wants one word more", "train EXAMPLES"),
+        (("none.txt", "--labels", "a,b"), "no such file or folder: none.txt", ""),
+        (("--labels", "a,b", "--text", "x", "-o", "out.xyz"), "unknown format", ".csv"),
+        (("--labels", "a,b", "--text", "x", "--threshold", "2"), "--threshold must be", "0 and 1"),
+        (("--labels", "a,b", "--text", "x", "--template", "no"), "has no {} for the label", "{}"),
+        (("train", "none", "--name", "a"), "no such file or folder: none", "folder"),
+        (("train", "none"), "the classifier needs a name", "--name"),
+        (("tran", "post"), "unknown action: `anyrig classify tran`", "classify train"),
+        (("train",), "needs one more argument", "train EXAMPLES"),
         (("show", "none"), "no classifier", "train"),
         (("delete", "../.."), "is no name", "Letters"),
     ],
 )
-def test_what_is_refused(
+def test_mistakes_are_reported(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str, hint: str
 ) -> None:
     code = main(["classify", *words, "--model", "hashing"])

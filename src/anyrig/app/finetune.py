@@ -1,10 +1,7 @@
-"""Fine-tuning of models that documents use: examples read by documents, learnt from by training.
+"""Fine-tuning: all weights of a text model are trained on examples.
 
-    tuned = tune_classifier(examples(path), find("minilm", models=models), Path("bills"), read_all)
-    tuned = tune_embedding(pairs(path), find("minilm", models=models), Path("ours"))
-
-What is left in the folder is taken by `anyrig classify --with` and by `anyrig embed --model`. It
-appears there when it is whole; a run that was stopped goes on where it was.
+The folder of the new model can be used as a classifier or as an embedding model. It appears when it
+is complete; a run that was interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -18,11 +15,16 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import InvalidInputError, StorageError, WorkError
+from anyrig.app.classify import ClassifierModelOptions, FileReader, load_examples
+from anyrig.app.compute import place, test_device
+from anyrig.app.embedding import detect_languages, find_model
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.errors import InvalidInputError, StorageError, WorkError, mention
+from anyrig.options import option
 from anyrig.services.tune_tasks import (
     HELD,
     Prepared,
@@ -30,23 +32,119 @@ from anyrig.services.tune_tasks import (
     digest_of,
     prepare_classifier,
     prepare_embedding,
+    trainable,
 )
 from anyrig.storage.files import write_atomic
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
     from anyrig.documents.classify.examples import Found, Trouble
+    from anyrig.documents.classify.pipeline import Read
     from anyrig.documents.classify.solve import Kind
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
     from anyrig.placement import Placement
-    from anyrig.services.classify import Read
     from anyrig.training.loop import Summary
     from anyrig.training.protocol import StepFacts, Task
     from anyrig.training.settings import Settings
     from anyrig.training.tasks.classifier import ClassWeights
 
 log = logging.getLogger(__name__)
+_DEFAULT_MODEL = "minilm"
+_FOREIGN_SHARE = 0.15
+"""Of texts in languages that the model was not trained on, from which there is a warning."""
+_STAGES = {"example": "reading", "step": "training", "measuring": "evaluating"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuneRequest(ClassifierModelOptions):
+    """Fine-tuning.
+
+    For some dozens of examples of each label and more, where wording matters as much as the topic;
+    with fewer examples a classifier on a model's vectors is better, and trained in seconds.
+    """
+
+    examples: Path = option(
+        help="a folder of folders, a CSV or JSON lines", flag=False, upload=True
+    )
+    fine_tune: Path = option(
+        help="train all weights of the model, and save the new model in this folder; it needs the"
+        " torch extra", http=False, metavar="FOLDER",
+    )  # fmt: skip
+    epochs: int = option(4, "passes over the examples", ge=1)
+    batch: int = option(16, "examples in a step", ge=1)
+    learning_rate: float = option(2e-4, "learning rate", gt=0, lt=1)
+    seed: int = option(0, "of the split, new layers and the order of examples")
+    held: float = option(HELD, "share of the examples that is held out to measure", ge=0, lt=1)
+    balanced: bool = option(False, "rare labels count as much as common ones")
+
+
+def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> Tuned:
+    """Fine-tune a classifier on examples; the model is saved in a new folder."""
+    from anyrig.documents.classify.pipeline import detect_kind
+    from anyrig.training.tasks.texts import library
+
+    folder = request.fine_tune.resolve()
+    free(folder)
+    library()  # reports a missing package before files are read
+    found = load_examples(request.examples)
+    files = [one.file for one in found.examples if one.file is not None]
+    reader = FileReader(rig, request, files)
+    texts = [*reader.list_texts(), *(one.text for one in found.examples if one.text)]
+    model = _find_base_model(rig, request, texts, on_event)
+    placement = _place(rig, request)
+
+    def report(what: str, done: int, total: int) -> None:
+        on_event(ProgressEvent(_STAGES.get(what, what), done, total))
+
+    return tune_classifier(
+        found, model, folder, reader, kind="many" if request.multi else detect_kind(found),
+        held=request.held, class_weights="balanced" if request.balanced else "none",
+        settings=_build_settings(request, placement), placement=placement, tell=report,
+    )  # fmt: skip
+
+
+def _find_base_model(
+    rig: Rig, request: FineTuneRequest, texts: list[str], on_event: OnEvent
+) -> Model:
+    name = request.model if request.model != "auto" else rig.settings.documents.model
+    name = _DEFAULT_MODEL if name in ("auto", "") else name
+    model = trainable(find_model(rig, replace(request, model=name), {}, on_event))
+    shares = detect_languages(texts)
+    foreign = {code: share for code, share in shares.items() if code not in model.languages}
+    if model.languages and sum(foreign.values()) >= _FOREIGN_SHARE * sum(shares.values()) > 0:
+        on_event(WarningEvent(
+            f"some texts are in {', '.join(sorted(foreign)[:5])}, but {model.name} was trained on"
+            f" {', '.join(model.languages)} only: pass another encoder with {mention('model')}"
+        ))  # fmt: skip
+    return model
+
+
+def _place(rig: Rig, request: FineTuneRequest) -> Placement:
+    from anyrig.training.placing import need
+
+    options = request
+    if not any(gpu.usable for gpu in rig.machine.gpus):
+        options = replace(request, no_bench=True)  # nothing to choose between
+    plan = place(rig, rig.choose_device(options), need(request.precision), request)
+    test_device(rig, plan.placements[0], options)
+    return plan.placements[0]
+
+
+def _build_settings(request: FineTuneRequest, placement: Placement) -> Settings:
+    settings = classifier_settings(
+        epochs=request.epochs, batch=request.batch, learning_rate=request.learning_rate,
+        seed=request.seed, precision=request.precision,
+    )  # fmt: skip
+    if request.memory_gb is not None or request.memory_fraction is not None:
+        settings = replace(
+            settings, memory_gb=request.memory_gb or 0.0,
+            memory_fraction=request.memory_fraction or 0.0,
+        )  # fmt: skip
+    if placement.device.kind == "cpu":  # its memory holds any such batch
+        settings = replace(settings, micro_batch=settings.batch)
+    return settings
 
 
 @dataclass(frozen=True)

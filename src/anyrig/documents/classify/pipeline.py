@@ -1,9 +1,9 @@
-"""Texts to labels, and examples to a classifier: what every door calls.
+"""Classification of files and texts, and classifiers trained from examples.
 
-    trained = train(found, vectors, read)
-    for sorted_ in classify(sources, ByName(labels, vectors), vectors): ...
+    trained = train_on_examples(found, vectors, read)
+    for one in classify_sources(sources, ByName(labels, vectors), vectors, read): ...
 
-A text of several passages is taken for the mean of their vectors, unless their votes are asked for.
+A text of several passages counts as the mean of their vectors, unless their votes are asked for.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.passages import Passage, passages
-from anyrig.documents.reading import Unread, textless
-from anyrig.errors import AnyrigError, InvalidInputError, WorkError
+from anyrig.documents.reading import TextSource, Unread, textless
+from anyrig.errors import AnyrigError, InvalidInputError, WorkError, mention
 from anyrig.text.pages import Page, Paged
 from anyrig.units import pluralize
 
@@ -36,19 +36,10 @@ Read = Callable[[Iterable[Path]], Iterator[Paged | Unread]]
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file, or a text that has a name."""
+class Classified:
+    """A source and its labels, or why it has none."""
 
-    name: str
-    file: Path | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Sorted:
-    """A source and what it is, or why that cannot be told."""
-
-    source: Source
+    source: TextSource
     answer: Answer | None = None
     error: AnyrigError | None = None
     warnings: tuple[str, ...] = ()
@@ -56,7 +47,7 @@ class Sorted:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedClassifier:
     """A classifier, and what was left out on the way to it."""
 
     head: Head
@@ -65,22 +56,22 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _OpenSource:
     """A source in passages; none when there is an error."""
 
-    source: Source
+    source: TextSource
     passages: list[Passage]
     warnings: tuple[str, ...] = ()
     error: AnyrigError | None = None
 
 
-def classify(
-    sources: Iterable[Source],
+def classify_sources(
+    sources: Iterable[TextSource],
     chooser: Chooser,
     vectors: Vectors,
     read: Read,
     ways: Ways | None = None,
-) -> Iterator[Sorted]:
+) -> Iterator[Classified]:
     """What each source is, in order; files are read while those before are embedded.
 
     Args:
@@ -93,21 +84,21 @@ def classify(
     from anyrig.documents.classify.decide import Ways, decide
 
     ways = ways or Ways()
-    for piece, rows in _embedded(sources, vectors, read):
+    for piece, rows in _embed_sources(sources, vectors, read):
         if piece.error is not None:
-            yield Sorted(piece.source, error=piece.error)
+            yield Classified(piece.source, error=piece.error)
             continue
         answer = decide(piece.passages, rows, chooser, ways)
-        yield Sorted(piece.source, answer, warnings=piece.warnings)
+        yield Classified(piece.source, answer, warnings=piece.warnings)
 
 
-def classify_by(
-    sources: Iterable[Source],
+def classify_with_model(
+    sources: Iterable[TextSource],
     model: FineTuned,
     pool: WorkerPool,
     read: Read,
     ways: Ways | None = None,
-) -> Iterator[Sorted]:
+) -> Iterator[Classified]:
     """What each source is by a fine-tuned model, in order.
 
     Args:
@@ -120,33 +111,33 @@ def classify_by(
     from anyrig.documents.classify.decide import Ways
 
     ways = ways or Ways()
-    waiting: deque[tuple[_Piece, str]] = deque()
+    waiting: deque[tuple[_OpenSource, str]] = deque()
 
     def texts() -> Iterator[str]:
-        for source, paged in _opened(sources, read):
-            piece, text = _uncut(source, paged)
+        for source, paged in _read_sources(sources, read):
+            piece, text = _take_whole(source, paged)
             waiting.append((piece, text))
             if piece.error is None:
                 yield text
 
     for outcome in pool.run(texts(), cost=len):
-        yield from _failed(waiting)
+        yield from _take_failed(waiting)
         piece, text = waiting.popleft()
         if outcome.result is None:
             said = outcome.failure.message if outcome.failure else "no answer"
             error = WorkError(f"{piece.source.name}: {said}", hint="-vv says more.")
-            yield Sorted(piece.source, error=error)
+            yield Classified(piece.source, error=error)
         else:
             answer = _answer(model, outcome.result, text, ways)
-            yield Sorted(piece.source, answer, warnings=piece.warnings)
-    yield from _failed(waiting)
+            yield Classified(piece.source, answer, warnings=piece.warnings)
+    yield from _take_failed(waiting)
 
 
-def _failed(waiting: deque[tuple[_Piece, str]]) -> Iterator[Sorted]:
+def _take_failed(waiting: deque[tuple[_OpenSource, str]]) -> Iterator[Classified]:
     """Those in front that gave no text."""
     while waiting and waiting[0][0].error is not None:
         piece, _ = waiting.popleft()
-        yield Sorted(piece.source, error=piece.error)
+        yield Classified(piece.source, error=piece.error)
 
 
 def _answer(model: FineTuned, told: Told, text: str, ways: Ways) -> Answer:
@@ -168,19 +159,19 @@ def _answer(model: FineTuned, told: Told, text: str, ways: Ways) -> Answer:
     )  # fmt: skip
 
 
-def fitting(head: Head, vectors: Vectors) -> Head:
+def check_model_fits(head: Head, vectors: Vectors) -> Head:
     """The classifier, if these are the vectors it was trained on."""
     about, model = head.about, vectors.model
     if about.fingerprint != model.fingerprint or about.dimension != model.dimension:
         raise InvalidInputError(
             f"{about.title} was trained on vectors of {about.embedding} ({about.fingerprint[:12]}),"
             f" and these are of {model.name} ({model.fingerprint[:12]})",
-            hint=f"Say --model {about.word or about.embedding}, or train it again with this model.",
+            hint=f"Pass {mention('model', about.word or about.embedding)}, or train it again.",
         )
     return head
 
 
-def train(
+def train_on_examples(
     found: Found,
     vectors: Vectors,
     read: Read,
@@ -189,7 +180,7 @@ def train(
     prior: Prior = "even",
     word: str = "",
     tell: Callable[[str, int, int], None] | None = None,
-) -> Trained:
+) -> TrainedClassifier:
     """A classifier of examples, with its figures.
 
     Args:
@@ -204,21 +195,21 @@ def train(
     from anyrig.documents.classify import train as training
 
     told = tell or (lambda _what, _done, _all: None)
-    kind = kind or kind_of(found)
-    ordered, troubles = usable(found, kind)
-    sources = [Source(one.place, one.file, one.text) for one in ordered]
+    kind = kind or detect_kind(found)
+    ordered, troubles = select_examples(found, kind)
+    sources = [TextSource(one.place, one.file, one.text) for one in ordered]
     rows: list[Array] = []
     texts: list[str] = []
     labels: list[tuple[str, ...]] = []
-    for example, (piece, got) in zip(ordered, _embedded(sources, vectors, read), strict=True):
+    for example, (piece, got) in zip(ordered, _embed_sources(sources, vectors, read), strict=True):
         if piece.error is not None:
             troubles.append(_trouble(example, piece.error.message))
         else:
-            rows.append(pooled_of(piece.passages, got))
+            rows.append(pool_passages(piece.passages, got))
             texts.append(" ".join(" ".join(one.text.split()) for one in piece.passages))
             labels.append(example.labels)
         told("example", len(rows), len(sources))
-    kept, known, notes = _once(texts, labels, kind)
+    kept, known, notes = _drop_copies(texts, labels, kind)
     if not kept:
         raise InvalidInputError("no example could be used", hint=_first(troubles))
     import numpy as np
@@ -228,11 +219,11 @@ def train(
 
     matrix = np.array([rows[n] for n in kept])
     head = training.train(matrix, known, kind, vectors.model, prior=prior, word=word, tell=fold)
-    return Trained(head, troubles, notes)
+    return TrainedClassifier(head, troubles, notes)
 
 
 @dataclass(frozen=True)
-class Learning:
+class ExampleTexts:
     """Whole texts to learn from, each once, with what they are."""
 
     texts: list[str]
@@ -241,22 +232,22 @@ class Learning:
     notes: list[str]
 
 
-def learning(
+def read_examples(
     found: Found,
     read: Read,
     *,
     kind: Kind | None = None,
     tell: Callable[[int, int], None] | None = None,
-) -> Learning:
+) -> ExampleTexts:
     """The texts of examples, files read; `tell` is told how many are done, and of how many."""
-    kind = kind or kind_of(found)
-    ordered, troubles = usable(found, kind)
-    sources = [Source(one.place, one.file, one.text) for one in ordered]
+    kind = kind or detect_kind(found)
+    ordered, troubles = select_examples(found, kind)
+    sources = [TextSource(one.place, one.file, one.text) for one in ordered]
     texts: list[str] = []
     labels: list[tuple[str, ...]] = []
-    opened = _opened(sources, read)
+    opened = _read_sources(sources, read)
     for number, (example, (source, paged)) in enumerate(zip(ordered, opened, strict=True), 1):
-        piece, text = _uncut(source, paged)
+        piece, text = _take_whole(source, paged)
         if piece.error is not None:
             troubles.append(_trouble(example, piece.error.message))
         else:
@@ -264,32 +255,32 @@ def learning(
             labels.append(example.labels)
         if tell is not None:
             tell(number, len(sources))
-    kept, known, notes = _once([" ".join(text.split()) for text in texts], labels, kind)
+    kept, known, notes = _drop_copies([" ".join(text.split()) for text in texts], labels, kind)
     if not kept:
         raise InvalidInputError("no example could be used", hint=_first(troubles))
-    return Learning([texts[n] for n in kept], known, troubles, notes)
+    return ExampleTexts([texts[n] for n in kept], known, troubles, notes)
 
 
-def kind_of(found: Found) -> Kind:
+def detect_kind(found: Found) -> Kind:
     """Whether the examples have one label each, or any number."""
     return "many" if any(len(one.labels) > 1 for one in found.examples) else "one"
 
 
-def pooled_of(found: Sequence[Passage], vectors: Array) -> Array:
+def pool_passages(found: Sequence[Passage], vectors: Array) -> Array:
     """One vector for a text by its passages' own."""
     from anyrig.documents.classify.decide import pooled
 
     return pooled(vectors, [len(one.text) for one in found])
 
 
-def usable(found: Found, kind: Kind) -> tuple[list[Example], list[Trouble]]:
+def select_examples(found: Found, kind: Kind) -> tuple[list[Example], list[Trouble]]:
     """Examples to learn from in an order that is always the same, and those left out."""
     taken, troubles = [], list(found.troubles)
     for one in found.examples:
         if kind == "one" and not one.labels:
             troubles.append(_trouble(one, "it has no label"))
         elif kind == "one" and len(one.labels) > 1:
-            troubles.append(_trouble(one, f"it has {len(one.labels)} labels; --multi allows that"))
+            troubles.append(_trouble(one, f"it has {len(one.labels)} labels instead of one"))
         else:
             taken.append(one)
     return sorted(taken, key=lambda one: (one.labels, one.text, one.place)), troubles
@@ -305,7 +296,7 @@ def _first(troubles: Sequence[Trouble]) -> str:
     return f"{troubles[0].place}: {troubles[0].said}" if troubles else "Give some with text."
 
 
-def _once(
+def _drop_copies(
     texts: Sequence[str], labels: Sequence[tuple[str, ...]], kind: Kind
 ) -> tuple[list[int], list[tuple[str, ...]], list[str]]:
     """Each text once: a copy that is learnt from and asked about would flatter the figures.
@@ -328,21 +319,23 @@ def _once(
     if copies:
         notes.append(f"{pluralize(copies, 'example')} said the same as another: each counts once")
     if torn:
-        notes.append(f"{pluralize(torn, 'text')} stood under several labels: left out (--multi?)")
+        notes.append(
+            f"left out {pluralize(torn, 'text')} with several labels; pass {mention('multi')}?"
+        )
     return kept, known, notes
 
 
-def _embedded(
-    sources: Iterable[Source], vectors: Vectors, read: Read
-) -> Iterator[tuple[_Piece, Array]]:
+def _embed_sources(
+    sources: Iterable[TextSource], vectors: Vectors, read: Read
+) -> Iterator[tuple[_OpenSource, Array]]:
     """Sources with the vectors of their passages, in order; many sources share a batch."""
     import numpy as np
 
-    waiting: deque[_Piece] = deque()
+    waiting: deque[_OpenSource] = deque()
 
     def texts() -> Iterator[str]:
-        for source, paged in _opened(sources, read):
-            piece = _cut(source, paged)
+        for source, paged in _read_sources(sources, read):
+            piece = _split(source, paged)
             waiting.append(piece)
             yield from (passage.text for passage in piece.passages)
 
@@ -358,9 +351,11 @@ def _embedded(
         yield piece, np.zeros((0, 0))
 
 
-def _opened(sources: Iterable[Source], read: Read) -> Iterator[tuple[Source, Paged | AnyrigError]]:
+def _read_sources(
+    sources: Iterable[TextSource], read: Read
+) -> Iterator[tuple[TextSource, Paged | AnyrigError]]:
     """Each source in pages, in order; files are read ahead. What is wrong with one is its own."""
-    waiting: deque[Source] = deque()
+    waiting: deque[TextSource] = deque()
 
     def paths() -> Iterator[Path]:
         for source in sources:
@@ -368,7 +363,7 @@ def _opened(sources: Iterable[Source], read: Read) -> Iterator[tuple[Source, Pag
             if source.file is not None:
                 yield source.file
 
-    def texts() -> Iterator[tuple[Source, Paged]]:
+    def texts() -> Iterator[tuple[TextSource, Paged]]:
         while waiting and waiting[0].file is None:
             source = waiting.popleft()
             yield source, Paged(Path(source.name), "txt", (Page(source.text),))
@@ -383,20 +378,20 @@ def _opened(sources: Iterable[Source], read: Read) -> Iterator[tuple[Source, Pag
     yield from texts()
 
 
-def _cut(source: Source, paged: Paged | AnyrigError) -> _Piece:
+def _split(source: TextSource, paged: Paged | AnyrigError) -> _OpenSource:
     """A source in passages."""
     if isinstance(paged, AnyrigError):
-        return _Piece(source, [], error=paged)
+        return _OpenSource(source, [], error=paged)
     found = list(passages(paged, language=paged.language[:2] or "en"))
     if not found:
-        return _Piece(source, [], error=textless(paged))
-    return _Piece(source, found, paged.warnings)
+        return _OpenSource(source, [], error=textless(paged))
+    return _OpenSource(source, found, paged.warnings)
 
 
-def _uncut(source: Source, paged: Paged | AnyrigError) -> tuple[_Piece, str]:
+def _take_whole(source: TextSource, paged: Paged | AnyrigError) -> tuple[_OpenSource, str]:
     """A source in one piece."""
     if isinstance(paged, AnyrigError):
-        return _Piece(source, [], error=paged), ""
+        return _OpenSource(source, [], error=paged), ""
     if not any(map(str.isalnum, paged.text)):
-        return _Piece(source, [], error=textless(paged)), ""
-    return _Piece(source, [], paged.warnings), paged.text
+        return _OpenSource(source, [], error=textless(paged)), ""
+    return _OpenSource(source, [], paged.warnings), paged.text

@@ -1,0 +1,510 @@
+"""Classification: which label a text has, by the labels' names, by examples or by a model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anyrig.app.compute import place, test_devices
+from anyrig.app.documents import (
+    FailedFile,
+    FileOptions,
+    check_writable,
+    find_files,
+    read_files,
+)
+from anyrig.app.embedding import (
+    EmbeddingOptions,
+    detect_languages,
+    download_model,
+    find_model,
+    open_vectors,
+)
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.documents.classify.pipeline import (
+    Classified,
+    check_model_fits,
+    classify_sources,
+    classify_with_model,
+    detect_kind,
+    select_examples,
+    train_on_examples,
+)
+from anyrig.documents.reading import TextSource
+from anyrig.errors import InvalidInputError, MissingWeightsError, format_mentions, mention
+from anyrig.options import option
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.documents.classify.decide import Chooser
+    from anyrig.documents.classify.examples import Found, Trouble
+    from anyrig.documents.classify.finetuned import FineTuned
+    from anyrig.documents.classify.head import About
+    from anyrig.documents.classify.solve import Kind
+    from anyrig.documents.protocol import Vectors
+    from anyrig.documents.reading import Unread
+    from anyrig.text.pages import Paged
+    from anyrig.work.pool import WorkerPool
+
+OUTPUT_FORMATS = (".csv", ".jsonl")
+_NUM_PEEKED = 20
+"""Files that are read before the model is chosen, to see what languages they are in."""
+_SNIPPET_CHARACTERS = 240
+_EXAMPLES_HINT = "Give a folder of folders, a CSV or JSON lines."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierModelOptions(EmbeddingOptions, FileOptions):
+    """Classifiers."""
+
+    # Not filled in from the settings: a trained classifier brings its own model.
+    model: str = option(
+        "auto", "the embedding model: a name from `anyrig embed --models`, a folder, or owner/name"
+        " on the hub; auto chooses by the language of the texts", setting="documents.model",
+        fill=False, metavar="NAME",
+    )  # fmt: skip
+    multi: bool = option(False, "a text may have any number of labels")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyRequest(ClassifierModelOptions):
+    """Classification."""
+
+    files: tuple[Path, ...] = option((), "files and folders", flag=False, upload=True)
+    texts: tuple[str, ...] = option((), "texts to classify as well", flag=False)
+    names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
+    labels: tuple[str, ...] | None = option(
+        None, "labels by name, each perhaps with a description: `invoice: a bill to pay`",
+        flag=False, excludes="classifier",
+    )  # fmt: skip
+    classifier: str | None = option(
+        None, "a trained classifier, a folder, or owner/name on the hub", flag=False
+    )
+    template: tuple[str, ...] = option(
+        (), "with labels: sentences with {} for the label", flag=False
+    )
+    other: bool = option(False, "allow the answer that no label fits")
+    threshold: float = option(
+        0.0, "minimum probability of a label; 0.5 if a text may have several", ge=0, le=1
+    )
+    pool: Literal["mean", "vote"] = option(
+        "mean", "a long text counts as the mean of its passages' vectors, or of their answers"
+    )
+    output: Path | None = option(
+        None, "write a table: .csv or .jsonl", short="-o", http=False, metavar="FILE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainClassifierRequest(ClassifierModelOptions):
+    """Training a classifier."""
+
+    examples: Path = option(
+        help="a folder of folders, a CSV or JSON lines", flag=False, upload=True
+    )
+    name: str = option("", "name of the classifier", metavar="NAME")
+    prior: Literal["even", "examples"] = option(
+        "even", "labels are equally common, or as common as among the examples"
+    )
+
+
+# -- classifying -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassifyResult:
+    by: str
+    """What classified: a classifier, a model, or labels by name."""
+    texts: tuple[Classified, ...]
+
+    @property
+    def failed(self) -> tuple[FailedFile, ...]:
+        return tuple(FailedFile(one.source.name, one.error) for one in self.texts if one.error)
+
+    @property
+    def labels(self) -> list[str | None]:
+        """The first label of each text; None where none fits or the text could not be read."""
+        return [one.answer.labels[0] if one.answer and one.answer.labels else None
+                for one in self.texts]  # fmt: skip
+
+    def list_rows(self) -> list[dict[str, Any]]:
+        """A row for each text that could be read, ready for JSON."""
+        return [classified_to_json(one) for one in self.texts if one.answer is not None]
+
+    def save(self, path: str | Path) -> None:
+        """Write a table, .csv or .jsonl; a row for each text, those that failed included."""
+        from anyrig.storage.files import open_atomic
+
+        path = _check_table(Path(path))
+        to_text = _to_csv if path.suffix.lower() == ".csv" else _to_json_lines
+        with open_atomic(path) as file:
+            file.write(to_text(self.texts).encode("utf-8", "replace"))
+
+
+def classify(
+    rig: Rig,
+    request: ClassifyRequest,
+    on_event: OnEvent,
+    on_text: Callable[[Classified], None] = lambda _: None,
+) -> ClassifyResult:
+    """Classify texts and files; one that cannot be read does not stop the others.
+
+    Args:
+        rig: the machine.
+        request: what, and by what.
+        on_event: receives progress and warnings.
+        on_text: receives each text when it is classified.
+    """
+    if request.labels is None and request.classifier is None:
+        raise InvalidInputError(
+            "there are no labels",
+            hint=f"Pass {mention('labels', 'invoice,letter')}, or {mention('classifier', 'NAME')}"
+            " for a trained one; `anyrig classify train EXAMPLES --name NAME` trains one.",
+        )
+    if request.output is not None:
+        _check_table(request.output)
+    sources = _list_sources(request, on_event)
+    done: list[Classified] = []
+    with ExitStack() as stack:
+        reader = FileReader(rig, request, [one.file for one in sources if one.file is not None])
+        by, found = _start(rig, request, stack, sources, reader, on_event)
+        on_event(ProgressEvent("classifying", 0, len(sources)))
+        for one in found:
+            for warning in one.warnings:
+                on_event(WarningEvent(f"{one.source.name}: {warning}"))
+            done.append(one)
+            on_event(ProgressEvent("classifying", len(done), len(sources), one.source.name))
+            on_text(one)
+    result = ClassifyResult(by, tuple(done))
+    if request.output is not None and len(result.failed) < len(done):
+        result.save(request.output)
+    return result
+
+
+def _start(
+    rig: Rig,
+    request: ClassifyRequest,
+    stack: ExitStack,
+    sources: Sequence[TextSource],
+    reader: FileReader,
+    on_event: OnEvent,
+) -> tuple[str, Iterator[Classified]]:
+    """What classifies, in words, and its answers."""
+    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify.decide import Ways
+    from anyrig.documents.classify.labels import build_labels
+
+    ways = Ways(request.pool, request.other, request.threshold)
+    if request.labels is not None:
+        labels = build_labels(request.labels)
+        vectors = reader.open_vectors(stack, sources, on_event)
+        chooser = build_label_chooser(
+            labels, vectors, multi=request.multi, templates=request.template
+        )
+        by = f"labels by name, {vectors.model.name}"
+        return by, classify_sources(sources, chooser, vectors, reader, ways)
+    assert request.classifier is not None
+    model = find_fine_tuned(rig, request, on_event)
+    if model is not None:
+        pool = stack.enter_context(_open_workers(rig, request, model))
+        answers = classify_with_model(sources, model, pool, reader, ways)
+        return f"the model {model.name}", answers
+    head = shelf.open_(rig.folders.classifiers, request.classifier)
+    if request.multi and head.kind == "one":
+        raise InvalidInputError(
+            f"{head.about.title} gives one label to a text",
+            hint=f"Train it with {mention('multi')}, from examples that have several.",
+        )
+    vectors = reader.open_vectors(stack, sources, on_event, default_model=head.about.word)
+    check_model_fits(head, vectors)
+    return head.about.title, classify_sources(sources, head, vectors, reader, ways)
+
+
+def build_label_chooser(
+    labels: Sequence[Any], vectors: Vectors, *, multi: bool, templates: Sequence[str] = ()
+) -> Chooser:
+    """Chooses between labels by their names alone."""
+    from anyrig.documents.classify.zero import TEMPLATES, ByName
+
+    for template in templates:
+        if "{}" not in template:
+            raise InvalidInputError(
+                f"the template {template!r} has no {{}} for the label", hint="Write {} in it."
+            )
+    kind: Kind = "many" if multi else "one"
+    return ByName(labels, vectors, kind=kind, templates=tuple(templates or TEMPLATES))
+
+
+def _list_sources(request: ClassifyRequest, on_event: OnEvent) -> list[TextSource]:
+    names = request.names or [f"text {number}" for number in range(1, len(request.texts) + 1)]
+    if len(names) != len(request.texts):
+        raise InvalidInputError(
+            f"there are {len(names)} names for {len(request.texts)} texts",
+            hint="Give a name for each text, or none.",
+        )
+    files = find_files(request.files, request.type, on_event) if request.files else []
+    sources = [TextSource(str(file), file) for file in files]
+    pairs = zip(names, request.texts, strict=True)
+    sources += [TextSource(name, text=text) for name, text in pairs]
+    if not sources:
+        raise InvalidInputError("nothing to classify", hint="Give files, folders or texts.")
+    return sources
+
+
+class FileReader:
+    """Reads files in order. The first are read at once: their language decides which model is used.
+
+    Args:
+        rig: the machine.
+        options: how files are read, and which model embeds them.
+        files: in the order in which they will be asked for.
+    """
+
+    def __init__(self, rig: Rig, options: ClassifierModelOptions, files: Sequence[Path]) -> None:
+        self._rig, self._options = rig, options
+        found = read_files(rig, options, files)
+        self._first = list(islice(found, _NUM_PEEKED))
+        self._read_all = len(files) <= _NUM_PEEKED
+        self._found = chain(self._first, found)
+
+    def __call__(self, paths: Iterable[Path]) -> Iterator[Paged | Unread]:
+        for _, found in zip(paths, self._found, strict=False):
+            yield found
+
+    def list_texts(self) -> list[str]:
+        """The texts of the files that were read at once."""
+        from anyrig.text.pages import Paged
+
+        return [one.text for one in self._first if isinstance(one, Paged)]
+
+    def open_vectors(
+        self,
+        stack: ExitStack,
+        sources: Sequence[TextSource],
+        on_event: OnEvent,
+        default_model: str = "",
+    ) -> Vectors:
+        """The requested embedding model; else a default, that of the settings, or one for the
+        texts' languages.
+        """
+        texts = self.list_texts() + [one.text for one in sources if one.file is None]
+        options = self._options
+        if options.model == "auto":
+            model = default_model or self._rig.settings.documents.model
+            options = replace(options, model=model or "auto")
+        found = find_model(self._rig, options, detect_languages(texts), on_event)
+        size = sum(map(len, texts)) if self._read_all else None
+        return stack.enter_context(
+            open_vectors(self._rig, options, found, on_event, num_characters=size)
+        )
+
+
+def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> FineTuned | None:
+    """The fine-tuned model that a request names by its folder or its name on the hub, if any."""
+    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify.finetuned import in_folder, is_one
+
+    name = request.classifier or ""
+    folder = Path(name).expanduser()
+    is_bare = folder.name == name
+    if is_bare and shelf.versions(rig.folders.classifiers, name.partition("@")[0]):
+        return None  # the folder of its examples may have the same name
+    if folder.is_dir() and (is_one(folder) or not is_bare):
+        return in_folder(folder.resolve())
+    if name.count("/") != 1 or name.startswith((".", "~", "/")):
+        return None
+    place_of_hub = rig.folders.models / "documents" / name.replace("/", "--")
+    if not (place_of_hub / "config.json").is_file():
+        if not request.fetch:
+            raise MissingWeightsError(
+                f"{name} is not on this machine",
+                hint=f"Pass {mention('fetch')} to download it, or copy its files to"
+                f" {place_of_hub}.",
+            )
+        download_model(name, place_of_hub, on_event)
+    return replace(in_folder(place_of_hub), name=name)
+
+
+def _open_workers(rig: Rig, request: ClassifyRequest, model: FineTuned) -> WorkerPool:
+    from anyrig.work.pool import WorkerPool
+
+    plan = place(rig, rig.choose_device(request), model.need(), request)
+    plan = test_devices(rig, plan, request)
+    return WorkerPool(
+        plan.placements, model.recipe(), environment=rig.environment, fallback=plan.fallback,
+        deterministic=request.deterministic,
+    )  # fmt: skip
+
+
+# -- trained classifiers ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrainedResult:
+    """A classifier that was trained and saved."""
+
+    about: About
+    is_new: bool
+    """Whether it differs from its last version; if not, that was kept."""
+    notes: list[str] = field(default_factory=list)
+    left_out: list[Trouble] = field(default_factory=list)
+    """Examples that could not be used."""
+
+
+def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEvent) -> TrainedResult:
+    """Train a classifier on examples and save it as a new version of its name."""
+    from anyrig.documents.classify import shelf
+
+    if not request.name:
+        raise InvalidInputError(
+            "the classifier needs a name", hint=f"Pass {mention('name', 'NAME')}."
+        )
+    shelf.checked(request.name)
+    found = load_examples(request.examples)
+    kind: Kind = "many" if request.multi else detect_kind(found)
+    examples, _ = select_examples(found, kind)
+    sources = [TextSource(one.place, one.file, one.text) for one in examples]
+
+    def report(what: str, done: int, total: int) -> None:
+        stage = "embedding" if what == "example" else "cross-validating"
+        on_event(ProgressEvent(stage, done, total))
+
+    with ExitStack() as stack:
+        reader = FileReader(rig, request, [one.file for one in examples if one.file is not None])
+        vectors = reader.open_vectors(stack, sources, on_event)
+        trained = train_on_examples(
+            found, vectors, reader, kind=kind, prior=request.prior,
+            word=_name_model(request.model, vectors.model.name), tell=report,
+        )  # fmt: skip
+    about, is_new = shelf.keep(rig.folders.classifiers, request.name, trained.head)
+    return TrainedResult(about, is_new, trained.notes, trained.troubles)
+
+
+def load_examples(path: Path) -> Found:
+    from anyrig.documents.classify.examples import examples
+
+    if not path.exists():
+        raise InvalidInputError(f"no such file or folder: {path}", hint=_EXAMPLES_HINT)
+    return examples(path)
+
+
+def _name_model(requested: str, name: str) -> str:
+    """What the model is found by from any folder."""
+    if requested != "auto" and Path(requested).expanduser().exists():
+        return str(Path(requested).expanduser().resolve())
+    return requested if requested != "auto" else name
+
+
+def list_classifiers(rig: Rig) -> list[About]:
+    from anyrig.documents.classify import shelf
+
+    return shelf.kept(rig.folders.classifiers)
+
+
+def show_classifier(rig: Rig, title: str) -> tuple[About, list[int], Path]:
+    """What is known of a classifier, its versions, and its folder."""
+    from anyrig.documents.classify import shelf
+
+    folder = rig.folders.classifiers
+    about = shelf.open_(folder, title).about
+    return about, shelf.versions(folder, about.name), shelf.find(folder, title)
+
+
+def list_deleted(rig: Rig, title: str) -> list[int]:
+    """The versions that `delete_classifier` would delete."""
+    from anyrig.documents.classify import shelf
+
+    shelf.find(rig.folders.classifiers, title)
+    name, number = shelf.parted(title)
+    return [number] if number is not None else shelf.versions(rig.folders.classifiers, name)
+
+
+def delete_classifier(rig: Rig, title: str) -> list[About]:
+    """Delete a version (`name@2`), or all of a name."""
+    from anyrig.documents.classify import shelf
+
+    return shelf.delete(rig.folders.classifiers, title)
+
+
+# -- output ----------------------------------------------------------------------------------------
+
+
+def _check_table(path: Path) -> Path:
+    if path.suffix.lower() not in OUTPUT_FORMATS:
+        raise InvalidInputError(
+            f"{path.name}: unknown format of tables",
+            hint=f"Valid file name extensions: {', '.join(OUTPUT_FORMATS)}.",
+        )
+    check_writable(path)
+    return path
+
+
+def classified_to_json(one: Classified) -> dict[str, Any]:
+    from anyrig.text.labels import one_line
+
+    answer = one.answer
+    assert answer is not None
+    shares = dict(answer.told)
+    reason = answer.reason
+    return {
+        "name": one.source.name,
+        "file": str(one.source.file) if one.source.file is not None else None,
+        "label": answer.labels[0] if answer.labels else None,
+        "labels": list(answer.labels),
+        "probability": round(shares[answer.labels[0]] if answer.labels else answer.probability, 6),
+        "probabilities": {label: round(share, 6) for label, share in answer.told},
+        "calibrated": answer.calibrated,
+        "passages": answer.num_passages,
+        "why": reason
+        and {
+            "label": reason.label,
+            "text": one_line(reason.text, _SNIPPET_CHARACTERS),
+            "page": reason.page or None,
+            "start": reason.start,
+            "probability": round(reason.probability, 6),
+        },
+        "warnings": list(one.warnings),
+    }
+
+
+def _to_csv(texts: Sequence[Classified]) -> str:
+    """A row for each text: its label, the probability of every label, and what went wrong."""
+    from anyrig.text.labels import cell
+
+    names = sorted({label for one in texts if one.answer for label, _ in one.answer.told})
+    out = io.StringIO()
+    rows = csv.writer(out)
+    rows.writerow(["name", "label", "probability", *(f"p({name})" for name in names), "error"])
+    for one in texts:
+        if one.answer is None:
+            rows.writerow(
+                [cell(one.source.name), "", "", *("" for _ in names), cell(_describe_error(one))]
+            )
+            continue
+        shares = dict(one.answer.told)
+        best = shares[one.answer.labels[0]] if one.answer.labels else one.answer.probability
+        cells = [f"{shares[name]:.6f}" for name in names]
+        label = cell("|".join(one.answer.labels))
+        rows.writerow([cell(one.source.name), label, f"{best:.6f}", *cells, ""])
+    return out.getvalue()
+
+
+def _to_json_lines(texts: Sequence[Classified]) -> str:
+    rows = [
+        classified_to_json(one)
+        if one.answer is not None
+        else {"name": one.source.name, "error": _describe_error(one)}
+        for one in texts
+    ]
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _describe_error(one: Classified) -> str:
+    return format_mentions(one.error.message, "command") if one.error is not None else ""
