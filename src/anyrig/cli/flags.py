@@ -35,8 +35,9 @@ def read_flags(arguments: argparse.Namespace, request: type) -> dict[str, Any]:
     """The options of a request that were given as flags."""
     given: dict[str, Any] = {}
     for name, option in list_options(request).items():
-        if hasattr(arguments, name):
-            given[name] = _join(option, getattr(arguments, name))
+        value = getattr(arguments, name, None)
+        if value is not None and not (option.positional and value == []):
+            given[name] = _join(option, value)
     return given
 
 
@@ -45,6 +46,7 @@ def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Optio
     metavar = option.metavar or _METAVARS.get(option.kind, "TEXT")
     if option.positional:
         count = "*" if option.shape == "list" else None if option.required else "?"
+        rules["default"] = None  # argparse would pass SUPPRESS through `type`
         group.add_argument(
             option.name, nargs=count, metavar=metavar, type=partial(_parse, option), **rules
         )
