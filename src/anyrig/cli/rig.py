@@ -9,6 +9,7 @@ from anyrig.app.events import OnEvent
 from anyrig.app.rig import Rig
 from anyrig.app.settings import WARNED_VARIABLE
 from anyrig.cli import log
+from anyrig.cli.ask import ask_device, can_ask
 from anyrig.cli.output import EventPrinter
 
 _WHAT_IF_VARIABLES = (
@@ -32,6 +33,7 @@ def open_rig(arguments: argparse.Namespace, on_event: OnEvent | None = None) -> 
         config=getattr(arguments, "config", None),
         machine=machine,
         on_event=on_event or EventPrinter(),
+        ask_device=_ask_device if can_ask() else None,
     )
     log_file = getattr(arguments, "log_file", None) or rig.settings.log_file
     log.configure(getattr(arguments, "verbose", 0), log_file)
@@ -40,3 +42,7 @@ def open_rig(arguments: argparse.Namespace, on_event: OnEvent | None = None) -> 
             rig.warn(warning)
         rig.environment[WARNED_VARIABLE] = "1"
     return rig
+
+
+def _ask_device(rig: Rig) -> str | None:
+    return ask_device(rig.machine, rig.evidence)
