@@ -125,6 +125,30 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
     return replace(plan, placements=tuple(placements))
 
 
+def test_device(rig: Rig, placement: Placement, options: DeviceOptions) -> None:
+    """Disable in this process the attention kernels that fail a GPU's self-test.
+
+    The test runs once, and its result is saved; `test_devices` is for the workers of a pool.
+    """
+    device, backend = placement.device, placement.backend
+    if backend.library != "torch" or device.kind != "gpu":
+        return
+    from anyrig.precision import selftest
+
+    path = rig.folders.selftests
+    if selftest.report_key(device, backend) not in selftest.load_reports(path):
+        if not rig.may_measure(options):
+            return
+        rig.notice(f"Testing {device.name}, once ...")
+    selftest.apply_selftest(device, backend, path)
+
+
+def load_failed_formats(rig: Rig) -> dict[str, dict[Precision, str]]:
+    """By device id: number formats that a self-test found wrong under the present libraries."""
+    reports = _load_selftests(rig).items()
+    return {id: report.failed_formats for id, report in reports if report.failed_formats}
+
+
 def _load_selftests(rig: Rig) -> Mapping[str, SelfTestReport]:
     """By device id: self-tests that ran under the present driver and torch."""
     from anyrig.precision.selftest import find_reports
