@@ -33,6 +33,7 @@ from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
     from anyrig.app.compute import DeviceOptions
+    from anyrig.app.runs import RegisteredRun, TrainingResult
     from anyrig.app.speech import Speech
     from anyrig.bench.figures import Book
     from anyrig.devices.machine import Device, Machine
@@ -65,7 +66,7 @@ class Rig:
         ask_device: AskDevice | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
-        self._config = config or self.environment.get("ANYRIG_CONFIG")
+        self.config = str(config) if config else self.environment.get("ANYRIG_CONFIG")
         self._given_machine = machine
         self._on_event, self._ask_device = on_event or _log_event, ask_device
         self._warned: set[str] = set()
@@ -83,15 +84,15 @@ class Rig:
     @cached_property
     def loaded_settings(self) -> LoadedSettings[Settings]:
         """The settings, with where each came from."""
-        if self._config and not Path(self._config).is_file():
+        if self.config and not Path(self.config).is_file():
             raise InvalidSettingError(
-                f"settings file not found: {self._config}", hint="Check the path."
+                f"settings file not found: {self.config}", hint="Check the path."
             )
         return LOADER.load(
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
-            project_file=Path(self._config or "anyrig.toml"),
-            project_named=bool(self._config),
+            project_file=Path(self.config or "anyrig.toml"),
+            project_named=bool(self.config),
             dotenv=Path(".env"),
         )
 
@@ -183,10 +184,7 @@ class Rig:
             answer = self._ask_device(self)
             if answer is not None:
                 self.save_device(answer)
-        choice = choose_device(
-            self.machine, self.device_requests(options), evidence=self.evidence,
-            strict=options.strict,
-        )  # fmt: skip
+        choice = self.preview_device(options)
         for warning in choice.warnings:
             self.warn(warning)
         log.info("device: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
@@ -195,6 +193,13 @@ class Rig:
         if self.may_measure(options) and choice.selector != "all":
             self._measure_first_use(choice.device)
         return choice
+
+    def preview_device(self, options: DeviceOptions) -> DeviceChoice:
+        """The device that some work would use: nothing is asked, measured or reported."""
+        return choose_device(
+            self.machine, self.device_requests(options), evidence=self.evidence,
+            strict=options.strict,
+        )  # fmt: skip
 
     def choose_cpu(self, options: DeviceOptions) -> DeviceChoice:
         """The CPU, for work that runs nowhere else; a requested device that does not exist is still
@@ -236,6 +241,27 @@ class Rig:
 
         request = self.request(speech.SpeechRequest, text=text, **options)
         return speech.speak(self, request, on_event or self._on_event)
+
+    def train(
+        self, file: str | Path | None = None, *, on_event: OnEvent | None = None, **options: Any
+    ) -> TrainingResult:
+        """Train a model as a TOML file says; the options are fields of `TrainingRequest`.
+
+        Rig().train("language.toml", steps=500, set={"train.batch": 64}).model
+        """
+        from anyrig.app import training
+
+        request = self.request(training.TrainingRequest, file=file, **options)
+        return training.train(self, request, on_event or self._on_event)
+
+    def runs(self) -> list[RegisteredRun]:
+        """The training runs that were started on this machine, the oldest first.
+
+        for run in Rig().runs(): print(run.folder, run.state.status, run.state.loss)
+        """
+        from anyrig.app.runs import list_runs
+
+        return list_runs(self)
 
 
 def _log_event(event: Event) -> None:

@@ -147,8 +147,8 @@ def _system_refused(error: OSError, said: Said | None) -> int:
 
 
 def _dispatch(arguments: list[str], said: Said | None = None) -> int:
-    from anyrig.cli.parse import command_line, overview
     from anyrig.cli.output import print_error
+    from anyrig.cli.parse import command_line, overview
     from anyrig.errors import AnyrigError, format_mentions
 
     first = next((one for one in arguments if one in _ABOUT or one in COMMANDS), "")
