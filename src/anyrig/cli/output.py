@@ -158,6 +158,24 @@ class EventPrinter:
             self._progress = self._task = None
 
 
+class PlainEventPrinter(EventPrinter):
+    """Shows progress as one line that is written over, for commands that never import `rich`."""
+
+    _has_line = False
+
+    def _draw(self, event: ProgressEvent) -> None:
+        place = f" {event.done + 1}/{event.total}" if event.total else ""
+        line = escape_controls(f"{event.stage}{place}: {event.detail}")
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r{esc(sys.stderr)}[2K{line[:width]}", end="", file=sys.stderr, flush=True)
+        self._has_line = True
+
+    def _pause(self) -> None:
+        if self._has_line:
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
+            self._has_line = False
+
+
 def print_line(event: str, facts: Mapping[str, Any]) -> None:
     """Print an event as a line of JSON."""
     print(json.dumps({"event": event, **facts}, allow_nan=False, default=str), flush=True)
