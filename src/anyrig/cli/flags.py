@@ -36,7 +36,9 @@ def read_flags(arguments: argparse.Namespace, request: type) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, option in list_options(request).items():
         value = getattr(arguments, name, None)
-        if value is not None and not (option.positional and value == []):
+        if value is None or (option.positional and value == []):
+            continue
+        if value is not False or option.default:  # else a flag of every command, not given
             given[name] = _join(option, value)
     return given
 
