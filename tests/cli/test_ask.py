@@ -120,3 +120,14 @@ def test_nobody_is_asked_without_a_terminal() -> None:
     )  # fmt: skip
     assert "Which device" not in done.stdout + done.stderr
     assert "PRO 6000" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["devices"], ["use", "cpu"], ["doctor"]])
+def test_commands_about_devices_never_import_rich(words: list[str]) -> None:
+    """Not even on a terminal, where they show progress."""
+    code = (
+        "import sys; from anyrig.cli import main; main(sys.argv[1:]);"
+        "print('RICH', any(name.partition('.')[0] == 'rich' for name in sys.modules))"
+    )
+    _, text = _on_terminal(code, b"", *words)
+    assert "RICH False" in text

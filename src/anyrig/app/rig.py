@@ -32,7 +32,10 @@ from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
+    from anyrig.app.bench import BenchResult
     from anyrig.app.compute import DeviceOptions
+    from anyrig.app.devices import DeviceList, Diagnosis
+    from anyrig.app.profiling import BatchSizeProfile
     from anyrig.app.runs import RegisteredRun, TrainingResult
     from anyrig.app.speech import Speech
     from anyrig.bench.figures import Book
@@ -187,19 +190,20 @@ class Rig:
         choice = self.preview_device(options)
         for warning in choice.warnings:
             self.warn(warning)
-        log.info("device: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
-        for skipped in choice.skipped:
-            log.info("skipped: %s (%s)", skipped.device.name, skipped.reason)
         if self.may_measure(options) and choice.selector != "all":
-            self._measure_first_use(choice.device)
+            self.measure_first_use(choice.device)
         return choice
 
     def preview_device(self, options: DeviceOptions) -> DeviceChoice:
         """The device that some work would use: nothing is asked, measured or reported."""
-        return choose_device(
+        choice = choose_device(
             self.machine, self.device_requests(options), evidence=self.evidence,
             strict=options.strict,
         )  # fmt: skip
+        log.info("device: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
+        for skipped in choice.skipped:
+            log.info("skipped: %s (%s)", skipped.device.name, skipped.reason)
+        return choice
 
     def choose_cpu(self, options: DeviceOptions) -> DeviceChoice:
         """The CPU, for work that runs nowhere else; a requested device that does not exist is still
@@ -212,23 +216,28 @@ class Rig:
                 self.warn(match.warning)
         return choose_device(self.machine, (DeviceRequest("cpu", "flag"),))
 
-    def save_device(self, selector: str) -> None:
+    def save_device(self, selector: str) -> SavedDevice:
         """Use a device from now on, as `anyrig use` does."""
         from anyrig.settings.saved_device import SavedDevice, save_device
 
         device = self.machine.find(selector)
         self.saved_device = SavedDevice(selector, device.name if device else selector)
         save_device(self.folders.saved_device, self.saved_device)
+        return self.saved_device
 
     def may_measure(self, options: DeviceOptions) -> bool:
         """Whether a device may be measured on its first use."""
         return self.settings.bench and not options.no_bench and not self.is_recorded
 
-    def _measure_first_use(self, device: Device) -> None:
+    def measure_first_use(self, device: Device) -> None:
+        """Measure a device that was not measured under its present driver: a few seconds, once."""
         page = self.measurements.of(device, self.machine)
         if page and page.figures:
             return
-        self.notice(f"Measuring {device.name}, once ...")  # app.bench follows
+        from anyrig.app.bench import measure_devices
+
+        self.notice(f"Measuring {device.name}, once ...")
+        measure_devices(self, [device], self._on_event, quick=True)
 
     # -- abilities ---------------------------------------------------------------------------------
 
@@ -241,6 +250,58 @@ class Rig:
 
         request = self.request(speech.SpeechRequest, text=text, **options)
         return speech.speak(self, request, on_event or self._on_event)
+
+    def devices(self, **options: Any) -> DeviceList:
+        """Every device of this machine, and the one that would be used.
+
+        for device in Rig().devices().machine.devices: print(device.name, device.usable)
+        """
+        from anyrig.app.compute import DeviceOptions
+        from anyrig.app.devices import list_devices
+
+        return list_devices(self, self.request(DeviceOptions, **options))
+
+    def use(self, device: str, **options: Any) -> SavedDevice:
+        """Save the device to use from now on.
+
+        Rig().use("cuda:1")
+        """
+        from anyrig.app.compute import DeviceOptions
+        from anyrig.app.devices import use_device
+
+        return use_device(self, self.request(DeviceOptions, device=device, **options))
+
+    def diagnose(self, *, on_event: OnEvent | None = None, **options: Any) -> Diagnosis:
+        """Check the machine, with a real kernel on every device; `DoctorRequest` has the options.
+
+        for finding in Rig().diagnose().findings: print(finding.state, finding.message)
+        """
+        from anyrig.app import devices
+
+        request = self.request(devices.DoctorRequest, **options)
+        return devices.diagnose(self, request, on_event or self._on_event)
+
+    def bench(self, *, on_event: OnEvent | None = None, **options: Any) -> BenchResult:
+        """Measure devices and save the results; the options are fields of `BenchRequest`.
+
+        Rig().bench(device="cpu", quick=True).devices
+        """
+        from anyrig.app import bench
+
+        request = self.request(bench.BenchRequest, **options)
+        return bench.bench(self, request, on_event or self._on_event)
+
+    def profile(
+        self, what: str = "transformer", *, on_event: OnEvent | None = None, **options: Any
+    ) -> BatchSizeProfile:
+        """Memory and speed of a model by batch size; the options are fields of `ProfileRequest`.
+
+        Rig().profile("model.onnx", most=64).sizes.batch_size
+        """
+        from anyrig.app import profiling
+
+        request = self.request(profiling.ProfileRequest, what=what, **options)
+        return profiling.profile(self, request, on_event or self._on_event)
 
     def train(
         self, file: str | Path | None = None, *, on_event: OnEvent | None = None, **options: Any

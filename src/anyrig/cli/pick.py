@@ -9,14 +9,13 @@ from anyrig.cli.ask import ask_device as ask
 from anyrig.cli.ask import can_ask as can_ask
 from anyrig.cli.ask import confirm as agreed
 from anyrig.cli.context import Context
-from anyrig.cli.show import print_warning
 from anyrig.devices.choose import DeviceChoice
 from anyrig.devices.machine import Device
 
-__all__ = ["agreed", "ask", "can_ask", "keep_figures", "measure_first_use", "pick", "remember"]
+__all__ = ["agreed", "can_ask", "pick", "remember"]
 
 if TYPE_CHECKING:
-    from anyrig.bench.figures import Book
+    pass
 
 
 def pick(context: Context) -> DeviceChoice:
@@ -50,21 +49,14 @@ def measure_first_use(context: Context, device: Device) -> None:
     page = context.book.of(device, context.machine)
     if page and page.figures:
         return
-    from anyrig.cli.bench import measure_devices
+    from anyrig.app.bench import measure_devices
+    from anyrig.app.rig import Rig
+    from anyrig.cli.output import PlainEventPrinter
 
     print(f"Measuring {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
-    measure_devices(context, [(device, "")], quick=True)
-
-
-def keep_figures(context: Context, book: Book) -> bool:
-    """Keep what was measured; a folder that cannot be written costs a warning, not the figures."""
-    from anyrig.bench import figures
-
-    context.book = book
-    try:
-        figures.save(context.folders.measurements, book)
-    except OSError as error:
-        path = context.folders.measurements
-        print_warning(f"the figures could not be kept in {path}: {error.strerror}")
-        return False
-    return True
+    with PlainEventPrinter() as printer:
+        config = getattr(context.options, "config", None)
+        rig = Rig(config=config, environment=context.environment, on_event=printer)
+        rig.machine = context.machine
+        measure_devices(rig, [device], printer, quick=True)
+    context.book = rig.measurements
