@@ -131,3 +131,19 @@ def test_commands_about_devices_never_import_rich(words: list[str]) -> None:
     )
     _, text = _on_terminal(code, b"", *words)
     assert "RICH False" in text
+
+
+@pytest.mark.parametrize("printer", ["EventPrinter", "PlainEventPrinter"])
+def test_progress_is_drawn_on_a_terminal(printer: str) -> None:
+    code = (
+        f"from anyrig.cli.output import {printer}\n"
+        "from anyrig.app.events import ProgressEvent, WarningEvent\n"
+        f"with {printer}() as printer:\n"
+        "    printer(ProgressEvent('loading'))\n"
+        "    printer(ProgressEvent('measuring', 1, 3, 'a device'))\n"
+        "    printer(WarningEvent('it is slow'))\n"
+    )
+    status, text = _on_terminal(code, b"")
+    assert status == 0, text
+    assert "a device" in text
+    assert "warning: it is slow" in text

@@ -144,7 +144,7 @@ class EventPrinter:
             detail = f"{speed:.3g} times real time, {detail}"
         if self._progress is None:
             self._progress = _start_bar()
-            self._task = self._progress.add_task("")
+            self._task = self._progress.add_task("", total=None, detail="")
         assert self._task is not None
         self._progress.update(
             self._task, description=event.stage, completed=event.done, total=event.total or None,
