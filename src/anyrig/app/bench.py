@@ -44,14 +44,14 @@ class BenchRequest(SynthesisOptions):
 
 
 @dataclass(frozen=True)
-class BenchResult:
+class BenchReport:
     devices: tuple[Measured, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {"devices": [asdict(one) for one in self.devices]}
 
 
-def bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> BenchResult:
+def bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> BenchReport:
     """Measure the requested devices, or all that are usable, and save the results."""
     devices = choose_devices(rig, request)
     if request.plot is not None:
@@ -68,7 +68,7 @@ def bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> BenchResult:
         from anyrig.storage.files import write_atomic
 
         write_atomic(request.plot, svg(measured))
-    return BenchResult(tuple(measured))
+    return BenchReport(tuple(measured))
 
 
 def choose_devices(rig: Rig, options: DeviceOptions) -> list[Device]:

@@ -32,7 +32,7 @@ from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
 if TYPE_CHECKING:
-    from anyrig.app.bench import BenchResult
+    from anyrig.app.bench import BenchReport
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.devices import DeviceList, Diagnosis
     from anyrig.app.profiling import BatchSizeProfile
@@ -281,7 +281,7 @@ class Rig:
         request = self.request(devices.DoctorRequest, **options)
         return devices.diagnose(self, request, on_event or self._on_event)
 
-    def bench(self, *, on_event: OnEvent | None = None, **options: Any) -> BenchResult:
+    def bench(self, *, on_event: OnEvent | None = None, **options: Any) -> BenchReport:
         """Measure devices and save the results; the options are fields of `BenchRequest`.
 
         Rig().bench(device="cpu", quick=True).devices
@@ -312,6 +312,8 @@ class Rig:
         """
         from anyrig.app import training
 
+        if isinstance(options.get("nproc"), int):
+            options["nproc"] = str(options["nproc"])
         request = self.request(training.TrainingRequest, file=file, **options)
         return training.train(self, request, on_event or self._on_event)
 
