@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from anyrig.app.bench import find_backend
 from anyrig.backends import open_device
 from anyrig.backends.memory import MemoryUsage
-from anyrig.cli.bench import find_backend
 from anyrig.devices.discover import discover
 from anyrig.memory.batch_size import BatchSizeResult, MemoryMeter, TrialRunner, find_batch_size
 from anyrig.memory.module_step import build_step, build_transformer

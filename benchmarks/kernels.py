@@ -10,10 +10,10 @@ import statistics
 import time
 from typing import Any
 
+from anyrig.app.bench import find_backend
 from anyrig.bench import isolate
 from anyrig.bench.figures import Figure
 from anyrig.bench.kernels import PRODUCTS
-from anyrig.cli.bench import find_backend
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device
 from benchmarks.harness import Row

@@ -88,7 +88,7 @@ def test_a_name_answers_too() -> None:
 def test_use_asks_again_after_nonsense() -> None:
     code, text = _on_terminal(_USE, b"99\r0\r", "use", "--no-bench")
     assert code == 0
-    assert "please" in text
+    assert "Enter a number from 0 to" in text
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,30 @@ def test_nobody_is_asked_without_a_terminal() -> None:
     )  # fmt: skip
     assert "Which device" not in done.stdout + done.stderr
     assert "PRO 6000" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["devices"], ["use", "cpu"], ["doctor"]])
+def test_commands_about_devices_never_import_rich(words: list[str]) -> None:
+    """Not even on a terminal, where they show progress."""
+    code = (
+        "import sys; from anyrig.cli import main; main(sys.argv[1:]);"
+        "print('RICH', any(name.partition('.')[0] == 'rich' for name in sys.modules))"
+    )
+    _, text = _on_terminal(code, b"", *words)
+    assert "RICH False" in text
+
+
+@pytest.mark.parametrize("printer", ["EventPrinter", "PlainEventPrinter"])
+def test_progress_is_drawn_on_a_terminal(printer: str) -> None:
+    code = (
+        f"from anyrig.cli.output import {printer}\n"
+        "from anyrig.app.events import ProgressEvent, WarningEvent\n"
+        f"with {printer}() as printer:\n"
+        "    printer(ProgressEvent('loading'))\n"
+        "    printer(ProgressEvent('measuring', 1, 3, 'a device'))\n"
+        "    printer(WarningEvent('it is slow'))\n"
+    )
+    status, text = _on_terminal(code, b"")
+    assert status == 0, text
+    assert "a device" in text
+    assert "warning: it is slow" in text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from anyrig.cli.bench_speech import Timed, _texts, report
+from anyrig.app.bench_speech import SpeechTiming, list_sentences
+from anyrig.cli.bench import format_timings
 from tests.conftest import Anyrig
 
 
@@ -24,21 +25,23 @@ def test_an_engine_is_measured_on_the_cpu(anyrig: Anyrig) -> None:
 def test_a_format_the_engine_lacks_is_told(anyrig: Anyrig) -> None:
     done = anyrig("bench", "--speech", "--engine", "tone", "--device", "cpu", "--precision", "fp16")
     assert done.returncode == 2, done.stderr
-    assert "tone does not speak in fp16" in done.stderr
+    assert "tone does not support fp16" in done.stderr
 
 
 def test_the_table_fits_80_columns() -> None:
     name = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
     rows = [
-        Timed(name, "cuda:0", precision, 12.3, 1.234, 0.123, 0.0456, (0.04, 0.05), 0.0123, 1234.5)
+        SpeechTiming(
+            name, "cuda:0", precision, 12.3, 1.234, 0.123, 0.0456, (0.04, 0.05), 0.0123, 1234.5
+        )
         for precision in ("fp32", "bf16")
     ]
-    text = report("vibevoice-realtime", rows)
+    text = format_timings("vibevoice-realtime", rows)
     assert max(map(len, text.splitlines())) <= 80
     assert text.count(name) == 1
 
 
 def test_sentences_are_all_different_and_ten_words_long() -> None:
-    texts = list(_texts())
+    texts = list(list_sentences())
     assert len(set(texts)) == 64
     assert {len(text.split()) for text in texts} == {10}

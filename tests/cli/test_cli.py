@@ -87,21 +87,21 @@ def test_every_flag_may_stand_before_the_command(
         (["devices", "--machine"], 2, "expected one argument", "--help"),
         (["devices", "--machine", "nowhere.json"], 2, "nowhere.json", "--record"),
         (["devices", "--device", "nonsense"], 2, "no device matches 'nonsense'", "cpu ("),
-        (["devices", "--config", "none.toml"], 2, "no settings file", "Name one"),
+        (["devices", "--config", "none.toml"], 2, "settings file not found", "path"),
         (["devices", "--log-file", "/proc/nowhere/x.log"], 2, "cannot write the log", "--log-file"),
-        (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "Make the folder"),
+        (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "Create the folder"),
         (["devices", "--machine", H200, "--device", "xpu:0"], 2, "no device matches", "H200"),
         (["devices", "--machine", H200, "--device", "xpu", "--strict"], 3, "no XPU", "H200"),
         (["use", "nonsense"], 2, "no device matches", "cpu ("),
         (["use", "directml", "--strict"], 3, "no DirectML device found", "doctor"),
         (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
-        (["use", "cpu", "--reset"], 2, "no place beside", "Leave"),
+        (["use", "cpu", "--reset"], 2, "cannot be combined", "Leave"),
         (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
         (["devices", "--gpu", "x"], 2, "is no number", "numbers the GPUs"),
         (["devices", "--device", ""], 2, "no name", "auto"),
         (["devices", "--device", "cpu", "--gpu", "0"], 2, "not allowed with", "--help"),
         (["devices", "--record", "r.json", "--machine", H200], 2, "--record writes", "one of"),
-        (["bench", "--plot", "/proc/nowhere/x.svg"], 2, "no folder", "Make the folder"),
+        (["bench", "--plot", "/proc/nowhere/x.svg"], 2, "no folder", "Create the folder"),
         (["devices", "--machine", str(MACHINES / "rx7900xtx-windows.json"), "--strict",
           "--device", "rocm:0"], 3, "cannot be used as rocm:0", "docs/devices.md"),
         (["devices", "--machine", PAIR, "--device", "dml:7"], 2, "no device matches", "4090"),
@@ -280,7 +280,7 @@ def test_use_saves_tells_and_forgets(anyrig: Anyrig) -> None:
     assert json.loads(path.read_text())["device"] == "cpu"
     assert "saved by `anyrig use`" in anyrig("devices").stdout
     assert json.loads(anyrig("use", "--json").stdout)["saved"]["device"] == "cpu"
-    assert "Forgotten" in anyrig("use", "--reset").stdout
+    assert "Deleted" in anyrig("use", "--reset").stdout
     assert not path.exists()
     assert "Nothing was saved" in anyrig("use", "--reset").stdout
     assert "Nothing is saved" in anyrig("use", "--list").stdout
@@ -461,7 +461,7 @@ def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:
     assert doctor.returncode == 1
     assert "requested by anyrig.toml" in doctor.stdout
     saved = anyrig("use", "cpu", "--no-bench")
-    assert "anyrig.toml asks for 'dml:0', which comes before" in saved.stderr
+    assert "anyrig.toml requests 'dml:0', which takes precedence" in saved.stderr
 
 
 def test_harmless_warnings_are_silent_unless_verbose() -> None:

@@ -315,10 +315,10 @@ def test_our_own_processes_are_listed(anyrig: Anyrig) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_machine_shows_what_is_fixed(name: str, machine: Callable[..., Machine]) -> None:
-    from anyrig.cli.top import recorded
+    from anyrig.app.devices import describe_recorded
 
     there = machine(name)
-    snapshot = recorded(there)
+    snapshot = describe_recorded(there)
     text = "\n".join(
         rendered(row, colours=False) for row in frame(snapshot, {}, there, View(120, None))
     )

@@ -17,9 +17,13 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from anyrig.cli import main, train, train_worker  # noqa: E402
-from anyrig.cli.context import Context  # noqa: E402
+from anyrig import Rig  # noqa: E402
+from anyrig.app.training import TrainingRequest  # noqa: E402
+from anyrig.app.training_process import choose_devices  # noqa: E402
+from anyrig.cli import main, train  # noqa: E402
+from anyrig.cli.flags import read_flags  # noqa: E402
 from anyrig.cli.parse import command_line, parser_of  # noqa: E402
+from anyrig.devices.machine import Machine  # noqa: E402
 from anyrig.errors import DeviceUnusableError  # noqa: E402
 from anyrig.services.jobs import KINDS, check, words_of  # noqa: E402
 from anyrig.storage.keys import JsonValue  # noqa: E402
@@ -93,12 +97,12 @@ def test_a_finished_run_says_so_and_more_steps_go_on(config: Path, said: Said) -
     config.unlink()  # a run needs nothing else
     code, out, _ = said("train", "--resume", "r")
     assert code == 0
-    assert "finished already" in out
+    assert "already finished" in out
     assert "12 (" in out
     code, out, err = said("train", "--resume", "r", "--steps", 16, "--json")
     last = events(out)[-1]
     assert (code, last["steps"], last["resumed_from"]) == (0, 16, 12)
-    assert "train.steps was 12 and is 16" in err
+    assert "train.steps was 12 and is now 16" in err
 
 
 def test_programs_read_lines(config: Path, said: Said) -> None:
@@ -120,12 +124,12 @@ def test_the_same_command_again_goes_on_and_another_task_is_refused(
 ) -> None:
     assert said("train", config, "--folder", "r")[0] == 0
     code, out, _ = said("train", config, "--folder", "r")
-    assert (code, "finished already" in out) == (0, True)
+    assert (code, "already finished" in out) == (0, True)
     code, _, err = said("train", config, "--folder", "r", "--set", "task.context=8")
     assert code == 2
     assert "another task: context" in err
     code, out, _ = said("train", config, "--folder", "r", "--set", "task.context=8", "--fresh")
-    assert (code, "finished already" in out) == (0, False)
+    assert (code, "already finished" in out) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +142,13 @@ def test_the_same_command_again_goes_on_and_another_task_is_refused(
         (["--set", "train.loading.num_worker=0"], "Did you mean 'num_workers'?"),
         (["--set", "train.scaler.initial=x"], "scaler"),
         (["--set", "batch=3"], "--set train.batch=64"),
-        (["--set", "model.batch=3"], "There are [task] and [train]"),
+        (["--set", "model.batch=3"], "The tables are [task] and [train]"),
         (["--strategy", "dp"], "DataParallel is not offered"),
         (["--precision", "fp12"], "fp12"),
-        (["--nproc", "0"], "--nproc 0"),
-        (["--steps", "none"], "--steps none"),
-        (["--export", "."], "exists already"),
-        (["--folder", "."], "holds other things"),
+        (["--nproc", "0"], "--nproc must be a number from 1 to 1024, or auto"),
+        (["--steps", "none"], "--steps must be a whole number at least 1"),
+        (["--export", "."], "already exists"),
+        (["--folder", "."], "is not empty"),
         (["--resume", "r"], "both given"),
         (["--set", "train.optimiser=adamax"], "adamax"),
         (["--set", "task.text=nowhere.txt"], "nowhere.txt"),
@@ -164,11 +168,11 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
     ("text", "message"),
     [
         (b"[tsk]\n", "Did you mean [task]?"),
-        (b"[train]\nbatch = 3\n", "does not say what to train"),
+        (b"[train]\nbatch = 3\n", "has no [task]"),
         (b"[task\n", "line 1"),
         (b"task = 3\n", "task is 3"),
         (b'[task]\nkind = "\xff"\n', "not UTF-8"),
-        (b"x = " + b"[" * 5000, "is no TOML"),
+        (b"x = " + b"[" * 5000, "is not valid TOML"),
         (b"[task]\n", "does not say its kind"),
     ],
 )
@@ -181,12 +185,12 @@ def test_broken_files_are_told_in_words(said: Said, text: bytes, message: str) -
 
 
 def test_what_is_no_run_is_told_in_words(said: Said) -> None:
-    assert "holds no run" in said("train", "--resume", "nowhere")[2]
+    assert "is not a training run" in said("train", "--resume", "nowhere")[2]
     Path("r").mkdir()
     Path("r/run.json").write_text("{}")
     code, _, err = said("train", "--resume", "r")
-    assert (code, "cannot be understood" in err) == (2, True)
-    assert "nothing to train" in said("train")[2]
+    assert (code, "is not valid" in err) == (2, True)
+    assert "no configuration was given" in said("train")[2]
 
 
 def test_settings_of_the_house_count_where_the_file_says_nothing(
@@ -309,35 +313,34 @@ def test_what_a_job_is_told_reaches_the_command(config: Path) -> None:
         "steps": 7, "nproc": "2", "strategy": "fsdp", "export": "out", "tensorboard": True,
         "device": "cpu", "memory_gb": 2,
     }  # fmt: skip
-    _, options = command_line(words_of("train", check("train", asked, Path.cwd())))
-    assert options.run == str(Path("r").absolute())
-    assert options.set == ["train.batch=8", "train.shuffle=false"]
-    assert (options.steps, options.nproc, options.strategy) == (7, "2", "fsdp")
-    assert (options.tensorboard, options.device, options.memory_gb) == (True, "cpu", 2)
+    _, arguments = command_line(words_of("train", check("train", asked, Path.cwd())))
+    request = TrainingRequest(**read_flags(arguments, TrainingRequest))
+    assert request == TrainingRequest(
+        file=config.absolute(), run=Path("r").absolute(), steps=7, nproc="2", strategy="fsdp",
+        set={"train.batch": "8", "train.shuffle": "false"}, export=Path("out").absolute(),
+        tensorboard=True, device="cpu", memory_gb=2,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("name", "device", "count", "number"),
     [
-        ("no-gpu", None, None, 1), ("no-gpu", None, 3, 3), ("h200-linux", None, None, 1),
-        ("rtx4090-rtxpro6000-wsl2", None, None, 2), ("rtx4090-rtxpro6000-wsl2", "cpu", 2, 2),
-        ("rtx4090-rtxpro6000-wsl2", "all", None, 2),
+        ("no-gpu", "", "auto", 1), ("no-gpu", "", "3", 3), ("h200-linux", "", "auto", 1),
+        ("rtx4090-rtxpro6000-wsl2", "", "auto", 2), ("rtx4090-rtxpro6000-wsl2", "cpu", "2", 2),
+        ("rtx4090-rtxpro6000-wsl2", "all", "auto", 2),
     ],
 )  # fmt: skip
 def test_each_process_has_a_device_of_one_kind(
-    name: str, device: str | None, count: int | None, number: int
+    name: str, device: str, count: str, number: int, machine: Callable[..., Machine]
 ) -> None:
-    record = Path(__file__).parent.parent / "machines" / f"{name}.json"
-    _, options = command_line(["train", "x.toml", *(["--device", device] if device else [])])
-    options.machine = str(record)
-    context = Context(options)
-    found = train_worker.devices(context, count)
-    kinds = {context.machine.find(one).kind for one in found}  # type: ignore[union-attr]
+    rig = Rig(machine=machine(name))
+    found = choose_devices(rig, TrainingRequest(device=device, nproc=count))
+    kinds = {rig.machine.find(one).kind for one in found}  # type: ignore[union-attr]
     assert (len(found), len(kinds)) == (number, 1)
     if kinds == {"gpu"}:
         assert len(set(found)) == number
         with pytest.raises(DeviceUnusableError, match="processes"):
-            train_worker.devices(context, number + 1)
+            choose_devices(rig, TrainingRequest(device=device, nproc=str(number + 1)))
 
 
 # -- processes of their own ------------------------------------------------------------------------
@@ -357,11 +360,11 @@ def test_ctrl_c_keeps_all_and_a_resume_ends_as_if_nothing_had_been(
     while time.monotonic() < end and not (lines.exists() and b'"step"' in lines.read_bytes()):
         time.sleep(0.02)
     code, out, err = said("train", "--resume", "r")
-    assert (code, "another process trains" in err) == (1, True)
+    assert (code, "another process is training" in err) == (1, True)
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "Go on with: anyrig train --resume r" in out
+    assert "To continue: anyrig train --resume r" in out
     (found,) = [one for one in json.loads(said("jobs", "--json")[1]) if one["run"].endswith("/r")]
     assert found["state"] == "stopped"
     assert 0 < found["step"] < 400
@@ -418,7 +421,7 @@ def test_a_run_of_an_older_spelling_goes_on_without_a_warning(config: Path, said
     record = Path("r/run.json")
     record.write_text(record.read_text().replace("optimizer", "optimiser"))
     code, out, err = said("train", "--resume", "r")
-    assert (code, "finished already" in out, "optimi" in err) == (0, True, False)
+    assert (code, "already finished" in out, "optimi" in err) == (0, True, False)
     code, _, err = said("train", "--resume", "r", "--steps", "3")
     assert (code, "optimi" in err) == (0, False)
 

@@ -333,17 +333,18 @@ def test_health_does_not_name_what_others_made(people: People) -> None:
 
 
 def test_training_runs_belong_to_the_key_of_their_job(people: People, tmp_path: Path) -> None:
-    from anyrig.services import train_config, train_runs
+    from anyrig.app.runs import create_run, register_run
+    from anyrig.app.training_config import read_config
 
     toml = tmp_path / "run.toml"
     toml.write_text('[task]\nkind = "language"\ntext = "x"\n')
     parts = people.app.state.parts
-    config = train_config.read(toml)
+    config = read_config(toml)
     runs = []
     for name in ("ann", "nobody"):
         folder = tmp_path / name
-        run = train_runs.begin(folder, config, {}, {})
-        train_runs.register(parts.places["runs"], run)
+        run = create_run(folder, config, {}, {})
+        register_run(parts.places["runs"], run)
         runs.append(run)
     key = next(one.id for one in parts.keys.all() if one.name == "ann")
     parts.jobs.submit("train", {"run": str(tmp_path / "ann")}, client=key)

@@ -9,19 +9,20 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.services import train_runs
-from anyrig.services.train_config import Config
+from anyrig.app import runs
+from anyrig.app.runs import TrainingResult
+from anyrig.app.training_config import TrainingConfig
 
 
-def begun(registry: Path, folder: Path) -> train_runs.Run:
+def begun(registry: Path, folder: Path) -> runs.Run:
     data = folder.parent / "secret place" / "book.txt"
-    config = Config(
+    config = TrainingConfig(
         folder.parent / "language.toml", folder.parent, "[task]\n",
         {"kind": "language", "text": str(data)}, {"steps": 600},
     )  # fmt: skip
-    run = train_runs.begin(folder, config, config.train, {})
+    run = runs.create_run(folder, config, config.train, {})
     registry.mkdir(parents=True, exist_ok=True)
-    train_runs.register(registry, run)
+    runs.register_run(registry, run)
     return run
 
 
@@ -43,7 +44,7 @@ def test_a_run_is_listed_told_and_drawn(
 ) -> None:
     assert app_client.get("/runs").json() == {"runs": []}
     run = begun(registry, tmp_path / "runs" / "language-1")
-    train_runs.mark(run.folder, "running", steps=600)
+    runs.write_state(run.folder, "running", steps=600)
     lines = [step(n, 5 - n / 200) for n in range(1, 501)]
     lines.insert(3, json.dumps({"kind": "validation", "step": 3, "figures": {"loss": 4.0}}))
     lines += [step(501, None), '{"kind": "step", "st']  # torn by a kill
@@ -56,7 +57,7 @@ def test_a_run_is_listed_told_and_drawn(
     assert summary["task"] == {"kind": "language", "text": "book.txt"}
     assert str(tmp_path) not in json.dumps(summary)
     assert summary["result"] is None
-    train_runs.keep_result(run.folder, {"finished": True, "run": str(run.folder), "loss": 1.5})
+    runs.write_result(run.folder, TrainingResult(str(run.folder), finished=True, loss=1.5))
     assert app_client.get(f"/runs/{found['id']}").json()["result"]["loss"] == 1.5
 
     history = app_client.get(f"/runs/{found['id']}/history").json()
@@ -77,7 +78,7 @@ def test_what_is_not_there_is_a_problem(
     app_client: TestClient, registry: Path, tmp_path: Path
 ) -> None:
     run = begun(registry, tmp_path / "runs" / "gone")
-    id = train_runs.id_of(run.folder)
+    id = runs.make_run_id(run.folder)
     assert app_client.get(f"/runs/{id}").status_code == 200
     os.rename(run.folder, tmp_path / "elsewhere")
     assert app_client.get("/runs").json() == {"runs": []}

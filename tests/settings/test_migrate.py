@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.runs import make_run_id
 from anyrig.jobs.queue import JobQueue
-from anyrig.services import train_runs
 from anyrig.settings import migrate
 from anyrig.settings.folders import Folders, find_folders
 from tests.conftest import Anyrig
@@ -75,7 +75,7 @@ def check_moved(job: str) -> None:
     (run,) = here.runs.glob("*.json")
     folder = data() / "server" / "jobs" / "t"
     assert json.loads(run.read_text())["folder"] == str(folder)
-    assert run.stem == train_runs.id_of(folder)
+    assert run.stem == make_run_id(folder)
     assert (here.cluster / "broker" / "dump").read_text() == "a queue"
     assert (cache() / "figures.json").exists()
     assert not [path for path in data().iterdir() if path.name.startswith(".moving-")]

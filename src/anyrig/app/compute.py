@@ -150,6 +150,12 @@ def format_stamp(rig: Rig, plan: PlacementPlan) -> str:
     return " | ".join(sorted({stamp(one.device, rig.machine) for one in plan.placements}))
 
 
+def load_failed_formats(rig: Rig) -> dict[str, dict[Precision, str]]:
+    """By device id: number formats that a self-test found wrong under the present libraries."""
+    reports = _load_selftests(rig).items()
+    return {id: report.failed_formats for id, report in reports if report.failed_formats}
+
+
 def _load_selftests(rig: Rig) -> Mapping[str, SelfTestReport]:
     """By device id: self-tests that ran under the present driver and torch."""
     from anyrig.precision.selftest import find_reports

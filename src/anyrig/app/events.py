@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anyrig.app.runs import Run, TrainingResult
+    from anyrig.training.watch.alerts import Alert
+    from anyrig.training.watch.figures import Figures, RunEvent, Validation
 
 
 @dataclass(frozen=True)
@@ -33,5 +39,48 @@ class NoticeEvent:
     message: str
 
 
-Event = ProgressEvent | WarningEvent | NoticeEvent
+@dataclass(frozen=True)
+class RunStartedEvent:
+    """A training run begins, or goes on, in its folder."""
+
+    run: Run
+    num_processes: int = 1
+
+
+@dataclass(frozen=True)
+class DeviceEvent:
+    """Where the work runs."""
+
+    name: str
+    precision: str
+    title: str
+    """The name with what was chosen for it, for a person."""
+
+
+@dataclass(frozen=True)
+class TrainingEvent:
+    """What a training run reports: a step (at most ten a second), a validation, a warning."""
+
+    report: Figures | Validation | Alert | RunEvent
+    total_steps: int | None
+    unit: str
+    """What units are: tokens, samples."""
+
+
+@dataclass(frozen=True)
+class RunEndedEvent:
+    """A training run is finished, was finished before, or was stopped."""
+
+    result: TrainingResult
+
+
+Event = (
+    ProgressEvent
+    | WarningEvent
+    | NoticeEvent
+    | RunStartedEvent
+    | DeviceEvent
+    | TrainingEvent
+    | RunEndedEvent
+)
 OnEvent = Callable[[Event], None]

@@ -35,13 +35,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from anyrig.app.bench import BenchReport
     from anyrig.app.classify import ClassifyResult, TrainedResult
     from anyrig.app.compute import DeviceOptions
+    from anyrig.app.devices import DeviceList, Diagnosis
     from anyrig.app.embedding import Embeddings
     from anyrig.app.entities import EntitiesResult
-    from anyrig.app.index import IndexResult
     from anyrig.app.finetune import Tuned
+    from anyrig.app.index import IndexResult
     from anyrig.app.ocr import OcrResult
+    from anyrig.app.profiling import BatchSizeProfile
+    from anyrig.app.runs import RegisteredRun, TrainingResult
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
     from anyrig.bench.figures import Book
@@ -78,7 +82,7 @@ class Rig:
         ask_device: AskDevice | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
-        self.config = config or self.environment.get("ANYRIG_CONFIG")
+        self.config = str(config) if config else self.environment.get("ANYRIG_CONFIG")
         self._given_machine = machine
         self._on_event, self._ask_device = on_event or _log_event, ask_device
         self._warned: set[str] = set()
@@ -203,17 +207,22 @@ class Rig:
             answer = self._ask_device(self)
             if answer is not None:
                 self.save_device(answer)
+        choice = self.preview_device(options)
+        for warning in choice.warnings:
+            self.warn(warning)
+        if self.may_measure(options) and choice.selector != "all":
+            self.measure_first_use(choice.device)
+        return choice
+
+    def preview_device(self, options: DeviceOptions) -> DeviceChoice:
+        """The device that some work would use: nothing is asked, measured or reported."""
         choice = choose_device(
             self.machine, self.device_requests(options), evidence=self.evidence,
             strict=options.strict,
         )  # fmt: skip
-        for warning in choice.warnings:
-            self.warn(warning)
         log.info("device: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
         for skipped in choice.skipped:
             log.info("skipped: %s (%s)", skipped.device.name, skipped.reason)
-        if self.may_measure(options) and choice.selector != "all":
-            self._measure_first_use(choice.device)
         return choice
 
     def choose_cpu(self, options: DeviceOptions) -> DeviceChoice:
@@ -227,23 +236,28 @@ class Rig:
                 self.warn(match.warning)
         return choose_device(self.machine, (DeviceRequest("cpu", "flag"),))
 
-    def save_device(self, selector: str) -> None:
+    def save_device(self, selector: str) -> SavedDevice:
         """Use a device from now on, as `anyrig use` does."""
         from anyrig.settings.saved_device import SavedDevice, save_device
 
         device = self.machine.find(selector)
         self.saved_device = SavedDevice(selector, device.name if device else selector)
         save_device(self.folders.saved_device, self.saved_device)
+        return self.saved_device
 
     def may_measure(self, options: DeviceOptions) -> bool:
         """Whether a device may be measured on its first use."""
         return self.settings.bench and not options.no_bench and not self.is_recorded
 
-    def _measure_first_use(self, device: Device) -> None:
+    def measure_first_use(self, device: Device) -> None:
+        """Measure a device that was not measured under its present driver: a few seconds, once."""
         page = self.measurements.of(device, self.machine)
         if page and page.figures:
             return
-        self.notice(f"Measuring {device.name}, once ...")  # app.bench follows
+        from anyrig.app.bench import measure_devices
+
+        self.notice(f"Measuring {device.name}, once ...")
+        measure_devices(self, [device], self._on_event, quick=True)
 
     # -- abilities ---------------------------------------------------------------------------------
 
@@ -458,6 +472,81 @@ class Rig:
 
         request = self.request(summarise.SummariseRequest, files=files, **options)
         return list(summarise.summarise(self, request, on_event or self._on_event))
+
+    def devices(self, **options: Any) -> DeviceList:
+        """Every device of this machine, and the one that would be used.
+
+        for device in Rig().devices().machine.devices: print(device.name, device.usable)
+        """
+        from anyrig.app.compute import DeviceOptions
+        from anyrig.app.devices import list_devices
+
+        return list_devices(self, self.request(DeviceOptions, **options))
+
+    def use(self, device: str, **options: Any) -> SavedDevice:
+        """Save the device to use from now on.
+
+        Rig().use("cuda:1")
+        """
+        from anyrig.app.compute import DeviceOptions
+        from anyrig.app.devices import use_device
+
+        return use_device(self, self.request(DeviceOptions, device=device, **options))
+
+    def diagnose(self, *, on_event: OnEvent | None = None, **options: Any) -> Diagnosis:
+        """Check the machine, with a real kernel on every device; `DoctorRequest` has the options.
+
+        for finding in Rig().diagnose().findings: print(finding.state, finding.message)
+        """
+        from anyrig.app import devices
+
+        request = self.request(devices.DoctorRequest, **options)
+        return devices.diagnose(self, request, on_event or self._on_event)
+
+    def bench(self, *, on_event: OnEvent | None = None, **options: Any) -> BenchReport:
+        """Measure devices and save the results; the options are fields of `BenchRequest`.
+
+        Rig().bench(device="cpu", quick=True).devices
+        """
+        from anyrig.app import bench
+
+        request = self.request(bench.BenchRequest, **options)
+        return bench.bench(self, request, on_event or self._on_event)
+
+    def profile(
+        self, what: str = "transformer", *, on_event: OnEvent | None = None, **options: Any
+    ) -> BatchSizeProfile:
+        """Memory and speed of a model by batch size; the options are fields of `ProfileRequest`.
+
+        Rig().profile("model.onnx", most=64).sizes.batch_size
+        """
+        from anyrig.app import profiling
+
+        request = self.request(profiling.ProfileRequest, what=what, **options)
+        return profiling.profile(self, request, on_event or self._on_event)
+
+    def train(
+        self, file: str | Path | None = None, *, on_event: OnEvent | None = None, **options: Any
+    ) -> TrainingResult:
+        """Train a model as a TOML file says; the options are fields of `TrainingRequest`.
+
+        Rig().train("language.toml", steps=500, set={"train.batch": 64}).model
+        """
+        from anyrig.app import training
+
+        if isinstance(options.get("nproc"), int):
+            options["nproc"] = str(options["nproc"])
+        request = self.request(training.TrainingRequest, file=file, **options)
+        return training.train(self, request, on_event or self._on_event)
+
+    def runs(self) -> list[RegisteredRun]:
+        """The training runs that were started on this machine, the oldest first.
+
+        for run in Rig().runs(): print(run.folder, run.state.status, run.state.loss)
+        """
+        from anyrig.app.runs import list_runs
+
+        return list_runs(self)
 
 
 def _log_event(event: Event) -> None:

@@ -1,246 +1,164 @@
-"""`anyrig bench`: figures of every usable device, beside the CPU's, and kept."""
+"""`anyrig bench`: the speed of every usable device beside the CPU's, or of a speech engine."""
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from anyrig.cli import bench_speech, events
-from anyrig.cli.context import Context
-from anyrig.cli.devices import writable
-from anyrig.cli.pick import can_ask, keep_figures, pick
-from anyrig.cli.show import Progress, paint, print_warning, table
-from anyrig.devices.choose import describe_choice, describe_detour, select_backend
-from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.errors import DeviceUnusableError, KernelError
-from anyrig.install import format_install
+from anyrig.app.bench import BenchRequest, bench
+from anyrig.cli.ask import can_ask
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import EventPrinter, format_table, paint, wrap
+from anyrig.cli.rig import open_rig
+from anyrig.devices.choose import describe_choice
 from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops
 
 if TYPE_CHECKING:
+    from anyrig.app.bench_speech import SpeechTiming
     from anyrig.bench.figures import Figure, Measured
 
-HELP = """Time every usable device at every number format it has: a 2000 x 2000 matrix product
-ten times, as people compare; a larger one that fills the device, and the same
-sustained for two seconds; memory bandwidth. Through torch where it is installed, else
-ONNX Runtime. Each figure is the median of up to 5 rounds, each after a rest of 0.2 s
-and a warm-up, and every round ends with a wait for the device. Figures are kept, and
-the choice of a device goes by them. --speech times a speech engine instead, per
-device and number format; the voice's flags go with it."""
-_BAR = 30
+HELP = """Measure every usable device in every number format it has: a 2000 x 2000 matrix product
+ten times, as people compare; a larger one that fills the device, and the same sustained for two
+seconds; memory bandwidth. Through torch if it is installed, else ONNX Runtime. Each result is the
+median of up to 5 rounds, each after a rest of 0.2 s and a warm-up, and every round ends with a wait
+for the device. Results are saved and used to choose a device. --speech measures a speech engine
+instead, per device and number format; the options of the voice are for it."""
+_BAR_WIDTH = 30
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
+    add_flags(parser, BenchRequest, exclude=("cluster", "loudness", "fresh"))
     parser.add_argument(
-        "--quick", action="store_true", help="a few seconds a device, no large product"
+        "--events", action="store_true", help="with --json: a JSON line for each event"
     )
-    parser.add_argument("--plot", metavar="FILE", help="write the plot there as SVG as well")
-    parser.add_argument(
-        "--speech",
-        action="store_true",
-        help="measure a speech engine instead: load, first audio, real-time factor",
-    )
-    parser.add_argument("--no-save", action="store_true", help="do not keep the figures")
-    events.argument(parser)
-    bench_speech.arguments(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measure and print."""
-    context = Context(options)
-    wanted = _wanted(context)
-    if options.speech:
-        return bench_speech.run(context, [device for device, _ in wanted])
-    if options.plot:
-        writable(Path(options.plot))
-    pages = measure_devices(context, wanted, quick=options.quick, keep=not options.no_save)
-    if not any(page.figures for page in pages):
-        names = ", ".join(page.name for page in pages)
-        raise KernelError(f"{names} could not be measured", hint="Run `anyrig doctor`.")
-    if options.json:
-        events.Events(context).end({"devices": [asdict(page) for page in pages]})
-    else:
-        print(report(pages))
-    if options.plot:
-        from anyrig.bench.plot import svg
-        from anyrig.storage import files
+def run(arguments: argparse.Namespace) -> int:
+    with EventPrinter(json_lines=arguments.events and arguments.json) as printer:
+        rig = open_rig(arguments, printer)
+        request = rig.request(BenchRequest, **read_flags(arguments, BenchRequest))
+        if request.speech:
+            from anyrig.app.bench_speech import bench_speech
 
-        files.write_atomic(Path(options.plot), svg(pages))
-    if options.json:
+            timings = bench_speech(rig, request, printer)
+            if arguments.json:
+                printer.end(timings.to_json())
+                return 0
+        else:
+            result = bench(rig, request, printer)
+            if arguments.json:
+                printer.end(result.to_json())
+                return 0
+    if request.speech:
+        print(format_timings(timings.engine, timings.timings))
         return 0
-    if not options.no_save:
-        print(f"\nKept in {context.folders.measurements}.")
-    if options.plot:
-        print(f"Plot in {options.plot}.")
-    if can_ask() and not options.device:
-        options.no_bench = True  # everything has just been measured
-        print(f"Using {describe_choice(pick(context))}.")
+    print(format_measurements(result.devices))
+    if not request.no_save:
+        print(f"\nSaved in {rig.folders.measurements}.")
+    if request.plot is not None:
+        print(f"Plot in {request.plot}.")
+    if can_ask() and not request.device:
+        # Everything has just been measured.
+        print(f"Using {describe_choice(rig.choose_device(replace(request, no_bench=True)))}.")
     return 0
 
 
-def _wanted(context: Context) -> list[tuple[Device, str]]:
-    """The devices asked for, with the word that asked; or all that can be used, and the CPU."""
-    machine, word = context.machine, context.options.device
-    if not word:
-        return [(gpu, "") for gpu in machine.gpus if gpu.usable] + [(machine.cpu_device, "")]
-    plain = word.strip().lower()
-    if plain == "auto":
-        return [(context.choose().device, "")]
-    found = context.resolve(word)
-    wanted = found if plain == "all" else found[:1]
-    for device in wanted:
-        other_way = describe_detour(device, word)
-        if other_way and device.usable:
-            raise DeviceUnusableError(
-                other_way, hint="Leave the backend out of the word to measure it."
-            )
-        if reason := device.block_reason:
-            raise DeviceUnusableError(
-                f"{device.name} cannot be measured: {reason}",
-                hint=reason.fix or "Run `anyrig doctor`.",
-            )
-    return [(device, word) for device in wanted]
-
-
-def find_backend(device: Device, word: str = "") -> DeviceBackend:
-    """The backend of this selector, else torch where it can use the device, else ONNX Runtime."""
-    backend = select_backend(device, word)
-    if backend is None:
-        reason = device.block_reason
-        fix = reason.fix if reason else ""
-        raise DeviceUnusableError(
-            f"no usable backend for {device.name}: {reason}",
-            hint=fix or format_install("onnxruntime"),
-        )
-    return backend
-
-
-def measure_devices(
-    context: Context, wanted: Sequence[tuple[Device, str]], *, quick: bool, keep: bool = True
-) -> list[Measured]:
-    """Measure devices one after the other and keep what was found; a failure stops nothing."""
-    from anyrig.bench import figures
-
-    pages = []
-    told = events.Events(context, len(wanted), "measuring")
-    with Progress(len(wanted), "device") as progress:
-        for count, (device, word) in enumerate(wanted):
-            told.progress(count, device.name)
-            page = _measure(context, device, find_backend(device, word), quick, progress)
-            pages.append(page)
-            progress.done()
-            if keep:
-                # Read anew and written at once: another command may have measured meanwhile.
-                keep = keep_figures(context, figures.load(context.folders.measurements).with_(page))
-    return pages
-
-
-def _measure(
-    context: Context, device: Device, backend: DeviceBackend, quick: bool, progress: Progress
-) -> Measured:
-    from anyrig.bench import isolate
-    from anyrig.bench.figures import Measured, stamp
-    from anyrig.devices.doctor import KernelResult, describe_wrong_result
-
-    asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
-    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    page = Measured(device.id, device.name, stamp(device, context.machine), when=when)
-    progress.step(f"{device.name}, starting {backend.library}")
-
-    def tell(text: str) -> None:
-        progress.step(f"{device.name}, {text}")
-
-    for answer in isolate.run(device, backend, asked, context.environment, tell):
-        if not isinstance(answer, KernelResult):
-            page = replace(page, figures=(*page.figures, answer))
-            continue
-        fault = describe_wrong_result(answer)
-        if not answer.ok:
-            print_warning(
-                f"no kernel runs on {device.name} through {backend.provider}: {answer.error}"
-            )
-            # One way of several, a full memory or a slow start say nothing of the device itself.
-            alone = sum(way.usable for way in device.backends) == 1
-            passing = "memory" in answer.error or "no answer within" in answer.error
-            fault = f"no kernel runs on it: {answer.error}" if alone and not passing else ""
-        elif fault:
-            print_warning(f"{device.name} through {backend.provider}: {fault}; it is never chosen")
-        page = replace(page, broken=fault)
-        if fault:
-            break
-    return page
-
-
-def report(pages: Sequence[Measured]) -> str:
-    """The table, and bars to see it by."""
-    rows = [["device", "kernel", "format", "figure", "CPU", "through", "a round", "spread"]]
-    base = _cpu_figures(pages)
-    for page in pages:
-        for figure in page.figures:
-            rows.append(_row(page, figure, base))
-    text = table(rows, right=(3, 4, 6, 7))
+def format_measurements(devices: Sequence[Measured]) -> str:
+    """A table, and the same as bars."""
+    rows = [["device", "kernel", "format", "result", "CPU", "through", "a round", "spread"]]
+    baseline = _find_cpu_results(devices)
+    for device in devices:
+        rows += [_list_cells(device, one, baseline) for one in device.figures]
+    text = format_table(rows, right=(3, 4, 6, 7))
     if sys.stdout.isatty() and len(text.partition("\n")[0]) > shutil.get_terminal_size().columns:
-        # Too narrow for everything: the figures, and of the name what tells devices apart.
-        short = [[row[0][:26], *row[1:5]] for row in rows]
-        text = table(short, right=(3, 4))
-    backends = {figure.backend for page in pages for figure in page.figures}
-    if backends == {"onnx"}:
+        # Too narrow for everything: the results, and the part of the name that differs.
+        text = format_table([[row[0][:26], *row[1:5]] for row in rows], right=(3, 4))
+    if {one.backend for device in devices for one in device.figures} == {"onnx"}:
         text += "\n\nThrough ONNX Runtime fewer formats are measured; torch measures them all."
-    bars = [line for page in pages for line in _bars(page, pages)]
+    bars = [line for device in devices for line in _draw_bars(device, devices)]
     return text + ("\n\n" + "\n".join(bars) if bars else "")
 
 
-def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> list[str]:
-    kernel = "product" if figure.kernel == "sustained" else figure.kernel
-    against = base.get((kernel, figure.size)) or base.get((kernel, 0))
-    ratio = f"{figure.value / against:.3g}x" if against else "-"
-    value = (
-        format_flops(figure.value) if figure.unit == "FLOP/s" else format_bandwidth(figure.value)
-    )
+def _list_cells(device: Measured, one: Figure, baseline: dict[tuple[str, int], float]) -> list[str]:
+    kernel = "product" if one.kernel == "sustained" else one.kernel
+    cpu = baseline.get((kernel, one.size)) or baseline.get((kernel, 0))
+    is_compute = one.unit == "FLOP/s"
     return [
-        page.name,
-        _size(figure),
-        figure.precision if figure.unit == "FLOP/s" else "",
-        value,
-        ratio,
-        "torch" if figure.backend == "torch" else "ONNX Runtime",
-        format_duration(figure.seconds),
-        f"{figure.spread:.0%} of {figure.rounds}" if figure.rounds > 1 else "one round",
+        device.name,
+        _describe_kernel(one),
+        one.precision if is_compute else "",
+        format_flops(one.value) if is_compute else format_bandwidth(one.value),
+        f"{one.value / cpu:.3g}x" if cpu else "-",
+        "torch" if one.backend == "torch" else "ONNX Runtime",
+        format_duration(one.seconds),
+        f"{one.spread:.0%} of {one.rounds}" if one.rounds > 1 else "one round",
     ]
 
 
-def _size(figure: Figure) -> str:
-    if figure.kernel == "product":
-        return f"{figure.size}^2 product x10"
-    if figure.kernel == "sustained":
-        return f"{figure.size}^2 sustained"
-    return f"bandwidth, {format_bytes(figure.size)}"
+def _describe_kernel(one: Figure) -> str:
+    if one.kernel == "product":
+        return f"{one.size}^2 product x10"
+    if one.kernel == "sustained":
+        return f"{one.size}^2 sustained"
+    return f"bandwidth, {format_bytes(one.size)}"
 
 
-def _cpu_figures(pages: Sequence[Measured]) -> dict[tuple[str, int], float]:
-    """The CPU's fp32 figure of each kernel: what ratios are to."""
-    cpu = next((page for page in pages if page.device == "cpu"), None)
+def _find_cpu_results(devices: Sequence[Measured]) -> dict[tuple[str, int], float]:
+    """The CPU's fp32 result of each kernel: what others are compared with."""
+    cpu = next((device for device in devices if device.device == "cpu"), None)
     found: dict[tuple[str, int], float] = {}
-    for figure in cpu.figures if cpu else ():
-        if figure.precision == "fp32":
-            found[figure.kernel, figure.size] = figure.value
-            # A size the CPU was too slow for is compared with the largest it did.
-            found[figure.kernel, 0] = max(figure.value, found.get((figure.kernel, 0), 0.0))
+    for one in cpu.figures if cpu else ():
+        if one.precision == "fp32":
+            found[one.kernel, one.size] = one.value
+            # A size that the CPU was too slow for is compared with the largest it did.
+            found[one.kernel, 0] = max(one.value, found.get((one.kernel, 0), 0.0))
     return found
 
 
-def _bars(page: Measured, pages: Sequence[Measured]) -> list[str]:
-    top = max((f.value for p in pages for f in p.figures if f.kernel == "product"), default=0.0)
+def _draw_bars(device: Measured, devices: Sequence[Measured]) -> list[str]:
+    products = [one for each in devices for one in each.figures if one.kernel == "product"]
+    best = max((one.value for one in products), default=0.0)
     lines = []
-    for figure in page.figures:
-        if figure.kernel == "product":
-            bar = "#" * max(1, round(_BAR * figure.value / top))
-            label = f"{page.name[:20]:<20} {figure.precision:<5}{figure.size:>5}"
-            lines.append(f"{label} {paint(bar, 'good')} {format_flops(figure.value)}")
+    for one in device.figures:
+        if one.kernel == "product":
+            bar = "#" * max(1, round(_BAR_WIDTH * one.value / best))
+            label = f"{device.name[:20]:<20} {one.precision:<5}{one.size:>5}"
+            lines.append(f"{label} {paint(bar, 'good')} {format_flops(one.value)}")
     return lines
+
+
+def format_timings(engine: str, timings: Sequence[SpeechTiming]) -> str:
+    """A table for each device, narrow enough for any terminal, and what its columns mean."""
+    from anyrig.app.bench_speech import NUM_ROUNDS
+
+    blocks = []
+    for device in dict.fromkeys(one.device for one in timings):
+        rows = [
+            ["format", "through", "load", "first run", "first audio", "ten words", "factor",
+             "at once"],
+        ]  # fmt: skip
+        rows += [
+            [
+                one.precision, one.through, format_duration(one.load_s),
+                format_duration(one.first_run_s), format_duration(one.first_audio_s),
+                format_duration(one.sentence_s), f"{one.real_time_factor:.3g}",
+                f"{one.many:.3g}x",
+            ]
+            for one in timings if one.device == device
+        ]  # fmt: skip
+        title = paint(f"{engine} on {device}", "bold")
+        blocks.append(f"{title}\n{format_table(rows, right=range(2, 8))}")
+    notes = {
+        "load": "until a new process can speak",
+        "first run": "until the first paragraph after that begins",
+        "first audio": "until a later one begins",
+        "ten words": f"a sentence, one at a time, the median of up to {NUM_ROUNDS}",
+        "factor": "time over audio of those; under 1 is faster than real time",
+        "at once": "audio over time, with as many sentences at a time as it likes",
+    }
+    lines = [wrap(f"  {name + ':':<13}", text) for name, text in notes.items()]
+    return "\n\n".join([*blocks, "\n".join(lines)])

@@ -35,8 +35,11 @@ def read_flags(arguments: argparse.Namespace, request: type) -> dict[str, Any]:
     """The options of a request that were given as flags."""
     given: dict[str, Any] = {}
     for name, option in list_options(request).items():
-        if hasattr(arguments, name):
-            given[name] = _join(option, getattr(arguments, name))
+        value = getattr(arguments, name, None)
+        if value is None or (option.positional and value == []):
+            continue
+        if value is not False or option.default:  # else a flag of every command, not given
+            given[name] = _join(option, value)
     return given
 
 
@@ -46,6 +49,7 @@ def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Optio
     if option.positional:
         many = "+" if option.required else "*"
         count = many if option.shape == "list" else None if option.required else "?"
+        rules["default"] = None  # argparse would pass SUPPRESS through `type`
         group.add_argument(
             option.name, nargs=count, metavar=metavar, type=partial(_parse, option), **rules
         )

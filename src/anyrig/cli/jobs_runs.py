@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anyrig.app import runs as training_runs
+from anyrig.app.runs import RegisteredRun, RunState
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_json
-from anyrig.cli.train_show import quoted, short, summary
+from anyrig.cli.training_output import format_resume, format_summary, shorten
 from anyrig.errors import InvalidInputError
-from anyrig.services import train_runs
-from anyrig.services.train_runs import Listed, State
 
 if TYPE_CHECKING:
     from anyrig.jobs import Job
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _FEWEST_LETTERS = 3
 
 
-def runs(context: Context, jobs: Iterable[Job] = ()) -> list[Listed]:
+def runs(context: Context, jobs: Iterable[Job] = ()) -> list[RegisteredRun]:
     """The runs of this user that are no queued job's."""
     queued = {str(job.arguments.get("run")) for job in jobs if job.kind == "train"}
-    found = train_runs.registered(context.folders.runs)
+    found = training_runs.list_registered(context.folders.runs)
     return [one for one in found if str(one.folder) not in queued]
 
 
-def named(context: Context, words: Sequence[str]) -> list[Listed]:
+def named(context: Context, words: Sequence[str]) -> list[RegisteredRun]:
     """The runs that ids or their first letters name; empty where one of them names a job."""
     known, chosen = runs(context), []
     for word in words:
@@ -36,25 +36,25 @@ def named(context: Context, words: Sequence[str]) -> list[Listed]:
     return chosen
 
 
-def plain(one: Listed) -> dict[str, Any]:
+def plain(one: RegisteredRun) -> dict[str, Any]:
     """A run for programs, beside jobs."""
-    state = train_runs.state_of(one.folder)
+    state = one.state
     return {
-        "id": one.id, "kind": "train", "run": str(one.folder), "state": state.word,
+        "id": one.id, "kind": "train", "run": str(one.folder), "state": state.status,
         "step": state.step, "steps": state.steps, "loss": state.loss, "error": state.error or None,
         "created": one.created, "since": state.since,
     }  # fmt: skip
 
 
-def row(one: Listed) -> tuple[list[str], float]:
+def row(one: RegisteredRun) -> tuple[list[str], float]:
     """A run as a line of the list, without its time; and that."""
-    state = train_runs.state_of(one.folder)
-    return [one.id, "train", short(one.folder), state_text(state)], state.since or one.created
+    state = one.state
+    return [one.id, "train", shorten(one.folder), state_text(state)], state.since or one.created
 
 
-def state_text(state: State) -> str:
+def state_text(state: RunState) -> str:
     """`running, step 120/600, loss 2.31`."""
-    parts: list[str] = [state.word]
+    parts: list[str] = [state.status]
     if state.step:
         parts.append(f"step {state.step}" + (f"/{state.steps}" if state.steps else ""))
     if state.loss is not None:
@@ -62,43 +62,47 @@ def state_text(state: State) -> str:
     return ", ".join(parts)
 
 
-def act(context: Context, action: str, chosen: Sequence[Listed]) -> int:
+def act(context: Context, action: str, chosen: Sequence[RegisteredRun]) -> int:
     """Show or forget runs; what else can be done with one, `anyrig train` does."""
     if action == "delete":
         for one in chosen:
-            train_runs.refuse_running(one.folder)
-            train_runs.forget(context.folders.runs, one.id)
+            training_runs.check_not_running(one.folder)
+            training_runs.unregister_run(context.folders.runs, one.id)
             if not context.options.json:
-                print(f"{one.id}: forgotten; {short(one.folder)} stays")
+                print(f"{one.id}: forgotten; {shorten(one.folder)} stays")
         if context.options.json:
             print_json([{**plain(one), "deleted": True} for one in chosen])
         return 0
     if action == "show":
         return _show(context, chosen)
-    where = quoted(short(chosen[0].folder))
     ended = "Press Ctrl-C where it runs: it keeps what it has."
     raise InvalidInputError(
         f"{chosen[0].id} is a run that was begun without a queue",
-        hint=f"`anyrig train --resume {where}` goes on with it." if action == "resume" else ended,
+        hint=f"`{format_resume(chosen[0].folder)}` continues it." if action == "resume" else ended,
     )
 
 
-def _show(context: Context, chosen: Sequence[Listed]) -> int:
+def _show(context: Context, chosen: Sequence[RegisteredRun]) -> int:
     if context.options.json:
-        found = [{**plain(one), "result": train_runs.result_of(one.folder)} for one in chosen]
+        found = [{**plain(one), "result": _result(one)} for one in chosen]
         print_json(found[0] if len(found) == 1 else found)
         return 0
     print("\n\n".join(_report(one) for one in chosen))
     return 0
 
 
-def _report(one: Listed) -> str:
-    state, result = train_runs.state_of(one.folder), train_runs.result_of(one.folder)
-    lines = [f"{one.id}: train in {short(one.folder)}, {state_text(state)}"]
+def _result(one: RegisteredRun) -> dict[str, Any] | None:
+    result = one.result
+    return result.to_json() if result is not None else None
+
+
+def _report(one: RegisteredRun) -> str:
+    state, result = one.state, one.result
+    lines = [f"{one.id}: train in {shorten(one.folder)}, {state_text(state)}"]
     if state.error:
         lines.append(f"error: {state.error}")
     if result is not None:
-        lines.append(summary(result))
-    if state.word in ("stopped", "failed"):
-        lines.append(f"go on with: anyrig train --resume {quoted(short(one.folder))}")
+        lines.append(format_summary(result))
+    if state.status in ("stopped", "failed"):
+        lines.append(f"to continue: {format_resume(one.folder)}")
     return "\n".join(lines)

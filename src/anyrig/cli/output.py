@@ -203,7 +203,7 @@ class EventPrinter:
             detail = f"{speed:.3g} times real time, {detail}"
         if self._progress is None:
             self._progress = _start_bar()
-            self._task = self._progress.add_task("")
+            self._task = self._progress.add_task("", total=None, detail="")
         assert self._task is not None
         self._progress.update(
             self._task, description=event.stage, completed=event.done, total=event.total or None,
@@ -215,6 +215,24 @@ class EventPrinter:
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._task = None
+
+
+class PlainEventPrinter(EventPrinter):
+    """Shows progress as one line that is written over, for commands that never import `rich`."""
+
+    _has_line = False
+
+    def _draw(self, event: ProgressEvent) -> None:
+        place = f" {event.done + 1}/{event.total}" if event.total else ""
+        line = escape_controls(f"{event.stage}{place}: {event.detail}")
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r{esc(sys.stderr)}[2K{line[:width]}", end="", file=sys.stderr, flush=True)
+        self._has_line = True
+
+    def _pause(self) -> None:
+        if self._has_line:
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
+            self._has_line = False
 
 
 def print_line(event: str, facts: Mapping[str, Any]) -> None:

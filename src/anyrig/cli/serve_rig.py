@@ -49,9 +49,9 @@ class WatchedRig:
         if context.record is None:
             self._monitor = Monitor(context.machine, INTERVAL_S, KEPT)
         else:
-            from anyrig.cli.top import recorded
+            from anyrig.app.devices import describe_recorded
 
-            self._recorded = recorded(context.machine)
+            self._recorded = describe_recorded(context.machine)
 
     def start(self) -> None:
         """Begin to sample. Not before the app is built: what builds it, and what reads the host,
@@ -115,7 +115,7 @@ class WatchedRig:
 
     def devices(self) -> Mapping[str, Any]:
         """As `anyrig devices --json`, a row for each, with its last sample and what runs on it."""
-        from anyrig.cli.devices import choice_json
+        from anyrig.app.devices import choice_to_json
         from anyrig.devices.choose import describe_choice
 
         context, machine = self._context, self._context.machine
@@ -133,7 +133,7 @@ class WatchedRig:
                 "reason": describe_choice(choice),
                 "warnings": list(choice.warnings),
                 "word": choice.selector,
-                "choice": choice_json(choice),
+                "choice": choice_to_json(choice),
             }
 
     def use(self, device: str) -> Mapping[str, Any]:

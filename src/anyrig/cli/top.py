@@ -9,14 +9,14 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anyrig.app.devices import describe_recorded, select_monitored
 from anyrig.cli.canvas import rendered
-from anyrig.cli.context import Context
 from anyrig.cli.frame import View, frame
+from anyrig.cli.output import print_json
 from anyrig.cli.process_table import SORTS
-from anyrig.cli.show import print_json
+from anyrig.cli.rig import open_rig, read_device_options
 from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError
@@ -66,10 +66,10 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError(
             "--once is one sample", hint="Leave it out, or --count and --watch."
         )
-    context = Context(options)
-    machine = _wanted(context)
-    if context.record is not None:
-        return _print(options, machine, iter([recorded(machine)]), {})
+    rig = open_rig(options)
+    machine = select_monitored(rig, read_device_options(rig, options))
+    if rig.is_recorded:
+        return _print(options, machine, iter([describe_recorded(machine)]), {})
     live = is_terminal() and not (options.json or options.prometheus or options.once)
     monitor = Monitor(machine, options.interval, find_ours=AnyrigProcesses())
     if live:
@@ -78,19 +78,6 @@ def run(options: argparse.Namespace) -> int:
         return _print(options, machine, _samples(options, monitor), {}, monitor)
     finally:
         monitor.stop()
-
-
-def _wanted(context: Context) -> Machine:
-    """The machine with the devices asked for; the CPU always stays, it is the host."""
-    machine, word = context.machine, context.options.device
-    if not word or word.strip().lower() == "all":
-        return machine
-    if word.strip().lower() == "auto":
-        chosen = [context.choose().device]
-    else:
-        chosen = list(context.resolve(word))
-    ids = {device.id for device in chosen}
-    return replace(machine, gpus=tuple(gpu for gpu in machine.gpus if gpu.id in ids))
 
 
 def _samples(options: argparse.Namespace, monitor: Monitor) -> Iterator[MachineSnapshot]:
@@ -130,18 +117,6 @@ def _print(
             lines = frame(snapshot, histories, machine, view, alerts=alerts)
             print("\n".join(rendered(row, wants_colours()) for row in lines), flush=True)
     return 0
-
-
-def recorded(machine: Machine) -> MachineSnapshot:
-    """What a recorded machine's description tells; nothing of it can be sampled."""
-    from anyrig.monitor.sample import HostSample, SampleTime, unknown_sample
-
-    at = SampleTime(time.monotonic(), time.time())
-    reason = "a recorded machine is not sampled"
-    samples = tuple(unknown_sample(device, at, reason) for device in machine.devices)
-    total = machine.cpu.memory.total_bytes
-    host = HostSample(*at, memory_total_bytes=total, unknown={"host": reason})
-    return MachineSnapshot(*at, samples, host)
 
 
 def _live(options: argparse.Namespace, machine: Machine, monitor: Monitor) -> int:

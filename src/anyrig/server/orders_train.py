@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from anyrig.app.training_config import TrainingConfig, read_config
 from anyrig.errors import InvalidInputError
 from anyrig.server.access import looks_like_path
-from anyrig.services.train_config import Config
-from anyrig.services.train_config import read as read_config
 from anyrig.storage.keys import JsonValue
 from anyrig.text import toml
 
@@ -72,17 +71,17 @@ def copied(
     return {**checked, **_examples(config, open_path)}
 
 
-def _effective(path: Path, options: Mapping[str, JsonValue]) -> Config:
+def _effective(path: Path, options: Mapping[str, JsonValue]) -> TrainingConfig:
     """The run's tables, with the options in place of the file's values."""
     try:
-        return read_config(path).with_values([f"{name}={one}" for name, one in options.items()])
+        return read_config(path).with_values(options)
     except InvalidInputError as error:  # it names the file as it is kept
         raise InvalidInputError(
             error.message.replace(str(path), "the file"), hint=error.hint.replace(str(path), "it")
         ) from error
 
 
-def _examples(config: Config, open_path: Open) -> dict[str, JsonValue]:
+def _examples(config: TrainingConfig, open_path: Open) -> dict[str, JsonValue]:
     """Look at the files that examples name; an option that says where they lie."""
     if config.task.get("kind") != "classifier":
         return {}

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import anyio.to_thread
 from fastapi import APIRouter, Path, Query, Request
 
+from anyrig.app import runs
+from anyrig.app.runs import RegisteredRun
 from anyrig.errors import InvalidInputError
 from anyrig.server.access import Client, client_of
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.schemas.runs import RunHistory, RunsShown, RunSummary
-from anyrig.services import train_history, train_runs
-from anyrig.services.train_runs import Listed
 
 RunId = Annotated[str, Path(examples=["r1f0a9c3be2d4475"])]
 
@@ -65,26 +65,27 @@ def _history(
     parts: Parts, client: Client, id: str, after: int, most: int
 ) -> dict[str, Any]:  # fmt: skip
     folder = _named(parts, client, id).folder
-    return {"rows": train_history.history(folder, after=after, most=most),
-            "others": train_history.others(folder)}  # fmt: skip
+    return {"rows": runs.load_history(folder, after=after, most=most),
+            "others": runs.load_messages(folder)}  # fmt: skip
 
 
 def _summary(parts: Parts, client: Client, id: str) -> dict[str, Any]:
     listed = _named(parts, client, id)
-    run = train_runs.opened(listed.folder)
+    run = runs.open_run(listed.folder)
+    result = listed.result.to_json() if listed.result is not None else None
     return {
         **_shown(listed, _jobs(parts, client)), "task": _names(run.task),
-        "train": _names(run.train), "result": _names(train_runs.result_of(listed.folder)),
+        "train": _names(run.train), "result": _names(result),
     }  # fmt: skip
 
 
-def _registered(parts: Parts, client: Client, jobs: Mapping[str, str]) -> list[Listed]:
+def _registered(parts: Parts, client: Client, jobs: Mapping[str, str]) -> list[RegisteredRun]:
     """The runs that a client may see: a run belongs to whoever submitted its job."""
-    found = train_runs.registered(parts.places["runs"])
+    found = runs.list_registered(parts.places["runs"])
     return [run for run in found if client.sees_all or str(run.folder) in jobs]
 
 
-def _named(parts: Parts, client: Client, id: str) -> Listed:
+def _named(parts: Parts, client: Client, id: str) -> RegisteredRun:
     for run in _registered(parts, client, _jobs(parts, client)):
         if run.id == id:
             return run
@@ -99,13 +100,13 @@ def _jobs(parts: Parts, client: Client) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _shown(run: Listed, jobs: Mapping[str, str]) -> dict[str, Any]:
-    state = train_runs.state_of(run.folder)
-    told = train_runs.opened(run.folder)
+def _shown(run: RegisteredRun, jobs: Mapping[str, str]) -> dict[str, Any]:
+    state = run.state
+    told = runs.open_run(run.folder)
     job = jobs.get(str(run.folder))
     name = told.name if job else run.folder.name
     return {
-        "id": run.id, "name": name, "kind": str(told.task.get("kind", "")), "state": state.word,
+        "id": run.id, "name": name, "kind": str(told.task.get("kind", "")), "state": state.status,
         "step": state.step, "steps": state.steps, "loss": state.loss, "created": run.created,
         "since": state.since, "error": state.error or None, "job": job,
     }  # fmt: skip

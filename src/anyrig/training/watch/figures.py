@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.backends.memory import MemoryUsage
-from anyrig.training.protocol import Phase
+
+if TYPE_CHECKING:
+    from anyrig.training.protocol import Phase
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Configurations and folders of training runs, below the command line."""
+"""The configuration and the folder of a training run."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.app import runs
+from anyrig.app.runs import TrainingResult
+from anyrig.app.training import check_export_target
+from anyrig.app.training_config import TrainingConfig, check_settings, read_config
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs.queue import make_owner_name
-from anyrig.services import train_config, train_runs
 
 CONFIG = '[task]\nkind = "language"\ntext = "a.txt"\n[train]\nbatch = 4\nloading.num_workers = 0\n'
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> train_config.Config:
+def config(tmp_path: Path) -> TrainingConfig:
     path = tmp_path / "my run!.toml"
     path.write_text(CONFIG, encoding="utf-8")
-    return train_config.read(path)
+    return read_config(path)
 
 
-def test_values_of_a_command_line_are_toml_or_texts(config: train_config.Config) -> None:
+def test_values_of_a_command_line_are_toml_or_texts(config: TrainingConfig) -> None:
     found = config.with_values(
-        ["train.learning_rate=1e-3", "train.loading.pin_memory=false", "task.text=b.txt",
-         'task.model={ preset = "tiny" }', "train.betas=[0.9, 0.99]", "task.prompt=a = b"]
+        {"train.learning_rate": "1e-3", "train.loading.pin_memory": False, "task.text": "b.txt",
+         "task.model": '{ preset = "tiny" }', "train.betas": "[0.9, 0.99]",
+         "task.prompt": "a = b"}
     )  # fmt: skip
     assert found.train["learning_rate"] == 1e-3
     assert found.train["loading"] == {"num_workers": 0, "pin_memory": False}
@@ -39,25 +43,23 @@ def test_values_of_a_command_line_are_toml_or_texts(config: train_config.Config)
     assert found.task["model"] == {"preset": "tiny"}
     assert found.task["prompt"] == "a = b"
     assert config.train == {"batch": 4, "loading": {"num_workers": 0}}
-    train_config.check(found.train)
-    with pytest.raises(InvalidInputError, match="--set"):
-        config.with_values(["train.batch.more=1"])
+    check_settings(found.train)
+    with pytest.raises(InvalidInputError, match="`set` train.batch.more: batch is 4"):
+        config.with_values({"train.batch.more": 1})
 
 
-def test_names_of_files_become_names_of_folders(
-    config: train_config.Config, tmp_path: Path
-) -> None:
+def test_names_of_files_become_names_of_folders(config: TrainingConfig, tmp_path: Path) -> None:
     assert config.name == "my-run"
-    first = train_runs.default_folder(config, tmp_path, now=0)
+    first = runs.choose_folder(config, tmp_path, now=0)
     first.mkdir(parents=True)
-    second = train_runs.default_folder(config, tmp_path, now=0)
+    second = runs.choose_folder(config, tmp_path, now=0)
     assert second.name == f"{first.name}-2"
 
 
 def test_settings_are_refused_without_torch(tmp_path: Path) -> None:
     code = (
-        "import sys; from anyrig.services import train_config, train_runs, train\n"
-        "try: train_config.check({'batch': -1})\n"
+        "import sys; from anyrig.app import runs, training, training_config, training_process\n"
+        "try: training_config.check_settings({'batch': -1})\n"
         "except Exception as error: print(error)\n"
         "assert 'torch' not in sys.modules"
     )
@@ -66,65 +68,63 @@ def test_settings_are_refused_without_torch(tmp_path: Path) -> None:
     assert "batch is -1" in done.stdout
 
 
-def test_a_run_is_found_again_by_its_folder(config: train_config.Config, tmp_path: Path) -> None:
-    run = train_runs.begin(tmp_path / "r", config, config.train, {"device": "cpu"})
-    assert train_runs.opened(tmp_path / "r") == run
+def test_a_run_is_found_again_by_its_folder(config: TrainingConfig, tmp_path: Path) -> None:
+    run = runs.create_run(tmp_path / "r", config, config.train, {"device": "cpu"})
+    assert runs.open_run(tmp_path / "r") == run
     registry = tmp_path / "registry"
-    train_runs.register(registry, run)
-    (listed,) = train_runs.registered(registry)
+    runs.register_run(registry, run)
+    (listed,) = runs.list_registered(registry)
     assert listed.folder == run.folder
-    (run.folder / train_runs.RECORD).unlink()
-    assert train_runs.registered(registry) == []
+    (run.folder / runs.RECORD_FILE).unlink()
+    assert runs.list_registered(registry) == []
 
 
-def test_a_run_stands_as_its_process_left_it(config: train_config.Config, tmp_path: Path) -> None:
-    run = train_runs.begin(tmp_path / "r", config, config.train, {})
-    assert train_runs.state_of(run.folder).word == "stopped"
-    train_runs.mark(run.folder, "running", steps=9)
+def test_a_run_stands_as_its_process_left_it(config: TrainingConfig, tmp_path: Path) -> None:
+    run = runs.create_run(tmp_path / "r", config, config.train, {})
+    assert runs.load_state(run.folder).status == "stopped"
+    runs.write_state(run.folder, "running", steps=9)
     (run.folder / "metrics.jsonl").write_bytes(
         b'{"kind": "step", "step": 3, "loss": 2.5}\n{"kind": "step", "step": 4, "lo'
     )
-    state = train_runs.state_of(run.folder)
-    assert (state.word, state.step, state.steps, state.loss) == ("running", 3, 9, 2.5)
+    state = runs.load_state(run.folder)
+    assert (state.status, state.step, state.steps, state.loss) == ("running", 3, 9, 2.5)
     with pytest.raises(OverloadedError):
-        train_runs.refuse_running(run.folder)
+        runs.check_not_running(run.folder)
     with pytest.raises(OverloadedError):
-        train_runs.clear(run.folder)
-    told = json.loads((run.folder / train_runs.STATE).read_text())
+        runs.clear_run(run.folder)
+    told = json.loads((run.folder / runs.STATE_FILE).read_text())
     here, pid, began, mark = told["owner"].split("/")
     told["owner"] = f"{here}/{pid}/1{began}/{mark}"  # another process that had the same number
-    (run.folder / train_runs.STATE).write_text(json.dumps(told))
+    (run.folder / runs.STATE_FILE).write_text(json.dumps(told))
     if make_owner_name().partition("/")[0]:
-        assert train_runs.state_of(run.folder).word == "stopped"
+        assert runs.load_state(run.folder).status == "stopped"
     told["owner"] = f"/{pid}//{mark}"  # as where the system does not tell: by its silence
     told["time"] = time.time() - 3600
-    (run.folder / train_runs.STATE).write_text(json.dumps(told))
-    assert train_runs.state_of(run.folder).word == "running"
+    (run.folder / runs.STATE_FILE).write_text(json.dumps(told))
+    assert runs.load_state(run.folder).status == "running"
     os.utime(run.folder / "metrics.jsonl", (1, 1))
-    assert train_runs.state_of(run.folder).word == "stopped"
+    assert runs.load_state(run.folder).status == "stopped"
 
 
-def test_a_run_that_was_moved_knows_its_files(config: train_config.Config, tmp_path: Path) -> None:
-    run = train_runs.begin(tmp_path / "r", config, config.train, {})
-    train_runs.keep_result(
-        run.folder,
-        {"run": str(run.folder), "finished": True, "made": {"model": str(run.folder / "model")},
-         "loss": float("nan")},
-    )  # fmt: skip
+def test_a_run_that_was_moved_knows_its_files(config: TrainingConfig, tmp_path: Path) -> None:
+    run = runs.create_run(tmp_path / "r", config, config.train, {})
+    made = {"model": str(run.folder / "model")}
+    result = TrainingResult(str(run.folder), finished=True, made=made, loss=float("nan"))
+    runs.write_result(run.folder, result)
     run.folder.rename(tmp_path / "moved")
-    found = train_runs.result_of(tmp_path / "moved")
+    found = runs.load_result(tmp_path / "moved")
     assert found is not None
-    assert found["made"]["model"] == str(tmp_path / "moved" / "model")
-    assert found["loss"] is None
+    assert found.made["model"] == str(tmp_path / "moved" / "model")
+    assert found.loss is None
 
 
 def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("x")
-    with pytest.raises(InvalidInputError, match="holds other things"):
-        train_runs.refuse_foreign(tmp_path)
-    with pytest.raises(InvalidInputError, match="exists already"):
-        train_runs.refuse_export(tmp_path)
-    train_runs.refuse_export(tmp_path / "new")
+    with pytest.raises(InvalidInputError, match="is not empty"):
+        runs.check_folder(tmp_path)
+    with pytest.raises(InvalidInputError, match="already exists"):
+        check_export_target(tmp_path)
+    check_export_target(tmp_path / "new")
 
 
 # -- machines that are not here --------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_an_estimate_is_made_for_each_device_by_its_own_rules(
     tmp_path: Path, machine: Callable[..., Machine]
 ) -> None:
     pytest.importorskip("torch")
-    from anyrig.services import train_measure
+    from anyrig.app.training_estimate import estimate_run
 
     (tmp_path / "a.txt").write_text("The tide came in at noon.\n" * 200, encoding="utf-8")
     path = tmp_path / "a.toml"
@@ -143,30 +143,28 @@ def test_an_estimate_is_made_for_each_device_by_its_own_rules(
         'model = { preset = "tiny", layers = 1, width = 16, heads = 2 }\n[train]\nbatch = 4\n',
         encoding="utf-8",
     )
-    config = train_config.read(path)
-    run = train_runs.Run(
-        tmp_path / "r", "a", str(path), tmp_path, config.task, config.train, {}, 0.0
-    )
+    config = read_config(path)
+    run = runs.Run(tmp_path / "r", "a", str(path), tmp_path, config.task, config.train, {}, 0.0)
     there = machine("h200-linux")
-    found = train_measure.estimates(
-        run, there, lambda device: "bf16" if device.kind == "gpu" else "fp32"
+    found = estimate_run(
+        run, there, lambda device: "bf16" if device.kind == "gpu" else "fp32", lambda event: None
     )
-    assert [fitting.device.id for fitting, _ in found] == [one.id for one in there.devices]
-    kinds = {fitting.device.kind: estimate for fitting, estimate in found}
+    assert [one.fitting.device.id for one in found] == [one.id for one in there.devices]
+    kinds = {one.fitting.device.kind: one.estimate for one in found}
     assert (kinds["gpu"].device_type, kinds["gpu"].precision) == ("cuda", "bf16")
     assert (kinds["cpu"].device_type, kinds["cpu"].precision) == ("cpu", "fp32")
-    assert all(fitting.fits and fitting.largest for fitting, _ in found)
+    assert all(one.fitting.fits and one.fitting.largest for one in found)
     assert not run.folder.exists()
 
 
 def test_torch_is_loaded_only_after_its_allocator_was_told(tmp_path: Path) -> None:
     code = (
-        "import os, sys\n"
-        "from anyrig.cli import train\n"
-        "from anyrig.cli.context import Context\n"
-        "from anyrig.cli.parse import command_line\n"
-        "_, options = command_line(['train', 'x.toml', '--precision', 'bf16'])\n"
-        "placement = train.placed(Context(options), {'memory_gb': 1})\n"
+        "import sys\n"
+        "from anyrig import Rig\n"
+        "from anyrig.app.training import TrainingRequest, merge_settings, place_training\n"
+        "rig, request = Rig(), TrainingRequest(precision='bf16')\n"
+        "settings = merge_settings(rig, request, {'memory_gb': 1})\n"
+        "placement = place_training(rig, request, settings)\n"
         "assert 'torch' not in sys.modules\n"
         "print(placement.precision, placement.budget_bytes)"
     )
@@ -176,8 +174,6 @@ def test_torch_is_loaded_only_after_its_allocator_was_told(tmp_path: Path) -> No
 
 
 def test_beginning_anew_forgets_the_data_of_before(tmp_path: Path) -> None:
-    from anyrig.services.train_runs import clear
-
     kept = ["run.json", "config.toml", "notes.txt"]
     gone = ["tokens-00.json", "tokens-00.uint16", "tokenizer-512.json", "pictures-00.json",
             "pictures-00.uint8", "before.json", "result.json", "metrics.jsonl"]  # fmt: skip
@@ -185,5 +181,5 @@ def test_beginning_anew_forgets_the_data_of_before(tmp_path: Path) -> None:
     (folder / "checkpoints" / "step-00000002").mkdir(parents=True)
     for name in (*kept, *gone):
         (folder / name).write_text("{}")
-    clear(folder)
+    runs.clear_run(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted(kept)

@@ -1,0 +1,256 @@
+"""Measuring devices: kernels in child processes, whose results are saved and used to choose.
+
+Everything that runs `anyrig.bench` is here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.app.files import check_writable
+from anyrig.app.speech import SynthesisOptions
+from anyrig.devices.choose import describe_detour, resolve_request, select_backend
+from anyrig.devices.machine import Device, DeviceBackend
+from anyrig.errors import DeviceUnusableError, KernelError
+from anyrig.install import format_install
+from anyrig.options import option
+
+if TYPE_CHECKING:
+    from anyrig.app.compute import DeviceOptions
+    from anyrig.app.rig import Rig
+    from anyrig.bench.figures import Book, Measured
+    from anyrig.bench.isolate import SelfTested
+    from anyrig.devices.doctor import KernelResult
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRequest(SynthesisOptions):
+    """Measuring."""
+
+    quick: bool = option(False, "a few seconds per device, without the large product")
+    plot: Path | None = option(None, "also write a plot as SVG", http=False, metavar="FILE")
+    speech: bool = option(
+        False, "measure a speech engine instead: load time, first audio, real-time factor"
+    )
+    no_save: bool = option(False, "do not save the measurements")
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    devices: tuple[Measured, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"devices": [asdict(one) for one in self.devices]}
+
+
+def bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> BenchReport:
+    """Measure the requested devices, or all that are usable, and save the results."""
+    devices = choose_devices(rig, request)
+    if request.plot is not None:
+        check_writable(request.plot)
+    measured = measure_devices(
+        rig, devices, on_event, selector=request.device, quick=request.quick,
+        save=not request.no_save,
+    )  # fmt: skip
+    if not any(one.figures for one in measured):
+        names = ", ".join(one.name for one in measured)
+        raise KernelError(f"{names} could not be measured", hint="Run `anyrig doctor`.")
+    if request.plot is not None:
+        from anyrig.bench.plot import svg
+        from anyrig.storage.files import write_atomic
+
+        write_atomic(request.plot, svg(measured))
+    return BenchReport(tuple(measured))
+
+
+def choose_devices(rig: Rig, options: DeviceOptions) -> list[Device]:
+    """The requested devices; or all usable GPUs, and the CPU."""
+    machine, selector = rig.machine, options.device
+    if not selector:
+        return [*(gpu for gpu in machine.gpus if gpu.usable), machine.cpu_device]
+    if selector.strip().lower() == "auto":
+        return [rig.preview_device(options).device]
+    devices = list(resolve_devices(rig, options))
+    if selector.strip().lower() != "all":
+        devices = devices[:1]
+    for device in devices:
+        detour = describe_detour(device, selector)
+        if detour and device.usable:
+            raise DeviceUnusableError(
+                detour, hint="Name the device without a backend to measure it."
+            )
+        if reason := device.block_reason:
+            raise DeviceUnusableError(
+                f"{device.name} cannot be measured: {reason}",
+                hint=reason.fix or "Run `anyrig doctor`.",
+            )
+    return devices
+
+
+def resolve_devices(rig: Rig, options: DeviceOptions) -> tuple[Device, ...]:
+    """The devices that a request names; the CPU, with a warning, if there is none of that kind."""
+    from anyrig.devices.choose import DeviceRequest
+
+    request = DeviceRequest(options.device, "flag")
+    match = resolve_request(rig.machine, request, strict=options.strict)
+    if match.warning:
+        rig.warn(match.warning)
+    return match.devices
+
+
+def find_backend(device: Device, selector: str = "") -> DeviceBackend:
+    """The backend that a selector names, else torch if it can use the device, else ONNX Runtime."""
+    backend = select_backend(device, selector)
+    if backend is None:
+        reason = device.block_reason
+        raise DeviceUnusableError(
+            f"no usable backend for {device.name}: {reason}",
+            hint=(reason.fix if reason else "") or format_install("onnxruntime"),
+        )
+    return backend
+
+
+def measure_devices(
+    rig: Rig,
+    devices: Sequence[Device],
+    on_event: OnEvent,
+    *,
+    selector: str = "",
+    quick: bool = False,
+    save: bool = True,
+) -> list[Measured]:
+    """Measure devices one after the other; each is saved at once, and a failure stops nothing."""
+    measured = []
+    for count, device in enumerate(devices):
+        on_event(ProgressEvent("measuring", count, len(devices), device.name))
+
+        def report(text: str, name: str = device.name, count: int = count) -> None:
+            on_event(ProgressEvent("measuring", count, len(devices), f"{name}, {text}"))
+
+        one = _measure(rig, device, find_backend(device, selector), report, quick=quick)
+        measured.append(one)
+        if save:
+            # Loaded again: another process may have measured meanwhile.
+            save = _save(rig, _load(rig).with_(one))
+    return measured
+
+
+def _measure(
+    rig: Rig, device: Device, backend: DeviceBackend, report: Any, *, quick: bool
+) -> Measured:
+    from anyrig.bench import isolate
+    from anyrig.bench.figures import Measured, stamp
+    from anyrig.devices.doctor import KernelResult, describe_wrong_result
+
+    asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
+    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    measured = Measured(device.id, device.name, stamp(device, rig.machine), when=when)
+    report(f"starting {backend.library}")
+    for answer in isolate.run(device, backend, asked, rig.environment, report):
+        if not isinstance(answer, KernelResult):
+            measured = replace(measured, figures=(*measured.figures, answer))
+            continue
+        fault = describe_wrong_result(answer)
+        if not answer.ok:
+            rig.warn(f"no kernel runs on {device.name} through {backend.provider}: {answer.error}")
+            # One backend of several, full memory or a slow start say nothing about the device.
+            is_only = sum(one.usable for one in device.backends) == 1
+            is_transient = "memory" in answer.error or "no answer within" in answer.error
+            fault = f"no kernel runs on it: {answer.error}" if is_only and not is_transient else ""
+        elif fault:
+            rig.warn(f"{device.name} through {backend.provider}: {fault}; it is never chosen")
+        measured = replace(measured, broken=fault)
+        if fault:
+            break
+    return measured
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def check_kernels(
+    rig: Rig, devices: Sequence[Device], on_event: OnEvent
+) -> tuple[KernelResult, ...]:
+    """Run a kernel on every device through each usable backend, and save which devices fail."""
+    from anyrig.bench import isolate
+
+    pairs = list(_list_backends(devices))
+    results = []
+    for count, (device, backend) in enumerate(pairs):
+        detail = f"{device.name} through {backend.library}"
+        on_event(ProgressEvent("running kernels", count, len(pairs), detail))
+        results.append(isolate.probe(device, backend, rig.environment))
+    _save_faults(rig, results)
+    return tuple(results)
+
+
+def test_devices(rig: Rig, devices: Sequence[Device], on_event: OnEvent) -> tuple[SelfTested, ...]:
+    """Run the whole self-test of torch on every device that it can use."""
+    from anyrig.bench import isolate
+
+    pairs = [pair for pair in _list_backends(devices) if pair[1].library == "torch"]
+    results = []
+    for count, (device, backend) in enumerate(pairs):
+        on_event(ProgressEvent("testing", count, len(pairs), device.name))
+        results.append(isolate.self_test(device, backend, rig.folders.selftests, rig.environment))
+    return tuple(results)
+
+
+def _list_backends(devices: Sequence[Device]) -> Iterator[tuple[Device, DeviceBackend]]:
+    for device in devices:
+        for backend in device.backends:
+            if backend.usable and not device.blocked:
+                yield device, backend
+
+
+def _save_faults(rig: Rig, results: Sequence[KernelResult]) -> None:
+    """Save which GPUs compute wrongly or not at all, and clear it from those that work again."""
+    from anyrig.bench import figures
+    from anyrig.devices.doctor import describe_wrong_result
+
+    book = before = _load(rig)
+    for device in rig.machine.gpus:
+        own = [result for result in results if result.device == device.id]
+        if not own:
+            continue
+        fault = next(filter(None, map(describe_wrong_result, own)), "")
+        if not any(result.ok for result in own):
+            fault = f"no kernel runs on it: {own[0].error}"
+        known = book.of(device, rig.machine)
+        if (known.broken if known else "") != fault:
+            stamp = figures.stamp(device, rig.machine)
+            known = known or figures.Measured(device.id, device.name, stamp)
+            book = book.with_(replace(known, broken=fault))
+    if book is not before:
+        _save(rig, book)
+
+
+# -- saved measurements ----------------------------------------------------------------------------
+
+
+def _load(rig: Rig) -> Book:
+    from anyrig.bench import figures
+
+    return figures.load(rig.folders.measurements)
+
+
+def _save(rig: Rig, book: Book) -> bool:
+    """Save measurements; if that fails, they are used by this process only."""
+    from anyrig.bench import figures
+
+    rig.measurements = book
+    try:
+        figures.save(rig.folders.measurements, book)
+    except OSError as error:
+        path = rig.folders.measurements
+        rig.warn(f"the measurements could not be saved to {path}: {error.strerror}")
+        return False
+    return True

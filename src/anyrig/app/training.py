@@ -1,0 +1,525 @@
+"""Training: a TOML file in, a trained model out; a run that was interrupted can be resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyrig.app import runs
+from anyrig.app.compute import PRECISIONS, ComputeOptions, DeviceOptions, place, test_device
+from anyrig.app.events import (
+    DeviceEvent,
+    OnEvent,
+    ProgressEvent,
+    RunEndedEvent,
+    RunStartedEvent,
+    TrainingEvent,
+    WarningEvent,
+)
+from anyrig.app.runs import Run, TrainingResult
+from anyrig.app.training_config import (
+    TrainingConfig,
+    build_settings,
+    check_settings,
+    read_config,
+)
+from anyrig.devices.machine import parse_precision
+from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError, mention
+from anyrig.options import option
+from anyrig.precision.profiles import ProfileName
+from anyrig.units import is_whole_number, pluralize
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.placement import Placement
+    from anyrig.training.loop import Summary, Trainer
+    from anyrig.training.protocol import Task
+    from anyrig.training.settings import Settings
+    from anyrig.training.watch.figures import Figures
+    from anyrig.training.watch.sinks import Told
+
+log = logging.getLogger(__name__)
+_STEP_EVENT_INTERVAL_S = 0.1
+_MAX_PROCESSES = 1024
+_REMEMBERED = ("device", "profile", "strict", "no_bench", "nproc")
+"""Options that a resumed run has again if they are not given."""
+UNWRITTEN = "left"
+"""Among what was made: processes that each hold a part of the model could not write it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRequest(DeviceOptions):
+    """Training."""
+
+    file: Path | None = option(
+        None, "the TOML file, with [task] and [train]", positional=True, upload=True,
+        metavar="CONFIG",
+    )  # fmt: skip
+    run: Path | None = option(
+        None, "folder of the run, by default runs/NAME-DATE; a run that it holds is resumed",
+        short="--folder", http=False, metavar="RUN",
+    )  # fmt: skip
+    resume: Path | None = option(None, "resume a run, by its folder", http=False, metavar="RUN")
+    fresh: bool = option(False, "start again from the first step in a folder")
+    set: Mapping[str, Any] = option(
+        {}, "replace a value of the file, such as train.learning_rate=1e-3"
+    )
+    steps: int | None = option(None, "the same as train.steps", ge=1)
+    nproc: str = option(
+        "", "number of processes that train together, each on a device; auto: one for each device"
+        " of the chosen kind", metavar="N",
+    )  # fmt: skip
+    strategy: str = option(
+        "", "ddp: each process has the whole model; fsdp: each holds a part of it", metavar="NAME"
+    )
+    export: Path | None = option(
+        None, "also copy the trained model into this folder, or its ONNX file to X.onnx",
+        http=False, metavar="PATH",
+    )  # fmt: skip
+    tensorboard: bool = option(False, "also write TensorBoard files into the run's folder")
+    # The file comes between these options and the settings: see `merge_settings`.
+    precision: str | None = option(
+        None, "auto, fp32, tf32, fp16, bf16 or fp8; auto picks what was measured to be best",
+        choices=PRECISIONS, normalize=parse_precision, setting="compute.precision", fill=False,
+        metavar="FORMAT",
+    )  # fmt: skip
+    profile: ProfileName | None = option(
+        None, "what to prefer; `anyrig devices --profiles` shows what each means here",
+        setting="compute.profile", fill=False,
+    )  # fmt: skip
+    memory_gb: float | None = option(
+        None, "use at most N GiB of a device", gt=0, unit="GiB", metavar="N",
+        setting="compute.memory_gb", fill=False, excludes="memory_fraction",
+    )  # fmt: skip
+    memory_fraction: float | None = option(
+        None, "use at most this fraction of a device's memory", gt=0, le=1, metavar="X",
+        setting="compute.memory_fraction", fill=False, excludes="memory_gb",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = self.nproc
+        if count not in ("", "auto") and not (
+            is_whole_number(count) and 1 <= int(count) <= _MAX_PROCESSES
+        ):
+            raise InvalidOptionError(
+                "nproc", f"must be a number from 1 to {_MAX_PROCESSES}, or auto", value=count
+            )
+
+
+def train(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> TrainingResult:
+    """Train as a TOML file says, or resume a run, until it is finished or stopped by Ctrl+C."""
+    if request.export is not None:
+        check_export_target(request.export)
+    prepared = _prepare_run(rig, request, on_event)
+    result = prepared.result or _train_prepared(rig, prepared, on_event)
+    on_event(RunEndedEvent(result))
+    if request.export is not None and result.finished:
+        result = replace(result, exported=str(export_model(result, request.export)))
+    return result
+
+
+def write_report(run: Run) -> Path:
+    """Write `report.html` of a run as it is now."""
+    from anyrig.training.watch.report import report
+
+    return report(run.folder, title=run.folder.name, unit=run.unit)
+
+
+# -- which run -------------------------------------------------------------------------------------
+
+
+class _PreparedRun(NamedTuple):
+    run: Run
+    request: TrainingRequest
+    """With the remembered options of a resumed run."""
+    result: TrainingResult | None = None
+    """If it was finished before: there is nothing to do."""
+    is_new: bool = False
+    """Its folder did not exist."""
+
+
+def _prepare_run(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> _PreparedRun:
+    config = load_config(request)
+    if request.resume is not None:
+        run = runs.open_run(request.resume)
+        note = ""
+        if runs.has_config_changed(run):
+            note = f"{run.config} was edited; the run continues with what it was started with"
+        return _resume(rig, request, run, config, on_event, note)
+    folder = request.run
+    if folder is not None and runs.is_run(folder) and not request.fresh:
+        return _resume(rig, request, runs.open_run(folder), config, on_event)
+    settings = merge_settings(rig, request, config.train)
+    check_settings(settings)
+    if folder is None:
+        folder = runs.choose_folder(config, Path.cwd())
+    runs.check_folder(folder)
+    if request.fresh:
+        runs.clear_run(folder)
+    is_new = not folder.exists()
+    run = runs.create_run(folder, config, settings, _select_remembered(request))
+    return _PreparedRun(run, request, is_new=is_new)
+
+
+def load_config(request: TrainingRequest) -> TrainingConfig:
+    """The file of a request, or that of the run to resume, with the values that it replaces."""
+    if request.file is not None and request.resume is not None:
+        raise InvalidInputError(
+            f"a file and {mention('resume')} were both given",
+            hint="Leave the file out: a run has a copy of it.",
+        )
+    if request.fresh and request.resume is not None:
+        raise InvalidInputError(
+            f"{mention('resume')} and {mention('fresh')} were both given",
+            hint="Leave one of them out.",
+        )
+    if request.resume is not None:
+        run = runs.open_run(request.resume)
+        config = TrainingConfig(Path(run.config), run.base, "", run.task, run.train)
+    elif request.file is not None:
+        config = read_config(request.file)
+    else:
+        raise InvalidInputError(
+            "no configuration was given",
+            hint=f"Give a TOML file, or resume a run with {mention('resume')}.",
+        )
+    return config.with_values(request.set)
+
+
+def _resume(
+    rig: Rig,
+    request: TrainingRequest,
+    run: Run,
+    config: TrainingConfig,
+    on_event: OnEvent,
+    note: str = "",
+) -> _PreparedRun:
+    """Settings of a run may change, with a warning; its task may not."""
+    if runs.to_plain_json(config.task) != run.task:
+        names = {n for n in {**config.task, **run.task} if config.task.get(n) != run.task.get(n)}
+        raise InvalidInputError(
+            f"{run.folder} was started with another task: {', '.join(sorted(names))}",
+            hint=f"Choose another folder with {mention('run')}, or start again there with"
+            f" {mention('fresh')}.",
+        )
+    remembered = {
+        name: run.flags[name]
+        for name in _REMEMBERED
+        if not getattr(request, name) and run.flags.get(name) is not None
+    }
+    request = replace(request, **remembered)
+    settings = runs.to_plain_json(merge_settings(rig, request, config.train))
+    result = runs.load_result(run.folder)
+    if settings == run.train and result is not None and result.finished:
+        return _PreparedRun(run, request, replace(result, already=True))
+    runs.check_not_running(run.folder)
+    check_settings(settings)
+    for name in sorted({*settings, *run.train}):
+        before, now = (one.get(name, "not set") for one in (run.train, settings))
+        if before != now:
+            on_event(WarningEvent(f"train.{name} was {before} and is now {now}"))
+    if note:
+        on_event(WarningEvent(note))
+    return _PreparedRun(runs.update_run(run, settings, _select_remembered(request)), request)
+
+
+def _select_remembered(request: TrainingRequest) -> dict[str, Any]:
+    values = {name: getattr(request, name) for name in _REMEMBERED}
+    return {name: value for name, value in values.items() if value}
+
+
+def merge_settings(rig: Rig, request: TrainingRequest, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The `[train]` table: options of the request, then the file, then the user's settings."""
+    defaults = rig.settings.compute
+    settings = dict(table)
+    if defaults.precision != "auto":
+        settings.setdefault("precision", defaults.precision)
+    if "memory_gb" not in settings and "memory_fraction" not in settings:
+        settings |= {"memory_gb": defaults.memory_gb} if defaults.memory_gb else {}
+        settings |= (
+            {"memory_fraction": defaults.memory_fraction} if defaults.memory_fraction else {}
+        )
+    if request.memory_gb is not None or request.memory_fraction is not None:
+        settings.pop("memory_gb", None)
+        settings.pop("memory_fraction", None)
+    for name in ("precision", "memory_gb", "memory_fraction", "steps", "strategy", "tensorboard"):
+        if value := getattr(request, name):
+            settings[name] = value
+    return settings
+
+
+# -- where it trains -------------------------------------------------------------------------------
+
+
+def place_training(rig: Rig, request: TrainingRequest, settings: Mapping[str, Any]) -> Placement:
+    """The device, ready for torch: the allocator's variables are set, the self-test is done."""
+    from anyrig.training.placing import need
+
+    memory_gb = settings.get("memory_gb") or None
+    options = ComputeOptions(
+        device=request.device,
+        strict=request.strict,
+        # Without a GPU there is nothing to choose between.
+        no_bench=request.no_bench or not any(gpu.usable for gpu in rig.machine.gpus),
+        precision=settings.get("precision") or "auto",
+        profile=request.profile or rig.settings.compute.profile,
+        memory_gb=memory_gb,
+        memory_fraction=None if memory_gb else settings.get("memory_fraction") or None,
+        workers_per_device=1,
+    )
+    plan = place(rig, rig.choose_device(options), need(options.precision), options)
+    placement = _limit_threads(plan.placements[0], rig.environment)
+    if "torch" not in sys.modules:
+        os.environ.update(placement.variables)
+    test_device(rig, placement, options)
+    return placement
+
+
+def _limit_threads(placement: Placement, environment: Mapping[str, str]) -> Placement:
+    """No more threads than OMP_NUM_THREADS allows."""
+    limit = environment.get("OMP_NUM_THREADS", "")
+    if not limit.isdecimal() or not 1 <= int(limit) < placement.threads:
+        return placement
+    reason = f"{pluralize(int(limit), 'thread')}: set by OMP_NUM_THREADS"
+    return replace(placement, threads=int(limit), reasons=(*placement.reasons, reason))
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def _train_prepared(rig: Rig, prepared: _PreparedRun, on_event: OnEvent) -> TrainingResult:
+    from anyrig.app import training_process
+
+    run, request = prepared.run, prepared.request
+    runs.register_run(rig.folders.runs, run)
+    try:
+        devices = training_process.choose_devices(rig, request) if request.nproc else ()
+        on_event(RunStartedEvent(run, max(1, len(devices))))
+        if len(devices) > 1:
+            return training_process.launch(rig, request, run, devices, on_event)
+        placement = place_training(rig, request, run.train)
+        return train_in_process(run, placement, rig.environment, on_event)
+    except AnyrigError:
+        if prepared.is_new and runs.delete_if_unstarted(run):
+            runs.unregister_run(rig.folders.runs, runs.make_run_id(run.folder))
+        raise
+
+
+def train_in_process(
+    run: Run, placement: Placement, environment: Mapping[str, str], on_event: OnEvent
+) -> TrainingResult:
+    """Train in this process; in one of several, the first saves the state and the result."""
+    on_event(DeviceEvent(placement.device.name, placement.precision, placement.title))
+    is_first = environment.get("RANK", "0") == "0"
+    if is_first:
+        runs.write_state(run.folder, "running")
+    try:
+        result = _run_trainer(run, placement, environment, on_event, is_first=is_first)
+    except AnyrigError as error:
+        if is_first:
+            runs.write_state(run.folder, "failed", error=error.message)
+        raise
+    except BaseException:
+        if is_first:
+            with contextlib.suppress(AnyrigError):
+                runs.write_state(run.folder, "stopped")
+        raise
+    if is_first:
+        with contextlib.suppress(InvalidInputError):  # stopped before anything was logged
+            result = replace(result, report=str(write_report(run)))
+        runs.write_result(run.folder, result)
+        status: runs.RunStatus = "finished" if result.finished else "stopped"
+        runs.write_state(run.folder, status, steps=result.total_steps)
+    return result
+
+
+def _run_trainer(
+    run: Run,
+    placement: Placement,
+    environment: Mapping[str, str],
+    on_event: OnEvent,
+    *,
+    is_first: bool,
+) -> TrainingResult:
+    on_event(ProgressEvent("reading the data"))
+    from anyrig.training.loop import Trainer
+
+    settings, optimizer = build_settings(run.train)
+    task = build_task(run, settings)
+    total_steps = count_steps(task, settings)
+    if is_first:
+        runs.write_state(run.folder, "running", steps=total_steps)
+    sink = _EventSink(on_event, total_steps, run.unit)
+    on_event(ProgressEvent("preparing the first step"))
+    with Trainer.of(
+        task, settings=settings, optimizer=optimizer, placement=placement, folder=run.folder,
+        environment=environment, sinks=[sink],
+    ) as trainer:  # fmt: skip
+        sink.trainer = trainer
+        summary = trainer.run()
+    return _build_result(run, task, summary, total_steps)
+
+
+def build_task(run: Run, settings: Settings) -> Task:
+    from anyrig.services import tune_tasks
+
+    return tune_tasks.build(run.task, run.base, run.folder, settings.seed)
+
+
+def count_steps(task: Task, settings: Settings) -> int | None:
+    """How many steps a run has; None if the length of its data is not known."""
+    from anyrig.training.feed import Feed
+
+    if settings.steps:
+        return settings.steps
+    feed = Feed(task.data, settings.batch, drop_last=settings.drop_last)
+    return settings.epochs * feed.steps_in_epoch if feed.steps_in_epoch else None
+
+
+class _EventSink:
+    """Passes what a run reports on as events; logs the trainer's reasons with the first."""
+
+    name = "events"
+
+    def __init__(self, on_event: OnEvent, total_steps: int | None, unit: str) -> None:
+        self.trainer: Trainer | None = None
+        self._on_event, self._total_steps, self._unit = on_event, total_steps, unit
+        self._waiting: Figures | None = None
+        self._next_step_s = 0.0
+        self._has_logged = False
+
+    def take(self, told: Told) -> None:
+        from anyrig.training.watch.figures import Figures
+
+        if not self._has_logged and self.trainer is not None and self.trainer.reasons:
+            self._has_logged = True
+            _log_reasons(self.trainer.reasons)
+        if not isinstance(told, Figures):
+            self.close()
+            self._send(told)
+            return
+        self._waiting = told
+        now = time.monotonic()
+        if now >= self._next_step_s:
+            self._next_step_s = now + _STEP_EVENT_INTERVAL_S
+            self.close()
+
+    def close(self) -> None:
+        """Send the last step that was held back."""
+        if self._waiting is not None:
+            figures, self._waiting = self._waiting, None
+            self._send(figures)
+
+    def _send(self, told: Told) -> None:
+        self._on_event(TrainingEvent(told, self._total_steps, self._unit))
+
+
+def _log_reasons(reasons: Sequence[str]) -> None:
+    log.info("training")
+    for reason in reasons:
+        log.info("  %s", reason)
+
+
+def _build_result(
+    run: Run, task: Task, summary: Summary, total_steps: int | None
+) -> TrainingResult:
+    why = [text for text in summary.reasons if text.startswith("micro batch:")]
+    loss = summary.loss if summary.loss is not None else runs.load_state(run.folder).loss
+    return TrainingResult(
+        run=str(run.folder),
+        task=run.task.get("kind"),
+        finished=summary.finished,
+        steps=summary.steps,
+        total_steps=total_steps,
+        epochs=round(summary.epochs, 4),
+        loss=runs.to_plain_json(loss),
+        validation=runs.to_plain_json(summary.validation),
+        seconds=round(summary.seconds, 3),
+        samples_per_s=summary.samples_per_s,
+        units_per_s=summary.units_per_s,
+        unit=run.unit,
+        peak_bytes=summary.peak_bytes,
+        precision=summary.precision,
+        micro_batch=summary.micro_batch,
+        micro_batch_why=why[-1].removeprefix("micro batch: ") if why else "",
+        num_retries=summary.num_retries,
+        num_skipped=summary.num_skipped,
+        resumed_from=summary.resumed_from,
+        checkpoint=str(summary.checkpoint) if summary.checkpoint else None,
+        made=runs.to_plain_json(summary.made),
+        left_out=runs.to_plain_json(task.skipped),
+        reasons=tuple(summary.reasons),
+    )
+
+
+# -- the trained model -----------------------------------------------------------------------------
+
+
+def write_sharded_model(run: Run, result: TrainingResult) -> TrainingResult:
+    """Write the model that several processes hold in parts, from its checkpoint.
+
+    On the host: it may be too large for one device.
+    """
+    from anyrig.training.checkpoint import Checkpoints
+    from anyrig.training.distributed.alone import Alone
+    from anyrig.training.keep import FOLDER
+
+    settings, _ = build_settings(run.train)
+    task = build_task(run, settings)
+    found = Checkpoints(run.folder / FOLDER).load()
+    if found is None or task.finish is None:
+        return result
+    Alone().load(task.model, None, found.saved.weights, None)
+    result = replace(result, made=runs.to_plain_json(task.finish(run.folder)))
+    runs.write_result(run.folder, result)
+    return result
+
+
+def check_export_target(target: Path) -> None:
+    """Refuse, before any work, to overwrite a folder with a model."""
+    if target.suffix.lower() != ".onnx" and target.exists():
+        if target.is_dir() and not any(target.iterdir()):
+            return
+        raise InvalidInputError(
+            f"{target} already exists", hint="Choose another path, or remove it."
+        )
+
+
+def export_model(result: TrainingResult, target: Path) -> Path:
+    """Copy the trained model into a folder, or its ONNX file to a path."""
+    from anyrig.training.export import whole_folder
+
+    if result.model is None:
+        raise InvalidInputError(
+            "the run has no model to export",
+            hint=f"Finish it first: pass {mention('resume')} with its folder.",
+        )
+    if target.suffix.lower() == ".onnx":
+        return _export_onnx(result.model, target)
+    check_export_target(target)
+    with whole_folder(target) as folder:
+        shutil.copytree(result.model, folder, dirs_exist_ok=True)
+    return target
+
+
+def _export_onnx(model: Path, target: Path) -> Path:
+    from anyrig.storage.files import open_atomic
+
+    graph = model / "model.onnx"
+    if not graph.is_file():
+        raise InvalidInputError(
+            f"this kind of task writes no ONNX file into {model}",
+            hint="Name a folder instead: everything that was written is copied into it.",
+        )
+    with graph.open("rb") as data, open_atomic(target) as file:
+        shutil.copyfileobj(data, file)
+    return target

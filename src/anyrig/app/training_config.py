@@ -1,0 +1,191 @@
+"""The TOML file of a training run: `[task]` says what is trained on what, `[train]` says how.
+
+Nothing heavy is imported: torch reads its allocator's variables when it loads, and they are set
+after this.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.errors import InvalidInputError, InvalidOptionError, InvalidSettingError, mention
+from anyrig.training.checks import RENAMED, renamed
+
+if TYPE_CHECKING:
+    from anyrig.training.settings import Settings
+
+_TABLES = ("task", "train")
+_DEFAULT_OPTIMIZER = "adamw"
+_MAX_BYTES = 1 << 20
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    path: Path
+    base: Path
+    """Where relative paths begin: the file's folder."""
+    text: str
+    task: Mapping[str, Any]
+    train: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """A short name for folders."""
+        return _UNSAFE.sub("-", self.path.stem).strip("-.") or "run"
+
+    def with_values(self, values: Mapping[str, Any]) -> TrainingConfig:
+        """Replace values of the file: `{"train.batch": 64}`. Texts are read as TOML values."""
+        tables: dict[str, Any] = {"task": _copy(self.task), "train": _copy(self.train)}
+        for name, value in values.items():
+            _set_value(tables, name, value)
+        return replace(self, task=tables["task"], train=renamed(tables["train"]))
+
+
+def read_config(path: Path) -> TrainingConfig:
+    text = _read_text(path)
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSettingError(
+            f"{path} is not valid TOML: {str(error) or type(error).__name__}",
+            hint="Correct that line; docs/training.md shows the layout.",
+        ) from error
+    for name, value in tables.items():
+        _check_table_name(name, str(path))
+        if not isinstance(value, dict):
+            raise InvalidSettingError(
+                f"{path}: {name} is {value!r}"[:200], hint=f"Write [{name}] above it."
+            )
+    if "task" not in tables:
+        raise InvalidSettingError(
+            f"{path} has no [task]",
+            hint='Begin with [task] and kind = "language"; docs/training.md shows the layout.',
+        )
+    absolute = path.absolute()
+    return TrainingConfig(
+        absolute, absolute.parent, text, tables["task"], renamed(tables.get("train", {}))
+    )
+
+
+def build_settings(train: Mapping[str, Any]) -> tuple[Settings, str]:
+    """The settings of a `[train]` table, and the optimizer's name."""
+    from anyrig.training.settings import Settings
+
+    values = renamed(train)
+    optimizer = values.pop("optimizer", _DEFAULT_OPTIMIZER)
+    if not isinstance(optimizer, str):
+        raise InvalidSettingError(
+            f"[train] optimizer must be a name, not {optimizer!r}", hint="Such as adamw."
+        )
+    if isinstance(values.get("strategy"), str):
+        from anyrig.training.distributed.joining import strategy_named
+
+        values["strategy"] = strategy_named(values["strategy"])
+    return Settings.of(values), optimizer
+
+
+def check_settings(train: Mapping[str, Any]) -> None:
+    """Refuse unknown names and wrong values of `[train]` before a run is started.
+
+    `build_settings` finds the rest: it needs torch.
+    """
+    from anyrig.training.checks import KEEPING, LOADING, RULES
+
+    tables = {"loading": LOADING, "keeping": KEEPING}
+    known = (*RULES, *tables, "scaler", "moving", "optimizer")
+    for name, value in renamed(train).items():
+        _check_name(name, known, "train")
+        if name in tables and isinstance(value, Mapping):
+            for inner, one in value.items():
+                _check_name(inner, tuple(tables[name]), f"train.{name}")
+                _check_value(one, tables[name][inner], f"[train.{name}] {inner}")
+        elif name in RULES and name != "strategy":
+            _check_value(value, RULES[name], f"[train] {name}")
+    if train.get("strategy", "auto") not in ("auto", "ddp", "fsdp"):
+        from anyrig.training.distributed.joining import strategy_named
+
+        strategy_named(str(train["strategy"]))  # says why DataParallel is not supported
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value, such as a number, a list or true; anything else is text."""
+    try:
+        return tomllib.loads(f"x = {text.strip()}")["x"]
+    except (ValueError, RecursionError, KeyError):
+        return text.strip()
+
+
+def _check_name(name: str, known: Sequence[str], table: str) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Valid settings: {', '.join(known)}."
+        raise InvalidSettingError(f"[{table}] has no setting {name!r}", hint=hint)
+
+
+def _check_value(value: Any, rule: tuple[Callable[[Any], bool], str], name: str) -> None:
+    from anyrig.training.checks import hint_for
+
+    fits, accepted = rule
+    if not fits(tuple(value) if isinstance(value, list) else value):
+        raise InvalidSettingError(f"{name} is {value!r}"[:300], hint=hint_for(value, accepted))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise InvalidInputError(
+                f"{path} is a folder",
+                hint=f"Name a TOML file; {mention('resume')} continues the run of a folder.",
+            )
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null in the name
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InvalidInputError(f"cannot read {path}: {reason}", hint="Check the path.") from error
+    if len(data) > _MAX_BYTES:
+        raise InvalidInputError(f"{path} is too large for settings", hint="Name a TOML file.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidSettingError(
+            f"{path} is not UTF-8, as TOML must be (byte {error.start})", hint="Save it as UTF-8."
+        ) from error
+
+
+def _check_table_name(name: str, place: str) -> None:
+    if name in _TABLES:
+        return
+    near = difflib.get_close_matches(name, _TABLES, n=1)
+    hint = f"Did you mean [{near[0]}]?" if near else "The tables are [task] and [train]."
+    raise InvalidSettingError(f"{place} has no table [{name}]", hint=hint)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copy(one) for name, one in value.items()}
+    return value
+
+
+def _set_value(tables: dict[str, Any], name: str, value: Any) -> None:
+    parts = [part.strip() for part in name.split(".")]
+    if len(parts) < 2 or not all(parts):
+        raise InvalidOptionError(
+            "set", "needs a table and a name", value=name,
+            hint=f"Such as {mention('set', 'train.batch=64')}.",
+        )  # fmt: skip
+    _check_table_name(parts[0], mention("set"))
+    table = tables
+    for part in parts[:-1]:
+        below = table.setdefault(part, {})
+        if not isinstance(below, dict):
+            raise InvalidOptionError("set", f"{name}: {part} is {below!r} and not a table")
+        table = below
+    last = RENAMED.get(parts[-1], parts[-1]) if parts[:-1] == ["train"] else parts[-1]
+    table[last] = parse_value(value) if isinstance(value, str) else value

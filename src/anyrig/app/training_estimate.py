@@ -1,0 +1,252 @@
+"""What a training run needs before it starts: estimated for every device, or measured on one.
+
+Nothing is trained and no run is created; what a task writes while it is built goes into a temporary
+folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.app import runs
+from anyrig.app.compute import load_failed_formats
+from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.app.profiling import BatchSizeProfile, build_profile
+from anyrig.app.runs import Run
+from anyrig.app.training import (
+    TrainingRequest,
+    build_task,
+    load_config,
+    merge_settings,
+    place_training,
+)
+from anyrig.app.training_config import build_settings, check_settings
+from anyrig.errors import AnyrigError, OutOfMemoryError
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Device, Machine, Precision
+    from anyrig.memory.batch_size import BatchSizeResult
+    from anyrig.placement import Placement
+    from anyrig.training.estimating.estimate import Estimate
+    from anyrig.training.estimating.fits import Fitting
+    from anyrig.training.protocol import Task
+    from anyrig.training.settings import Settings
+
+PLOT_FILE = "memory.svg"
+_TORCH_TYPES = {"rocm": "cuda"}
+
+
+@dataclass(frozen=True)
+class DeviceEstimate:
+    """What a step needs of one device, and whether it fits."""
+
+    fitting: Fitting
+    estimate: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        fitting = self.fitting
+        return {
+            "device": fitting.device.id, "name": fitting.device.name,
+            "needed_bytes": fitting.needed_bytes, "there_bytes": fitting.there_bytes,
+            "fits": fitting.fits, "largest_micro_batch": fitting.largest,
+            "reason": fitting.reason, "estimate": asdict(self.estimate),
+        }  # fmt: skip
+
+
+def estimate_training(
+    rig: Rig, request: TrainingRequest, on_event: OnEvent
+) -> list[DeviceEstimate]:
+    """Estimate the memory of a training step on every device, without using any."""
+    run = _describe_run(rig, request)
+    choice = rig.preview_device(request)
+    for warning in choice.warnings:
+        rig.warn(warning)
+    return estimate_run(
+        run, rig.machine, lambda device: _choose_precision(rig, choice, device, run), on_event
+    )
+
+
+def estimate_run(
+    run: Run,
+    machine: Machine,
+    precision_of: Callable[[Device], Precision],
+    on_event: OnEvent,
+) -> list[DeviceEstimate]:
+    """Estimate a run on each device of a machine, in the precision that it would train in."""
+    from anyrig.training.estimating.fits import fits
+
+    known: dict[tuple[str, str], list[Estimate]] = {}
+    found = []
+    on_event(ProgressEvent("reading the data"))
+    with _build_temporarily(run) as (task, settings, optimizer):
+        for device in machine.devices:
+            kind, precision = _find_torch_type(device), precision_of(device)
+            if (kind, precision) not in known:
+                on_event(ProgressEvent(f"estimating a step in {precision} for {kind}"))
+                known[kind, precision] = _estimate_two_sizes(
+                    task, settings, optimizer, kind, precision, device
+                )
+            estimates = known[kind, precision]
+            every = fits(
+                estimates, machine, gib=settings.memory_gb, fraction=settings.memory_fraction
+            )
+            fitting = next(one for one in every if one.device.id == device.id)
+            found.append(DeviceEstimate(fitting, estimates[-1]))
+    return found
+
+
+def profile_training(
+    rig: Rig, request: TrainingRequest, on_event: OnEvent
+) -> tuple[BatchSizeProfile, Path | None]:
+    """Measure memory and speed of a run's own step by micro batch.
+
+    Returns the profile, and the plot that was written into the folder of an existing run.
+    """
+    run = _describe_run(rig, request)
+    placement = place_training(rig, request, run.train)
+    plot = run.folder / PLOT_FILE if runs.is_run(run.folder) else None
+    found = _profile_step(run, placement, plot, on_event)
+    title = f"a step of {run.name}"
+    return build_profile(placement, title, placement.precision, found), plot
+
+
+def _describe_run(rig: Rig, request: TrainingRequest) -> Run:
+    """The run as it would be, without a folder of its own."""
+    config = load_config(request)
+    settings = merge_settings(rig, request, config.train)
+    check_settings(settings)
+    folder = request.resume or request.run or Path()
+    return Run(
+        folder, config.name, str(config.path), config.base, config.task, settings, {}, time.time()
+    )
+
+
+@contextlib.contextmanager
+def _build_temporarily(run: Run) -> Iterator[tuple[Task, Settings, str]]:
+    settings, optimizer = build_settings(run.train)
+    with tempfile.TemporaryDirectory(prefix="anyrig-train-", ignore_cleanup_errors=True) as folder:
+        task = build_task(replace(run, folder=Path(folder)), settings)
+        yield task, settings, optimizer
+        del task  # it has mapped files
+
+
+def _choose_precision(rig: Rig, choice: DeviceChoice, device: Device, run: Run) -> Precision:
+    """What a device would train in; if it cannot be used now: as requested, or bf16 or fp32."""
+    from anyrig.placement import PlacementOptions, plan_placement
+    from anyrig.training.placing import need
+
+    requested = str(run.train.get("precision", "auto"))
+    try:
+        plan = plan_placement(
+            rig.machine,
+            replace(choice, devices=(device,), selector=device.id),
+            need(requested),
+            PlacementOptions(
+                precision=requested, profile=rig.settings.compute.profile, workers_per_device=1
+            ),
+            speeds=rig.measurements.speeds(rig.machine),
+            failed=load_failed_formats(rig),
+        )
+        if plan.placements[0].device.id == device.id:
+            return plan.placements[0].precision
+    except AnyrigError:
+        pass
+    if requested in ("bf16", "fp16", "fp8", "tf32"):
+        return requested  # type: ignore[return-value]  # one of the literals
+    return "bf16" if requested == "auto" and device.features.bf16 else "fp32"
+
+
+def _estimate_two_sizes(
+    task: Task, settings: Settings, optimizer: str, kind: str, precision: Precision, device: Device
+) -> list[Estimate]:
+    """For one item and for the requested micro batch: a line through both gives the largest."""
+    from anyrig.training.estimating.estimate import estimate
+    from anyrig.training.estimating.hollow import batch_like
+
+    requested = settings.batch if settings.micro_batch == "auto" else settings.micro_batch
+    example = _load_first_batch(task, settings, 2)
+    return [
+        estimate(
+            task.model, batch_like(example), task.loss, micro_batch=size,
+            num_micro=min(2, -(-settings.batch // size)), precision=precision,
+            optimizer=optimizer, fused=settings.fused_optimizer is not False,
+            recompute=settings.recompute, recompute_types=settings.recompute_types,
+            offload_optimizer=settings.offload_optimizer, device_type=kind,
+            capability=device.capability if kind == "cuda" else None,
+        )
+        for size in sorted({1, requested})
+    ]  # fmt: skip
+
+
+def _find_torch_type(device: Device) -> str:
+    """The device type that torch has, or would have, for a device."""
+    for backend in device.backends:
+        if backend.library == "torch":
+            name = backend.provider.partition(":")[0]
+            return _TORCH_TYPES.get(name, name)
+    if device.kind == "cpu":
+        return "cpu"
+    return {"intel": "xpu", "apple": "mps"}.get(device.vendor.lower(), "cuda")
+
+
+def _load_first_batch(task: Task, settings: Settings, count: int) -> Any:
+    from anyrig.training import keep
+    from anyrig.training.distributed.alone import Alone
+    from anyrig.training.feed import Feed
+
+    feed = Feed(
+        task.data, count, seed=settings.seed, shuffle=settings.shuffle, drop_last=False,
+        collate=task.collate,
+    )  # fmt: skip
+    return keep.first_batch(feed, Alone())
+
+
+def _profile_step(
+    run: Run, placement: Placement, plot: Path | None, on_event: OnEvent
+) -> BatchSizeResult:
+    on_event(ProgressEvent("reading the data"))
+    from anyrig.memory.plot import plot_profile
+    from anyrig.memory.profile import profile_batch_sizes
+    from anyrig.storage.files import write_atomic
+    from anyrig.training.assemble import assembled
+    from anyrig.training.distributed.alone import Alone
+    from anyrig.training.nests import cut, size_of
+    from anyrig.training.protocol import Unwatched
+
+    with _build_temporarily(run) as (task, settings, optimizer):
+        batch = _load_first_batch(task, settings, settings.batch)
+        settings = replace(settings, micro_batch=1)
+        parts = assembled(
+            task.model, task.loss, optimizer, settings, placement, Alone(),
+            units=task.units, watch=Unwatched(), environment={},
+        )  # fmt: skip
+
+        def step(size: int) -> None:
+            parts.step.micro_batch = size
+            if parts.step(cut(batch, 0, size)).num_retries:
+                raise OutOfMemoryError(f"{size} items do not fit", hint="Use a smaller batch.")
+
+        with parts.undo:
+            found = profile_batch_sizes(
+                step, parts.handle, sizes=_list_sizes(size_of(batch)),
+                budget_bytes=placement.budget_bytes,
+                on_progress=lambda text, *_: on_event(ProgressEvent(text)),
+            )  # fmt: skip
+        if plot is not None:
+            subtitle = f"training {task.name} on {parts.handle.name}"
+            write_atomic(plot, plot_profile(found, subtitle))
+        return found
+
+
+def _list_sizes(most: int) -> Sequence[int]:
+    """Powers of two, and the whole batch."""
+    powers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
+    return sorted({*powers, most})

@@ -1,0 +1,79 @@
+"""Questions to the person at the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from anyrig.cli.output import paint
+from anyrig.devices.choose import choose_device, match_devices, suggest_workers
+from anyrig.errors import DeviceNotFoundError
+from anyrig.units import format_bytes, format_flops, is_whole_number, pluralize
+
+if TYPE_CHECKING:
+    from anyrig.devices.choose import Evidence
+    from anyrig.devices.machine import Device, Machine
+
+
+def can_ask() -> bool:
+    streams = (sys.stdin, sys.stderr)  # None if the shell closed them
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def confirm(question: str) -> bool:
+    """Ask for a yes; no answer is a no."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def ask_device(machine: Machine, evidence: Evidence) -> str | None:
+    """The id of the device that a person picks; Enter takes the recommended one.
+
+    The end of the input, or `q`, picks nothing.
+    """
+    best = choose_device(machine, evidence=evidence).device
+    devices = list(machine.devices)
+    print("Which device should anyrig use?\n", file=sys.stderr)
+    for number, device in enumerate(devices):
+        mark = paint("  (recommended)", "good", sys.stderr) if device is best else ""
+        print(f"  {number}  {device.name}{mark}", file=sys.stderr)
+        print(f"     {_describe(device, evidence)}", file=sys.stderr)
+    default = devices.index(best)
+    while True:
+        print(f"\nNumber or name, q to quit [{default}]: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip()
+        if not line or answer.lower() in ("q", "quit"):
+            print(file=sys.stderr)
+            return None
+        if not answer:
+            return best.id
+        if is_whole_number(answer) and int(answer) < len(devices):
+            return devices[int(answer)].id
+        try:
+            return match_devices(machine, answer)[0].id
+        except DeviceNotFoundError:
+            print(f"Enter a number from 0 to {len(devices) - 1}, or a name.", file=sys.stderr)
+
+
+def _describe(device: Device, evidence: Evidence) -> str:
+    """What speaks for a device, or against it, in one line."""
+    if device.id in evidence.broken:
+        return evidence.broken[device.id]
+    if not device.usable and device.kind == "gpu":
+        return f"not usable: {device.block_reason}"
+    total = device.memory.total_bytes
+    parts = [
+        device.architecture or "architecture unknown",
+        format_bytes(total) if total is not None else "memory unknown",
+    ]
+    if device.id in evidence.speeds:
+        parts.append(f"measured {format_flops(evidence.speeds[device.id] * 1e12)}")
+    if device.features.bf16:
+        parts.append("bf16")
+    elif device.features.fp16 in ("matrix", "fast"):
+        parts.append("fp16, no bf16")
+    parts.append(pluralize(suggest_workers(device), "worker"))
+    return ", ".join(parts)

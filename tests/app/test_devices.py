@@ -1,0 +1,77 @@
+"""Devices from Python: listing, saving, checking and measuring them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anyrig import Rig
+from anyrig.app.events import Event, NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.devices.machine import Machine
+from anyrig.errors import DeviceNotFoundError, DeviceUnusableError, InvalidInputError
+
+PAIR = "rtx4090-rtxpro6000-wsl2"
+
+
+def test_devices_are_listed_with_the_choice(machine: Callable[..., Machine]) -> None:
+    found = Rig(machine=machine(PAIR)).devices(device="rtx 4090")
+    assert found.choice is not None
+    assert "4090" in found.choice.device.name
+    data = found.to_json()
+    assert data["choice"]["devices"] == [found.choice.device.id]
+    assert all(row["suggested_workers"] for row in data["gpus"])
+
+
+def test_a_wrong_name_hides_no_device(machine: Callable[..., Machine]) -> None:
+    found = Rig(machine=machine(PAIR)).devices(device="nonsense")
+    assert found.choice is None
+    assert isinstance(found.error, DeviceNotFoundError)
+    assert len(found.machine.gpus) == 2
+
+
+def test_a_device_is_saved_measured_once_and_forgotten() -> None:
+    events: list[Event] = []
+    rig = Rig(on_event=events.append)
+    assert rig.use("cpu").device == "cpu"
+    assert any(isinstance(event, NoticeEvent) for event in events)
+    assert any(isinstance(event, ProgressEvent) for event in events)
+    saved = Rig().saved_device
+    assert saved is not None
+    assert saved.device == "cpu"
+    assert Rig().evidence.speeds["cpu"] > 0
+    events.clear()
+    Rig(on_event=events.append).use("cpu")
+    assert events == []
+
+    from anyrig.app.devices import forget_device
+
+    assert forget_device(Rig())
+    assert Rig().saved_device is None
+
+
+def test_a_kind_that_does_not_exist_is_a_warning_or_an_error() -> None:
+    events: list[Event] = []
+    rig = Rig(on_event=events.append)
+    assert rig.use("directml").device == "directml"
+    assert any(isinstance(event, WarningEvent) for event in events)
+    with pytest.raises(DeviceUnusableError):
+        rig.use("directml", strict=True)
+
+
+def test_checks(machine: Callable[..., Machine]) -> None:
+    diagnosis = Rig().diagnose(no_kernels=True)
+    assert {one.check for one in diagnosis.findings} >= {"choice"}
+    assert diagnosis.probes == ()
+    assert "selftests" not in diagnosis.to_json()
+    with pytest.raises(InvalidInputError, match="`selftest` runs kernels"):
+        Rig(machine=machine(PAIR)).diagnose(selftest=True)
+
+
+def test_bench() -> None:
+    rig = Rig()
+    (cpu,) = rig.bench(device="cpu", quick=True, no_save=True, plot=Path("plot.svg")).devices
+    assert any(one.kernel == "product" for one in cpu.figures)
+    assert Path("plot.svg").read_text().startswith("<svg")
+    assert not rig.folders.measurements.exists()

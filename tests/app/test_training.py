@@ -1,0 +1,116 @@
+"""Training from Python: `Rig.train`, its events and its result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from anyrig import Rig  # noqa: E402
+from anyrig.app.events import (  # noqa: E402
+    Event,
+    RunEndedEvent,
+    RunStartedEvent,
+    TrainingEvent,
+    WarningEvent,
+)
+from anyrig.app.training import TrainingRequest  # noqa: E402
+from anyrig.app.training_process import _event_from_json, _event_to_json  # noqa: E402
+from anyrig.errors import InvalidInputError, InvalidOptionError  # noqa: E402
+from anyrig.options import json_schema, request_from_json, request_to_json  # noqa: E402
+
+CONFIG = """
+[task]
+kind = "language"
+text = "tide.txt"
+model = { preset = "tiny", layers = 1, width = 16, heads = 2, context = 16 }
+context = 16
+sample = 8
+
+[train]
+batch = 4
+micro_batch = 4
+steps = 6
+precision = "fp32"
+loading.num_workers = 0
+"""
+
+
+@pytest.fixture
+def config(monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    lines = [f"The tide came in at {n} and went out at {n * 7 % 13}.\n" for n in range(150)]
+    Path("tide.txt").write_text("".join(lines), encoding="utf-8")
+    path = Path("tide.toml")
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+def test_train_and_resume(config: Path) -> None:
+    rig = Rig()
+    events: list[Event] = []
+    result = rig.train(config, run="r", set={"train.batch": 2}, on_event=events.append)
+    assert (result.finished, result.steps, result.task) == (True, 6, "language")
+    assert result.model == Path("r/model").absolute()
+    assert result.loss is not None
+    assert isinstance(events[0], RunStartedEvent)
+    assert events[0].run.folder == Path("r").absolute()
+    steps = [event for event in events if isinstance(event, TrainingEvent)]
+    assert steps[-1].total_steps == 6
+    assert steps[-1].unit == "tokens"
+    assert events[-1] == RunEndedEvent(result)
+    (run,) = rig.runs()
+    assert (run.folder, run.state.status, run.state.step) == (Path("r").absolute(), "finished", 6)
+    assert run.result == result
+
+    again = rig.train(resume="r")
+    assert (again.already, again.loss) == (True, result.loss)
+    events.clear()
+    longer = rig.train(resume="r", steps=8, export="out", on_event=events.append)
+    assert (longer.steps, longer.resumed_from, longer.already) == (8, 6, False)
+    assert WarningEvent("train.steps was 6 and is now 8") in events
+    assert longer.exported == "out"
+    assert Path("out/model.safetensors").is_file()
+    assert "exported" not in json.loads(Path("r/result.json").read_text())
+
+
+def test_what_a_process_sends_is_what_the_other_receives(config: Path) -> None:
+    events: list[Event] = []
+    Rig().train(config, on_event=events.append)
+    sent = [event for event in events if not isinstance(event, RunStartedEvent | RunEndedEvent)]
+    for event in sent:
+        data = json.loads(json.dumps(_event_to_json(event)))
+        received = _event_from_json(data)
+        assert type(received) is type(event)
+        assert json.loads(json.dumps(_event_to_json(received))) == data
+
+
+def test_options_that_contradict_each_other_are_refused(config: Path) -> None:
+    rig = Rig()
+    with pytest.raises(InvalidInputError, match="a file and `resume` were both given"):
+        rig.train(config, resume="r")
+    with pytest.raises(InvalidInputError, match="`resume` and `fresh` were both given"):
+        rig.train(resume="r", fresh=True)
+    with pytest.raises(InvalidInputError, match="no configuration"):
+        rig.train()
+    with pytest.raises(InvalidOptionError, match="`memory_gb` and `memory_fraction`"):
+        rig.train(config, memory_gb=1, memory_fraction=0.5)
+    with pytest.raises(InvalidOptionError, match="`nproc` must be a number from 1 to 1024"):
+        rig.train(config, nproc="many")
+    assert not Path("runs").exists()
+
+
+def test_a_request_is_json() -> None:
+    request = TrainingRequest(
+        file=Path("/a.toml"), run=Path("/r"), set={"train.batch": 8}, nproc="2", precision="bf16"
+    )
+    data = request_to_json(request)
+    assert data["set"] == {"train.batch": 8}
+    assert request_from_json(TrainingRequest, data) == request
+    properties = json_schema(TrainingRequest, http=True)["properties"]
+    assert properties["file"]["pattern"].startswith("^upload:")
+    assert not {"run", "resume", "export"} & set(properties)
