@@ -26,7 +26,7 @@ from anyrig.work.protocol import EngineFactory
 from benchmarks.harness import ROOT, Row
 
 ROUNDS = 5
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 FIXED = 32
 
 

@@ -152,7 +152,7 @@ def _handle(pci_id: str, **metadata: str) -> FakeHandle:
 
 
 def _picked(gpu: Device, sessions: list[FakeSession]) -> Any:
-    onnx.create_session(b"", gpu, DeviceBackend("onnx", "webgpu", WEBGPU, True, ""), threads=1)
+    onnx.create_session(b"", gpu, DeviceBackend("onnx", "webgpu", WEBGPU), threads=1)
     return sessions[-1].handle
 
 
@@ -216,7 +216,7 @@ def test_threads_on_the_cpu_follow_the_container_limit(
     machine: Load, sessions: list[FakeSession], name: str, threads: int
 ) -> None:
     cpu = machine(name).cpu_device
-    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     open_device(cpu, backend).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == threads
     assert sessions[-1].settings.inter_op_num_threads == 1
@@ -232,7 +232,7 @@ def test_a_quota_below_one_core_gives_one_thread(
     record = record_of("cpu64-cgroup4")
     path = next(path for path in record["files"] if path.endswith("cpu.max"))
     record["files"][path] = "50000 100000\n"
-    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     open_device(from_record(record).cpu_device, backend).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == 1
 
@@ -240,7 +240,7 @@ def test_a_quota_below_one_core_gives_one_thread(
 def test_threads_beside_a_gpu_follow_the_container_limit(
     machine: Load, sessions: list[FakeSession]
 ) -> None:
-    backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
     open_device(machine("h200-linux").gpus[0], backend).load(b"")  # type: ignore[attr-defined]
     cores = max(1, int(discover({}).cpu.cores_usable))
     assert sessions[-1].settings.intra_op_num_threads == cores
@@ -295,10 +295,10 @@ def onnx_drive(machine: Machine) -> DeviceBackend:
 
 def test_memory_of_a_gpu_comes_from_its_description(here: Machine) -> None:
     gpu = Device("x", "gpu", "test", "x", memory=Memory("dedicated", 8 * MIB, 4 * MIB))
-    handle = OnnxHandle(gpu, DeviceBackend("onnx", "dml:0", "DmlExecutionProvider", True, ""))
+    handle = OnnxHandle(gpu, DeviceBackend("onnx", "dml:0", "DmlExecutionProvider"))
     assert handle.memory() == MemoryUsage(free_bytes=4 * MIB, total_bytes=8 * MIB)
     assert not handle.limit(MIB)
-    cuda = OnnxHandle(gpu, DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, ""))
+    cuda = OnnxHandle(gpu, DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider"))
     assert cuda.limit(MIB)
 
 
@@ -356,7 +356,7 @@ sys.path[:0] = {paths!r}
 import numpy as np
 from anyrig.backends import open_device, onnx_graph
 from anyrig.devices.machine import Device, DeviceBackend
-backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider")
 handle = open_device(Device("x", "gpu", "other", "software"), backend)
 model = handle.load(onnx_graph.build_product(16))
 left = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)

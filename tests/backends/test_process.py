@@ -23,7 +23,7 @@ from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
@@ -155,7 +155,7 @@ def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> Non
         from anyrig.work.protocol import EngineFactory
         from anyrig.work.pool import WorkerPool
         placement = Placement(Device("a", "cpu", "test", "a"),
-                         DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
+                         DeviceBackend("onnx", "cpu", "CPUExecutionProvider"))
         factory = EngineFactory("anyrig.work.fake:FakeEngine")
         with WorkerPool([placement], factory, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])

@@ -47,7 +47,7 @@ def test_every_listed_format_can_be_timed(here: Machine, library: str) -> None:
 
 def test_a_provider_that_does_not_start_is_an_error(here: Machine) -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "none", features=Features(fp16="matrix"))
-    backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
     with (
         pytest.warns(UserWarning, match="CUDAExecutionProvider"),
         pytest.raises(KernelError, match="fell back to CPUExecutionProvider"),
@@ -58,7 +58,7 @@ def test_a_provider_that_does_not_start_is_an_error(here: Machine) -> None:
 def test_torch_without_a_gpu_is_an_error() -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "none")
     with pytest.raises(KernelError, match="does not see a GPU"):
-        open_runner(gpu, DeviceBackend("torch", "cuda:0", "cuda", True, ""))
+        open_runner(gpu, DeviceBackend("torch", "cuda:0", "cuda"))
 
 
 @pytest.mark.system("chromium", SWIFTSHADER)
@@ -70,7 +70,7 @@ from anyrig.backends import open_runner
 from anyrig.bench.kernels import probe
 from anyrig.devices.machine import Device, DeviceBackend
 runner = open_runner(Device("x", "gpu", "unknown", "software"),
-                     DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""))
+                     DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider"))
 print(probe(runner) < 1e-4, runner.ran_on)
 """
     done = subprocess.run(

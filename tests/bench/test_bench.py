@@ -110,9 +110,7 @@ def test_a_child_proves_and_measures_the_cpu() -> None:
 
 def test_a_child_that_cannot_run_the_kernel_says_why() -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "card", indices={"cuda": 0})
-    answer = isolate.probe(
-        gpu, DeviceBackend("torch", "cuda:0", "cuda", True, ""), dict(os.environ)
-    )
+    answer = isolate.probe(gpu, DeviceBackend("torch", "cuda:0", "cuda"), dict(os.environ))
     assert not answer.ok
     assert "torch does not see a GPU" in answer.error
 

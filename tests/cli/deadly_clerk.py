@@ -21,7 +21,7 @@ class OwnPool:
     """A model in a process of its own."""
 
     def __init__(self, device: str) -> None:
-        backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+        backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
         place = Placement(Device(device, "gpu", "test", device), backend)
         recipe = EngineFactory("anyrig.work.fake:FakeEngine")
         self.pool = WorkerPool([place], recipe, environment=os.environ)

@@ -10,7 +10,7 @@ import pytest
 from anyrig.devices.choose import choose_device, suggest_workers
 from anyrig.devices.discover import from_record
 from anyrig.devices.doctor import diagnose
-from anyrig.devices.machine import BlockCode, Device, Machine
+from anyrig.devices.machine import Device, Machine, ReasonCode
 from tests.conftest import NAMES, record_of
 
 Load = Callable[..., Machine]
@@ -136,7 +136,7 @@ def test_mig_instances_replace_their_parent(machine: Load) -> None:
     for gpu in here.gpus:
         if gpu.id in parents:
             assert gpu.blocked is not None
-            assert gpu.blocked.code is BlockCode.MIG_PARENT
+            assert gpu.blocked.code is ReasonCode.MIG_PARENT
         else:
             assert gpu.usable
     assert all(gpu.capability == "9.0" and gpu.id.startswith("MIG-") for gpu in instances)

@@ -10,7 +10,7 @@ import pytest
 
 from anyrig.devices import probe
 from anyrig.devices.discover import discover, from_record, record
-from anyrig.devices.machine import BlockCode
+from anyrig.devices.machine import ReasonCode
 from anyrig.devices.probe import (
     LiveProbe,
     NotFound,
@@ -241,5 +241,5 @@ def test_nvml_failures_have_a_fix(code: str, fix: str) -> None:
     here = from_record(record)
     gpu = here.gpus[0]
     assert gpu.blocked is not None
-    assert gpu.blocked.code is BlockCode.DRIVER_FAILED
+    assert gpu.blocked.code is ReasonCode.DRIVER_FAILED
     assert fix in gpu.blocked.fix

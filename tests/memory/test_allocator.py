@@ -10,7 +10,7 @@ import pytest
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.memory.allocator import CUDA, GENERAL, choose_allocator_settings
 
-CUDA_DRIVE = DeviceBackend("torch", "cuda:0", "cuda", True, "")
+CUDA_DRIVE = DeviceBackend("torch", "cuda:0", "cuda")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_unsupported_devices(h200: Device) -> None:
     board = replace(h200, capability="8.7", memory=replace(h200.memory, kind="unified"))
     spark = replace(h200, capability="12.1", memory=replace(h200.memory, kind="unified"))
     mig = replace(h200, part="mig")
-    onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
     amd = replace(h200, vendor="amd")
 
     def given(device: Device, backend: DeviceBackend = CUDA_DRIVE, *, linux: bool = True) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.machine import BlockCode, BlockReason, Device, Machine, Memory
+from anyrig.devices.machine import Device, DeviceReason, Machine, Memory, ReasonCode
 from anyrig.devices.probe import LiveProbe, NotFound, System
 from anyrig.monitor.readers import StaticReader, open_readers
 from anyrig.monitor.readers.apple import AppleReader
@@ -143,7 +143,7 @@ def test_which_reader_is_chosen(
 
 
 def test_a_device_that_cannot_be_sampled_reports_why() -> None:
-    blocked = replace(RX640, blocked=BlockReason(BlockCode.NO_DRIVER, "no driver is loaded"))
+    blocked = replace(RX640, blocked=DeviceReason(ReasonCode.NO_DRIVER))
     for device, reason in (
         (blocked, "no driver is loaded"),
         (RX640, "no driver cannot be sampled"),

@@ -340,7 +340,7 @@ features = st.builds(
 )  # fmt: skip
 ways = st.sampled_from(
     [
-        DeviceBackend(backend, selector, provider, True, "")  # type: ignore[arg-type]
+        DeviceBackend(backend, selector, provider)  # type: ignore[arg-type]
         for backend, selector, provider in (
             ("torch", "cuda:0", "cuda"),
             ("torch", "xpu:0", "xpu"),

@@ -21,7 +21,7 @@ from anyrig.precision import kernel_checks, selftest
 from anyrig.precision.selftest import CheckResult, SelfTestReport
 
 CPU = Device("cpu", "cpu", "any", "a CPU", driver_version="1")
-DRIVE = DeviceBackend("torch", "cpu", "cpu", True, "")
+DRIVE = DeviceBackend("torch", "cpu", "cpu")
 NOWHERE = torch.device("cpu")
 BACKENDS: Any = torch.backends.cuda
 SWITCHES = ("flash", "mem_efficient", "cudnn", "math")
@@ -210,7 +210,7 @@ def test_an_unwritable_folder_is_not_an_error(
 
 
 def test_onnx_has_no_checks() -> None:
-    way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     assert selftest.apply_selftest(CPU, way).results == ()
 
 

@@ -239,7 +239,7 @@ def test_one_that_does_not_close_well_hinders_no_other(keeper: Keeper) -> None:
 
 def test_a_counter_that_fails_as_a_whole_is_swept_out(keeper: Keeper) -> None:
     """The real thing: a pool whose device dies for good."""
-    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     place = Placement(Device("one", "cpu", "test", "one"), backend)
 
     def load() -> LiveQueue[float, float]:

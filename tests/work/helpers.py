@@ -13,7 +13,7 @@ from anyrig.work.live import LiveQueue
 from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 
 
 def placement(name: str, **values: Any) -> Placement:

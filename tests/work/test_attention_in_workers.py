@@ -21,7 +21,7 @@ from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 from tests.conftest import MACHINES
 
-TORCH = DeviceBackend("torch", "cpu", "cpu", True, "")
+TORCH = DeviceBackend("torch", "cpu", "cpu")
 WRONG = CheckResult("attention", "cudnn", "bf16", "a case", "wrong", 9.0, where="out")
 
 

@@ -16,7 +16,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask, keep_figures, pick
 from anyrig.cli.show import Progress, paint, print_warning, table
-from anyrig.devices.choose import describe_choice, describe_detour, select_backend
+from anyrig.devices.choose import describe_backend_fallback, describe_choice, select_backend
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceUnusableError, KernelError
 from anyrig.install import format_install
@@ -95,7 +95,7 @@ def _wanted(context: Context) -> list[tuple[Device, str]]:
     found = context.resolve(word)
     wanted = found if plain == "all" else found[:1]
     for device in wanted:
-        other_way = describe_detour(device, word)
+        other_way = describe_backend_fallback(device, word)
         if other_way and device.usable:
             raise DeviceUnusableError(
                 other_way, hint="Leave the backend out of the word to measure it."

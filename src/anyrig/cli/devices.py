@@ -10,7 +10,7 @@ from typing import Any
 from anyrig.cli.context import Context
 from anyrig.cli.show import machine_text, paint, print_json, print_warning, table, wrapped
 from anyrig.devices.choose import DeviceChoice, describe_choice, suggest_workers
-from anyrig.devices.machine import Machine, to_json
+from anyrig.devices.machine import Machine, reason_to_json, to_json
 from anyrig.errors import DeviceNotFoundError, InvalidInputError
 from anyrig.install import localize_install_commands
 
@@ -98,10 +98,15 @@ def choice_json(choice: DeviceChoice) -> dict[str, Any]:
     """A choice for programs."""
     return {
         "devices": [device.id for device in choice.devices],
-        "origin": choice.origin,
-        "reason": choice.reason,
+        "origin": {"specifications": "described"}.get(choice.origin, choice.origin),
+        "reason": choice.reason.message,
+        **reason_to_json(choice.reason),
         "passed_over": [
-            {"device": passed.device.id, "reason": passed.reason.message}
+            {
+                "device": passed.device.id,
+                "reason": passed.reason.message,
+                **reason_to_json(passed.reason),
+            }
             for passed in choice.skipped
         ],
         "warnings": list(choice.warnings),

@@ -85,7 +85,7 @@ def placed(context: Context, chosen: Chosen) -> PlacementPlan:
     kind = precision_of(compute.wanted(context).precision, offer, cards)
     context.log_reasons(f"the cluster speaks in {kind}", _told(offer, cards))
     cpu = context.machine.cpu_device
-    backend = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu", False, "")
+    backend = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu")
     return PlacementPlan((Placement(cpu, backend, _FORMATS.get(kind, "fp32")),))
 
 

@@ -143,7 +143,7 @@ class WatchedRig:
             DeviceNotFoundError: nothing here answers to the word.
         """
         from anyrig.cli.pick import remember
-        from anyrig.devices.choose import DeviceRequest, describe_detour, resolve_request
+        from anyrig.devices.choose import DeviceRequest, describe_backend_fallback, resolve_request
 
         context, word = self._context, device.strip()
         warnings: list[str] = []
@@ -156,7 +156,7 @@ class WatchedRig:
                 warnings.append(f"{resolved.missing}; until there is one the CPU is used")
             else:
                 found = resolved.devices[0]
-                warnings += self._objections(found, describe_detour(found, word))
+                warnings += self._objections(found, describe_backend_fallback(found, word))
                 saved, name = found.id, found.name
         with self._lock:
             before = _ids(context)

@@ -8,7 +8,12 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import choice_json
 from anyrig.cli.pick import ask, can_ask, measure_first_use, remember
 from anyrig.cli.show import print_json, print_warning
-from anyrig.devices.choose import DeviceRequest, describe_choice, describe_detour, resolve_request
+from anyrig.devices.choose import (
+    DeviceRequest,
+    describe_backend_fallback,
+    describe_choice,
+    resolve_request,
+)
 from anyrig.errors import DeviceUnusableError, InvalidInputError
 
 HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The
@@ -79,7 +84,7 @@ def _set(context: Context, word: str) -> int:
             raise DeviceUnusableError(text, hint=reason.fix or "Run `anyrig doctor`.")
         print_warning(f"{text}; until that is mended the CPU is used")
     else:
-        other_way = describe_detour(device, word)
+        other_way = describe_backend_fallback(device, word)
         if other_way and context.strict:
             raise DeviceUnusableError(other_way, hint="Run `anyrig doctor`.")
         if other_way:

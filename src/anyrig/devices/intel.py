@@ -7,7 +7,6 @@ for Xe2 and later it is unknown. torch supports Arc A and B, Core Ultra and Data
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 from anyrig.devices import pci
@@ -18,7 +17,9 @@ from anyrig.devices.machine import (
     HostFacts,
     Memory,
     MemoryPool,
+    ReasonCode,
     SourceReport,
+    explain,
 )
 from anyrig.devices.probe import System, Unavailable
 from anyrig.units import pluralize
@@ -199,7 +200,26 @@ def _sysfs_bytes(system: System, card: pci.Controller) -> int:
 
 
 def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
-    return [_torch_xpu(device, host), _onnx_openvino(device, host)]
+    family, selector = _family_of(device), device.selector_for("xpu")
+    provider, package = "OpenVINOExecutionProvider", "onnxruntime-openvino"
+    unsupported = explain(ReasonCode.XPU_UNSUPPORTED, architecture=family.architecture)
+    torch_block = (
+        (unsupported if family.xpu is False else None)
+        or host.render_block
+        or host.torch_block("xpu", torch_fix(device, host))
+    )
+    doubt = "; whether it supports this GPU is unknown" if family.xpu is None else ""
+    onnx_block = host.onnx_block(provider, package, host.onnx_command(package))
+    return [
+        DeviceBackend("torch", selector, "xpu", host.torch_title + doubt, torch_block),
+        DeviceBackend(
+            "onnx",
+            selector,
+            provider,
+            host.onnx_title(provider),
+            onnx_block or host.render_block,
+        ),
+    ]
 
 
 def torch_fix(device: Device, host: HostFacts) -> str:
@@ -209,32 +229,3 @@ def torch_fix(device: Device, host: HostFacts) -> str:
 
 def _family_of(device: Device) -> GraphicsFamily:
     return find_family(int(device.pci_id.partition(":")[2], 16) if device.pci_id else None)
-
-
-def _torch_xpu(device: Device, host: HostFacts) -> DeviceBackend:
-    torch, family = host.installed.torch, _family_of(device)
-    xpu = partial(DeviceBackend, "torch", device.selector_for("xpu"), "xpu")
-    if family.xpu is False:
-        return xpu(False, f"torch's XPU build does not support {family.architecture}")
-    if block := host.render_block:
-        return xpu(False, block.message, block.fix)
-    fix = torch_fix(device, host)
-    if torch is None:
-        return xpu(False, "torch is not installed", fix)
-    if torch.flavour != "xpu":
-        return xpu(False, f"{torch.title} was built without XPU", fix)
-    if family.xpu is None:
-        return xpu(True, f"{torch.title}; whether it supports this GPU is unknown")
-    return xpu(True, torch.title)
-
-
-def _onnx_openvino(device: Device, host: HostFacts) -> DeviceBackend:
-    provider = "OpenVINOExecutionProvider"
-    openvino = partial(DeviceBackend, "onnx", device.selector_for("xpu"), provider)
-    package = host.installed.package_of(provider)
-    if not package:
-        fix = host.onnx_command("onnxruntime-openvino")
-        return openvino(False, "onnxruntime-openvino is not installed", fix)
-    if block := host.render_block:
-        return openvino(False, block.message, block.fix)
-    return openvino(True, host.onnx_title(package))

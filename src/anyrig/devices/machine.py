@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
 
-from anyrig.devices.wheels import InstalledPackages
+from anyrig.devices.wheels import FLAVOUR_TITLES, InstalledPackages, TorchFlavour
 from anyrig.install import format_install
 
 TORCH_INDEX_URL = "https://download.pytorch.org/whl"
+GROUPS_FIX = "sudo usermod -aG render,video $USER"
 
 DeviceKind = Literal["gpu", "cpu"]
 Fp16Speed = Literal["matrix", "fast", "slow", "none"]
@@ -51,43 +52,116 @@ def parse_precision(value: object) -> str | None:
     return _PRECISION_NAMES.get(text.strip().lower().removeprefix("torch."))
 
 
-class BlockCode(StrEnum):
-    """Why a device is not used."""
+class ReasonCode(StrEnum):
+    """Why a device is used or not, with the message in English.
 
-    # Whatever is installed:
-    HIDDEN = "hidden"
-    MIG_PARENT = "mig_parent"
-    MIG_EMPTY = "mig_empty"
-    COMPUTE_PROHIBITED = "compute_prohibited"
-    PASSED_THROUGH = "passed_through"
-    NO_DRIVER = "no_driver"
-    WRONG_DRIVER = "wrong_driver"
-    DRIVER_FAILED = "driver_failed"
-    NOT_IN_CONTAINER = "not_in_container"
-    NO_PERMISSION = "no_permission"
-    LOST = "lost"
-    UNSUPPORTED = "unsupported"
-    # With what is installed:
-    NO_BACKEND = "no_backend"
-    # For this piece of work:
-    WRONG_RESULTS = "wrong_results"
-    NOT_REQUESTED = "not_requested"
-    SLOWER = "slower"
-    INSUFFICIENT_MEMORY = "insufficient_memory"
-    UNKNOWN = "unknown"
+    Codes and the names of their values are public: other languages translate by them.
+    """
+
+    template: str
+
+    def __new__(cls, code: str, template: str = "") -> ReasonCode:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.template = template
+        return member
+
+    # The device cannot be used, whatever is installed.
+    HIDDEN = "hidden", "hidden by {setting}"
+    MIG_PARENT = "mig_parent", "partitioned into {instances}: use those instead"
+    MIG_EMPTY = "mig_empty", "MIG mode is enabled but has no instance"
+    COMPUTE_PROHIBITED = "compute_prohibited", "compute mode is Prohibited"
+    PASSED_THROUGH = "passed_through", "passed through to a virtual machine (vfio-pci)"
+    NO_DRIVER = "no_driver", "no driver is loaded for it"
+    WRONG_DRIVER = "wrong_driver", "it uses the {driver} driver, which does not support {feature}"
+    DRIVER_FAILED = "driver_failed", "the NVIDIA driver is not responding: {error}"
+    DRIVER_NOT_IN_CONTAINER = (
+        "driver_not_in_container",
+        "the NVIDIA driver is not available in this {container} container",
+    )
+    LOST = "lost", "GPU {index} is not responding: {error}"
+
+    # A backend cannot use the device.
+    NOT_INSTALLED = "not_installed", "{package} is not installed"
+    WRONG_BUILD = "wrong_build", "{package} was built without {feature}"
+    WRONG_VERSION = "wrong_version", "{package} requires {required}, not {installed}"
+    WRONG_PYTHON = "wrong_python", "this Python is built for Intel: Metal requires one for arm64"
+    NO_WHEEL = "no_wheel", "{package} has no wheel for {platform}"
+    NO_KERNELS = "no_kernels", "{package} has no kernels for {capability}"
+    DRIVER_TOO_OLD = (
+        "driver_too_old",
+        "the driver supports CUDA {supported}, {package} requires {required}",
+    )
+    NO_COMPUTE = "no_compute", "{setting} excludes compute"
+    NO_PERMISSION = "no_permission", "no permission to open {path}"
+    NOT_IN_CONTAINER = "not_in_container", "{path} is not mapped into this container"
+    NO_RENDER_NODE = "no_render_node", "no /dev/dri/renderD* found"
+    NO_KFD = "no_kfd", "/dev/kfd does not exist: the amdgpu driver offers no compute"
+    NOT_IN_KFD = "not_in_kfd", "not listed by the kernel's kfd"
+    NO_ROCDXG = "no_rocdxg", "ROCm in WSL2 requires librocdxg, which is not installed"
+    NO_ROCM = "no_rocm", "ROCm is not available on {system}"
+    ROCM_DROPPED = "rocm_dropped", "ROCm no longer supports {target}"
+    NO_WINDOWS_BUILD = "no_windows_build", "AMD provides no torch for {target} on Windows"
+    XPU_UNSUPPORTED = "xpu_unsupported", "torch's XPU build does not support {architecture}"
+    NO_VULKAN = "no_vulkan", "no Vulkan loader or driver found"
+    NO_BACKEND = "no_backend", "{reasons}"
+
+    # Another device is better, or was requested.
+    WRONG_RESULTS = "wrong_results", "{error}"
+    NOT_REQUESTED = "not_requested", "not requested"
+    GPU_AVAILABLE = "gpu_available", "a GPU is available"
+    SLOWER = "slower", "measured slower than {name}: {speed} compared to {best} TFLOP/s"
+    UNMEASURED_IS_BETTER = (
+        "unmeasured_is_better",
+        "measured, but one with better specifications was not measured yet",
+    )
+    LOWER_SPECIFICATIONS = "lower_specifications", "lower specifications"
+
+    # A workload does not run there.
+    NO_GPU_BENEFIT = "no_gpu_benefit", "{workload} does not benefit from a GPU"
+    NO_LIBRARY = "no_library", "{workload} needs {libraries}: {reasons}"
+    INSUFFICIENT_MEMORY = "insufficient_memory", "needs {needed}, may use {budget}"
+
+    # Why the chosen device is used.
+    BY_FLAG = "by_flag", "requested on the command line: {selector}"
+    BY_ENVIRONMENT = "by_environment", "requested by an environment variable: {selector}"
+    BY_SETTINGS = "by_settings", "requested by a settings file: {selector}"
+    SAVED = "saved", "saved by `anyrig use`"
+    FASTEST = "fastest", "the fastest measured: {speed} TFLOP/s, compared to {second} on {name}"
+    CPU_FASTEST = (
+        "cpu_fastest",
+        "the CPU is the fastest measured: {speed} TFLOP/s, compared to {second} on {name}",
+    )
+    ONLY_MEASURED = "only_measured", "measured: {speed} TFLOP/s"
+    ONLY_USABLE = "only_usable", "the only usable GPU"
+    BEST_SPECIFICATIONS = "best_specifications", "best specifications of the usable GPUs"
+    NO_GPU = "no_gpu", "no GPU found"
+    NO_USABLE_GPU = "no_usable_gpu", "no GPU can be used"
+    KIND_NOT_FOUND = "kind_not_found", "no {kind} found{source}"
+    DEVICE_NOT_FOUND = "device_not_found", "{error}{source}"
+    UNUSABLE = "unusable", "{name} cannot be used: {reason}"
 
 
 @dataclass(frozen=True)
-class BlockReason:
-    """Why a device is not used. Code decides by `code`; people read `message` and `fix`."""
+class DeviceReason:
+    """Why a device is used or not. Code decides by `code`; people read `message` and `fix`."""
 
-    code: BlockCode
-    message: str
+    code: ReasonCode
     fix: str = ""
     """A command, or where to read on."""
+    values: tuple[tuple[str, str], ...] = ()
+    """What the message is filled in with."""
+
+    @property
+    def message(self) -> str:
+        return self.code.template.format_map(dict(self.values))
 
     def __str__(self) -> str:
         return self.message
+
+
+def explain(code: ReasonCode, fix: str = "", **values: object) -> DeviceReason:
+    return DeviceReason(code, fix, tuple((name, str(value)) for name, value in values.items()))
 
 
 class NoteCode(StrEnum):
@@ -141,18 +215,31 @@ class Features:
 
 @dataclass(frozen=True)
 class DeviceBackend:
-    """One way to run work on a device, and whether it is usable."""
+    """One way to run work on a device."""
 
     library: Library
     selector: str
     """What a user selects it by: `cuda:0`, `rocm:0`, `webgpu:0`, `cpu`."""
     provider: str
     """What the library calls it: `cuda`, `CUDAExecutionProvider`."""
-    usable: bool
-    reason: str
-    """Why it is usable, or why not."""
-    fix: str = ""
-    """The command that would make it usable, if there is one."""
+    package: str = ""
+    """What provides it: `torch 2.11.0 (CUDA 13.0)`."""
+    blocked: DeviceReason | None = None
+    """Why it is not usable."""
+
+    @property
+    def usable(self) -> bool:
+        return self.blocked is None
+
+    @property
+    def reason(self) -> str:
+        """Why it is usable, or why not."""
+        return self.blocked.message if self.blocked else self.package
+
+    @property
+    def fix(self) -> str:
+        """The command that would make it usable, if there is one."""
+        return self.blocked.fix if self.blocked else ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +268,7 @@ class Device:
     """Shader cores, compute units or CPU cores: compares devices of one vendor."""
     indices: Mapping[str, int] = field(default_factory=dict)
     """Position in each library's own order: {"nvml": 0, "cuda": 1}."""
-    blocked: BlockReason | None = None
+    blocked: DeviceReason | None = None
     """Why no backend can use it, whatever is installed."""
     backends: tuple[DeviceBackend, ...] = ()
     notes: tuple[DeviceNote, ...] = ()
@@ -196,13 +283,19 @@ class Device:
         return tuple(dict.fromkeys(backend.selector for backend in self.backends))
 
     @property
-    def block_reason(self) -> BlockReason | None:
+    def block_reason(self) -> DeviceReason | None:
         """Why it cannot be used, with the first command that would change that."""
         if self.blocked or self.usable:
             return self.blocked
         reasons = "; ".join(dict.fromkeys(backend.reason for backend in self.backends))
         fix = next((backend.fix for backend in self.backends if backend.fix), "")
-        return BlockReason(BlockCode.NO_BACKEND, reasons or "no backend supports it", fix)
+        return explain(ReasonCode.NO_BACKEND, fix, reasons=reasons or "no backend supports it")
+
+    @property
+    def capability_title(self) -> str:
+        """`compute capability 8.9`, `gfx1100`."""
+        prefix = "compute capability " if self.vendor == "nvidia" else ""
+        return f"{prefix}{self.capability}" if self.capability else ""
 
     def selector_for(self, library: str) -> str:
         """`cuda:0`; without a number if the library does not count the device.
@@ -312,34 +405,59 @@ class HostFacts:
         old = ["torch"] if self.installed.torch else []
         return format_install(requirement, index_url=f"{TORCH_INDEX_URL}/{flavour}", uninstall=old)
 
+    def torch_block(self, flavour: TorchFlavour, fix: str) -> DeviceReason | None:
+        """Why the installed torch is not a build for such devices."""
+        torch = self.installed.torch
+        if torch is None:
+            return explain(ReasonCode.NOT_INSTALLED, fix, package="torch")
+        if torch.flavour != flavour:
+            feature = FLAVOUR_TITLES[flavour]
+            return explain(ReasonCode.WRONG_BUILD, fix, package=torch.title, feature=feature)
+        return None
+
+    @property
+    def torch_title(self) -> str:
+        return self.installed.torch.title if self.installed.torch else ""
+
     def onnx_command(self, package: str) -> str:
         """The command that replaces the installed ONNX Runtime packages by one."""
         return format_install(package, uninstall=list(self.installed.onnx))
 
-    def onnx_title(self, package: str) -> str:
+    def onnx_block(self, provider: str, package: str, fix: str) -> DeviceReason | None:
+        """Why no installed ONNX Runtime has a provider; `package` is what is missing."""
+        if self.installed.package_of(provider):
+            return None
+        return explain(ReasonCode.NOT_INSTALLED, fix, package=package)
+
+    def onnx_title(self, provider: str) -> str:
         """The package with its version, and a caveat if another one installs the same files."""
-        title = f"{package} {self.installed.versions[package]}"
+        package = self.installed.package_of(provider)
+        if not package:
+            return ""
         others = [name for name in self.installed.onnx if name != package]
-        return title + (f", unless overwritten by {' and '.join(others)}" if others else "")
+        caveat = f", unless overwritten by {' and '.join(others)}" if others else ""
+        return f"{package} {self.installed.versions[package]}{caveat}"
+
+    def plain_onnx(self) -> tuple[str, DeviceReason | None]:
+        """The ONNX Runtime for providers that every package has, or why there is none."""
+        onnx = self.installed.onnx
+        if onnx:
+            return f"{onnx[0]} {self.installed.versions[onnx[0]]}", None
+        fix = format_install("onnxruntime")
+        return "", explain(ReasonCode.NOT_INSTALLED, fix, package="onnxruntime")
 
     @property
-    def render_block(self) -> BlockReason | None:
+    def render_block(self) -> DeviceReason | None:
         """Why this user cannot open the render nodes, which Level Zero and Vulkan need."""
         if self.platform.system != "Linux" or self.platform.wsl:
             return None
         if self.render_access is None:
             if self.platform.container:
-                return BlockReason(
-                    BlockCode.NOT_IN_CONTAINER,
-                    "/dev/dri is not mapped into this container",
-                    "docker run --device /dev/dri ...",
-                )
-            return BlockReason(BlockCode.NO_DRIVER, "no /dev/dri/renderD* found")
+                fix = "docker run --device /dev/dri ..."
+                return explain(ReasonCode.NOT_IN_CONTAINER, fix, path="/dev/dri")
+            return explain(ReasonCode.NO_RENDER_NODE)
         if "w" not in self.render_access:
-            fix = "sudo usermod -aG render,video $USER"
-            return BlockReason(
-                BlockCode.NO_PERMISSION, "no permission to open /dev/dri/render*", fix
-            )
+            return explain(ReasonCode.NO_PERMISSION, GROUPS_FIX, path="/dev/dri/render*")
         return None
 
 
@@ -464,28 +582,51 @@ def _device_json(device: Device) -> dict[str, Any]:
     data["usable"] = device.usable
     data["words"] = list(device.selectors)
     data["why_not"] = str(device.block_reason or "")
-    return data
+    return data | reason_to_json(device.block_reason)
+
+
+def reason_to_json(reason: DeviceReason | None) -> dict[str, Any]:
+    """What translations need beside the message."""
+    if reason is None:
+        return {"code": "", "values": {}}
+    return {"code": reason.code.value, "values": dict(reason.values)}
 
 
 def backend_to_json(backend: DeviceBackend) -> dict[str, Any]:
-    data = asdict(backend)
-    return {"backend": data.pop("library"), "word": data.pop("selector"), **data}
+    return {
+        "backend": backend.library,
+        "word": backend.selector,
+        "provider": backend.provider,
+        "usable": backend.usable,
+        "reason": backend.reason,
+        "fix": backend.fix,
+        **reason_to_json(backend.blocked),
+    }
 
 
 def backend_from_json(data: Mapping[str, Any]) -> DeviceBackend:
     """The inverse of `backend_to_json`."""
-    values = dict(data)
-    return DeviceBackend(values.pop("backend"), values.pop("word"), **values)
+    package = data["reason"] if data["usable"] else ""
+    blocked = None if data["usable"] else _reason_from_json(data, data["fix"])
+    return DeviceBackend(data["backend"], data["word"], data["provider"], package, blocked)
+
+
+def _reason_from_json(data: Mapping[str, Any], fix: str) -> DeviceReason:
+    return explain(ReasonCode(data["code"]), fix, **data["values"])
 
 
 def device_from_json(data: Mapping[str, Any]) -> Device:
-    """The inverse of `to_json` for a device that is not blocked: codes and notes are not kept."""
-    derived = ("usable", "words", "why_not", "drives", "blocked", "blocked_fix", "notes")
-    values = {key: value for key, value in data.items() if key not in derived}
+    """The inverse of `to_json` for a device; notes are not kept."""
+    values = {one.name: data[one.name] for one in fields(Device) if one.name in data}
     memory = dict(values["memory"])
     memory["pools"] = tuple(MemoryPool(**pool) for pool in memory["pools"])
-    values["memory"] = Memory(**memory)
-    values["features"] = Features(**values["features"])
-    if data["blocked"]:
-        values["blocked"] = BlockReason(BlockCode.UNKNOWN, data["blocked"], data["blocked_fix"])
-    return Device(backends=tuple(map(backend_from_json, data["drives"])), **values)
+    return Device(
+        **values
+        | {
+            "memory": Memory(**memory),
+            "features": Features(**values["features"]),
+            "blocked": _reason_from_json(data, data["blocked_fix"]) if data["blocked"] else None,
+            "backends": tuple(map(backend_from_json, data["drives"])),
+            "notes": (),
+        }
+    )

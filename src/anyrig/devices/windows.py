@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from anyrig.devices import amd, intel, pci
@@ -18,12 +17,15 @@ from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     DeviceNote,
+    DeviceReason,
     Features,
     HostFacts,
     Memory,
     MemoryPool,
     NoteCode,
+    ReasonCode,
     SourceReport,
+    explain,
 )
 from anyrig.devices.probe import NotFound, System, Unavailable
 from anyrig.install import format_install
@@ -240,16 +242,13 @@ def _from_dxgi(row: dict[str, Any], index: int) -> Adapter:
 
 def _from_dxcore(row: dict[str, Any], index: int) -> Adapter:
     numbers = row.get("HardwareID") or {}
-    version, integrated = row.get("DriverVersion", ""), row.get("IsIntegrated")
-    if isinstance(version, int) and version > 0xFFFF:
-        # DXCore packs four numbers of 16 bits into one.
-        version = ".".join(str(version >> shift & 0xFFFF) for shift in (48, 32, 16, 0))
+    integrated = row.get("IsIntegrated")
     return Adapter(
         name=str(row.get("DriverDescription", "unknown adapter")).strip(),
         vendor=int(numbers.get("vendorID", 0)) if row.get("IsHardware", True) else _MICROSOFT,
         device=int(numbers.get("deviceID", 0)),
         dedicated_bytes=int(row.get("DedicatedAdapterMemory", 0)),
-        driver_version=str(version or ""),
+        driver_version=str(row.get("DriverVersion") or ""),
         shared_bytes=int(row.get("SharedSystemMemory", 0)),
         dxgi_index=index,
         integrated=None if integrated is None else bool(integrated),
@@ -301,25 +300,29 @@ def list_directml(device: Device, host: HostFacts) -> Iterator[DeviceBackend]:
     """DirectML runs on any brand on Windows; through torch also in WSL2."""
     # Without DXGI's order DirectML's numbers are unknown.
     selector = f"dml:{device.indices['dxgi']}" if "dxgi" in device.indices else "dml"
-    versions, torch = host.installed.versions, host.installed.torch
-    directml = partial(DeviceBackend, "torch", selector, "privateuseone")
+    version = host.installed.versions.get("torch-directml", "")
+    title = f"torch-directml {version}"
+    yield DeviceBackend("torch", selector, "privateuseone", title, _directml_block(host, version))
+    if host.platform.system == "Windows":
+        provider, package = "DmlExecutionProvider", "onnxruntime-directml"
+        blocked = host.onnx_block(provider, package, host.onnx_command(package))
+        yield DeviceBackend("onnx", selector, provider, host.onnx_title(provider), blocked)
+
+
+def _directml_block(host: HostFacts, version: str) -> DeviceReason | None:
+    package, torch = "torch-directml", host.installed.torch
+    if version:
+        if torch is None or torch.version.startswith("2.4."):
+            return None
+        return explain(
+            ReasonCode.WRONG_VERSION,
+            format_install("torch==2.4.1"),
+            package=f"{package} {version}",
+            required="torch 2.4.1",
+            installed=torch.version,
+        )
     python = ".".join(host.platform.python.split(".")[:2])
-    if version := versions.get("torch-directml"):
-        if torch and not torch.version.startswith("2.4."):
-            text = f"torch-directml {version} requires torch 2.4.1, not {torch.version}"
-            yield directml(False, text, format_install("torch==2.4.1"))
-        else:
-            yield directml(True, f"torch-directml {version}")
-    elif python in _DIRECTML_PYTHONS and not host.platform.is_arm:
-        yield directml(False, "torch-directml is not installed", format_install("torch-directml"))
-    else:
-        text = f"torch-directml has no wheel for Python {python} on {host.platform.machine}"
-        yield directml(False, text)
-    if host.platform.system != "Windows":
-        return
-    onnx = partial(DeviceBackend, "onnx", selector, "DmlExecutionProvider")
-    if package := host.installed.package_of("DmlExecutionProvider"):
-        yield onnx(True, f"{package} {versions[package]}")
-    else:
-        fix = host.onnx_command("onnxruntime-directml")
-        yield onnx(False, "onnxruntime-directml is not installed", fix)
+    if python in _DIRECTML_PYTHONS and not host.platform.is_arm:
+        return explain(ReasonCode.NOT_INSTALLED, format_install(package), package=package)
+    platform = f"Python {python} on {host.platform.machine}"
+    return explain(ReasonCode.NO_WHEEL, package=package, platform=platform)
