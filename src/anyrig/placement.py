@@ -12,16 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
-from anyrig.devices.machine import (
-    Device,
-    DeviceBackend,
-    DeviceReason,
-    Library,
-    Machine,
-    Precision,
-    ReasonCode,
-    explain,
-)
+from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions

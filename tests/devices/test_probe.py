@@ -10,7 +10,6 @@ import pytest
 
 from anyrig.devices import probe
 from anyrig.devices.discover import discover, from_record, record
-from anyrig.devices.machine import ReasonCode
 from anyrig.devices.probe import (
     LiveProbe,
     NotFound,
@@ -19,6 +18,7 @@ from anyrig.devices.probe import (
     list_distributions,
     load_record,
 )
+from anyrig.devices.reasons import ReasonCode
 from anyrig.errors import InvalidRecordError
 from tests.conftest import MACHINES, NAMES, record_of
 

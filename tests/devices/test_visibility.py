@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.machine import Machine, ReasonCode
+from anyrig.devices.machine import Machine
+from anyrig.devices.reasons import ReasonCode
 
 Load = Callable[..., Machine]
 PAIR = "rtx4090-rtxpro6000-wsl2"

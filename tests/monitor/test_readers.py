@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.machine import Device, DeviceReason, Machine, Memory, ReasonCode
+from anyrig.devices.machine import Device, Machine, Memory
 from anyrig.devices.probe import LiveProbe, NotFound, System
+from anyrig.devices.reasons import DeviceReason, ReasonCode
 from anyrig.monitor.readers import StaticReader, open_readers
 from anyrig.monitor.readers.apple import AppleReader
 from anyrig.monitor.readers.windows import (

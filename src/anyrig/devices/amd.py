@@ -15,17 +15,15 @@ from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     DeviceNote,
-    DeviceReason,
     Features,
     HostFacts,
     Memory,
     MemoryPool,
     NoteCode,
-    ReasonCode,
     SourceReport,
-    explain,
 )
 from anyrig.devices.probe import System
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.units import format_bytes, pluralize
 
 # -- hardware ------------------------------------------------------------------------------------
@@ -192,11 +190,11 @@ def find_devices(
 def _list_compute_nodes(system: System) -> list[ComputeNode]:
     nodes: list[ComputeNode] = []
     for name in sorted(system.names(_KFD), key=lambda n: (len(n), n)):
-        facts = _read_properties(system, f"{_KFD}/{name}")
+        facts = read_properties(system, f"{_KFD}/{name}")
         if not facts.get("simd_count"):
             continue  # the CPU has a node too, without SIMD units
         banks = [
-            _read_properties(system, f"{_KFD}/{name}/mem_banks/{bank}")
+            read_properties(system, f"{_KFD}/{name}/mem_banks/{bank}")
             for bank in system.names(f"{_KFD}/{name}/mem_banks")
         ]
         # Heap types 1 and 2 are the frame buffer, public and private.
@@ -219,7 +217,7 @@ def _list_compute_nodes(system: System) -> list[ComputeNode]:
     return nodes
 
 
-def _read_properties(system: System, folder: str) -> dict[str, int]:
+def read_properties(system: System, folder: str) -> dict[str, int]:
     rows = (line.split() for line in system.peek(f"{folder}/properties").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
@@ -376,13 +374,7 @@ def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
     return [
         # torch's ROCm build calls its devices cuda.
         DeviceBackend("torch", selector, "cuda", title, blocked or _torch_block(device, host)),
-        DeviceBackend(
-            "onnx",
-            selector,
-            provider,
-            host.onnx_title(provider),
-            host.onnx_block(provider, "ONNX Runtime for ROCm", fix) or blocked,
-        ),
+        host.onnx_backend(selector, provider, "ONNX Runtime for ROCm", fix, blocked),
     ]
 
 
@@ -432,13 +424,12 @@ def _rocm_block(device: Device, host: HostFacts) -> DeviceReason | None:
     if platform.wsl == 2:
         fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
         return None if host.has_rocdxg else explain(ReasonCode.NO_ROCDXG, fix)
-    if platform.system != "Linux":
-        return explain(ReasonCode.NO_ROCM, system=platform.system)
-    if host.kfd_access is None:
+    access = host.find_access("/dev/kfd")
+    if access is None:
         if platform.container:
             return explain(ReasonCode.NOT_IN_CONTAINER, CONTAINER_FIX, path="/dev/kfd")
         return explain(ReasonCode.NO_KFD, KFD_FIX)
-    if "w" not in host.kfd_access:
+    if "w" not in access:
         return explain(ReasonCode.NO_PERMISSION, GROUPS_FIX, path="/dev/kfd")
     return explain(ReasonCode.NOT_IN_KFD) if device.has_note(NoteCode.NOT_IN_KFD) else None
 

@@ -20,12 +20,11 @@ from anyrig.devices.machine import (
     Features,
     HostFacts,
     Memory,
-    ReasonCode,
     SourceReport,
     SourceState,
-    explain,
 )
 from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import GIB, MIB, format_bytes, pluralize
 

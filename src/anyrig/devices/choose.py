@@ -21,14 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from anyrig.devices.machine import (
-    Device,
-    DeviceBackend,
-    DeviceReason,
-    Machine,
-    ReasonCode,
-    explain,
-)
+from anyrig.devices.machine import Device, DeviceBackend, Machine
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from anyrig.units import GIB, MIB, format_bytes, is_whole_number, normalize_pci_address
 

@@ -18,12 +18,11 @@ from anyrig.devices.machine import (
     HostFacts,
     Memory,
     Platform,
-    ReasonCode,
     ResourceLimit,
     SystemName,
-    explain,
 )
 from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import format_bytes, pluralize
 

@@ -21,11 +21,10 @@ from anyrig.devices.machine import (
     Machine,
     Memory,
     Platform,
-    ReasonCode,
     SourceReport,
-    explain,
 )
 from anyrig.devices.probe import LiveProbe, RecordedProbe, RecordingProbe, System, select_variables
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 
 log = logging.getLogger(__name__)
@@ -69,8 +68,6 @@ def discover(
         cpu=processor,
         gpus=gpus,
         cpu_device=replace(cpu.describe_device(processor), backends=cpu.list_backends(host)),
-        environment=select_variables(system.environment),
-        nodes=guard("nodes", (), _list_nodes, system),
         groups=guard("groups", (), lambda: tuple(map(str, info.get("groups") or ()))),
         root=bool(info.get("root", False)),
         disk_free_bytes=guard("disk", None, system.disk_free, ""),
@@ -113,18 +110,14 @@ def _guard(
 
 
 def _read_host(system: System, platform: Platform) -> HostFacts:
-    kfd = system.node("/dev/kfd")
-    renders = [system.node(path) for path in _list_render_nodes(system)]
     return HostFacts(
         platform=platform,
         installed=wheels.read_installed(system),
+        environment=select_variables(system.environment),
+        nodes=tuple(_list_nodes(system)),
         cuda_driver=nvidia.read_cuda_version(system),
-        gfx_override=system.environment.get("HSA_OVERRIDE_GFX_VERSION", ""),
-        kfd_access=kfd["access"] if kfd else None,
-        render_access=max((node["access"] for node in renders if node), key=len, default=None),
         has_rocdxg=any(system.node(path) is not None for path in _ROCDXG),
         has_vulkan=_has_vulkan(system),
-        driver_capabilities=system.environment.get("NVIDIA_DRIVER_CAPABILITIES", ""),
         rocm_version=system.peek("/opt/rocm/.info/version"),
         nvidia_module=system.peek("/proc/driver/nvidia/version").partition("\n")[0],
     )
@@ -139,17 +132,12 @@ def _has_vulkan(system: System) -> bool:
     return any(system.node(f"{folder}/libvulkan.so.1") is not None for folder in folders if folder)
 
 
-def _list_render_nodes(system: System) -> list[str]:
-    return [f"/dev/dri/{name}" for name in system.names("/dev/dri") if name.startswith("render")]
-
-
-def _list_nodes(system: System) -> tuple[DeviceNode, ...]:
-    nodes = ((path, system.node(path)) for path in (*_NODES, *_list_render_nodes(system)))
-    return tuple(
-        DeviceNode(path, status.get("access", ""), status.get("group", ""))
-        for path, status in nodes
-        if status is not None
-    )
+def _list_nodes(system: System) -> Iterator[DeviceNode]:
+    renders = [name for name in system.names("/dev/dri") if name.startswith("render")]
+    for path in (*_NODES, *(f"/dev/dri/{name}" for name in renders)):
+        status = system.node(path)
+        if status is not None:
+            yield DeviceNode(path, status.get("access", ""), status.get("group", ""))
 
 
 # -- GPUs ----------------------------------------------------------------------------------------

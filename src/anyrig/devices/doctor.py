@@ -14,7 +14,8 @@ from typing import Literal
 from anyrig.devices import amd, nvidia
 from anyrig.devices.choose import gpu_number
 from anyrig.devices.discover import torch_fix
-from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode, ReasonCode
+from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode
+from anyrig.devices.reasons import ReasonCode
 from anyrig.devices.wheels import ONNX_PACKAGES
 from anyrig.install import format_install
 from anyrig.units import GIB, format_bytes, pluralize
@@ -78,9 +79,9 @@ def diagnose(machine: Machine, results: Iterable[KernelResult] = ()) -> tuple[Fi
         "cuda-runtime": _check_cuda_runtime,
         "torch-kernels": partial(_check_torch_kernels, results=ran),
         "nvidia-parts": _check_nvidia_parts,
-        "amd-access": _check_amd_access,
+        "amd-access": partial(_check_access, vendor="amd"),
         "amd-container": _check_amd_container,
-        "intel-access": _check_intel_access,
+        "intel-access": partial(_check_access, vendor="intel"),
         "visibility": _check_visibility,
         "torch": _check_torch_build,
         "onnx": _check_onnx_providers,
@@ -145,17 +146,16 @@ def _check_platform(machine: Machine) -> Findings:
     if version and version < _MIN_PYTHON:
         fix = "uv tool install --python 3.12 anyrig"
         yield _broken(f"{title}: anyrig requires Python 3.11 or newer", fix)
-    elif here.system == "macOS" and machine.cpu.vendor == "apple" and here.machine == "x86_64":
-        fix = "uv tool install --python cpython-3.12-macos-aarch64 anyrig"
-        text = "this Python is built for Intel and runs under Rosetta translation"
-        yield _broken(f"{title}: {text}", fix)
     elif here.system == "macOS" and here.machine == "x86_64":
         text = "ONNX Runtime and torch have no wheel for macOS on Intel"
-        yield _broken(f"{title}: {text}", "use a Mac with Apple silicon, or Linux")
+        fix = "use a Mac with Apple silicon, or Linux"
+        if machine.cpu.vendor == "apple":
+            text = "this Python is built for Intel and runs under Rosetta translation"
+            fix = "uv tool install --python cpython-3.12-macos-aarch64 anyrig"
+        yield _broken(f"{title}: {text}", fix)
     elif here.system == "Windows" and here.machine.upper() == "ARM64":
         text = "sentencex, pyebur128 and PyYAML have no wheel for Windows on ARM"
-        fix = "install the x64 Python, which Windows emulates"
-        yield _warning(f"{title}: {text}", fix)
+        yield _warning(f"{title}: {text}", "install the x64 Python, which Windows emulates")
     elif here.system == "other":
         fix = "the CPU may still work: anyrig bench"
         yield _warning(f"{title}: unknown operating system", fix)
@@ -164,11 +164,17 @@ def _check_platform(machine: Machine) -> Findings:
 
 
 def _check_wsl(machine: Machine) -> Findings:
-    """WSL1 has no GPU; in WSL2 each brand needs its own setup."""
+    """WSL1 has no GPU; in WSL2 each brand needs its own setup, and can do more than on Windows."""
     if machine.platform.wsl == 1:
         yield _broken("WSL1 has no GPU access", "wsl --set-version <name> 2")
     if machine.platform.system == "Windows":
-        yield from _advise_wsl(machine)
+        cards = [gpu for gpu in machine.of("nvidia") if _in_nvml(gpu)]
+        if sum(gpu.usable for gpu in cards) > 1:
+            text = "training on several GPUs needs NCCL, which is not built for Windows: use WSL2"
+            yield _warning(f"{text}, which uses the installed driver", "wsl --install")
+        elif cards:
+            text = "the FlashAttention package and NCCL are not built for Windows: WSL2 has both"
+            yield _good(f"{text} and uses the installed driver", fix="wsl --install")
     if machine.platform.wsl != 2:
         return
     vendors = sorted({gpu.vendor for gpu in machine.gpus} & set(_WSL_ADVICE))
@@ -180,18 +186,6 @@ def _check_wsl(machine: Machine) -> Findings:
             yield _good(_WSL_ADVICE[vendor])
         else:
             yield _warning(_WSL_ADVICE[vendor], "docs/troubleshooting.md#wsl2")
-
-
-def _advise_wsl(machine: Machine) -> Findings:
-    """What NVIDIA's cards can do in WSL2 but not on Windows itself."""
-    cards = [gpu for gpu in machine.of("nvidia") if "nvml" in gpu.indices]
-    fix = "wsl --install"
-    if sum(gpu.usable for gpu in cards) > 1:
-        text = "training on several GPUs needs NCCL, which is not built for Windows: use WSL2"
-        yield _warning(f"{text}, which uses the installed driver", fix)
-    elif cards:
-        text = "the FlashAttention package and NCCL are not built for Windows: WSL2 has both"
-        yield _good(f"{text} and uses the installed driver", fix=fix)
 
 
 def _check_sources(machine: Machine) -> Findings:
@@ -285,14 +279,14 @@ def _lacks_toolkit(machine: Machine) -> bool:
     """In a container that shows the host's card but not the host's driver."""
     if not machine.platform.container:
         return False
-    mapped = any(node.path.startswith("/dev/nvidia") for node in machine.nodes)
+    mapped = any(node.path.startswith("/dev/nvidia") for node in machine.host.nodes)
     return not mapped and any(not _in_nvml(gpu) for gpu in machine.of("nvidia"))
 
 
 def _check_nvidia_container(machine: Machine) -> Findings:
     if not machine.platform.container:
         return
-    visible = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    visible = machine.host.environment.get("NVIDIA_VISIBLE_DEVICES", "")
     if _lacks_toolkit(machine):
         text = "the host has an NVIDIA GPU that is not mapped into this container"
         fix = "sudo apt install nvidia-container-toolkit && docker run --gpus all ..."
@@ -327,18 +321,17 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
     torch, override = machine.host.installed.torch, machine.host.gfx_override
     if torch is None or torch.flavour not in ("cuda", "rocm"):
         return
-    vendor, has_kernels = ("nvidia", nvidia.has_kernels)
-    if torch.flavour == "rocm":
-        vendor, has_kernels = ("amd", amd.has_kernels)
-    listed = {one.device: one.kernels for one in results if one.backend == "torch"}
-    for gpu in machine.of(vendor):
+    vendor = nvidia if torch.flavour == "cuda" else amd
+    own = (one for one in results if one.backend == "torch" and one.kernels)
+    listed = {result.device: result.kernels for result in own}
+    for gpu in machine.of("nvidia" if vendor is nvidia else "amd"):
         kernels = listed.get(gpu.id) or torch.kernels  # what torch lists itself wins
         if not gpu.capability or not kernels or gpu.part == "mig":
             continue
-        if vendor == "amd" and override:
+        if vendor is amd and override:
             text = f"{_title(gpu)} runs with HSA_OVERRIDE_GFX_VERSION={override}, at your own risk"
             yield _warning(text, "anyrig doctor compares each result with the CPU", gpu)
-        elif has_kernels(gpu, kernels):
+        elif vendor.has_kernels(gpu, kernels):
             yield _good(f"{_title(gpu)}: torch has kernels for {gpu.capability_title}", gpu)
         else:
             # Not the backend's own fix: that may be about access to the card.
@@ -352,68 +345,56 @@ def _check_nvidia_parts(machine: Machine) -> Findings:
     """MIG instances and compute modes."""
     for gpu in machine.of("nvidia"):
         for note in gpu.notes:
-            if note.code is NoteCode.MIG_PENDING and gpu.part != "mig":
+            if note.code is NoteCode.MIG_PENDING:
                 fix = f"sudo nvidia-smi --gpu-reset -i {gpu.indices.get('nvml', 0)}"
                 yield _warning(f"{_title(gpu)}: {note.message}", fix, gpu)
-        code = gpu.blocked.code if gpu.blocked else None
-        if code is ReasonCode.MIG_PARENT:
-            yield _good(f"{_title(gpu)}: {gpu.blocked}", gpu)
-        elif gpu.blocked and code in (ReasonCode.MIG_EMPTY, ReasonCode.COMPUTE_PROHIBITED):
-            yield _broken(f"{_title(gpu)}: {gpu.blocked}", gpu.blocked.fix, gpu)
+        if gpu.blocked is None:
+            continue
+        text = f"{_title(gpu)}: {gpu.blocked}"
+        if gpu.blocked.code is ReasonCode.MIG_PARENT:
+            yield _good(text, gpu)
+        elif gpu.blocked.code in (ReasonCode.MIG_EMPTY, ReasonCode.COMPUTE_PROHIBITED):
+            yield _broken(text, gpu.blocked.fix, gpu)
 
 
 # -- AMD and Intel -------------------------------------------------------------------------------
 
 
-def _check_amd_access(machine: Machine) -> Findings:
-    """This user may open /dev/kfd and the render nodes."""
-    found = any(node.path == "/dev/kfd" for node in machine.nodes)
-    yield from _check_access(machine, "amd", "/dev/kfd and the render nodes", found)
-    if _is_on_native_linux(machine, "amd") and not found and not machine.platform.container:
-        yield _unusable(machine, "/dev/kfd does not exist: no compute on AMD", amd.KFD_FIX)
-
-
-def _check_amd_container(machine: Machine) -> Findings:
-    if not machine.platform.container or not any(machine.of("amd")):
+def _check_access(machine: Machine, vendor: str) -> Findings:
+    """This user may open the render nodes, and /dev/kfd for AMD."""
+    here = machine.platform
+    if here.system != "Linux" or here.wsl or not any(machine.of(vendor)):
         return
-    if any(node.path == "/dev/kfd" for node in machine.nodes):
-        yield _good("/dev/kfd is mapped into the container")
-    else:
-        text = "the host's AMD GPU is not mapped into this container"
-        yield _unusable(machine, text, amd.CONTAINER_FIX)
-
-
-def _check_intel_access(machine: Machine) -> Findings:
-    """This user may open the render nodes."""
-    found = any("/renderD" in node.path for node in machine.nodes)
-    yield from _check_access(machine, "intel", "the render nodes", found)
-    if _is_on_native_linux(machine, "intel") and not found:
-        container = machine.platform.container
-        fix = "docker run --device /dev/dri ..." if container else "sudo modprobe xe"
-        yield _unusable(machine, "no /dev/dri/renderD* for the Intel GPU", fix)
-
-
-def _is_on_native_linux(machine: Machine, vendor: str) -> bool:
-    native = machine.platform.system == "Linux" and not machine.platform.wsl
-    return native and any(machine.of(vendor))
-
-
-def _check_access(machine: Machine, vendor: str, files: str, found: bool) -> Findings:
-    if not _is_on_native_linux(machine, vendor):
-        return
-    prefixes = ("/dev/kfd", "/dev/dri/renderD") if vendor == "amd" else ("/dev/dri/renderD",)
-    needed = [node for node in machine.nodes if node.path.startswith(prefixes)]
+    renders = [node for node in machine.host.nodes if "/renderD" in node.path]
+    kfd = [node for node in machine.host.nodes if node.path == "/dev/kfd"]
+    needed = [*kfd, *renders] if vendor == "amd" else renders
     denied = [node for node in needed if "w" not in node.access]
     for node in denied:
-        if machine.platform.container:
+        if here.container:
             fix = f"docker run --group-add {node.group or 'render'} ..."
         else:
             group = "render" if not node.group or node.group.isdigit() else node.group
             fix = f"sudo usermod -aG {group} $USER && newgrp {group}"
         owner = f" (group {node.group})" if node.group else ""
         yield _unusable(machine, f"no permission to open {node.path}{owner}", fix)
-    if found and not denied:
-        yield _good(f"{files} are accessible")
+    if vendor == "intel" and not renders:
+        fix = "docker run --device /dev/dri ..." if here.container else "sudo modprobe xe"
+        yield _unusable(machine, "no /dev/dri/renderD* for the Intel GPU", fix)
+    elif vendor == "amd" and not kfd:
+        if not here.container:  # where `amd-container` explains it
+            yield _unusable(machine, "/dev/kfd does not exist: no compute on AMD", amd.KFD_FIX)
+    elif not denied:
+        yield _good(f"{', '.join(node.path for node in needed)}: accessible")
+
+
+def _check_amd_container(machine: Machine) -> Findings:
+    if not machine.platform.container or not any(machine.of("amd")):
+        return
+    if any(node.path == "/dev/kfd" for node in machine.host.nodes):
+        yield _good("/dev/kfd is mapped into the container")
+    else:
+        text = "the host's AMD GPU is not mapped into this container"
+        yield _unusable(machine, text, amd.CONTAINER_FIX)
 
 
 # -- packages ------------------------------------------------------------------------------------
@@ -672,7 +653,7 @@ _HARMFUL_VARIABLES = {
 
 def _check_allocator(machine: Machine) -> Findings:
     """Variables of torch's allocator."""
-    environment = machine.environment
+    environment = machine.host.environment
     unset = machine.platform.unset_command
     found = False
     names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
 
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.devices.wheels import FLAVOUR_TITLES, InstalledPackages, TorchFlavour
 from anyrig.install import format_install
 
@@ -50,118 +51,6 @@ def parse_precision(value: object) -> str | None:
         return None
     text = value.__name__ if isinstance(value, type) else str(value)
     return _PRECISION_NAMES.get(text.strip().lower().removeprefix("torch."))
-
-
-class ReasonCode(StrEnum):
-    """Why a device is used or not, with the message in English.
-
-    Codes and the names of their values are public: other languages translate by them.
-    """
-
-    template: str
-
-    def __new__(cls, code: str, template: str = "") -> ReasonCode:
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.template = template
-        return member
-
-    # The device cannot be used, whatever is installed.
-    HIDDEN = "hidden", "hidden by {setting}"
-    MIG_PARENT = "mig_parent", "partitioned into {instances}: use those instead"
-    MIG_EMPTY = "mig_empty", "MIG mode is enabled but has no instance"
-    COMPUTE_PROHIBITED = "compute_prohibited", "compute mode is Prohibited"
-    PASSED_THROUGH = "passed_through", "passed through to a virtual machine (vfio-pci)"
-    NO_DRIVER = "no_driver", "no driver is loaded for it"
-    WRONG_DRIVER = "wrong_driver", "it uses the {driver} driver, which does not support {feature}"
-    DRIVER_FAILED = "driver_failed", "the NVIDIA driver is not responding: {error}"
-    DRIVER_NOT_IN_CONTAINER = (
-        "driver_not_in_container",
-        "the NVIDIA driver is not available in this {container} container",
-    )
-    LOST = "lost", "GPU {index} is not responding: {error}"
-
-    # A backend cannot use the device.
-    NOT_INSTALLED = "not_installed", "{package} is not installed"
-    WRONG_BUILD = "wrong_build", "{package} was built without {feature}"
-    WRONG_VERSION = "wrong_version", "{package} requires {required}, not {installed}"
-    WRONG_PYTHON = "wrong_python", "this Python is built for Intel: Metal requires one for arm64"
-    NO_WHEEL = "no_wheel", "{package} has no wheel for {platform}"
-    NO_KERNELS = "no_kernels", "{package} has no kernels for {capability}"
-    DRIVER_TOO_OLD = (
-        "driver_too_old",
-        "the driver supports CUDA {supported}, {package} requires {required}",
-    )
-    NO_COMPUTE = "no_compute", "{setting} excludes compute"
-    NO_PERMISSION = "no_permission", "no permission to open {path}"
-    NOT_IN_CONTAINER = "not_in_container", "{path} is not mapped into this container"
-    NO_RENDER_NODE = "no_render_node", "no /dev/dri/renderD* found"
-    NO_KFD = "no_kfd", "/dev/kfd does not exist: the amdgpu driver offers no compute"
-    NOT_IN_KFD = "not_in_kfd", "not listed by the kernel's kfd"
-    NO_ROCDXG = "no_rocdxg", "ROCm in WSL2 requires librocdxg, which is not installed"
-    NO_ROCM = "no_rocm", "ROCm is not available on {system}"
-    ROCM_DROPPED = "rocm_dropped", "ROCm no longer supports {target}"
-    NO_WINDOWS_BUILD = "no_windows_build", "AMD provides no torch for {target} on Windows"
-    XPU_UNSUPPORTED = "xpu_unsupported", "torch's XPU build does not support {architecture}"
-    NO_VULKAN = "no_vulkan", "no Vulkan loader or driver found"
-    NO_BACKEND = "no_backend", "{reasons}"
-
-    # Another device is better, or was requested.
-    WRONG_RESULTS = "wrong_results", "{error}"
-    NOT_REQUESTED = "not_requested", "not requested"
-    GPU_AVAILABLE = "gpu_available", "a GPU is available"
-    SLOWER = "slower", "measured slower than {name}: {speed} compared to {best} TFLOP/s"
-    UNMEASURED_IS_BETTER = (
-        "unmeasured_is_better",
-        "measured, but one with better specifications was not measured yet",
-    )
-    LOWER_SPECIFICATIONS = "lower_specifications", "lower specifications"
-
-    # A workload does not run there.
-    NO_GPU_BENEFIT = "no_gpu_benefit", "{workload} does not benefit from a GPU"
-    NO_LIBRARY = "no_library", "{workload} needs {libraries}: {reasons}"
-    INSUFFICIENT_MEMORY = "insufficient_memory", "needs {needed}, may use {budget}"
-
-    # Why the chosen device is used.
-    BY_FLAG = "by_flag", "requested on the command line: {selector}"
-    BY_ENVIRONMENT = "by_environment", "requested by an environment variable: {selector}"
-    BY_SETTINGS = "by_settings", "requested by a settings file: {selector}"
-    SAVED = "saved", "saved by `anyrig use`"
-    FASTEST = "fastest", "the fastest measured: {speed} TFLOP/s, compared to {second} on {name}"
-    CPU_FASTEST = (
-        "cpu_fastest",
-        "the CPU is the fastest measured: {speed} TFLOP/s, compared to {second} on {name}",
-    )
-    ONLY_MEASURED = "only_measured", "measured: {speed} TFLOP/s"
-    ONLY_USABLE = "only_usable", "the only usable GPU"
-    BEST_SPECIFICATIONS = "best_specifications", "best specifications of the usable GPUs"
-    NO_GPU = "no_gpu", "no GPU found"
-    NO_USABLE_GPU = "no_usable_gpu", "no GPU can be used"
-    KIND_NOT_FOUND = "kind_not_found", "no {kind} found{source}"
-    DEVICE_NOT_FOUND = "device_not_found", "{error}{source}"
-    UNUSABLE = "unusable", "{name} cannot be used: {reason}"
-
-
-@dataclass(frozen=True)
-class DeviceReason:
-    """Why a device is used or not. Code decides by `code`; people read `message` and `fix`."""
-
-    code: ReasonCode
-    fix: str = ""
-    """A command, or where to read on."""
-    values: tuple[tuple[str, str], ...] = ()
-    """What the message is filled in with."""
-
-    @property
-    def message(self) -> str:
-        return self.code.template.format_map(dict(self.values))
-
-    def __str__(self) -> str:
-        return self.message
-
-
-def explain(code: ReasonCode, fix: str = "", **values: object) -> DeviceReason:
-    return DeviceReason(code, fix, tuple((name, str(value)) for name, value in values.items()))
 
 
 class NoteCode(StrEnum):
@@ -370,28 +259,43 @@ class Platform:
 
 
 @dataclass(frozen=True)
+class DeviceNode:
+    """A device file and this user's access to it."""
+
+    path: str
+    access: str
+    """`rw`, `r` or empty."""
+    group: str = ""
+
+
+@dataclass(frozen=True)
 class HostFacts:
     """What decides which backends can use a device, beside the device itself."""
 
     platform: Platform = field(default_factory=Platform)
     installed: InstalledPackages = field(default_factory=InstalledPackages)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that affect devices, no others."""
+    nodes: tuple[DeviceNode, ...] = ()
     cuda_driver: str = ""
     """The newest CUDA that the NVIDIA driver supports: `12.4`."""
-    gfx_override: str = ""
-    """HSA_OVERRIDE_GFX_VERSION: run as another gfx target."""
-    kfd_access: str | None = None
-    """Access rights to /dev/kfd; None if it does not exist."""
-    render_access: str | None = None
-    """The best access rights to any /dev/dri/renderD*; None if there is none."""
     has_rocdxg: bool = False
     """ROCm's bridge to DirectX in WSL2 is installed."""
     has_vulkan: bool = False
     """Linux has a Vulkan loader and a driver manifest."""
-    driver_capabilities: str = ""
-    """NVIDIA_DRIVER_CAPABILITIES of the container; empty if not set."""
     rocm_version: str = ""
     nvidia_module: str = ""
     """The kernel module's own version line."""
+
+    def find_access(self, prefix: str) -> str | None:
+        """The best access rights to a device file; None if there is none."""
+        found = (node.access for node in self.nodes if node.path.startswith(prefix))
+        return max(found, key=len, default=None)
+
+    @property
+    def gfx_override(self) -> str:
+        """The gfx target that ROCm runs a GPU as, if it is not its own."""
+        return self.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
 
     @property
     def torch_flavour(self) -> str:
@@ -423,20 +327,24 @@ class HostFacts:
         """The command that replaces the installed ONNX Runtime packages by one."""
         return format_install(package, uninstall=list(self.installed.onnx))
 
-    def onnx_block(self, provider: str, package: str, fix: str) -> DeviceReason | None:
-        """Why no installed ONNX Runtime has a provider; `package` is what is missing."""
-        if self.installed.package_of(provider):
-            return None
-        return explain(ReasonCode.NOT_INSTALLED, fix, package=package)
-
-    def onnx_title(self, provider: str) -> str:
-        """The package with its version, and a caveat if another one installs the same files."""
-        package = self.installed.package_of(provider)
-        if not package:
-            return ""
-        others = [name for name in self.installed.onnx if name != package]
-        caveat = f", unless overwritten by {' and '.join(others)}" if others else ""
-        return f"{package} {self.installed.versions[package]}{caveat}"
+    def onnx_backend(
+        self,
+        selector: str,
+        provider: str,
+        package: str,
+        fix: str,
+        blocked: DeviceReason | None = None,
+    ) -> DeviceBackend:
+        """A provider of ONNX Runtime; `package` and `fix` are for messages if none has it."""
+        installed = self.installed.package_of(provider)
+        if not installed:
+            missing = explain(ReasonCode.NOT_INSTALLED, fix, package=package)
+            return DeviceBackend("onnx", selector, provider, blocked=missing)
+        # Packages that install the same files overwrite each other.
+        others = " and ".join(name for name in self.installed.onnx if name != installed)
+        caveat = f", unless overwritten by {others}" if others else ""
+        title = f"{installed} {self.installed.versions[installed]}{caveat}"
+        return DeviceBackend("onnx", selector, provider, title, blocked)
 
     def plain_onnx(self) -> tuple[str, DeviceReason | None]:
         """The ONNX Runtime for providers that every package has, or why there is none."""
@@ -451,12 +359,13 @@ class HostFacts:
         """Why this user cannot open the render nodes, which Level Zero and Vulkan need."""
         if self.platform.system != "Linux" or self.platform.wsl:
             return None
-        if self.render_access is None:
+        access = self.find_access("/dev/dri/render")
+        if access is None:
             if self.platform.container:
                 fix = "docker run --device /dev/dri ..."
                 return explain(ReasonCode.NOT_IN_CONTAINER, fix, path="/dev/dri")
             return explain(ReasonCode.NO_RENDER_NODE)
-        if "w" not in self.render_access:
+        if "w" not in access:
             return explain(ReasonCode.NO_PERMISSION, GROUPS_FIX, path="/dev/dri/render*")
         return None
 
@@ -469,16 +378,6 @@ class SourceReport:
     state: SourceState
     reason: str
     fix: str = ""
-
-
-@dataclass(frozen=True)
-class DeviceNode:
-    """A device file and this user's access to it."""
-
-    path: str
-    access: str
-    """`rw`, `r` or empty."""
-    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -498,9 +397,6 @@ class Machine:
     gpus: tuple[Device, ...]
     cpu_device: Device
     sources: tuple[SourceReport, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables that affect devices, no others."""
-    nodes: tuple[DeviceNode, ...] = ()
     groups: tuple[str, ...] = ()
     root: bool = False
     disk_free_bytes: int | None = None
@@ -562,9 +458,9 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
             for report in machine.sources
         ],
         "packages": dict(machine.packages),
-        "environment": dict(machine.environment),
+        "environment": dict(host.environment),
         "facts": {name: fact for name, fact in facts.items() if fact},
-        "nodes": [asdict(node) for node in machine.nodes],
+        "nodes": [asdict(node) for node in host.nodes],
         "groups": list(machine.groups),
         "root": machine.root,
         "disk_free_bytes": machine.disk_free_bytes,

@@ -16,18 +16,16 @@ from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     DeviceNote,
-    DeviceReason,
     Features,
     HostFacts,
     Memory,
     NoteCode,
     Platform,
-    ReasonCode,
     SourceReport,
     SourceState,
-    explain,
 )
 from anyrig.devices.probe import PYNVML_MISSING, NotFound, System, Unavailable
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.devices.wheels import parse_version
 from anyrig.install import format_install
 from anyrig.units import normalize_pci_address, pluralize
@@ -360,29 +358,29 @@ ONNX_RELEASES = (("onnxruntime-gpu", "1.31.1"), ("onnxruntime-gpu==1.26.0", "1.2
 
 
 def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
-    selector, provider = device.selector_for("cuda"), "CUDAExecutionProvider"
-    torch = host.installed.torch
+    selector, torch = device.selector_for("cuda"), host.installed.torch
     unlisted = torch is not None and torch.kernels is None
     check = "; run `anyrig doctor` to check its kernels" if unlisted else ""
-    title = host.onnx_title(provider)
+    onnx = _onnx_cuda(device, host, selector)
     backends = [
         DeviceBackend(
             "torch", selector, "cuda", host.torch_title + check, _torch_block(device, host)
         ),
-        DeviceBackend("onnx", selector, provider, title, _onnx_block(device, host, provider)),
+        onnx,
     ]
     versions = host.installed.versions
     tensorrt = next((name for name in versions if name.startswith("tensorrt")), "")
-    if tensorrt and backends[1].usable:
+    if tensorrt and onnx.usable:
         selector = selector.replace("cuda", "tensorrt", 1)
-        title = f"{title} with {tensorrt} {versions[tensorrt]}"
-        backends.append(DeviceBackend("onnx", selector, "TensorrtExecutionProvider", title))
+        package = f"{onnx.package} with {tensorrt} {versions[tensorrt]}"
+        provider = "TensorrtExecutionProvider"
+        backends.append(replace(onnx, selector=selector, provider=provider, package=package))
     return backends
 
 
 def compute_block(host: HostFacts) -> DeviceReason | None:
     """The container was given the driver without CUDA."""
-    given = host.driver_capabilities
+    given = host.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
     if not given or not {"compute", "all"}.isdisjoint(given.split(",")):
         return None
     fix = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ..."
@@ -423,19 +421,21 @@ def _torch_block(device: Device, host: HostFacts) -> DeviceReason | None:
     )
 
 
-def _onnx_block(device: Device, host: HostFacts, provider: str) -> DeviceReason | None:
-    fix = ""  # the newest release that runs on this driver and device, if there is one
-    for requirement, version in ONNX_RELEASES:
+def _onnx_cuda(device: Device, host: HostFacts, selector: str) -> DeviceBackend:
+    provider, fix = "CUDAExecutionProvider", ""
+    # The newest release that runs on this driver and device, if there is one.
+    for requirement, version in reversed(ONNX_RELEASES):
         runtime, kernels = _onnx_build(host, version)
-        if not fix and kernels and not _build_block(device, host, "", "", runtime, kernels):
+        if kernels and not _build_block(device, host, "", "", runtime, kernels):
             fix = host.onnx_command(requirement)
-    package = host.installed.package_of(provider)
-    if not package:
-        return host.onnx_block(provider, "onnxruntime-gpu", fix)
-    version = host.installed.versions[package]
-    return compute_block(host) or _build_block(
-        device, host, fix, f"{package} {version}", *_onnx_build(host, version)
-    )
+    blocked = None
+    if package := host.installed.package_of(provider):
+        version = host.installed.versions[package]
+        runtime, kernels = _onnx_build(host, version)
+        blocked = compute_block(host) or _build_block(
+            device, host, fix, f"{package} {version}", runtime, kernels
+        )
+    return host.onnx_backend(selector, provider, "onnxruntime-gpu", fix, blocked)
 
 
 def _onnx_build(host: HostFacts, version: str) -> tuple[str, tuple[str, ...] | None]:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from anyrig.devices.machine import DeviceReason, ReasonCode, SourceReport, explain
+from anyrig.devices.machine import SourceReport
 from anyrig.devices.probe import System
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.units import normalize_pci_address
 
 NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086

@@ -83,16 +83,9 @@ class System:
         """What Python knows: system, machine, release, user, groups, affinity."""
         return dict(self._ask("host"))
 
-    def read(self, path: str) -> str:
-        """A file's text; of /proc/cpuinfo, the first processor's."""
-        return str(self._ask("files", path))
-
     def peek(self, path: str) -> str:
-        """A file's text, stripped; empty if it cannot be read."""
-        try:
-            return self.read(path).strip("\x00 \n\t")
-        except Unavailable:
-            return ""
+        """A file's text, stripped, of /proc/cpuinfo the first processor's; empty if unreadable."""
+        return str(self._ask_or("", "files", path)).strip("\x00 \n\t")
 
     def number(self, path: str) -> int | None:
         """A file that contains one number, decimal or 0x."""

@@ -12,15 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from anyrig.devices.machine import (
-    Device,
-    NoteCode,
-    Platform,
-    ReasonCode,
-    UnmatchedEntry,
-    explain,
-)
+from anyrig.devices.machine import Device, NoteCode, Platform, UnmatchedEntry
 from anyrig.devices.nvidia import parse_capability
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.units import is_whole_number
 
 _VARIABLES = {

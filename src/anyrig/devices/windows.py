@@ -17,17 +17,15 @@ from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     DeviceNote,
-    DeviceReason,
     Features,
     HostFacts,
     Memory,
     MemoryPool,
     NoteCode,
-    ReasonCode,
     SourceReport,
-    explain,
 )
 from anyrig.devices.probe import NotFound, System, Unavailable
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import MIB, format_bytes, pluralize
 
@@ -304,9 +302,9 @@ def list_directml(device: Device, host: HostFacts) -> Iterator[DeviceBackend]:
     title = f"torch-directml {version}"
     yield DeviceBackend("torch", selector, "privateuseone", title, _directml_block(host, version))
     if host.platform.system == "Windows":
-        provider, package = "DmlExecutionProvider", "onnxruntime-directml"
-        blocked = host.onnx_block(provider, package, host.onnx_command(package))
-        yield DeviceBackend("onnx", selector, provider, host.onnx_title(provider), blocked)
+        package = "onnxruntime-directml"
+        fix = host.onnx_command(package)
+        yield host.onnx_backend(selector, "DmlExecutionProvider", package, fix)
 
 
 def _directml_block(host: HostFacts, version: str) -> DeviceReason | None:

@@ -158,7 +158,7 @@ def test_a_main_environment_without_torch_still_places_it(
 
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.discover import discover
-    from anyrig.devices.machine import DeviceReason, ReasonCode
+    from anyrig.devices.reasons import DeviceReason, ReasonCode
     from anyrig.placement import plan_placement
 
     machine = discover()
