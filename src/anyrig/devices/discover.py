@@ -238,7 +238,12 @@ def list_backends(device: Device, host: HostFacts) -> tuple[DeviceBackend, ...]:
         backends += windows.list_directml(device, host)
     if device.part != "mig":
         backends.append(_webgpu(device, host))
-    return tuple(replace(one, blocked=one.blocked or device.blocked) for one in backends)
+    return tuple(
+        replace(one, package="", blocked=one.blocked or device.blocked)
+        if one.blocked or device.blocked
+        else one
+        for one in backends
+    )
 
 
 def torch_fix(device: Device, host: HostFacts) -> str:

@@ -112,7 +112,7 @@ class DeviceBackend:
     provider: str
     """What the library calls it: `cuda`, `CUDAExecutionProvider`."""
     package: str = ""
-    """What provides it: `torch 2.11.0 (CUDA 13.0)`."""
+    """What provides it: `torch 2.11.0 (CUDA 13.0)`; empty if blocked."""
     blocked: DeviceReason | None = None
     """Why it is not usable."""
 

@@ -404,9 +404,9 @@ def torch_fix(device: Device, host: HostFacts) -> str:
         last = "580, the last for this card" if capability < (7, 5) else "580 or newer"
         return f"update the NVIDIA driver to {last}"
     if capability >= (10, 0) and driver == 12:
-        return host.torch_command("'torch<2.12'", "cu128")
+        return host.torch_command("torch<2.12", "cu128")
     if capability < (7, 5) or driver == 12:
-        return host.torch_command("'torch<2.15'", "cu126")
+        return host.torch_command("torch<2.15", "cu126")
     return host.torch_command("torch", "cu130")
 
 
