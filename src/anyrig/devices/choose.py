@@ -35,23 +35,18 @@ _REQUESTED = {
     "settings": ReasonCode.BY_SETTINGS,
     "saved": ReasonCode.SAVED,
 }
-_LIBRARIES = ("cuda", "tensorrt", "rocm", "xpu", "mps", "dml", "webgpu")
+_LIBRARIES = {
+    "cuda": "CUDA device", "tensorrt": "TensorRT device", "rocm": "ROCm device",
+    "xpu": "XPU device", "mps": "Metal (MPS) device", "dml": "DirectML device",
+    "webgpu": "WebGPU device",
+}  # fmt: skip
 _SYNONYMS = {"directml": "dml", "trt": "tensorrt", "hip": "rocm", "metal": "mps"}
 _VENDORS = {
-    "nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "qualcomm": "Qualcomm",
+    "nvidia": "NVIDIA GPU", "amd": "AMD GPU", "intel": "Intel GPU", "apple": "Apple GPU",
+    "qualcomm": "Qualcomm GPU",
 }  # fmt: skip
 # Selectors of any device of a kind, with what messages call one.
-_KINDS = {
-    "gpu": "GPU",
-    "cuda": "CUDA device",
-    "tensorrt": "TensorRT device",
-    "rocm": "ROCm device",
-    "xpu": "XPU device",
-    "mps": "Metal (MPS) device",
-    "dml": "DirectML device",
-    "webgpu": "WebGPU device",
-    **{vendor: f"{title} GPU" for vendor, title in _VENDORS.items()},
-}
+_KINDS = {"gpu": "GPU", **_LIBRARIES, **_VENDORS}
 _INDEX = re.compile(r"[+-]?[0-9]+(:[0-9]*)?")
 _FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
 _MAX_LISTED = 8

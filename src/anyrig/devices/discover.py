@@ -70,7 +70,7 @@ def discover(
         cpu_device=replace(cpu.describe_device(processor), backends=cpu.list_backends(host)),
         groups=guard("groups", (), lambda: tuple(map(str, info.get("groups") or ()))),
         root=bool(info.get("root", False)),
-        disk_free_bytes=guard("disk", None, system.disk_free, ""),
+        disk_free_bytes=guard("disk", None, system.disk_free),
         unmatched=guard("visible", (), visibility.find_unmatched, gpus, system.environment),
     )
     for report in reports:
