@@ -214,7 +214,7 @@ def _describe_memory(adapter: Adapter, integrated: bool, system_memory: Memory) 
 def _from_dxgi(row: dict[str, Any], index: int) -> Adapter:
     software = bool(int(row.get("Flags", 0)) & _SOFTWARE_FLAG)
     budget, used = row.get("Budget"), row.get("CurrentUsage")
-    known = budget is not None and used is not None
+    free = None if budget is None or used is None else max(0, int(budget) - int(used))
     return Adapter(
         name=str(row.get("Description", "unknown adapter")).strip(),
         vendor=_MICROSOFT if software else int(row.get("VendorId", 0)),
@@ -222,7 +222,7 @@ def _from_dxgi(row: dict[str, Any], index: int) -> Adapter:
         dedicated_bytes=int(row.get("DedicatedVideoMemory", 0)),
         driver_version=str(row.get("DriverVersion", "")),
         shared_bytes=int(row.get("SharedSystemMemory", 0)),
-        free_bytes=max(0, int(budget) - int(used)) if known else None,
+        free_bytes=free,
         dxgi_index=index,
     )
 
