@@ -212,8 +212,7 @@ def _ours(rig: Rig) -> tuple[list[Search], BatchSizeResult, int]:
         step = rig.build()
         rig.meter.synchronize()
         begun = time.perf_counter()
-        found = find_batch_size(step, rig.meter, budget_bytes=rig.cap,
-                    verify_steps=STEPS)  # fmt: skip
+        found = find_batch_size(step, rig.meter, budget_bytes=rig.cap)
         rig.meter.synchronize()
         seconds = time.perf_counter() - begun
         rounds.append(Search(found.batch_size, seconds, len(found.trials), found.num_out_of_memory))

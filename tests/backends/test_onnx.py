@@ -313,11 +313,23 @@ def test_a_model_reports_which_provider_runs_its_nodes(here: Machine, tmp_path: 
     np.testing.assert_array_equal(model.run({"left": eye, "right": eye})[0], eye)
 
 
-class Session:
-    """Has what `OnnxModel` asks of a session."""
+@dataclass
+class GraphPart:
+    ep_name: str
+    num_nodes: int
 
-    def get_providers(self) -> list[str]:
-        return ["CUDAExecutionProvider", CPU]
+    def get_nodes(self) -> range:
+        return range(self.num_nodes)
+
+
+@dataclass
+class AssignedSession:
+    """A session whose nodes run on several providers."""
+
+    nodes: dict[str, int]
+
+    def get_provider_graph_assignment_info(self) -> list[GraphPart]:
+        return [GraphPart(name, count) for name, count in self.nodes.items()]
 
 
 @pytest.mark.parametrize(
@@ -331,7 +343,7 @@ class Session:
 def test_a_fallback_to_the_cpu_is_reported(
     nodes: dict[str, int], ran_on: str, message: str
 ) -> None:
-    model = OnnxModel(Session(), "CUDAExecutionProvider", nodes)
+    model = OnnxModel(AssignedSession(nodes), "CUDAExecutionProvider")
     assert model.ran_on == ran_on
     assert message in model.fallback if message else model.fallback == ""
 

@@ -13,7 +13,7 @@ from anyrig.backends import open_runner
 from anyrig.bench.kernels import probe
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Features, Machine
-from anyrig.errors import KernelError
+from anyrig.errors import DeviceUnusableError
 
 SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
 
@@ -50,14 +50,14 @@ def test_a_provider_that_does_not_start_is_an_error(here: Machine) -> None:
     backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     with (
         pytest.warns(UserWarning, match="CUDAExecutionProvider"),
-        pytest.raises(KernelError, match="fell back to CPUExecutionProvider"),
+        pytest.raises(DeviceUnusableError, match="fell back to CPUExecutionProvider"),
     ):
         open_runner(gpu, backend).product(*[np.eye(4, dtype=np.float32)] * 2)
 
 
 def test_torch_without_a_gpu_is_an_error() -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "none")
-    with pytest.raises(KernelError, match="does not see a GPU"):
+    with pytest.raises(DeviceUnusableError, match="does not see a GPU"):
         open_runner(gpu, DeviceBackend("torch", "cuda:0", "cuda", True, ""))
 
 

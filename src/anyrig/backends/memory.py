@@ -28,6 +28,9 @@ class MemoryUsage(NamedTuple):
     free_bytes: int | None = None
     """Free on the device, for all processes."""
     total_bytes: int | None = None
+    num_alloc_retries: int = 0
+    """How often the allocator had to empty its cache to serve a request, since the process began:
+    with that cache the work would have taken more than the device, or a limit, allows."""
 
 
 class ResidentMemory:
@@ -49,15 +52,16 @@ class ResidentMemory:
         if self._has_kernel_peak:
             _reset_kernel_peak()
 
-    def read(self) -> MemoryUsage:
+    def read(self, total_bytes: int | None) -> MemoryUsage:
+        """Usage now; `total_bytes` is the memory within a container's limit, if that is known."""
         import psutil
 
         now = int(self._process.memory_info().rss)
         system = psutil.virtual_memory()
         self._peak = max(self._peak, now, _read_kernel_peak() if self._has_kernel_peak else 0)
-        return MemoryUsage(
-            now, now, self._peak, self._peak, int(system.available), int(system.total)
-        )
+        total = total_bytes or int(system.total)
+        free = min(int(system.available), max(0, total - now))
+        return MemoryUsage(now, now, self._peak, self._peak, free, total)
 
 
 def _reset_kernel_peak() -> bool:

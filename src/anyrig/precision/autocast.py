@@ -17,8 +17,8 @@ from torch import nn
 
 from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.precision.dynamic import FallbackEvent, FallbackSettings, OverflowCounter
 from anyrig.precision.fp8 import convert_to_fp8
+from anyrig.precision.fp16_fallback import FallbackEvent, FallbackSettings, OverflowCounter
 from anyrig.precision.scaler import (
     LossScaler,
     NoOpScaler,
