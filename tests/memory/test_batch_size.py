@@ -77,7 +77,9 @@ def check_near_line(device: Simulated) -> None:
 
     Simulated 60,000 times, 20,000 each uniformly over `near_lines`, over `hidden_slopes` and with
     values often at their ends: never more than four trials beyond those that see only the peak, nor
-    two failures. SIMRESULT
+    two failures. Three results in 60,000 were more than 5 % low, where blocks are larger than an
+    item; none against a device that is one block smaller. More than six trials: none of the uniform
+    curves, 264 and 379 of the others, at most ten.
     """
     found = search(device)
     check(device, found)

@@ -8,14 +8,9 @@ from torch import nn
 
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.autocast import (
-    DynamicPrecision,
-    PrecisionPolicy,
-    make_policy,
-    set_tf32,
-    use_tf32,
-)
+from anyrig.precision.autocast import PrecisionPolicy, make_policy, set_tf32, use_tf32
 from anyrig.precision.fp8 import Fp8InferenceLinear, convert_to_fp8
+from anyrig.precision.fp16_fallback import DynamicPrecision
 
 
 @pytest.fixture(autouse=True)

@@ -115,9 +115,6 @@ def test_onnx_runs_in_the_format_of_its_file(machine: Load) -> None:
 def test_the_reason_has_the_measured_speeds(machine: Load) -> None:
     chosen = choose_precision(*on(machine("h200-linux")), speeds=H200)
     assert chosen.reason == "measured 785 TFLOP/s, 15 times as fast as fp32 (51.0 TFLOP/s)"
-    passed = dict(chosen.rejected)
-    assert passed["tf32"] == "1.9 times slower than bf16"
-    assert set(passed) == {"fp32", "tf32", "fp16"}
 
 
 def test_a_format_measured_slower_is_not_chosen(machine: Load) -> None:
@@ -143,6 +140,14 @@ def test_a_measurement_overrides_a_description_of_speed_only(
     speeds: dict[Precision, float] = {"fp32": 1e12, precision: 2e12}
     chosen = choose_precision(*on(machine(name)), ("fp32", precision), speeds=speeds)
     assert (chosen.precision == precision) is taken
+
+
+def test_a_measurement_decides_on_bf16_with_onnx(machine: Load) -> None:
+    """Few operators support it; where a model's do, it was measured."""
+    device, way = on(machine("rtx4070-laptop-docker"), "onnx", "CUDAExecutionProvider")
+    assert choose_precision(device, way, ("fp32", "bf16")).precision == "fp32"
+    speeds: dict[Precision, float] = {"fp32": 1e12, "bf16": 2e12}
+    assert choose_precision(device, way, ("fp32", "bf16"), speeds=speeds).precision == "bf16"
 
 
 def test_tf32_is_not_chosen_where_the_backend_cannot_enable_it(machine: Load) -> None:
@@ -223,7 +228,6 @@ def test_a_format_that_failed_the_self_test_is_not_chosen(machine: Load) -> None
     device, way = on(machine("h200-linux"))
     chosen = choose_precision(device, way, speeds=H200, failed={"bf16": "values are off"})
     assert chosen.precision == "fp16"
-    assert ("bf16", "bf16 failed the self-test: values are off") in chosen.rejected
 
 
 # -- a requested format ----------------------------------------------------------------------------

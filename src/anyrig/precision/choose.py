@@ -37,11 +37,21 @@ _TF32_SPEED = 1.5
 _FP16_SPEED = {"matrix": 3.0, "fast": 1.7, "slow": 0.9, "none": 0.5, None: 1.0}
 _BF16_CPU_SPEED = 1.5
 _FP8_SPEED = 4.0
+_DIRECTML = "privateuseone"
 
 SupportLevel = Literal["good", "slow", "unreliable", "no effect", "unsupported"]
 """Only `good` is chosen automatically. `slow` is a matter of speed alone, or unknown: a measurement
 decides. `unreliable` runs with results that are wrong or not proven, and `no effect` computes as
 fp32: no measurement changes that. `unsupported` cannot run."""
+
+
+_FP16_RATES: Mapping[str | None, tuple[SupportLevel, str]] = {
+    "matrix": ("good", "fp16 matrix units"),
+    "fast": ("good", "fp16 runs at twice the fp32 rate or more"),
+    "slow": ("slow", "fp16 is no faster than fp32 here"),
+    "none": ("slow", "there is no fp16 arithmetic here"),
+    None: ("slow", "the speed of fp16 is unknown here"),
+}
 
 
 class FormatSupport(NamedTuple):
@@ -60,8 +70,6 @@ class PrecisionChoice:
     precision: Precision
     reason: str
     warnings: tuple[str, ...] = ()
-    rejected: tuple[tuple[Precision, str], ...] = ()
-    """Formats that the model supports and that were not chosen, with the reason."""
 
 
 def choose_precision(
@@ -84,7 +92,7 @@ def choose_precision(
         speeds: measured FLOP/s by format, on this device through this backend.
         failed: formats that failed the self-test here, and what it found.
     """
-    preferences = get_profile(profile)
+    rules = get_profile(profile)
     support = {
         precision: check_format(precision, device, backend, training=training, speeds=speeds or {})
         for precision in PRECISIONS
@@ -96,7 +104,21 @@ def choose_precision(
     name = resolve_precision(requested)
     if name is not None:
         return _choose_requested(name, device, backend, supported, support, training)
-    return _choose_best(preferences, backend, supported, support, training)
+    excluded: dict[Precision, str] = {}
+    candidates: list[FormatSupport] = []
+    for name in dict.fromkeys(supported):
+        excluded_by = _exclusion_reason(name, support, rules, supported, training)
+        if excluded_by:
+            excluded[name] = excluded_by
+        else:
+            candidates.append(support[name])
+    if not candidates:
+        return _fall_back(backend, supported, support, excluded)
+    best = _pick(rules, candidates)
+    reason = _choice_reason(best, candidates, rules, excluded)
+    if best.precision == "fp16" and training and backend.library == "torch":
+        reason += "; the loss is scaled"
+    return PrecisionChoice(best.precision, reason)
 
 
 def resolve_precision(text: str) -> Precision | None:
@@ -110,9 +132,6 @@ def resolve_precision(text: str) -> Precision | None:
             hint=f"Available formats: auto, {', '.join(PRECISIONS)}.",
         )
     return name
-
-
-# -- a requested format ----------------------------------------------------------------------------
 
 
 def _choose_requested(
@@ -146,43 +165,10 @@ def _choose_requested(
         known = ", ".join(supported) or "no format"
         warnings.append(f"{name} was requested, although the model is known to support {known}")
     if training and name == "fp16":
-        safer = "; bf16 is native here and needs no scaling" if _has_native_bf16(support) else ""
+        native = support["bf16"].level == "good"
+        safer = "; bf16 is native here and needs no scaling" if native else ""
         warnings.append(f"training in fp16 may overflow, so the loss is scaled{safer}")
     return PrecisionChoice(name, "requested", tuple(warnings))
-
-
-def _has_native_bf16(support: Mapping[Precision, FormatSupport]) -> bool:
-    return support["bf16"].level == "good"
-
-
-# -- the best format -------------------------------------------------------------------------------
-
-
-def _choose_best(
-    profile: Profile,
-    backend: DeviceBackend,
-    supported: Sequence[Precision],
-    support: Mapping[Precision, FormatSupport],
-    training: bool,
-) -> PrecisionChoice:
-    rejected: dict[Precision, str] = {}
-    candidates: list[FormatSupport] = []
-    for name in dict.fromkeys(supported):
-        reason = _exclusion_reason(name, support, profile, supported, training)
-        if reason:
-            rejected[name] = reason
-        else:
-            candidates.append(support[name])
-    if not candidates:
-        return _fall_back(backend, supported, support, rejected)
-    best = _pick(profile, candidates)
-    for other in candidates:
-        if other is not best:
-            rejected[other.precision] = _comparison(other, best, profile)
-    reason = _choice_reason(best, profile, rejected)
-    if best.precision == "fp16" and training and backend.library == "torch":
-        reason += "; the loss is scaled"
-    return PrecisionChoice(best.precision, reason, (), tuple(rejected.items()))
 
 
 def _exclusion_reason(
@@ -199,7 +185,8 @@ def _exclusion_reason(
         return "this profile does not round fp32 products"
     if name == "fp8" and not profile.auto_fp8 and supported[0] != "fp8":
         return "fp8 is only chosen by the profiles fast and low-memory, or by name"
-    if name == "fp16" and training and _has_native_bf16(support) and "bf16" in supported:
+    native = support["bf16"].level == "good" and "bf16" in supported
+    if name == "fp16" and training and native:
         return "bf16 is native here and trains without loss scaling"
     return ""
 
@@ -219,45 +206,38 @@ def _fall_back(
     backend: DeviceBackend,
     supported: Sequence[Precision],
     support: Mapping[Precision, FormatSupport],
-    rejected: Mapping[Precision, str],
+    excluded: Mapping[Precision, str],
 ) -> PrecisionChoice:
     """No supported format runs well here: use fp32, or for ONNX Runtime what the file is in."""
     if backend.library == "onnx" and supported and "fp32" not in supported:
         able = (p for p in supported if support[p].level not in ("good", "unsupported"))
         name = next(able, supported[0])
         return PrecisionChoice(name, f"the model's file is in {name}", (support[name].reason,))
-    reason = "; ".join(dict.fromkeys(rejected.values())) or "the model lists no format"
-    return PrecisionChoice("fp32", reason, (), tuple(rejected.items()))
+    reason = "; ".join(dict.fromkeys(excluded.values())) or "the model lists no format"
+    return PrecisionChoice("fp32", reason)
 
 
-def _choice_reason(best: FormatSupport, profile: Profile, rejected: Mapping[Precision, str]) -> str:
+def _choice_reason(
+    best: FormatSupport,
+    candidates: Sequence[FormatSupport],
+    profile: Profile,
+    excluded: Mapping[Precision, str],
+) -> str:
     if profile.rule == "best":
         return "ranked first by the model's author"
     if best.precision == "fp32":
-        others = dict.fromkeys(reason for name, reason in rejected.items() if name != "tf32")
-        return "; ".join(others) or "the only format that the model supports"
+        others = [reason for name, reason in excluded.items() if name != "tf32"]
+        others += [
+            f"{one.precision} is not enough faster than fp32, which the model's author ranks higher"
+            for one in candidates
+            if one.precision not in ("fp32", "tf32")
+        ]
+        return "; ".join(dict.fromkeys(others)) or "the only format that the model supports"
     reason = best.reason if best.measured else f"{best.reason} (not measured)"
     if profile.rule == "smallest":
-        return f"{_size_text(best)}; {reason}"
+        size = BYTES_PER_VALUE[best.precision]
+        return f"{size} {'byte' if size == 1 else 'bytes'} per value; {reason}"
     return reason
-
-
-def _comparison(other: FormatSupport, best: FormatSupport, profile: Profile) -> str:
-    """Why a format that runs well lost to the best one."""
-    if profile.rule == "best":
-        return f"the model's author ranks {best.precision} higher"
-    if profile.rule == "smallest":
-        return _size_text(other)
-    if other.measured and best.measured and other.speed < best.speed:
-        return f"{best.speed / other.speed:.1f} times slower than {best.precision}"
-    if other.speed < best.speed:
-        return f"expected to be slower than {best.precision}"
-    return f"not enough faster than {best.precision}, which the model's author ranks higher"
-
-
-def _size_text(support: FormatSupport) -> str:
-    size = BYTES_PER_VALUE[support.precision]
-    return f"{size} {'byte' if size == 1 else 'bytes'} per value"
 
 
 # -- what a device supports ------------------------------------------------------------------------
@@ -299,42 +279,11 @@ def _describe(
         return FormatSupport("fp32", "good", "every device computes in fp32")
     if precision == "tf32":
         return _describe_tf32(device, backend)
-    if backend.library == "onnx":
-        return _describe_onnx(precision, device)
-    if backend.provider == "privateuseone":
-        return _describe_directml(precision, device, training)
-    if precision == "fp8":
-        return _describe_fp8(device, backend, training)
     if precision == "bf16":
-        return _describe_bf16(device)
-    if device.kind == "cpu":
-        reason = "torch computes fp16 no faster than fp32 on a CPU"
-        return FormatSupport("fp16", "slow", reason, 0.5)
-    if backend.provider == "mps" and training:
-        return FormatSupport("fp16", "slow", "training in fp16 on Metal is not proven")
-    return _describe_fp16(device)
-
-
-def _describe_onnx(precision: Precision, device: Device) -> FormatSupport:
-    if precision == "fp8":
-        return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
-    if precision == "bf16":
-        return FormatSupport("bf16", "unreliable", "few ONNX Runtime operators support bf16")
-    if device.kind == "cpu":
-        reason = "ONNX Runtime casts fp16 to fp32 and back on a CPU"
-        return FormatSupport("fp16", "slow", reason, 0.5)
-    return _describe_fp16(device)
-
-
-def _describe_directml(precision: Precision, device: Device, training: bool) -> FormatSupport:
-    if precision != "fp16":
-        return FormatSupport(precision, "unsupported", f"DirectML does not support {precision}")
-    if training:
-        reason = "autocast has no effect on DirectML, and weights kept in fp16 do not train"
-        return FormatSupport("fp16", "unsupported", reason)
-    found = _describe_fp16(device)
-    reason = f"{found.reason}; the whole model is cast, as autocast has no effect on DirectML"
-    return found._replace(reason=reason)
+        return _describe_bf16(device, backend)
+    if precision == "fp16":
+        return _describe_fp16(device, backend, training)
+    return _describe_fp8(device, backend, training)
 
 
 def _describe_tf32(device: Device, backend: DeviceBackend) -> FormatSupport:
@@ -345,43 +294,53 @@ def _describe_tf32(device: Device, backend: DeviceBackend) -> FormatSupport:
         if device.features.tf32 is None:
             reason = "it is unknown whether the device has TF32 matrix units"
             return FormatSupport("tf32", "slow", reason)
-    reason = "without TF32 matrix units it is the same as fp32"
-    return FormatSupport("tf32", "no effect", reason)
+    return FormatSupport("tf32", "no effect", "without TF32 matrix units it is the same as fp32")
 
 
-def _describe_bf16(device: Device) -> FormatSupport:
-    if device.features.bf16:
-        speed = _BF16_CPU_SPEED if device.kind == "cpu" else _FP16_SPEED["matrix"]
-        return FormatSupport("bf16", "good", "bf16 is native here", speed)
-    if device.features.bf16 is None:
+def _describe_bf16(device: Device, backend: DeviceBackend) -> FormatSupport:
+    if backend.provider == _DIRECTML:
+        return FormatSupport("bf16", "unsupported", "DirectML does not support bf16")
+    native = device.features.bf16
+    if native is False:
+        # A GPU without bf16 units rounds every product in software: fast does not mean right.
+        level: SupportLevel = "unreliable" if device.kind == "gpu" else "slow"
+        return FormatSupport("bf16", level, "bf16 is emulated here and slower than fp32", 0.5)
+    if backend.library == "onnx":
+        return FormatSupport("bf16", "slow", "few ONNX Runtime operators support bf16")
+    if native is None:
         return FormatSupport("bf16", "slow", "it is unknown whether bf16 is native here")
-    # A GPU without bf16 units rounds every product in software: being fast does not make it right.
-    level: SupportLevel = "unreliable" if device.kind == "gpu" else "slow"
-    return FormatSupport("bf16", level, "bf16 is emulated here and slower than fp32", 0.5)
+    speed = _BF16_CPU_SPEED if device.kind == "cpu" else _FP16_SPEED["matrix"]
+    return FormatSupport("bf16", "good", "bf16 is native here", speed)
 
 
-def _describe_fp16(device: Device) -> FormatSupport:
+def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
+    if device.kind == "cpu":
+        reason = "torch computes fp16 no faster than fp32 on a CPU"
+        if backend.library == "onnx":
+            reason = "ONNX Runtime casts fp16 to fp32 and back on a CPU"
+        return FormatSupport("fp16", "slow", reason, 0.5)
+    if backend.provider == _DIRECTML and training:
+        reason = "autocast has no effect on DirectML, and weights kept in fp16 do not train"
+        return FormatSupport("fp16", "unsupported", reason)
+    if backend.provider == "mps" and training:
+        return FormatSupport("fp16", "slow", "training in fp16 on Metal is not proven")
     rate = device.features.fp16
-    speed = _FP16_SPEED[rate]
-    if rate == "matrix":
-        return FormatSupport("fp16", "good", "fp16 matrix units", speed)
+    level, reason = _FP16_RATES[rate]
     if rate == "fast" and device.capability == "7.5":
         # Turing without tensor cores (GTX 16xx). ComfyUI and Stable Diffusion's web UI exclude
         # these cards from fp16 by name.
+        level = "unreliable"
         reason = "fp16 convolutions return NaN on Turing GPUs without tensor cores"
-        return FormatSupport("fp16", "unreliable", reason, speed)
-    if rate == "fast":
-        return FormatSupport("fp16", "good", "fp16 runs at twice the fp32 rate or more", speed)
-    if rate is None:
-        return FormatSupport("fp16", "slow", "the speed of fp16 is unknown here", speed)
-    slow = rate == "slow"
-    reason = "fp16 is no faster than fp32 here" if slow else "there is no fp16 arithmetic here"
-    return FormatSupport("fp16", "slow", reason, speed)
+    if backend.provider == _DIRECTML:
+        reason += "; the whole model is cast, as autocast has no effect on DirectML"
+    return FormatSupport("fp16", level, reason, _FP16_SPEED[rate])
 
 
 def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
+    if backend.library == "onnx":
+        return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
     if not device.features.fp8 or backend.provider != "cuda":
-        reason = f"{device.name} does not support fp8 through {backend.library}"
+        reason = f"{device.name} does not support fp8 through torch"
         return FormatSupport("fp8", "unsupported", reason)
     if is_fnuz(device.capability):
         reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
