@@ -15,6 +15,7 @@ from anyrig.units import GIB, MIB
 class Simulated:
     """A device and a step over one curve."""
 
+    name: str = "simulated"
     capacity_bytes: int = 24 * GIB
     fixed_bytes: int = 2 * GIB
     slope_bytes: int = 256 * MIB
@@ -120,6 +121,9 @@ class Simulated:
 
     def release(self) -> None:
         self._cache_filled, self._in_a_row = False, 0
+
+    def limit(self, num_bytes: int) -> bool:
+        return False
 
     def clock(self) -> float:
         return self.now

@@ -19,9 +19,10 @@ from anyrig.memory.budget import MemoryBudget
 from anyrig.units import format_bytes, format_duration, is_whole_number
 
 if TYPE_CHECKING:
+    from anyrig.backends import DeviceHandle
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.machine import Device, DeviceBackend, Precision
-    from anyrig.memory.batch_size import BatchSizeResult, BatchTrial, MemoryMeter
+    from anyrig.memory.batch_size import BatchSizeResult, BatchTrial
     from anyrig.placement import Placement
 
 HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
@@ -146,7 +147,7 @@ def _placement(
 
 
 def _run_trials(
-    context: Context, step: Callable[[int], object], device: MemoryMeter, budget_bytes: int | None
+    context: Context, step: Callable[[int], object], device: DeviceHandle, budget_bytes: int | None
 ) -> BatchSizeResult:
     from anyrig.memory.batch_size import sweep_batch_sizes
 

@@ -18,7 +18,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
@@ -27,6 +27,7 @@ from anyrig.memory.size_search import SearchBounds, forecast_sizes, largest_work
 from anyrig.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
+    from anyrig.backends import DeviceHandle
     from anyrig.backends.memory import MemoryUsage
     from anyrig.memory.oom import MemoryShortage
 
@@ -50,20 +51,6 @@ _SPILL_SPEED, _SPILL_MIN_SHARE = 0.5, 0.5
 _MAX_REPEATS = 2
 # A trial this close to the budget is likely the answer: it is verified at once, still warm.
 _FILLED_SHARE = 0.98
-
-
-class MemoryMeter(Protocol):
-    """What the search needs of a device; `anyrig.backends.DeviceHandle` is one."""
-
-    on_host: bool
-
-    def synchronize(self) -> None: ...
-
-    def memory(self) -> MemoryUsage: ...
-
-    def reset_peak(self) -> None: ...
-
-    def release(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -130,7 +117,7 @@ class BatchSizeResult:
 
 def find_batch_size(
     step: Callable[[int], object],
-    device: MemoryMeter,
+    device: DeviceHandle,
     *,
     budget_bytes: int | None,
     max_size: int | None = None,
@@ -168,7 +155,7 @@ def find_batch_size(
 
 def sweep_batch_sizes(
     step: Callable[[int], object],
-    device: MemoryMeter,
+    device: DeviceHandle,
     *,
     sizes: Sequence[int] = (),
     budget_bytes: int | None = None,
@@ -280,7 +267,7 @@ class TrialRunner:
     def __init__(
         self,
         step: Callable[[int], object],
-        device: MemoryMeter,
+        device: DeviceHandle,
         budget_bytes: int | None,
         num_steps: int = _VERIFY_STEPS,
         clock: Callable[[], float] = time.perf_counter,

@@ -76,17 +76,17 @@ def _check(
         return replace(check, verdict="unsupported", note=_first_line(raised))
     except RuntimeError as raised:
         note = _first_line(raised)
+        # A format that was not built for this device is not a fault: the device's description says
+        # whether it may be chosen.
+        missing = check.area == "product" and check.precision != "fp32"
+        if missing or any(words in note for words in _NO_KERNEL):
+            return replace(check, verdict="unsupported", note=note)
         if type(raised).__name__ == "AcceleratorError":
             # The driver's error state persists: every later call in this process fails as well.
             raise KernelError(
                 f"{check.backend} {check.area} in {check.precision} failed: {note}".lstrip(),
                 hint="Start a new process. `anyrig doctor` checks the device.",
             ) from raised
-        # A format that was not built for this device is not a fault: the device's description says
-        # whether it may be chosen.
-        missing = check.area == "product" and check.precision != "fp32"
-        if missing or any(words in note for words in _NO_KERNEL):
-            return replace(check, verdict="unsupported", note=note)
         return replace(check, verdict="wrong", note=f"raised: {note}")
 
 
