@@ -343,20 +343,6 @@ def test_a_fallback_to_the_cpu_is_reported(
     assert message in model.fallback if message else model.fallback == ""
 
 
-def test_an_older_runtime_reports_after_the_first_run(
-    here: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It cannot list its nodes, so a profile of the first run is read."""
-    monkeypatch.setattr("anyrig.backends.onnx.LISTS_NODES", False)
-    handle = OnnxHandle(here.cpu_device, ONNX_CPU)
-    model = handle.load(onnx_graph.build_product(8))
-    assert model.nodes == {}
-    eye = np.eye(8, dtype=np.float32)
-    for _ in range(2):
-        model.run({"left": eye, "right": eye})
-    assert (model.nodes, model.ran_on) == ({CPU: 1}, CPU)
-
-
 WEBGPU_PROGRAM = """
 from anyrig.backends import open_device, open_runner, onnx_graph
 from anyrig.bench.kernels import probe

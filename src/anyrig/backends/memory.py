@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
+_KEPT_BYTES = 512 << 20
 _MAX_MMAP_THRESHOLD = 32 << 20  # the most that glibc allows
 _SLACK = 1 << 16  # small requests in between may move the next block slightly
 
@@ -79,7 +80,7 @@ def _read_kernel_peak() -> int:
     return 0
 
 
-def keep_freed_memory(num_bytes: int = 512 << 20) -> bool:
+def keep_freed_memory() -> bool:
     """Let glibc keep freed blocks for later requests of any thread; whether the C library can.
 
     By default glibc returns large blocks to the system at once, or late, depending on earlier
@@ -91,7 +92,9 @@ def keep_freed_memory(num_bytes: int = 512 << 20) -> bool:
     mallopt = _libc_function("mallopt")
     if mallopt is None:
         return False
-    kept = mallopt(_M_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD) and mallopt(_M_TRIM_THRESHOLD, num_bytes)
+    kept = mallopt(_M_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD) and mallopt(
+        _M_TRIM_THRESHOLD, _KEPT_BYTES
+    )
     return bool(kept and mallopt(_M_ARENA_MAX, 1))
 
 

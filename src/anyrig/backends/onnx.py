@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
 import logging
 import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -43,8 +41,6 @@ _ROCM = "ROCMExecutionProvider"
 _LIMITED_PROVIDERS = (_CUDA, _ROCM)
 _COPIES_PER_GRAPH = 8
 _PRODUCTS_PER_GRAPH = 10
-LISTS_NODES = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
-"""Whether a session can list which provider runs its nodes; older ones need a profile of a run."""
 
 
 # Which of a device's indices a provider counts by.
@@ -78,7 +74,6 @@ def create_session(
     device: Device,
     backend: DeviceBackend,
     *,
-    profile: str = "",
     threads: int | None = None,
     limit_bytes: int | None = None,
     arrays: Mapping[str, NDArray[Any]] | None = None,
@@ -87,7 +82,6 @@ def create_session(
 
     Args:
         model: bytes or path.
-        profile: prefix of the file name of a profile to write.
         threads: of the host; None means the cores that this process may use, since ONNX Runtime
             ignores a container's limit.
         limit_bytes: limit of device memory, where the provider has one.
@@ -105,9 +99,6 @@ def create_session(
         options.add_external_initializers(list(arrays), values)
     options.intra_op_num_threads = _count_cores(device) if threads is None else threads
     options.inter_op_num_threads = 1
-    if profile:
-        options.enable_profiling = True
-        options.profile_file_prefix = profile
     if backend.provider == _WEBGPU:
         if device.memory.kind == "unified":  # a discrete card would be preferred otherwise
             options.add_session_config_entry(
@@ -207,11 +198,12 @@ class OnnxModel:
         self._provider = provider
         self._arrays = arrays  # the session reads them in place
         self.nodes: Counter[str] = Counter()
-        """Number of nodes by provider; with an older runtime empty until the first run."""
-        self._has_profile = not LISTS_NODES
-        for part in session.get_provider_graph_assignment_info() if LISTS_NODES else ():
+        """Number of nodes by provider; empty if the runtime is too old to list them."""
+        for part in getattr(session, "get_provider_graph_assignment_info", tuple)():
             self.nodes[part.ep_name] += len(part.get_nodes())
-        self._log_fallback()
+        if self.fallback:
+            level = logging.INFO if self.ran_on == provider else logging.WARNING
+            log.log(level, "%s", self.fallback)
 
     @property
     def ran_on(self) -> str:
@@ -235,21 +227,7 @@ class OnnxModel:
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         """Every output, on the host."""
         outputs: list[Any] = self.session.run(None, feeds)
-        if self._has_profile:
-            self._has_profile = False
-            profile = Path(self.session.end_profiling())
-            for event in json.loads(profile.read_text()):
-                provider = event.get("args", {}).get("provider")
-                if provider and event.get("cat") == "Node":
-                    self.nodes[provider] += 1
-            profile.unlink(missing_ok=True)
-            self._log_fallback()
         return outputs
-
-    def _log_fallback(self) -> None:
-        if self.fallback:
-            level = logging.INFO if self.ran_on == self._provider else logging.WARNING
-            log.log(level, "%s", self.fallback)
 
 
 class OnnxHandle:
@@ -278,7 +256,6 @@ class OnnxHandle:
             str(model) if isinstance(model, Path) else model,
             self._device,
             self._backend,
-            profile="" if LISTS_NODES else os.path.join(tempfile.gettempdir(), "anyrig-profile"),
             threads=self._threads,
             limit_bytes=self._limit_bytes,
             arrays=arrays,

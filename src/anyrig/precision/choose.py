@@ -92,7 +92,7 @@ def choose_precision(
         speeds: measured FLOP/s by format, on this device through this backend.
         failed: formats that failed the self-test here, and what it found.
     """
-    rules = get_profile(profile)
+    rules, name = get_profile(profile), resolve_precision(requested)
     support = {
         precision: check_format(precision, device, backend, training=training, speeds=speeds or {})
         for precision in PRECISIONS
@@ -101,24 +101,8 @@ def choose_precision(
         if support[precision].level != "unsupported":
             reason = f"{precision} failed the self-test: {finding}"
             support[precision] = support[precision]._replace(level="unreliable", reason=reason)
-    name = resolve_precision(requested)
-    if name is not None:
-        return _choose_requested(name, device, backend, supported, support, training)
-    excluded: dict[Precision, str] = {}
-    candidates: list[FormatSupport] = []
-    for name in dict.fromkeys(supported):
-        excluded_by = _exclusion_reason(name, support, rules, supported, training)
-        if excluded_by:
-            excluded[name] = excluded_by
-        else:
-            candidates.append(support[name])
-    if not candidates:
-        return _fall_back(backend, supported, support, excluded)
-    best = _pick(rules, candidates)
-    reason = _choice_reason(best, candidates, rules, excluded)
-    if best.precision == "fp16" and training and backend.library == "torch":
-        reason += "; the loss is scaled"
-    return PrecisionChoice(best.precision, reason)
+    chooser = _Chooser(device, backend, supported, support, training)
+    return chooser.choose_best(rules) if name is None else chooser.choose_requested(name)
 
 
 def resolve_precision(text: str) -> Precision | None:
@@ -134,87 +118,86 @@ def resolve_precision(text: str) -> Precision | None:
     return name
 
 
-def _choose_requested(
-    name: Precision,
-    device: Device,
-    backend: DeviceBackend,
-    supported: Sequence[Precision],
-    support: Mapping[Precision, FormatSupport],
-    training: bool,
-) -> PrecisionChoice:
-    found = support[name]
-    if found.level == "unsupported":
-        able = [p for p in PRECISIONS if support[p].level != "unsupported"]
-        raise InvalidSettingError(
-            f"{name} cannot be used on {device.name}: {found.reason}",
-            hint=f"Use auto, or one of: {', '.join(able)}.",
-        )
-    if backend.library == "onnx" and name not in supported:
-        # ONNX Runtime computes in the format that the file was written in.
-        runs = next((p for p in supported if support[p].level == "good"), None)
-        runs = runs or (supported[0] if supported else "fp32")
-        warning = f"{name} was requested, but the model has no {name} file; it runs in {runs}"
-        return PrecisionChoice(runs, f"the model's file is in {runs}", (warning,))
-    if name == "tf32" and found.level in ("slow", "no effect"):
-        warning = f"tf32 was requested, but fp32 is used on {device.name}: {found.reason}"
-        return PrecisionChoice("fp32", "requested as tf32, which gains nothing here", (warning,))
-    warnings = []
-    if found.level != "good":
-        warnings.append(f"{name} was requested, although {found.reason}")
-    if name not in supported and name != "fp32":
-        known = ", ".join(supported) or "no format"
-        warnings.append(f"{name} was requested, although the model is known to support {known}")
-    if training and name == "fp16":
-        native = support["bf16"].level == "good"
-        safer = "; bf16 is native here and needs no scaling" if native else ""
-        warnings.append(f"training in fp16 may overflow, so the loss is scaled{safer}")
-    return PrecisionChoice(name, "requested", tuple(warnings))
+@dataclass(frozen=True)
+class _Chooser:
+    device: Device
+    backend: DeviceBackend
+    supported: Sequence[Precision]
+    support: Mapping[Precision, FormatSupport]
+    training: bool
 
+    def choose_requested(self, name: Precision) -> PrecisionChoice:
+        found, supported, device = self.support[name], self.supported, self.device
+        if found.level == "unsupported":
+            able = [p for p in PRECISIONS if self.support[p].level != "unsupported"]
+            raise InvalidSettingError(
+                f"{name} cannot be used on {device.name}: {found.reason}",
+                hint=f"Use auto, or one of: {', '.join(able)}.",
+            )
+        if self.backend.library == "onnx" and name not in supported:
+            # ONNX Runtime computes in the format that the file was written in.
+            runs = next((p for p in supported if self.support[p].level == "good"), None)
+            runs = runs or (supported[0] if supported else "fp32")
+            warning = f"{name} was requested, but the model has no {name} file; it runs in {runs}"
+            return PrecisionChoice(runs, f"the model's file is in {runs}", (warning,))
+        if name == "tf32" and found.level in ("slow", "no effect"):
+            warning = f"tf32 was requested, but fp32 is used on {device.name}: {found.reason}"
+            reason = "requested as tf32, which gains nothing here"
+            return PrecisionChoice("fp32", reason, (warning,))
+        warnings = []
+        if found.level != "good":
+            warnings.append(f"{name} was requested, although {found.reason}")
+        if name not in supported and name != "fp32":
+            known = ", ".join(supported) or "no format"
+            warnings.append(f"{name} was requested, although the model is known to support {known}")
+        if self.training and name == "fp16":
+            native = self.support["bf16"].level == "good"
+            safer = "; bf16 is native here and needs no scaling" if native else ""
+            warnings.append(f"training in fp16 may overflow, so the loss is scaled{safer}")
+        return PrecisionChoice(name, "requested", tuple(warnings))
 
-def _exclusion_reason(
-    name: Precision,
-    support: Mapping[Precision, FormatSupport],
-    profile: Profile,
-    supported: Sequence[Precision],
-    training: bool,
-) -> str:
-    """Why a format is out before speeds are compared; empty if it is not."""
-    if support[name].level != "good":
-        return support[name].reason
-    if name == "tf32" and profile.rule == "best":
-        return "this profile does not round fp32 products"
-    if name == "fp8" and not profile.auto_fp8 and supported[0] != "fp8":
-        return "fp8 is only chosen by the profiles fast and low-memory, or by name"
-    native = support["bf16"].level == "good" and "bf16" in supported
-    if name == "fp16" and training and native:
-        return "bf16 is native here and trains without loss scaling"
-    return ""
+    def choose_best(self, profile: Profile) -> PrecisionChoice:
+        names = dict.fromkeys(self.supported)
+        reasons = {name: self._exclusion_reason(name, profile) for name in names}
+        candidates = [self.support[name] for name in names if not reasons[name]]
+        excluded = {name: reason for name, reason in reasons.items() if reason}
+        if not candidates:
+            return self._fall_back(excluded)
+        best = candidates[0]
+        if profile.rule == "smallest":
+            best = min(candidates, key=lambda one: BYTES_PER_VALUE[one.precision])
+        elif profile.rule == "fastest":
+            for other in candidates[1:]:
+                if other.speed >= profile.min_speedup * best.speed:
+                    best = other
+        reason = _choice_reason(best, candidates, profile, excluded)
+        if best.precision == "fp16" and self.training and self.backend.library == "torch":
+            reason += "; the loss is scaled"
+        return PrecisionChoice(best.precision, reason)
 
+    def _exclusion_reason(self, name: Precision, profile: Profile) -> str:
+        """Why a format is out before speeds are compared; empty if it is not."""
+        if self.support[name].level != "good":
+            return self.support[name].reason
+        if name == "tf32" and profile.rule == "best":
+            return "this profile does not round fp32 products"
+        if name == "fp8" and not profile.auto_fp8 and self.supported[0] != "fp8":
+            return "fp8 is only chosen by the profiles fast and low-memory, or by name"
+        native = self.support["bf16"].level == "good" and "bf16" in self.supported
+        if name == "fp16" and self.training and native:
+            return "bf16 is native here and trains without loss scaling"
+        return ""
 
-def _pick(profile: Profile, candidates: Sequence[FormatSupport]) -> FormatSupport:
-    best = candidates[0]
-    if profile.rule == "smallest":
-        return min(candidates, key=lambda one: BYTES_PER_VALUE[one.precision])
-    if profile.rule == "fastest":
-        for other in candidates[1:]:
-            if other.speed >= profile.min_speedup * best.speed:
-                best = other
-    return best
-
-
-def _fall_back(
-    backend: DeviceBackend,
-    supported: Sequence[Precision],
-    support: Mapping[Precision, FormatSupport],
-    excluded: Mapping[Precision, str],
-) -> PrecisionChoice:
-    """No supported format runs well here: use fp32, or for ONNX Runtime what the file is in."""
-    if backend.library == "onnx" and supported and "fp32" not in supported:
-        able = (p for p in supported if support[p].level not in ("good", "unsupported"))
-        name = next(able, supported[0])
-        return PrecisionChoice(name, f"the model's file is in {name}", (support[name].reason,))
-    reason = "; ".join(dict.fromkeys(excluded.values())) or "the model lists no format"
-    return PrecisionChoice("fp32", reason)
+    def _fall_back(self, excluded: Mapping[Precision, str]) -> PrecisionChoice:
+        """No supported format runs well here: use fp32, or for ONNX Runtime the file's format."""
+        supported = self.supported
+        if self.backend.library == "onnx" and supported and "fp32" not in supported:
+            able = (p for p in supported if self.support[p].level != "unsupported")
+            name = next(able, supported[0])
+            warning = self.support[name].reason
+            return PrecisionChoice(name, f"the model's file is in {name}", (warning,))
+        reason = "; ".join(dict.fromkeys(excluded.values())) or "the model lists no format"
+        return PrecisionChoice("fp32", reason)
 
 
 def _choice_reason(
