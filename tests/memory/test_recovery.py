@@ -71,17 +71,6 @@ def test_tensors_are_freed_before_the_cache_is_emptied() -> None:
     assert len(device.watched) == 4
 
 
-def test_emptying_the_cache_inside_except_is_too_early() -> None:
-    """What other projects do, and why it is done differently here."""
-    device = Device()
-    try:
-        _fails(device.watched, MemoryError())
-    except MemoryError:
-        device.release()
-    assert isinstance(device.alive_when_released, list)
-    assert len(device.alive_when_released) == 4
-
-
 def test_other_errors_are_raised_unchanged() -> None:
     def step() -> None:
         raise KeyError("x")
