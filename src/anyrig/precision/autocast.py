@@ -152,7 +152,7 @@ def make_policy(
             too, at the price of one synchronisation per step.
         sync_flag: for gradients that differ between processes; see `LossScaler`.
     """
-    precision = resolve_precision(precision) or "fp32"
+    precision = resolve_precision(str(precision)) or "fp32"  # a torch.dtype will do, too
     unscaled = NoOpScaler(skip_nonfinite=skip_nonfinite, sync_flag=sync_flag)
     if precision in ("fp32", "tf32"):
         return PrecisionPolicy(
