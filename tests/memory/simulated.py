@@ -65,7 +65,12 @@ class Simulated:
         return self._with_cache(size, self.cached + self.refilled)
 
     def taken(self, size: int) -> int:
-        return max(self.need(size), min(self.reserved(size), self._ceiling))
+        return max(self.need(size), min(self._wanted(size), self._ceiling))
+
+    def _wanted(self, size: int) -> int:
+        """What the allocator would take in this step, with or without an earlier one's cache."""
+        refilled = self.refilled if self._cache_filled else 0.0
+        return self._with_cache(size, self.cached + refilled)
 
     def _with_cache(self, size: int, cached: float) -> int:
         return int(self.live(size) + (self.live(size) - self.fixed_bytes) * cached)
@@ -87,7 +92,7 @@ class Simulated:
         self.steps.append(size)
         self.now += 0.0005
         spilt = self.need(size) > self.capacity_bytes
-        if self.reserved(size) > self.capacity_bytes and not self.spills:
+        if self._wanted(size) > self.capacity_bytes and not self.spills:
             self.num_retries += 1
             self._in_a_row += 1
         else:
@@ -95,11 +100,11 @@ class Simulated:
         if (spilt and not self.spills) or self._in_a_row > self.max_retries:
             self.failures += 1
             raise MemoryError(f"no room for {size}")
-        self._cache_filled = True
         slower = 20.0 if spilt else 1.0
         self.now += size * self.seconds_per_item * slower * self.noise()
         self._peak = (max(self._peak[0], self.live(size)), max(self._peak[1], self.taken(size)))
         self._stays = max(self._stays, self.taken(size)) if self.sticky else self.fixed_bytes
+        self._cache_filled = True
         return bytearray(8)
 
     # -- as a device --
