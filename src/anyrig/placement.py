@@ -15,7 +15,7 @@ from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
 from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
-from anyrig.memory import allocator, estimate
+from anyrig.memory import allocator, budget
 from anyrig.precision import choose as precisions
 from anyrig.precision.profiles import ProfileName, get_profile
 from anyrig.units import format_bytes, format_flops, pluralize
@@ -288,7 +288,7 @@ def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None
     """The memory that a workload may use of a device, and why."""
     requested = options.memory_gb is not None or options.memory_fraction is not None
     share = get_profile(options.profile).memory_share(device)
-    found = estimate.resolve_budget(
+    found = budget.resolve_budget(
         MemoryUsage(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
         gib=options.memory_gb,
         fraction=options.memory_fraction if requested else share,

@@ -23,12 +23,12 @@ from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
+ONNX_CPU = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
 def _pool(**options: Any) -> WorkerPool:
-    placement = Placement(Device("a", "cpu", "test", "a"), DRIVE)
+    placement = Placement(Device("a", "cpu", "test", "a"), ONNX_CPU)
     return WorkerPool(
         [placement], EngineFactory("anyrig.work.fake:FakeEngine", options), environment=os.environ
     )

@@ -32,7 +32,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, flops: float, rate: float) -> None:
         self.now, self._flops, self._rate = 0.0, flops, rate
-        self.ran_on, self.kernels = "clock", ()
+        self.ran_on, self.architectures = "clock", ()
         self.precisions: tuple[Precision, ...] = ("fp32", "bf16")
         self.asked: list[tuple[int, str]] = []
         monkeypatch.setattr("anyrig.bench.kernels.time.perf_counter", lambda: self.now)

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
-from anyrig.memory.limits import BatchSizeLimits
+from anyrig.memory.known_sizes import KnownBatchSizes
 from anyrig.work.outcome import ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
@@ -363,7 +363,7 @@ def test_batch_sizes_are_remembered_for_the_next_pool(tmp_path: Path) -> None:
     options = {"max_items": 64, "fits": 0.02, "call_s": 0.01}
 
     def run(factory: EngineFactory, stamp: str) -> int:
-        limits, report = BatchSizeLimits.load(tmp_path / "limits.json"), RunReport()
+        limits, report = KnownBatchSizes(tmp_path / "limits.json"), RunReport()
         with WorkerPool(
             [placement("a")], factory, environment=os.environ, limits=limits, stamp=stamp
         ) as pool:

@@ -77,7 +77,7 @@ def _serve(request: dict[str, Any], say: Any) -> None:
         max_error=error if finite else None,
         finite=finite,
         ran_on=runner.ran_on,
-        kernels=list(runner.kernels),
+        kernels=list(runner.architectures),
         seconds=time.perf_counter() - start,
     )
     if not request.get("measure"):

@@ -212,14 +212,14 @@ def _finder(room: ClerkRoom, engine: str, kinds: Sequence[str] | None, unchecked
     def load() -> AbstractContextManager[Finder]:
         from anyrig.devices.choose import DeviceRequest
         from anyrig.devices.choose import choose_device as device
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
 
         context = room.context
         cpu = device(context.machine, (DeviceRequest("cpu", "flag"),))
         placed = compute.placed(context, cpu, replace(namer.need, most_workers=1))
         return Finder(
             namer, placed=placed, environment=context.environment,
-            limits=BatchSizeLimits.load(context.folders.batch_limits), unchecked=unchecked,
+            limits=KnownBatchSizes(context.folders.batch_limits), unchecked=unchecked,
         )  # fmt: skip
 
     also = ", unchecked numbers too" if unchecked else ""
@@ -269,13 +269,13 @@ def _scribe(room: ClerkRoom, word: str) -> Scribe:
 
     def load() -> AbstractContextManager[Scribe]:
         from anyrig.documents.summarise.write import Scribe
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
 
         context = room.context
         placed = compute.placed(context, context.choose(), writer.need())
         return Scribe(
             writer, placed=placed, environment=context.environment,
-            limits=BatchSizeLimits.load(context.folders.batch_limits),
+            limits=KnownBatchSizes(context.folders.batch_limits),
         )  # fmt: skip
 
     return room.keep(f"summaries {Path(str(place)).name}", load, version=str(place))

@@ -116,7 +116,7 @@ def embedder(
     """
     from anyrig.bench.figures import stamp
     from anyrig.documents.embed import Embedder
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
 
     few = num_characters is not None and num_characters <= _FEW_CHARACTERS
     options = context.options
@@ -130,7 +130,7 @@ def embedder(
         found,
         placed=placed,
         environment=context.environment,
-        limits=BatchSizeLimits.load(context.folders.batch_limits),
+        limits=KnownBatchSizes(context.folders.batch_limits),
         stamp=" | ".join(sorted(stamps)),
         here=few,
         shared=shared,

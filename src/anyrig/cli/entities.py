@@ -146,11 +146,11 @@ def _finder(
     unchecked = context.options.unchecked
     if namer is None or not wants_names(namer, kinds):
         return Finder(None, kinds=kinds, unchecked=unchecked)
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
 
     return Finder(
         namer, placed=_placed(context, namer, sources), environment=context.environment,
-        limits=BatchSizeLimits.load(context.folders.batch_limits), kinds=kinds, unchecked=unchecked,
+        limits=KnownBatchSizes(context.folders.batch_limits), kinds=kinds, unchecked=unchecked,
     )  # fmt: skip
 
 

@@ -15,13 +15,14 @@ from anyrig.cli.pick import pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
 from anyrig.cli.workload import BUILT_IN, Wanted, Workload, checked, way_to, workload
 from anyrig.errors import InvalidInputError
-from anyrig.memory.estimate import MemoryBudget
+from anyrig.memory.budget import MemoryBudget
 from anyrig.units import format_bytes, format_duration, is_whole_number
 
 if TYPE_CHECKING:
+    from anyrig.backends import DeviceHandle
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.machine import Device, DeviceBackend, Precision
-    from anyrig.memory.batch_size import BatchSizeResult, BatchTrial, MemoryMeter
+    from anyrig.memory.batch_size import BatchSizeResult, BatchTrial
     from anyrig.placement import Placement
 
 HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
@@ -146,15 +147,15 @@ def _placement(
 
 
 def _run_trials(
-    context: Context, step: Callable[[int], object], device: MemoryMeter, budget_bytes: int | None
+    context: Context, step: Callable[[int], object], device: DeviceHandle, budget_bytes: int | None
 ) -> BatchSizeResult:
-    from anyrig.memory.profile import profile_batch_sizes
+    from anyrig.memory.batch_size import sweep_batch_sizes
 
     options = context.options
     sizes = [size for size in options.sizes if options.most is None or size <= options.most]
     progress = _Items(1, "item")
     with progress:
-        return profile_batch_sizes(
+        return sweep_batch_sizes(
             step,
             device,
             sizes=sizes or (options.sizes and [1]),

@@ -308,7 +308,7 @@ def _scribe(context: Context, stack: ExitStack) -> Callable[[], Scribe]:
     def opened() -> Scribe:
         from anyrig.cli.pick import pick
         from anyrig.documents.summarise.write import Scribe
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
 
         if not any(gpu.usable for gpu in context.machine.gpus):
             options.no_bench = True  # there is nothing to choose by figures
@@ -318,7 +318,7 @@ def _scribe(context: Context, stack: ExitStack) -> Callable[[], Scribe]:
                 writer,
                 placed=placed,
                 environment=context.environment,
-                limits=BatchSizeLimits.load(context.folders.batch_limits),
+                limits=KnownBatchSizes(context.folders.batch_limits),
             )  # fmt: skip
         )
 

@@ -128,7 +128,7 @@ def _plain(fitting: Fitting, estimate: Estimate) -> dict[str, Any]:
 
 def _profile(context: Context, run: Run) -> int:
     from anyrig.cli.profile import Profile, as_json, report
-    from anyrig.memory.estimate import MemoryBudget
+    from anyrig.memory.budget import MemoryBudget
     from anyrig.services import train_measure, train_runs
 
     placement = command.placed(context, run.train)

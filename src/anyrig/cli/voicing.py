@@ -119,7 +119,7 @@ def studio(
     context: Context, chosen: Chosen, num_characters: int, store: Cache | None
 ) -> Iterator[Studio]:
     """A studio that loads while the text is prepared."""
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
@@ -133,7 +133,7 @@ def studio(
         environment=context.environment,
         options=chosen.options,
         store=store,
-        limits=BatchSizeLimits.load(context.folders.batch_limits),
+        limits=KnownBatchSizes(context.folders.batch_limits),
         stamp=stamp(context, found),
         hire=fleet.hired(context, chosen, found),
     )

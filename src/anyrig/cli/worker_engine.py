@@ -106,7 +106,7 @@ class Shop:
     def open(self, engine: str, precision: str, options: Mapping[str, Value]) -> Loaded:
         """An engine on this worker's device, in a class of number format."""
         from anyrig.cluster.card import offer_of
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
         from anyrig.speech.engines import engine_class
         from anyrig.speech.stage import Stage
 
@@ -127,7 +127,7 @@ class Shop:
         placed = compute.guard_workers(context, placed)
         stage = Stage(
             engine=engine, found=found, placed=placed, environment=context.environment,
-            options=options, limits=BatchSizeLimits.load(context.folders.batch_limits),
+            options=options, limits=KnownBatchSizes(context.folders.batch_limits),
             stamp=voicing.stamp(context, placed),
         )  # fmt: skip
         voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))

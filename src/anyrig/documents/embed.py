@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Use
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
     from anyrig.work.live import LiveQueue
     from anyrig.work.pool import WorkerPool
@@ -59,7 +59,7 @@ class Embedder:
         *,
         placed: PlacementPlan,
         environment: Mapping[str, str],
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
         here: bool = False,
         shared: bool = False,

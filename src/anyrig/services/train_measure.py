@@ -114,8 +114,8 @@ def profiled(
     run: Run, placement: Placement, *, plot: Path | None, tell: train.Tell = lambda text: None
 ) -> BatchSizeResult:
     """Memory and speed of the run's own step by micro batch, measured."""
+    from anyrig.memory.batch_size import sweep_batch_sizes
     from anyrig.memory.plot import plot_profile
-    from anyrig.memory.profile import profile_batch_sizes
     from anyrig.storage import files
     from anyrig.training.assemble import assembled
     from anyrig.training.distributed.alone import Alone
@@ -142,7 +142,7 @@ def profiled(
                 )
 
         with parts.undo:
-            found = profile_batch_sizes(
+            found = sweep_batch_sizes(
                 step, parts.handle, sizes=_sizes(size_of(batch)),
                 budget_bytes=placement.budget_bytes, on_progress=lambda text, *_: tell(text),
             )  # fmt: skip

@@ -19,7 +19,7 @@ from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import Placement, PlacementPlan
     from anyrig.storage.cache import Cache
     from anyrig.work.pool import BasePool
@@ -45,7 +45,7 @@ class Stage:
         environment: Mapping[str, str],
         options: Mapping[str, Value] | None = None,
         store: Cache | None = None,
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
         hire: Callable[[EngineFactory], BasePool] | None = None,
     ) -> None:

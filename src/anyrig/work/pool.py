@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from anyrig.errors import AnyrigError, DeviceLostError, OutOfMemoryError, WorkError
-from anyrig.memory.limits import BatchSizeLimits, LimitKey
+from anyrig.memory.known_sizes import BatchSizeKey, KnownBatchSizes
 from anyrig.units import GIB, format_duration
 from anyrig.work.batching import LOOK_AHEAD
 from anyrig.work.dispatch import SILENCE_LIMIT_S, Dispatcher
@@ -109,7 +109,7 @@ class WorkerPool:
         *,
         environment: Mapping[str, str],
         fallback: Placement | None = None,
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
         deterministic: bool = False,
         heartbeat_s: float = HEARTBEAT_S,
@@ -420,8 +420,8 @@ class WorkerPool:
                     peak_bytes=peak_bytes,
                 )
 
-    def _size_key(self, placement: Placement) -> LimitKey:
+    def _size_key(self, placement: Placement) -> BatchSizeKey:
         factory, budget = self._factory, placement.budget_bytes
         stamp = self._stamp if budget is None else f"{self._stamp}; {round(budget / GIB)} GiB"
         name = factory.name or factory.target
-        return LimitKey(placement.device.id, name, factory.version, placement.precision, stamp)
+        return BatchSizeKey(placement.device.id, name, factory.version, placement.precision, stamp)

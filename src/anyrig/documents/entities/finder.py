@@ -25,7 +25,7 @@ from anyrig.work.pool import WorkerPool
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Stretch, Window
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
 
 _COLON = re.compile(r"\.? ?:(?!//)")
@@ -79,7 +79,7 @@ class Finder:
         *,
         placed: PlacementPlan | None = None,
         environment: Mapping[str, str] | None = None,
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
         kinds: Sequence[str] | None = None,
         unchecked: bool = False,

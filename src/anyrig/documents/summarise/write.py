@@ -22,7 +22,7 @@ from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
     from anyrig.text.pages import Paged
     from anyrig.text.sentences import Span
@@ -69,7 +69,7 @@ class Scribe:
         *,
         placed: PlacementPlan,
         environment: Mapping[str, str],
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
     ) -> None:
         """Start the workers; they load while this goes on."""
