@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from anyrig.backends import open_runner
-from anyrig.bench.kernels import probe
+from anyrig.bench.kernels import compare_with_cpu
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Features, Machine
 from anyrig.errors import KernelError
@@ -32,7 +32,7 @@ def test_product_on_the_cpu(here: Machine, library: str) -> None:
     right = random.standard_normal((64, 64)).astype(np.float32)
     np.testing.assert_allclose(runner.product(left, right), left @ right, rtol=1e-3, atol=1e-4)
     assert runner.ran_on in ("cpu", "CPUExecutionProvider")
-    assert probe(runner) < 1e-5
+    assert compare_with_cpu(runner) < 1e-5
 
 
 @pytest.mark.parametrize("library", ["torch", "onnx"])
@@ -67,11 +67,11 @@ def test_webgpu_on_a_software_adapter() -> None:
     code = """
 import numpy as np
 from anyrig.backends import open_runner
-from anyrig.bench.kernels import probe
+from anyrig.bench.kernels import compare_with_cpu
 from anyrig.devices.machine import Device, DeviceBackend
 runner = open_runner(Device("x", "gpu", "unknown", "software"),
                      DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""))
-print(probe(runner) < 1e-4, runner.ran_on)
+print(compare_with_cpu(runner) < 1e-4, runner.ran_on)
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -88,14 +88,14 @@ print(probe(runner) < 1e-4, runner.ran_on)
 
 @pytest.mark.gpu
 def test_every_usable_gpu() -> None:
-    from anyrig.bench import isolate
+    from anyrig.bench import process
 
     found = discover(os.environ)
     assert found.gpus
     for gpu in found.gpus:
         for backend in gpu.backends:
             if backend.usable and not gpu.blocked:
-                answer = isolate.probe(gpu, backend, os.environ)
+                answer = process.check_kernel(gpu, backend, os.environ)
                 assert answer.ok, answer.error
                 assert answer.max_error is not None
                 assert answer.max_error < 5e-3

@@ -2,8 +2,7 @@
 
 from anyrig.memory.batch_size import BatchSizeResult, find_batch_size
 from anyrig.memory.oom import MemoryShortage, detect_oom
-from anyrig.memory.plot import plot_profile
-from anyrig.memory.profile import profile_batch_sizes
+from anyrig.memory.profile import plot_profile, profile_batch_sizes
 from anyrig.memory.recovery import RecoveryOutcome, run_with_recovery
 
 __all__ = [
