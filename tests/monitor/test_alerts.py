@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from anyrig.monitor.alerts import (
     AlertDetector,
     DeviceAlert,
-    MemoryForecast,
     MemoryPoint,
+    OutOfMemoryForecast,
     predict_out_of_memory,
 )
 from anyrig.monitor.sample import DeviceSample, ThrottleReason
@@ -65,6 +65,8 @@ def test_thermal_throttling_must_last() -> None:
     assert kinds([*hot * 5, *cool * 12, *hot * 5]) == ["hot", "hot"]
     lost = samples(None, lost="NVML: GPU is lost")
     assert kinds([*hot * 2, *lost, *hot * 2]) == ["lost"]
+    assert kinds([*hot * 2, *cool, *hot * 2]) == []
+    assert kinds([*hot * 3, *lost, *cool * 12, *hot * 3]) == ["hot", "lost", "hot"]
 
 
 def test_hardware_slowdown_is_named() -> None:
@@ -111,7 +113,7 @@ def saw_tooth(low: float, high: float, period: int, seconds: int) -> list[Memory
     ]
 
 
-def predict(points: list[MemoryPoint]) -> list[tuple[float, MemoryForecast]]:
+def predict(points: list[MemoryPoint]) -> list[tuple[float, OutOfMemoryForecast]]:
     """Each forecast of an end within the horizon while the points arrive, with its time."""
     found = []
     for end in range(1, len(points) + 1):
@@ -132,7 +134,7 @@ def test_a_leak_is_predicted_well_before_the_end(per_s: float) -> None:
 
 
 def test_the_forecast_in_words() -> None:
-    assert MemoryForecast(42.4, 0.5 * GIB, 21 * GIB).text == (
+    assert OutOfMemoryForecast(42.4, 0.5 * GIB, 21 * GIB).text == (
         "out of memory in about 42 s at the current rate (512 MiB/s, 21 GiB left)"
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.machine import Device, Memory
-from anyrig.monitor.queries import Unsupported
+from anyrig.monitor.queries import UnsupportedQuery
 from anyrig.monitor.readers.amd import AmdReader, parse_throttling
 from anyrig.monitor.readers.intel import IntelReader
 from anyrig.monitor.readers.linux import DrmUsage, parse_fdinfo
@@ -162,7 +162,7 @@ def test_throttle_reasons(table: bytes, reasons: tuple[str, ...]) -> None:
     "table", [b"", metrics(1, 4, 200, 112, 1), metrics(1, 3, 120, 112, 2**64 - 1), b"\x78\0\1\3"]
 )
 def test_tables_without_throttling(table: bytes) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedQuery):
         parse_throttling(table)
 
 
@@ -191,18 +191,18 @@ def test_memory_and_load_of_processes_on_an_amd_card(amd: Path) -> None:
 
 
 def test_fdinfo_of_each_driver() -> None:
-    i915 = parse_fdinfo(1, "drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-engine-render: 77 ns\n"
+    i915 = parse_fdinfo("drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-engine-render: 77 ns\n"
                     "drm-engine-capacity-video: 2\ndrm-total-local0: 4 MiB\n"
                     "drm-resident-local0: 2 MiB")  # fmt: skip
     assert i915 is not None
-    assert i915.busy_ns == {"render": 77}
+    assert i915.busy == {"render": (77, None)}
     assert i915.memory_bytes == {"local0": 2 * 1024**2}
-    xe = parse_fdinfo(1, "drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-cycles-rcs: 50\n"
+    xe = parse_fdinfo("drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-cycles-rcs: 50\n"
                   "drm-total-cycles-rcs: 100\ndrm-resident-vram0: 3 KiB")  # fmt: skip
     assert xe is not None
-    assert xe.cycles == {"rcs": (50, 100)}
+    assert xe.busy == {"rcs": (50, 100)}
     assert xe.memory_bytes == {"vram0": 3072}
-    assert parse_fdinfo(1, "pos: 0\nflags: 02") is None
+    assert parse_fdinfo("pos: 0\nflags: 02") is None
 
 
 def test_processes_are_searched_a_few_at_a_time(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from anyrig.monitor import queries as module
-from anyrig.monitor.queries import CounterRates, DeviceLost, Queries, QueryBudget, Unsupported
+from anyrig.monitor.queries import CounterRates, DeviceGone, Queries, UnsupportedQuery
 
 
 class Clock:
@@ -60,7 +60,7 @@ def test_an_unsupported_query_is_not_repeated() -> None:
 
     def query() -> int:
         calls.append(1)
-        raise Unsupported("Not Supported")
+        raise UnsupportedQuery("Not Supported")
 
     assert [queries.run("fan", query) for _ in range(5)] == [None] * 5
     assert len(calls) == 1
@@ -69,9 +69,9 @@ def test_an_unsupported_query_is_not_repeated() -> None:
 
 def test_a_lost_device_is_raised() -> None:
     def query() -> int:
-        raise DeviceLost("gone")
+        raise DeviceGone("gone")
 
-    with pytest.raises(DeviceLost):
+    with pytest.raises(DeviceGone):
         Queries().run("memory", query)
 
 
@@ -79,7 +79,7 @@ def test_a_lost_device_is_raised() -> None:
 def test_throttled_queries_stay_within_the_budget(
     cost_s: float, num_queries: int, clock: Clock
 ) -> None:
-    queries = Queries(QueryBudget(0.004))
+    queries = Queries(0.004)
 
     def query() -> float:
         clock.cpu += cost_s
@@ -96,7 +96,7 @@ def test_throttled_queries_stay_within_the_budget(
 
 
 def test_between_two_queries_the_last_answer_is_used(clock: Clock) -> None:
-    queries = Queries(QueryBudget(0.001))
+    queries = Queries(0.001)
     answers = iter(range(100))
 
     def query() -> int:
