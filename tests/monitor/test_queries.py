@@ -64,7 +64,7 @@ def test_throttled_queries_stay_within_the_budget(
 ) -> None:
     queries = Queries(0.004)
 
-    def query() -> float:
+    def query() -> object:
         clock.cpu += cost_s
         return clock.now
 

@@ -76,14 +76,15 @@ class AlertDetector:
         return [
             DeviceAlert(kind, newest.device, newest.name, text, newest.wall_s)
             for kind, text in causes.items()
-            if self._update(kind, bool(text))
+            if (text or kind in self._active or self._streaks.get(kind))
+            and self._update(kind, bool(text))
         ]
 
     def _update(self, kind: AlertKind, present: bool) -> bool:
         """Whether to raise an alert, now that its cause is present or not."""
         active = kind in self._active
         if not present and not active:
-            self._streaks[kind] = 0
+            del self._streaks[kind]
             return False
         num_to_raise, num_to_clear = _NUM_SAMPLES[kind]
         streak = self._streaks.get(kind, 0)

@@ -42,22 +42,12 @@ _LOST = (1, 9, 15, 16, 28)  # uninitialised, driver gone, lost, needs a reset, n
 _NO_NEW_DATA = (6, 21)  # not found, no data: nothing since the last query
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 _TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
-_Query = tuple[str, str, *tuple[int, ...]]
-"""Its name, the function and the arguments."""
-# By the sample's field.
-_FIXED: dict[str, _Query] = {
+# Read once: the sample's field, the query's name, the function and its arguments.
+_FIXED: dict[str, tuple[str, str, *tuple[int, ...]]] = {
     "clock_max_mhz": ("clock_max", "nvmlDeviceGetMaxClockInfo", _SM),
     "memory_clock_max_mhz": ("clock_max", "nvmlDeviceGetMaxClockInfo", _MEMORY),
     "pcie_generation_max": ("pcie_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
     "pcie_width_max": ("pcie_max", "nvmlDeviceGetMaxPcieLinkWidth"),
-}
-_THROTTLED: dict[str, _Query] = {
-    "temperature_c": ("temperature", "nvmlDeviceGetTemperature", 0),
-    "fan_percent": ("fan", "nvmlDeviceGetFanSpeed"),
-    "clock_mhz": ("clock", "nvmlDeviceGetClockInfo", _SM),
-    "memory_clock_mhz": ("memory_clock", "nvmlDeviceGetClockInfo", _MEMORY),
-    "pcie_generation": ("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
-    "pcie_width": ("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
 }
 # For nvmlDeviceGetFieldValues: temperature of the memory, average power of the last second,
 # uncorrectable memory errors, bytes over PCIe. All in one call.
@@ -177,7 +167,6 @@ class _NvidiaGpu:
         limit = get("power_limit", "nvmlDeviceGetEnforcedPowerLimit")
         encoder = get("encoder", "nvmlDeviceGetEncoderUtilization")
         decoder = get("decoder", "nvmlDeviceGetDecoderUtilization")
-        figures = {field: get(*query) for field, query in _THROTTLED.items()} | self._fixed
         return DeviceSample(
             self._device.id,
             self._device.name,
@@ -191,14 +180,20 @@ class _NvidiaGpu:
             memory_ours_bytes=run("memory_ours", sum_own_memory, listed, processes.all_visible),
             power_w=None if power is None else power / 1000,
             power_limit_w=None if limit is None else limit / 1000,
+            temperature_c=get("temperature", "nvmlDeviceGetTemperature", 0),
             memory_temperature_c=fields.get("memory_temperature") or None,
+            fan_percent=get("fan", "nvmlDeviceGetFanSpeed"),
+            clock_mhz=get("clock", "nvmlDeviceGetClockInfo", _SM),
+            memory_clock_mhz=get("memory_clock", "nvmlDeviceGetClockInfo", _MEMORY),
             throttling=throttled("throttling", self._read_throttling),
             ecc_errors=int(fields["ecc"]) if "ecc" in fields else None,
+            pcie_generation=get("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_width=get("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
             pcie_rx_bytes_s=rx,
             pcie_tx_bytes_s=tx,
             processes=listed,
             unknown=self._queries.errors,
-            **figures,
+            **self._fixed,
         )
 
     def _read_memory(self) -> tuple[int, int]:
