@@ -13,7 +13,7 @@ from anyrig.backends import onnx_graph, open_device, open_runner
 from anyrig.backends.memory import MemoryUsage
 from anyrig.backends.onnx import create_session
 from anyrig.backends.torch import TorchHandle
-from anyrig.bench.kernels import probe
+from anyrig.bench.kernels import compare_with_cpu
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Features, Machine, Memory
 from anyrig.errors import DeviceUnusableError
@@ -102,7 +102,7 @@ def test_kernels_on_the_cpu(here: Machine, library: str) -> None:
     left, right = np.random.default_rng(1).standard_normal((2, 64, 64)).astype(np.float32)
     np.testing.assert_allclose(runner.product(left, right), left @ right, rtol=1e-3, atol=1e-4)
     assert runner.ran_on in ("cpu", "CPUExecutionProvider")
-    assert probe(runner) < 1e-5
+    assert compare_with_cpu(runner) < 1e-5
     assert runner.precisions[0] == "fp32"
     for precision in runner.precisions:
         assert runner.time_products(64, precision, 10) > 0
@@ -126,14 +126,14 @@ def test_torch_without_a_gpu_is_an_error() -> None:
 
 @pytest.mark.gpu
 def test_every_usable_gpu() -> None:
-    from anyrig.bench import isolate
+    from anyrig.bench import process
 
     found = discover(os.environ)
     assert found.gpus
     for gpu in found.gpus:
         for backend in gpu.backends:
             if backend.usable and not gpu.blocked:
-                answer = isolate.probe(gpu, backend, os.environ)
+                answer = process.check_kernel(gpu, backend, os.environ)
                 assert answer.ok, answer.error
                 assert answer.max_error is not None
                 assert answer.max_error < 5e-3

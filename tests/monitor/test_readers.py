@@ -115,9 +115,8 @@ def test_an_integrated_adapter_uses_shared_memory_too() -> None:
 
 
 def test_windows_without_counters() -> None:
-    sample = WindowsReader([RX640], answering(dxgi=ADAPTERS)).read(SampleTime(0.0, 0.0), PROCESSES)[
-        0
-    ]
+    reader = WindowsReader([RX640], answering(dxgi=ADAPTERS))
+    sample = reader.read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert sample.compute_percent is None
     assert "only on Windows" in sample.unknown["counters"]
 

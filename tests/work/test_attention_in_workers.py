@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.bench import isolate
+from anyrig.bench import process
 from anyrig.cli import compute
 from anyrig.cli.context import Context
 from anyrig.devices.machine import Device, DeviceBackend
@@ -77,11 +77,11 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
 
     def self_test(
         device: Device, backend: DeviceBackend, path: Path, environment: Mapping[str, str], **_: Any
-    ) -> isolate.SelfTested:
+    ) -> process.SelfTestSummary:
         tested.append(device.id)
-        return isolate.SelfTested(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})
+        return process.SelfTestSummary(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})
 
-    monkeypatch.setattr(isolate, "self_test", self_test)
+    monkeypatch.setattr(process, "run_self_test", self_test)
     one = context()
     monkeypatch.setattr(Context, "measures", False)
     found = placed(one)

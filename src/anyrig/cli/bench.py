@@ -7,14 +7,13 @@ import datetime
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cli import bench_speech, events
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
-from anyrig.cli.pick import can_ask, keep_figures, pick
+from anyrig.cli.pick import can_ask, pick, save_measurements
 from anyrig.cli.show import Progress, paint, print_warning, table
 from anyrig.devices.choose import describe_backend_fallback, describe_choice, select_backend
 from anyrig.devices.machine import Device, DeviceBackend
@@ -23,7 +22,7 @@ from anyrig.install import format_install
 from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops
 
 if TYPE_CHECKING:
-    from anyrig.bench.figures import Figure, Measured
+    from anyrig.bench.measurements import DeviceMeasurements, Measurement
 
 HELP = """Time every usable device at every number format it has: a 2000 x 2000 matrix product
 ten times, as people compare; a larger one that fills the device, and the same
@@ -59,19 +58,19 @@ def run(options: argparse.Namespace) -> int:
         return bench_speech.run(context, [device for device, _ in wanted])
     if options.plot:
         writable(Path(options.plot))
-    pages = measure_devices(context, wanted, quick=options.quick, keep=not options.no_save)
-    if not any(page.figures for page in pages):
-        names = ", ".join(page.name for page in pages)
+    devices = measure_devices(context, wanted, quick=options.quick, save=not options.no_save)
+    if not any(one.measurements for one in devices):
+        names = ", ".join(one.name for one in devices)
         raise KernelError(f"{names} could not be measured", hint="Run `anyrig doctor`.")
     if options.json:
-        events.Events(context).end({"devices": [asdict(page) for page in pages]})
+        events.Events(context).end({"devices": [one.to_json() for one in devices]})
     else:
-        print(report(pages))
+        print(report(devices))
     if options.plot:
-        from anyrig.bench.plot import svg
+        from anyrig.bench.measurements import plot_measurements
         from anyrig.storage import files
 
-        files.write_atomic(Path(options.plot), svg(pages))
+        files.write_atomic(Path(options.plot), plot_measurements(devices))
     if options.json:
         return 0
     if not options.no_save:
@@ -122,81 +121,77 @@ def find_backend(device: Device, word: str = "") -> DeviceBackend:
 
 
 def measure_devices(
-    context: Context, wanted: Sequence[tuple[Device, str]], *, quick: bool, keep: bool = True
-) -> list[Measured]:
-    """Measure devices one after the other and keep what was found; a failure stops nothing."""
-    from anyrig.bench import figures
+    context: Context, wanted: Sequence[tuple[Device, str]], *, quick: bool, save: bool = True
+) -> list[DeviceMeasurements]:
+    """Measure devices one after the other and save the results; a failure stops nothing."""
+    from anyrig.bench.measurements import Measurements
 
-    pages = []
+    measured = []
     told = events.Events(context, len(wanted), "measuring")
     with Progress(len(wanted), "device") as progress:
         for count, (device, word) in enumerate(wanted):
             told.progress(count, device.name)
-            page = _measure(context, device, find_backend(device, word), quick, progress)
-            pages.append(page)
+            new = _measure(context, device, find_backend(device, word), quick, progress)
+            measured.append(new)
             progress.done()
-            if keep:
-                # Read anew and written at once: another command may have measured meanwhile.
-                keep = keep_figures(context, figures.load(context.folders.measurements).with_(page))
-    return pages
+            if save:
+                # Loaded again and saved at once: another command may have measured meanwhile.
+                known = Measurements.load(context.folders.measurements)
+                save = save_measurements(context, known.add(new))
+    return measured
 
 
 def _measure(
     context: Context, device: Device, backend: DeviceBackend, quick: bool, progress: Progress
-) -> Measured:
-    from anyrig.bench import isolate
-    from anyrig.bench.figures import Measured, stamp
-    from anyrig.devices.doctor import KernelResult, describe_wrong_result
+) -> DeviceMeasurements:
+    from anyrig.bench.measurements import DeviceMeasurements, describe_versions
+    from anyrig.bench.process import measure_device
+    from anyrig.devices.doctor import describe_wrong_result
 
-    asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    page = Measured(device.id, device.name, stamp(device, context.machine), when=when)
     progress.step(f"{device.name}, starting {backend.library}")
-
-    def tell(text: str) -> None:
-        progress.step(f"{device.name}, {text}")
-
-    for answer in isolate.run(device, backend, asked, context.environment, tell):
-        if not isinstance(answer, KernelResult):
-            page = replace(page, figures=(*page.figures, answer))
-            continue
-        fault = describe_wrong_result(answer)
-        if not answer.ok:
-            print_warning(
-                f"no kernel runs on {device.name} through {backend.provider}: {answer.error}"
-            )
-            # One way of several, a full memory or a slow start say nothing of the device itself.
-            alone = sum(way.usable for way in device.backends) == 1
-            passing = "memory" in answer.error or "no answer within" in answer.error
-            fault = f"no kernel runs on it: {answer.error}" if alone and not passing else ""
-        elif fault:
-            print_warning(f"{device.name} through {backend.provider}: {fault}; it is never chosen")
-        page = replace(page, broken=fault)
-        if fault:
-            break
-    return page
+    result = measure_device(
+        device,
+        backend,
+        context.environment,
+        quick=quick,
+        on_progress=lambda text: progress.step(f"{device.name}, {text}"),
+    )
+    broken = describe_wrong_result(result.kernel)
+    if broken:
+        print_warning(f"{device.name} through {backend.provider}: {broken}; it is never chosen")
+    elif not result.kernel.ok:
+        error = result.kernel.error
+        print_warning(f"no kernel runs on {device.name} through {backend.provider}: {error}")
+        # One backend of several, or a failure that may pass, says nothing about the device.
+        if not result.transient and sum(one.usable for one in device.backends) == 1:
+            broken = f"no kernel runs on it: {error}"
+    versions = describe_versions(device, context.machine)
+    return DeviceMeasurements(device.id, device.name, versions, result.measurements, broken, when)
 
 
-def report(pages: Sequence[Measured]) -> str:
+def report(devices: Sequence[DeviceMeasurements]) -> str:
     """The table, and bars to see it by."""
     rows = [["device", "kernel", "format", "figure", "CPU", "through", "a round", "spread"]]
-    base = _cpu_figures(pages)
-    for page in pages:
-        for figure in page.figures:
-            rows.append(_row(page, figure, base))
+    base = _cpu_figures(devices)
+    for device in devices:
+        for figure in device.measurements:
+            rows.append(_row(device, figure, base))
     text = table(rows, right=(3, 4, 6, 7))
     if sys.stdout.isatty() and len(text.partition("\n")[0]) > shutil.get_terminal_size().columns:
         # Too narrow for everything: the figures, and of the name what tells devices apart.
         short = [[row[0][:26], *row[1:5]] for row in rows]
         text = table(short, right=(3, 4))
-    backends = {figure.backend for page in pages for figure in page.figures}
+    backends = {figure.backend for device in devices for figure in device.measurements}
     if backends == {"onnx"}:
         text += "\n\nThrough ONNX Runtime fewer formats are measured; torch measures them all."
-    bars = [line for page in pages for line in _bars(page, pages)]
+    bars = [line for device in devices for line in _bars(device, devices)]
     return text + ("\n\n" + "\n".join(bars) if bars else "")
 
 
-def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> list[str]:
+def _row(
+    device: DeviceMeasurements, figure: Measurement, base: dict[tuple[str, int], float]
+) -> list[str]:
     kernel = "product" if figure.kernel == "sustained" else figure.kernel
     against = base.get((kernel, figure.size)) or base.get((kernel, 0))
     ratio = f"{figure.value / against:.3g}x" if against else "-"
@@ -204,7 +199,7 @@ def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> 
         format_flops(figure.value) if figure.unit == "FLOP/s" else format_bandwidth(figure.value)
     )
     return [
-        page.name,
+        device.name,
         _size(figure),
         figure.precision if figure.unit == "FLOP/s" else "",
         value,
@@ -215,7 +210,7 @@ def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> 
     ]
 
 
-def _size(figure: Figure) -> str:
+def _size(figure: Measurement) -> str:
     if figure.kernel == "product":
         return f"{figure.size}^2 product x10"
     if figure.kernel == "sustained":
@@ -223,11 +218,11 @@ def _size(figure: Figure) -> str:
     return f"bandwidth, {format_bytes(figure.size)}"
 
 
-def _cpu_figures(pages: Sequence[Measured]) -> dict[tuple[str, int], float]:
+def _cpu_figures(devices: Sequence[DeviceMeasurements]) -> dict[tuple[str, int], float]:
     """The CPU's fp32 figure of each kernel: what ratios are to."""
-    cpu = next((page for page in pages if page.device == "cpu"), None)
+    cpu = next((device for device in devices if device.device == "cpu"), None)
     found: dict[tuple[str, int], float] = {}
-    for figure in cpu.figures if cpu else ():
+    for figure in cpu.measurements if cpu else ():
         if figure.precision == "fp32":
             found[figure.kernel, figure.size] = figure.value
             # A size the CPU was too slow for is compared with the largest it did.
@@ -235,12 +230,14 @@ def _cpu_figures(pages: Sequence[Measured]) -> dict[tuple[str, int], float]:
     return found
 
 
-def _bars(page: Measured, pages: Sequence[Measured]) -> list[str]:
-    top = max((f.value for p in pages for f in p.figures if f.kernel == "product"), default=0.0)
+def _bars(device: DeviceMeasurements, devices: Sequence[DeviceMeasurements]) -> list[str]:
+    top = max(
+        (f.value for d in devices for f in d.measurements if f.kernel == "product"), default=0.0
+    )
     lines = []
-    for figure in page.figures:
+    for figure in device.measurements:
         if figure.kernel == "product":
             bar = "#" * max(1, round(_BAR * figure.value / top))
-            label = f"{page.name[:20]:<20} {figure.precision:<5}{figure.size:>5}"
+            label = f"{device.name[:20]:<20} {figure.precision:<5}{figure.size:>5}"
             lines.append(f"{label} {paint(bar, 'good')} {format_flops(figure.value)}")
     return lines

@@ -139,7 +139,7 @@ def _placed(
         choose_device(context.machine, (DeviceRequest(word, "flag"),)),
         engine.kind.need(engine.found),
         replace(compute.wanted(context), precision=precision),
-        speeds=context.book.speeds(context.machine),
+        speeds=context.measurements.speeds(context.machine),
         failed=compute.failures(context),
         environment=context.environment,
     )

@@ -67,7 +67,7 @@ def _profiles(context: Context) -> int:
     from anyrig.precision.choose import PROFILE_COLUMNS, profile_table
     from anyrig.precision.profiles import PROFILES
 
-    speeds = context.book.speeds(context.machine)
+    speeds = context.measurements.speeds(context.machine)
     rows = profile_table(context.machine, speeds=speeds, failed=failures(context))
     if context.options.json:
         print_json({"profiles": [dict(zip(PROFILE_COLUMNS, row, strict=True)) for row in rows]})

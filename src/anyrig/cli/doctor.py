@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
-from anyrig.cli.pick import keep_figures
+from anyrig.cli.pick import save_measurements
 from anyrig.cli.show import Progress, paint, print_json, wrapped
 from anyrig.devices.choose import describe_choice
 from anyrig.devices.doctor import Finding, KernelResult, State, diagnose
@@ -18,7 +18,7 @@ from anyrig.install import format_install, localize_install_commands
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.bench.isolate import SelfTested
+    from anyrig.bench.process import SelfTestSummary
 
 HELP = """Check platform, drivers, packages, limits and permissions; run a real kernel on every
 usable device and compare it with the CPU. Each finding is good, a warning or broken,
@@ -67,9 +67,9 @@ def run(options: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def _self_test(context: Context, devices: Sequence[Device]) -> tuple[SelfTested, ...]:
+def _self_test(context: Context, devices: Sequence[Device]) -> tuple[SelfTestSummary, ...]:
     """Every device that torch drives, each in a child of its own."""
-    from anyrig.bench import isolate
+    from anyrig.bench.process import run_self_test
 
     pairs = [
         (device, backend)
@@ -82,12 +82,12 @@ def _self_test(context: Context, devices: Sequence[Device]) -> tuple[SelfTested,
         for device, backend in pairs:
             progress.step(device.name)
             path = context.folders.selftests
-            found.append(isolate.self_test(device, backend, path, context.environment))
+            found.append(run_self_test(device, backend, path, context.environment))
             progress.done()
     return tuple(found)
 
 
-def _verdicts(tested: Sequence[SelfTested]) -> Iterator[Finding]:
+def _verdicts(tested: Sequence[SelfTestSummary]) -> Iterator[Finding]:
     """What the self-tests found, one line for each fault."""
     for test in tested:
         if test.error:
@@ -142,7 +142,7 @@ def _print(findings: Sequence[Finding], *, live: bool, proven: bool) -> None:
 
 def _prove(context: Context, devices: Sequence[Device]) -> tuple[KernelResult, ...]:
     """A kernel on every device through every backend that claims it."""
-    from anyrig.bench import isolate
+    from anyrig.bench.process import check_kernel
 
     pairs = [
         (device, backend)
@@ -154,17 +154,17 @@ def _prove(context: Context, devices: Sequence[Device]) -> tuple[KernelResult, .
     with Progress(len(pairs), "kernel") as progress:
         for device, backend in pairs:
             progress.step(f"{device.name} through {backend.library}")
-            found.append(isolate.probe(device, backend, context.environment))
+            found.append(check_kernel(device, backend, context.environment))
             progress.done()
     return tuple(found)
 
 
 def _keep(context: Context, probes: Sequence[KernelResult]) -> None:
-    """Write down which devices answer wrongly or not at all, and take it back from the others."""
-    from anyrig.bench import figures
+    """Save which devices compute wrong results or nothing, and clear it for the others."""
+    from anyrig.bench.measurements import DeviceMeasurements, Measurements, describe_versions
     from anyrig.devices.doctor import describe_wrong_result
 
-    book = before = figures.load(context.folders.measurements)
+    saved = before = Measurements.load(context.folders.measurements)
     for device in context.machine.devices:
         mine = [probe for probe in probes if probe.device == device.id]
         if not mine or device.kind == "cpu":
@@ -174,13 +174,13 @@ def _keep(context: Context, probes: Sequence[KernelResult]) -> None:
         )
         if not any(probe.ok for probe in mine):
             fault = f"no kernel runs on it: {mine[0].error}"
-        page = book.of(device, context.machine)
-        if (page.broken if page else "") != fault:
-            stamp = figures.stamp(device, context.machine)
-            page = page or figures.Measured(device.id, device.name, stamp)
-            book = book.with_(replace(page, broken=fault))
-    if book is not before:
-        keep_figures(context, book)
+        known = saved.find(device, context.machine)
+        if (known.broken if known else "") != fault:
+            versions = describe_versions(device, context.machine)
+            known = known or DeviceMeasurements(device.id, device.name, versions)
+            saved = saved.add(replace(known, broken=fault))
+    if saved is not before:
+        save_measurements(context, saved)
 
 
 def _recorded(context: Context) -> tuple[KernelResult, ...]:

@@ -19,12 +19,12 @@ from anyrig.errors import DeviceNotFoundError
 from anyrig.units import format_flops, is_whole_number
 
 if TYPE_CHECKING:
-    from anyrig.bench.figures import Book
+    from anyrig.bench.measurements import Measurements
 
 
 def pick(context: Context) -> DeviceChoice:
     """What a computing command uses. Asks on a terminal when several GPUs could serve and none is
-    saved; measures a device that has no figures yet.
+    saved; measures a device that has no measurements yet.
     """
     several = sum(gpu.usable for gpu in context.machine.gpus) > 1
     attended = not getattr(context.options, "unattended", False)
@@ -111,9 +111,9 @@ def remember(context: Context, word: str, name: str) -> None:
 
 
 def measure_first_use(context: Context, device: Device) -> None:
-    """Measure a device that has no figures under its present driver: a few seconds, once."""
-    page = context.book.of(device, context.machine)
-    if page and page.figures:
+    """Measure a device that has no measurements with its current driver: a few seconds, once."""
+    known = context.measurements.find(device, context.machine)
+    if known and known.measurements:
         return
     from anyrig.cli.bench import measure_devices
 
@@ -121,15 +121,13 @@ def measure_first_use(context: Context, device: Device) -> None:
     measure_devices(context, [(device, "")], quick=True)
 
 
-def keep_figures(context: Context, book: Book) -> bool:
-    """Keep what was measured; a folder that cannot be written costs a warning, not the figures."""
-    from anyrig.bench import figures
-
-    context.book = book
+def save_measurements(context: Context, measurements: Measurements) -> bool:
+    """Whether they could be saved; if not, a warning is printed and this command uses them."""
+    context.measurements = measurements
+    path = context.folders.measurements
     try:
-        figures.save(context.folders.measurements, book)
+        measurements.save(path)
     except OSError as error:
-        path = context.folders.measurements
-        print_warning(f"the figures could not be kept in {path}: {error.strerror}")
+        print_warning(f"the measurements could not be saved in {path}: {error.strerror}")
         return False
     return True

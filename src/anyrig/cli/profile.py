@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError(f"--longest {options.longest:g}", hint="Give seconds above 0.")
     profile = _measure(context)
     if options.plot:
-        from anyrig.memory.plot import plot_profile
+        from anyrig.memory.batch_size import plot_profile
         from anyrig.storage import files
 
         subtitle = f"{profile.title}, {profile.precision}, on {profile.device.name}"

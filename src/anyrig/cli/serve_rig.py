@@ -238,19 +238,18 @@ class WatchedRig:
 
     def figures(self) -> Sequence[Mapping[str, Any]]:
         """What `anyrig bench` measured here: read anew, since a job may have measured meanwhile."""
-        from anyrig.bench import figures
+        from anyrig.bench.measurements import Measurements
 
         context = self._context
         if context.record is not None:
             return []
-        book = figures.load(context.folders.measurements)
-        context.book = book  # the choice of a device goes by it
+        # The choice of a device goes by them too.
+        context.measurements = Measurements.load(context.folders.measurements)
         rows = []
         for device in context.machine.devices:
-            page = book.of(device, context.machine)
-            for figure in page.figures if page is not None else ():
-                rows.append({"device": device.id, "name": device.name, "when": page.when
-                             if page else "", **asdict(figure)})  # fmt: skip
+            if known := context.measurements.find(device, context.machine):
+                about = {"device": device.id, "name": device.name, "when": known.when}
+                rows += [{**about, **asdict(one)} for one in known.measurements]
         return rows
 
 

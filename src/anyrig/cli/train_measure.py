@@ -82,7 +82,7 @@ def _precision(context: Context, choice: DeviceChoice, device: Device, run: Run)
         found = plan_placement(
             context.machine, replace(choice, devices=(device,), selector=device.id), need(asked),
             replace(wanted(context), precision=asked, memory_gb=None, memory_fraction=None),
-            speeds=context.book.speeds(context.machine), failed=failures(context),
+            speeds=context.measurements.speeds(context.machine), failed=failures(context),
         )  # fmt: skip
         if found.placements[0].device.id == device.id:
             return found.placements[0].precision

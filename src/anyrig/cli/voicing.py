@@ -143,9 +143,11 @@ def studio(
 
 def stamp(context: Context, found: PlacementPlan) -> str:
     """Driver and library versions, under which batch sizes hold."""
-    from anyrig.bench.figures import stamp
+    from anyrig.bench.measurements import describe_versions
 
-    stamps = {stamp(placement.device, context.machine) for placement in found.placements}
+    stamps = {
+        describe_versions(placement.device, context.machine) for placement in found.placements
+    }
     return " | ".join(sorted(stamps))
 
 

@@ -99,7 +99,7 @@ class Shop:
         context = self._context
         return plan_placement(
             context.machine, self._choice, need, wanted,
-            speeds=context.book.speeds(context.machine), failed=compute.failures(context),
+            speeds=context.measurements.speeds(context.machine), failed=compute.failures(context),
             environment=context.environment,
         )  # fmt: skip
 

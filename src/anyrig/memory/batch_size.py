@@ -455,3 +455,46 @@ def _peak_text(trial: BatchTrial, bounds: SearchBounds | None = None) -> str:
     budget = bounds.budget_bytes if bounds is not None else None
     of = f" of {format_bytes(budget)}" if budget is not None else ""
     return f" and took {format_bytes(trial.peak_bytes)}{of}"
+
+
+def plot_profile(profile: BatchSizeResult, subtitle: str) -> str:
+    """An SVG document: peak memory with the budget, and items per second, by batch size."""
+    from anyrig.plots import (
+        AxisUnit,
+        ChartMark,
+        ChartSeries,
+        LineChart,
+        choose_byte_unit,
+        draw_document,
+    )
+
+    trials = sorted(profile.trials, key=lambda one: one.size)
+    peaks = [(one.size, one.peak_bytes) for one in trials if one.peak_bytes is not None]
+    rates = [(one.size, one.rate) for one in trials if one.rate]
+    budget = profile.budget_bytes
+    unit = choose_byte_unit(max([peak for _, peak in peaks] + [budget or 0]))
+    memory = "peak memory" if peaks else "peak memory: not reported by this device"
+    charts = [
+        LineChart(
+            memory,
+            unit if peaks else AxisUnit(1.0, ""),
+            (ChartSeries("peak", "c0", peaks, "dots"),),
+            limit=(budget, f"budget {budget / unit.size:.4g} {unit.name}") if budget else None,
+        ),
+        LineChart(
+            "items per second", AxisUnit(1.0, ""), (ChartSeries("rate", "c1", rates, "dots"),)
+        ),
+    ]
+    marks = [ChartMark(one.size, one.outcome, severe=True) for one in trials if not one.ran]
+    marks.append(ChartMark(profile.batch_size, "largest that worked"))
+    x_values = tuple(float(one.size) for one in trials)
+    failed = [str(one.size) for one in trials if not one.ran]
+    title = f"Memory and speed by batch size: largest {profile.batch_size}"
+    return draw_document(
+        title + (f", failed {', '.join(failed)}" if failed else ""),
+        subtitle,
+        [
+            replace(chart, marks=tuple(marks), x_values=x_values, x_name="batch size")
+            for chart in charts
+        ],
+    )

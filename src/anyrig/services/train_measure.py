@@ -114,8 +114,7 @@ def profiled(
     run: Run, placement: Placement, *, plot: Path | None, tell: train.Tell = lambda text: None
 ) -> BatchSizeResult:
     """Memory and speed of the run's own step by micro batch, measured."""
-    from anyrig.memory.batch_size import sweep_batch_sizes
-    from anyrig.memory.plot import plot_profile
+    from anyrig.memory.batch_size import plot_profile, sweep_batch_sizes
     from anyrig.storage import files
     from anyrig.training.assemble import assembled
     from anyrig.training.distributed.alone import Alone
