@@ -123,5 +123,5 @@ def main(folder: Path, seed: int, kills: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[4] == "delete":
-        sqlite.detect_network_drive = lambda path, mounts=None: "nfs4"
+        sqlite.detect_network_drive = lambda path: "nfs4"
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from anyrig.storage.files import FileLock, write_atomic
+from anyrig.storage.files import lock_file, read_versioned, write_atomic, write_versioned
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -37,19 +36,19 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
     }  # fmt: skip
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no lock is needed there")
-def test_a_lock_is_exclusive_or_shared(tmp_path: Path) -> None:
-    one, two, three = (FileLock(tmp_path / "lock") for _ in range(3))
-    one.acquire_shared()
-    two.acquire_shared()
-    with three.exclusive(wait_s=0) as alone:
-        assert not alone
-    one.release()
-    two.release()
-    with three.exclusive(wait_s=0) as alone, one.exclusive(wait_s=0.05) as other:
-        assert (alone, other) == (True, False)
-    nowhere = FileLock(tmp_path / "none" / "lock")
-    nowhere.acquire_shared()
-    nowhere.release()
-    with nowhere.exclusive(wait_s=0) as alone:
-        assert alone
+def test_lock_file(tmp_path: Path) -> None:
+    with lock_file(tmp_path / "lock", 0) as first, lock_file(tmp_path / "lock", 0.05) as second:
+        assert (first, second) == (True, False)
+    with lock_file(tmp_path / "lock", 0) as again, lock_file(tmp_path / "none" / "lock", 0) as none:
+        assert (again, none) == (True, True)
+
+
+def test_versioned_json(tmp_path: Path) -> None:
+    path = tmp_path / "limits.json"
+    assert read_versioned(path, 1) == {}
+    write_versioned(path, 1, {"limits": {"a": 1}})
+    assert read_versioned(path, 1) == {"limits": {"a": 1}}
+    assert read_versioned(path, 2) == {}
+    for text in ("{", "[]", '"format"', "\x00"):
+        path.write_text(text)
+        assert read_versioned(path, 1) == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import StorageError
+from anyrig.errors import DiskFullError, StorageError
 from anyrig.storage.cache import ResultCache
 from anyrig.storage.sqlite import detect_network_drive, find_set_aside
 from tests.conftest import ROOT
@@ -203,7 +203,7 @@ def test_our_file_without_its_tables_is_set_aside(
 _FULL = """
 import resource, signal, sys
 from pathlib import Path
-from anyrig.errors import StorageError
+from anyrig.errors import DiskFullError, StorageError
 from anyrig.storage.cache import ResultCache
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with ResultCache(Path(sys.argv[1])) as store:
@@ -234,7 +234,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     with ResultCache(tmp_path / "r") as store:
         store.put("a", b"first", kind="speech")
         store.file.run_script("PRAGMA max_page_count = 50")
-        with pytest.raises(StorageError, match="No space left") as caught:
+        with pytest.raises(DiskFullError, match="No space left") as caught:
             store.put("b", bytes(1_000_000), kind="speech")
         assert "anyrig cache prune --all" in caught.value.hint
         assert store.get("a")
@@ -245,7 +245,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 _AS_NOBODY = """
 import logging, os, sys
 from pathlib import Path
-from anyrig.errors import StorageError
+from anyrig.errors import DiskFullError, StorageError
 from anyrig.storage.cache import ResultCache
 with ResultCache(Path(sys.argv[2]) / "warm") as store, store.pin_for_job("job"):
     store.put("a", b"", kind="speech"), store.get("a"), store.stats()  # everything is imported now
@@ -314,9 +314,15 @@ _MOUNTS = """\
      ("/mnt/my drive/r", "cifs"), ("/mnt/c/Users/r", "9p")],
 )  # fmt: skip
 @pytest.mark.skipif(sys.platform == "win32", reason="paths of Linux")
-def test_network_drives(path: str, kind: str) -> None:
-    assert detect_network_drive(Path(path), _MOUNTS) == kind
-    assert detect_network_drive(Path(path), "nonsense\n- -\n") == ""
+def test_network_drives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kind: str
+) -> None:
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr("anyrig.storage.sqlite._MOUNTS", mounts)
+    mounts.write_text(_MOUNTS)
+    assert detect_network_drive(Path(path)) == kind
+    mounts.write_text("nonsense\n- -\n")
+    assert detect_network_drive(Path(path)) == ""
 
 
 def test_a_network_drive_gets_the_rollback_journal(

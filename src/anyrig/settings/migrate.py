@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anyrig.storage import files
-from anyrig.storage.files import FileLock
+from anyrig.storage.files import lock_file
 
 log = logging.getLogger(__name__)
 DATA = ("jobs.sqlite", "indexes", "runs", "server")
@@ -53,7 +53,7 @@ def migrate(old: Path, new: Path, names: tuple[str, ...]) -> Path:
         return new
     try:
         new.mkdir(parents=True, exist_ok=True)
-        with FileLock(new / ".moving.lock").exclusive(_LOCK_TIMEOUT_S) as acquired:
+        with lock_file(new / ".moving.lock", _LOCK_TIMEOUT_S) as acquired:
             if not acquired:
                 return old
             if marker.exists():  # another process did it in the meantime
@@ -158,7 +158,7 @@ def _is_cluster_running(folder: Path) -> bool:
         return True
     if not (folder / ".lock").exists():
         return False
-    with FileLock(folder / ".lock").exclusive(0.0) as acquired:
+    with lock_file(folder / ".lock", 0.0) as acquired:
         return not acquired
 
 

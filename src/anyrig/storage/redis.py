@@ -295,8 +295,8 @@ class LayeredCache(Cache):
             self.shared.delete(key)
         return self.local.delete_from_worker(worker)
 
-    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
-        return self.local.pin_for_job(job, release=release)
+    def pin_for_job(self, job: str) -> AbstractContextManager[None]:
+        return self.local.pin_for_job(job)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
         wanted = list(keys)
