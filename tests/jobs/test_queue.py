@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
 from anyrig.jobs import ACTIVE_STATES, Job, JobNotFoundError, JobQueue
-from anyrig.jobs.queue import FORMAT, MAX_EVENT_BYTES, Outcome, is_dead, make_owner_name
+from anyrig.jobs.queue import FORMAT, MAX_EVENT_BYTES, JobOutcome, is_dead, make_owner_name
 from anyrig.storage.keys import JsonValue
 
 
@@ -152,10 +152,10 @@ def test_a_lease_that_is_not_renewed_expires(queue: JobQueue, clock: Clock) -> N
     # The first comes back to life: nothing that it writes counts.
     assert queue.renew("first", [job.id]) == set()
     queue.report_event("first", job.id, "progress", {"done": 1})
-    queue.finish("first", job.id, Outcome(result="first"))
+    queue.finish("first", job.id, JobOutcome(result="first"))
     assert queue.get(job.id).state == "running"
     assert queue.get(job.id).progress is None
-    queue.finish("second", job.id, Outcome(result="second"))
+    queue.finish("second", job.id, JobOutcome(result="second"))
     assert queue.get(job.id).result == "second"
 
 
@@ -202,7 +202,7 @@ def test_a_job_that_crashes_its_workers_waits_for_the_others_and_fails(
         assert claim(queue) == deadly.id
         clock.now += 60
     assert claim(queue) == other.id
-    queue.finish("worker", other.id, Outcome())
+    queue.finish("worker", other.id, JobOutcome())
     for _ in range(100):
         claim(queue)
         clock.now += 60
@@ -229,7 +229,7 @@ def test_events_are_bounded(tmp_path: Path) -> None:
         for n in range(200):
             queue.report_event("worker", job.id, "progress", {"n": n})
         queue.report_event("worker", job.id, "note", {"text": "x" * MAX_EVENT_BYTES})
-        queue.finish("worker", job.id, Outcome())
+        queue.finish("worker", job.id, JobOutcome())
         events = list(queue.events(job.id))
         assert len(events) == 50
         # What is not progress is kept; numbers only grow.
