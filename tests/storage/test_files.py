@@ -1,5 +1,3 @@
-"""Files that are written whole or not at all, and locks between processes."""
-
 from __future__ import annotations
 
 import os
@@ -10,7 +8,7 @@ import pytest
 from anyrig.storage.files import lock_file, read_versioned, write_atomic, write_versioned
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_write_atomic(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "file.json"
     write_atomic(path, "old")
     write_atomic(path, "new ü")
@@ -18,7 +16,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["file.json"]
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(
+def test_a_failed_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file.json"
