@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
+from anyrig.errors import InvalidInputError, StorageBusyError, StorageError
 from anyrig.jobs import ACTIVE_STATES, Job, JobNotFoundError, JobQueue
 from anyrig.jobs.queue import FORMAT, MAX_EVENT_BYTES, JobOutcome, is_dead, make_owner_name
 from anyrig.storage.keys import JsonValue
@@ -301,23 +301,6 @@ def test_a_damaged_file_is_refused_and_left_alone(
         assert queue.list() == ()
 
 
-def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE theirs (x)")
-    connection.close()
-    with pytest.raises(StorageError, match="another program"):
-        JobQueue(path).list()
-    newer = tmp_path / "newer.sqlite"
-    with JobQueue(newer) as queue:
-        queue.list()
-    with sqlite3.connect(newer) as connection:
-        connection.execute("PRAGMA user_version = 9")
-    connection.close()
-    with pytest.raises(StorageError, match="newer anyrig"):
-        JobQueue(newer).list()
-
-
 @pytest.fixture
 def old_file(tmp_path: Path) -> Path:
     """A file of 0.1.0, without the column for clients."""
@@ -375,34 +358,3 @@ def test_a_locked_file_is_an_error_of_its_own(
         other.execute("ROLLBACK")
         other.close()
         assert len([queue.submit("bench", {}), *queue.list()]) == 3
-
-
-def test_a_path_that_cannot_exist(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(AnyrigError, match="cannot open"):
-        JobQueue(tmp_path / "file" / "jobs.sqlite").list()
-
-
-def test_a_file_that_was_moved_away_is_created_again(queue: JobQueue, tmp_path: Path) -> None:
-    queue.submit("echo", {})
-    (tmp_path / "jobs.sqlite").rename(tmp_path / "away")
-    assert queue.list() == ()
-
-
-def test_a_closed_queue(tmp_path: Path) -> None:
-    queue = JobQueue(tmp_path / "jobs.sqlite")
-    queue.submit("echo", {})
-    queue.close()
-    queue.close()
-    with pytest.raises(StorageError, match="is closed"):
-        queue.list()
-
-
-def test_no_write_ahead_log_on_a_network_drive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("anyrig.storage.sqlite.detect_network_drive", lambda path: "nfs4")
-    with JobQueue(tmp_path / "jobs.sqlite") as queue:
-        job = queue.submit("echo", {})
-        assert claim(queue) == job.id
-        assert not (tmp_path / "jobs.sqlite-wal").exists()
