@@ -219,7 +219,7 @@ class JobQueue:
             for number, id, kind in connection.execute(
                 "SELECT number, id, kind FROM jobs ORDER BY number"
             ):
-                state = "queued" if number in abandoned else state_of[number]
+                state: JobState = "queued" if number in abandoned else state_of[number]
                 if state == "queued":
                     positions[id] = len(positions) + 1
                 if (kinds and kind not in kinds) or (own is not None and number not in own):
@@ -231,9 +231,9 @@ class JobQueue:
             next_before = page[0] if page and len(found) > len(page) else None
             return _select_jobs(connection, page), counts, next_before, positions
 
-        rows, *rest = self.file.read_snapshot(select)
+        rows, counts, next_before, positions = self.file.read_snapshot(select)
         # Decoded once the file is free again: others wait for it.
-        return JobPage(tuple(map(self._to_job, rows)), *rest)
+        return JobPage(tuple(map(self._to_job, rows)), counts, next_before, positions)
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[JobEvent]:
         """What happened after the event of a number; with `follow` until the job is finished."""

@@ -245,7 +245,7 @@ class LayeredCache(Cache):
         missing = [key for key in wanted if key not in found]
         if not missing:
             return found
-        fetched = self._try_shared(lambda: self.shared.get_many(missing), {})
+        fetched = self._try_shared(lambda: self.shared.get_many(missing), dict[str, CacheEntry]())
         if fetched:
             try:
                 self.local.put_many(fetched.values())
@@ -258,7 +258,9 @@ class LayeredCache(Cache):
         found = self.local.has(wanted)
         missing = wanted - found
         return (
-            found | self._try_shared(lambda: self.shared.has(missing), set()) if missing else found
+            found | self._try_shared(lambda: self.shared.has(missing), set[str]())
+            if missing
+            else found
         )
 
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
