@@ -42,7 +42,6 @@ import errno
 from typing import ClassVar
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-_SQLITE_FULL = 13
 
 
 class AnyrigError(Exception):
@@ -184,8 +183,6 @@ def is_disk_full(error: BaseException | None) -> bool:
         if isinstance(error, DiskFullError) or (
             isinstance(error, OSError) and error.errno in _FULL
         ):
-            return True
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL:
             return True
         error = error.__cause__
     return False
