@@ -28,11 +28,13 @@ from anyrig.errors import (
     MissingPackageError,
     MissingWeightsError,
     WorkError,
+    error_from_dict,
+    error_to_dict,
 )
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import within
 from anyrig.work.live import LANES
-from anyrig.work.protocol import NestedModel, error_from_dict, error_to_dict
+from anyrig.work.protocol import NestedModel
 
 DEADLY = "tests.cli.deadly_clerk:DeadlyClerk"
 

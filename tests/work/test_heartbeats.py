@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from anyrig.server import observed
+from anyrig.work.engine import EngineFactory
 from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 from tests.work.helpers import placement, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
@@ -87,11 +88,8 @@ def run(folder: Path, engine: str = "Waits", **options: Any) -> Iterator[Run]:
         f"tests.work.engines:{engine}", {"started": str(folder / "started"), **options}
     )
     with WorkerPool(
-        [placement("a")],
-        recipe,
-        environment=os.environ,
+        LocalWorkers([placement("a")], recipe, environment=os.environ, heartbeat_s=0.02),
         clock=clock,
-        heartbeat_s=0.02,
         silence_limit_s=SILENT_S,
     ) as pool:
         pool.wait_ready()

@@ -19,9 +19,10 @@ import pytest
 
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
 from anyrig.memory.limits import BatchSizeLimits
+from anyrig.work.engine import EngineFactory
 from anyrig.work.outcome import ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 from tests.work.engines import Unpicklable
 from tests.work.helpers import fake_pool, placement
 
@@ -152,7 +153,7 @@ def test_nothing_left_to_work_is_an_error_not_a_hang() -> None:
 
 def test_an_engine_that_cannot_be_made_is_an_error_with_its_hint() -> None:
     factory = EngineFactory("anyrig.work.fake:Nothing")
-    pool = WorkerPool([placement("a")], factory, environment=os.environ)
+    pool = WorkerPool(LocalWorkers([placement("a")], factory, environment=os.environ))
     with pool, pytest.raises(InvalidInputError, match="cannot import engine") as caught:
         pool.wait_ready()
     assert "importable" in caught.value.hint
@@ -264,7 +265,7 @@ def test_an_item_that_cannot_be_unpacked_there_is_failed() -> None:
 
 def test_a_result_that_cannot_be_unpacked_here_spoils_no_other() -> None:
     factory = EngineFactory("tests.work.engines:HalfUnpicklable")
-    with WorkerPool([placement("a")], factory, environment=os.environ) as pool:
+    with WorkerPool(LocalWorkers([placement("a")], factory, environment=os.environ)) as pool:
         got = list(pool.run(range(40), cost=lambda _: 1.0))
     assert [o.result for o in got] == [None if n % 2 else n for n in range(40)]
     assert all("not here" in o.failure.message for o in got if o.failure is not None)
@@ -273,7 +274,11 @@ def test_a_result_that_cannot_be_unpacked_here_spoils_no_other() -> None:
 def test_options_that_cannot_be_sent_leave_no_process() -> None:
     before = psutil.Process().children()
     with pytest.raises(InvalidInputError, match="cannot be pickled"):
-        WorkerPool([placement("a")], EngineFactory("x:y", {"f": lambda: 0}), environment=os.environ)
+        WorkerPool(
+            LocalWorkers(
+                [placement("a")], EngineFactory("x:y", {"f": lambda: 0}), environment=os.environ
+            )
+        )
     assert psutil.Process().children() == before
 
 
@@ -345,7 +350,11 @@ def test_what_does_not_fit_on_a_small_device_goes_to_a_large_one() -> None:
 
 def test_half_an_engine_is_told_what_it_lacks() -> None:
     pool = WorkerPool(
-        [placement("a")], EngineFactory("tests.work.engines:NotAnEngine"), environment=os.environ
+        LocalWorkers(
+            [placement("a")],
+            EngineFactory("tests.work.engines:NotAnEngine"),
+            environment=os.environ,
+        )
     )
     with (
         pool,
@@ -365,7 +374,9 @@ def test_batch_sizes_are_remembered_for_the_next_pool(tmp_path: Path) -> None:
     def run(factory: EngineFactory, stamp: str) -> int:
         limits, report = BatchSizeLimits.load(tmp_path / "limits.json"), RunReport()
         with WorkerPool(
-            [placement("a")], factory, environment=os.environ, limits=limits, stamp=stamp
+            LocalWorkers(
+                [placement("a")], factory, environment=os.environ, limits=limits, stamp=stamp
+            )
         ) as pool:
             assert sum(1 for _ in pool.run([0.001] * 150, cost=float, report=report)) == 150
         return report.num_out_of_memory
@@ -379,6 +390,6 @@ def test_batch_sizes_are_remembered_for_the_next_pool(tmp_path: Path) -> None:
 
 def test_an_engine_that_runs_out_of_memory_while_loading_is_an_out_of_memory_error() -> None:
     factory = EngineFactory("tests.work.engines:OutOfMemoryAtLoad")
-    pool = WorkerPool([placement("a")], factory, environment=os.environ)
+    pool = WorkerPool(LocalWorkers([placement("a")], factory, environment=os.environ))
     with pool, pytest.raises(OutOfMemoryError, match="Tried to allocate"):
         pool.wait_ready()

@@ -14,16 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from anyrig.work.assignment import Assignment, Slot, assign_best, assign_items, lower_bound_s
 from anyrig.work.batching import BatchBudget, WorkItem
-from anyrig.work.scheduler import (
-    Assignment,
-    Scheduler,
-    WorkerLoad,
-    WorkerSlot,
-    assign_best,
-    assign_items,
-    lower_bound_s,
-)
+from anyrig.work.scheduler import Scheduler, WorkerLoad
 from benchmarks.cluster_fates import Worker, segments, speeds
 from benchmarks.cluster_world import FAR, NEAR, play
 from benchmarks.work import best_subset, ideal
@@ -73,7 +66,7 @@ class World:
         kept = [item for item in self.queues[number] if item.index != index]
         if len(kept) < len(self.queues[number]):
             self.queues[number] = kept
-            self.scheduler.record_cancelled(self.scheduler.workers[number], [index], now)
+            self.scheduler.return_items(self.scheduler.workers[number], [index], now)
 
     def _give(self, now: float) -> None:
         for number, worker in self.scheduler.workers.items():
@@ -141,7 +134,7 @@ def test_one_worker_does_everything() -> None:
 def test_a_prior_speed_saves_the_slow_one_its_first_item() -> None:
     """A measured device that would end after the others is given nothing at all."""
     world = World([0.1] * 20, (1, 0.01))
-    world.scheduler.workers[0].prior, world.scheduler.workers[1].prior = 100.0, 1.0
+    world.scheduler.workers[0].expected_rate, world.scheduler.workers[1].expected_rate = 100.0, 1.0
     world.scheduler.workers[0].record_call(0.1, 0.1)
     end = world.play(20)
     assert end <= 2.1
@@ -165,11 +158,11 @@ SPEEDS = st.lists(SPEED, min_size=1, max_size=8)
 ROUNDING_S = 1e-6
 
 
-def make_slots(rates: list[float]) -> list[WorkerSlot]:
-    return [WorkerSlot(number, 0.0, rate) for number, rate in enumerate(rates)]
+def make_slots(rates: list[float]) -> list[Slot]:
+    return [Slot(number, 0.0, rate) for number, rate in enumerate(rates)]
 
 
-def check(found: Assignment, costs: list[float], there: list[WorkerSlot]) -> Assignment:
+def check(found: Assignment, costs: list[float], there: list[Slot]) -> Assignment:
     """That every item has one place, and that the end is as said."""
     assert sorted(place for mine in found.positions.values() for place in mine) == list(
         range(len(costs))
@@ -204,9 +197,7 @@ def test_an_assignment_considers_busy_workers(
     costs: list[float], rates: list[float], busy: list[float]
 ) -> None:
     costs.sort()
-    there = [
-        WorkerSlot(n, free, rate) for n, (rate, free) in enumerate(zip(rates, busy, strict=False))
-    ]
+    there = [Slot(n, free, rate) for n, (rate, free) in enumerate(zip(rates, busy, strict=False))]
     found = check(assign_items(costs, there), costs, there)
     assert found.end_s >= lower_bound_s(there, sum(costs)) * (1 - 1e-9)
 
@@ -311,8 +302,8 @@ def test_what_one_of_unknown_speed_holds_is_done_by_an_idle_one_at_once() -> Non
 
 def test_what_lies_ready_behind_a_long_one_is_done_sooner_by_an_idle_one() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    slow = scheduler.workers[1] = WorkerLoad(1, prior=0.25)
-    fast = scheduler.workers[2] = WorkerLoad(2, prior=1.0)
+    slow = scheduler.workers[1] = WorkerLoad(1, expected_rate=0.25)
+    fast = scheduler.workers[2] = WorkerLoad(2, expected_rate=1.0)
     scheduler.assign(slow, [WorkItem(0, None, 8.0)], 0.0)
     scheduler.assign(slow, [WorkItem(1, None, 0.5)], 29.0)
     scheduler.ended = True
@@ -326,7 +317,7 @@ def test_what_lies_ready_behind_a_long_one_is_done_sooner_by_an_idle_one() -> No
 
 def test_one_lies_ready_beside_the_one_at_work() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    worker = scheduler.workers[1] = WorkerLoad(1, prior=2.0)
+    worker = scheduler.workers[1] = WorkerLoad(1, expected_rate=2.0)
     for index in range(40):
         scheduler.add(WorkItem(index, None, 0.5))
     scheduler.ended = True
@@ -358,18 +349,18 @@ def test_what_a_frozen_worker_holds_delays_the_end_by_no_more_than_its_lease() -
 
 def test_what_a_dropped_shard_leaves_is_begun_when_it_is_dropped() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    worker = scheduler.workers[1] = WorkerLoad(1, prior=1.0)
+    worker = scheduler.workers[1] = WorkerLoad(1, expected_rate=1.0)
     first, second = WorkItem(0, None, 5.0), WorkItem(1, None, 5.0)
     scheduler.assign(worker, [first], 0.0)
     scheduler.assign(worker, [second], 1.0)
-    scheduler.record_cancelled(worker, [0], 4.0)
+    scheduler.return_items(worker, [0], 4.0)
     assert worker.busy_s(4.0, 1.0) == pytest.approx(5.0)
 
 
 def test_one_that_leaves_is_given_nothing_and_the_plan_for_it_goes_to_others() -> None:
     scheduler: Scheduler[int] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
     for number in (1, 2):
-        scheduler.workers[number] = WorkerLoad(number, prior=10.0)
+        scheduler.workers[number] = WorkerLoad(number, expected_rate=10.0)
     for index in range(40):
         scheduler.add(WorkItem(index, index, 5.0))
     scheduler.ended = True
@@ -390,14 +381,14 @@ def test_one_that_leaves_is_given_nothing_and_the_plan_for_it_goes_to_others() -
 def test_in_a_large_cluster_one_may_come_in_the_place_of_another_at_once() -> None:
     scheduler: Scheduler[int] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
     for number in range(1, 21):
-        scheduler.workers[number] = WorkerLoad(number, prior=10.0)
+        scheduler.workers[number] = WorkerLoad(number, expected_rate=10.0)
     for index in range(4000):
         scheduler.add(WorkItem(index, index, 5.0))  # more may come
     for worker in scheduler.workers.values():
         assert scheduler.next_items(worker, 0.0)
     for item in scheduler.remove_worker(scheduler.workers[7]):
         scheduler.add(item)
-    scheduler.workers[21] = WorkerLoad(21, prior=10.0)
+    scheduler.workers[21] = WorkerLoad(21, expected_rate=10.0)
     assert scheduler.next_items(scheduler.workers[21], 0.1)
 
 

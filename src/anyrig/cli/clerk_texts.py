@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import clerk_models, compute
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
-from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.work.protocol import error_to_dict
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, error_to_dict
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Chooser

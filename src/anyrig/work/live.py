@@ -28,6 +28,8 @@ from anyrig.errors import (
     PoisonItemError,
     WorkError,
     WorkersLostError,
+    error_from_dict,
+    error_to_dict,
     is_disk_full,
     to_disk_full_error,
 )
@@ -35,7 +37,7 @@ from anyrig.work.outcome import RunReport
 
 if TYPE_CHECKING:
     from anyrig.work.outcome import ItemFailure, ItemOutcome
-    from anyrig.work.pool import BasePool
+    from anyrig.work.pool import WorkerPool
     from anyrig.work.protocol import WorkerStatus
 
 log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class LiveQueue(Generic[T, R]):
 
     def __init__(
         self,
-        pool: BasePool,
+        pool: WorkerPool,
         *,
         cost: Callable[[T], float],
         max_in_flight: int = 0,
@@ -301,11 +303,11 @@ def _copy_error(error: BaseException) -> AnyrigError:
     """A new error for each future: one exception object must not be raised in several threads."""
     if is_disk_full(error):
         return to_disk_full_error(error)
+    if not isinstance(error, AnyrigError):
+        return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv shows more.")
     if type(error) is WorkError:
         return WorkersLostError(error.message, hint=error.hint)
-    if isinstance(error, AnyrigError):
-        return type(error)(error.message, hint=error.hint)
-    return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv shows more.")
+    return error_from_dict(error_to_dict(error))
 
 
 def _closed_error() -> WorkersLostError:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.work.protocol import Engine
+    from anyrig.work.engine import Engine
 
 
 def encoder(placement: Placement, *, form: str, longest: int = 0, **options: Any) -> Engine:
