@@ -18,8 +18,8 @@ from anyrig.work.batching import (
     BatchQueue,
     BatchSizer,
     WorkItem,
+    check_cost,
     estimate_call_cost,
-    number_items,
 )
 from benchmarks.work import pack
 from tests.conftest import ROOT
@@ -101,8 +101,8 @@ def test_halves_split_the_dear_from_the_cheap() -> None:
 
 @pytest.mark.parametrize("cost", [-1.0, math.inf, math.nan])
 def test_a_cost_must_be_a_number(cost: float) -> None:
-    with pytest.raises(InvalidInputError, match="item 0"):
-        list(number_items(["x"], lambda _: cost))
+    with pytest.raises(InvalidInputError, match="invalid cost"):
+        check_cost(cost, 0)
 
 
 def test_a_packer_knows_what_waits() -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Use
     from anyrig.memory.limits import BatchSizeLimits
     from anyrig.placement import PlacementPlan
-    from anyrig.work.engine import Engine
+    from anyrig.work.engine import BaseEngine
     from anyrig.work.live import LiveQueue
     from anyrig.work.pool import WorkerPool
     from anyrig.work.protocol import WorkerStatus
@@ -92,7 +92,7 @@ class Embedder:
         self._tokeniser = _tokeniser(model, long, self._chunk)
         self.report = RunReport()
         """The figures of everything so far."""
-        self._engine: Engine | None = None
+        self._engine: BaseEngine | None = None
         self._pool: WorkerPool | None = None
         self._shared, self._opening = shared and not here, threading.Lock()
         self._live: LiveQueue[bytes, bytes] | None = None
@@ -118,7 +118,7 @@ class Embedder:
             self._workers().wait_ready()
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> BaseEngine | None:
         """The engine, where it is in this process and loaded."""
         return self._engine
 
@@ -269,7 +269,7 @@ class Embedder:
             )
         return self._pool
 
-    def _in_process(self) -> Engine:
+    def _in_process(self) -> BaseEngine:
         self._check_open()
         if self._engine is None:
             # One thread: a question of ten words is done before a second one is awake, and a second

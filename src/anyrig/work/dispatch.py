@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import WorkError
-from anyrig.work.batching import ItemReader, WorkItem
+from anyrig.work.batching import ItemStream, WorkItem
 from anyrig.work.outcome import ItemFailure, ItemOutcome, RunReport, log_batch
 from anyrig.work.protocol import (
     BatchDone,
@@ -46,7 +46,7 @@ class DispatchLoop:
     def __init__(
         self,
         pool: WorkerPool,
-        reader: ItemReader[Any],
+        reader: ItemStream,
         emit: Callable[[ItemOutcome[Any] | BaseException | None], None],
         report: RunReport,
     ) -> None:

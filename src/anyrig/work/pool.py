@@ -16,12 +16,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 from anyrig.errors import WorkError
 from anyrig.units import format_duration
-from anyrig.work.batching import LOOK_AHEAD, ItemReader
+from anyrig.work.batching import LOOK_AHEAD, ItemReader, ItemStream
 from anyrig.work.dispatch import SILENCE_LIMIT_S, DispatchLoop
 from anyrig.work.failures import FailureTracker
 from anyrig.work.outcome import ItemOutcome, OutcomeQueue, RunReport, drain, in_order
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _POLL_S = 0.5
 _JOIN_S = 5.0
+_INDICES_PER_RUN = 1 << 40
 
 
 class WorkerPool:
@@ -129,9 +131,8 @@ class WorkerPool:
         look_ahead: int = LOOK_AHEAD,
         report: RunReport | None = None,
         on_outcome: Callable[[ItemOutcome[Any]], None] | None = None,
-        ordered: bool = True,
     ) -> Iterator[ItemOutcome[Any]]:
-        """An outcome for every item; one run at a time.
+        """An outcome for every item, in the order of the input; one run at a time.
 
         Args:
             payloads: the items; may be a stream.
@@ -140,38 +141,51 @@ class WorkerPool:
             report: is filled.
             on_outcome: is called with each outcome as soon as it is there, also before earlier
                 items are done: what it stores is not lost with the process.
-            ordered: False yields outcomes as they are computed, not in the order of the input.
         """
-        if self.closed or self._current is not None:
-            state = "closed" if self.closed else "busy with another run"
-            raise WorkError(f"the pool is {state}", hint="Create a new one.")
         report = report if report is not None else RunReport()
         ahead = self._look_ahead(look_ahead)
-        # Indices are never used twice: late results of an earlier run are recognised by them.
-        reader = ItemReader(payloads, cost, ahead, first=self._first_index, on_arrival=self.wake)
-        ready: OutcomeQueue[Any] = queue.SimpleQueue()
-        loop = DispatchLoop(self, reader, ready.put, report)
-        thread = threading.Thread(target=loop.run, name="anyrig-pool", daemon=True)
-        self._current = (loop, thread)
-        thread.start()
-        try:
-            outcomes = drain(ready)
-            if on_outcome is not None:
-                outcomes = _call_for_each(on_outcome, outcomes)
-            for outcome in in_order(outcomes) if ordered else outcomes:
+        first = self.reserve_indices()
+        with (
+            closing(ItemReader(payloads, cost, ahead, first=first, on_arrival=self.wake)) as reader,
+            closing(self.dispatch(reader, queue.SimpleQueue(), report)) as outcomes,
+        ):
+            for outcome in in_order(_call_for_each(on_outcome, outcomes)):
                 reader.done()
                 for _ in range(ahead, self._look_ahead(look_ahead)):  # more workers have come
                     ahead += 1
                     reader.done()
                 self.wake()
                 yield outcome
+
+    def reserve_indices(self) -> int:
+        """First index of a run: none is used twice, so that late results are recognised."""
+        self._first_index += _INDICES_PER_RUN
+        return self._first_index
+
+    def dispatch(
+        self, items: ItemStream, ready: OutcomeQueue[Any], report: RunReport
+    ) -> Generator[ItemOutcome[Any]]:
+        """Outcomes of a stream's items as they come.
+
+        Args:
+            items: numbered from `reserve_indices()`.
+            ready: where outcomes go on their way.
+            report: is filled.
+        """
+        if self.closed or self._current is not None:
+            state = "closed" if self.closed else "busy with another run"
+            raise WorkError(f"the pool is {state}", hint="Create a new one.")
+        loop = DispatchLoop(self, items, ready.put, report)
+        thread = threading.Thread(target=loop.run, name="anyrig-pool", daemon=True)
+        self._current = (loop, thread)
+        thread.start()
+        try:
+            yield from drain(ready)
         finally:
-            reader.close()
             self._stop_loop()
             for source in self._sources:
                 source.end_run()
             self._current = None
-            self._first_index += report.num_items + ahead + 1
             report.warnings += [text for text in self.warnings if text not in report.warnings]
 
     def close(self) -> None:
@@ -247,8 +261,9 @@ class WorkerPool:
 
 
 def _call_for_each(
-    function: Callable[[ItemOutcome[Any]], None], outcomes: Iterable[ItemOutcome[Any]]
+    function: Callable[[ItemOutcome[Any]], None] | None, outcomes: Iterable[ItemOutcome[Any]]
 ) -> Iterator[ItemOutcome[Any]]:
     for outcome in outcomes:
-        function(outcome)
+        if function is not None:
+            function(outcome)
         yield outcome

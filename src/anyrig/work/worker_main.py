@@ -96,7 +96,7 @@ class EngineProcess:
         if engine.handle is not None and placement.budget_bytes is not None:
             engine.handle.limit(placement.budget_bytes)
         self._sizer = BatchSizer(
-            start=request.sizes.start or float(getattr(engine, "first_batch_cost", 0.0)),
+            start=request.sizes.start or engine.first_batch_cost,
             failed=request.sizes.failed,
             max_items=engine.max_items,
             pads=engine.pads,
@@ -217,9 +217,7 @@ class EngineProcess:
 
     def _unload(self, name: str) -> None:
         with contextlib.suppress(OSError, ValueError):
-            unload = getattr(self._engine, "unload_model", None)
-            if callable(unload):
-                unload(name)
+            self._engine.unload_model(name)
             self._connection.send(self._heartbeat())  # the parent waits for the memory
 
     def _send_heartbeats(self, every_s: float) -> None:
@@ -232,12 +230,8 @@ class EngineProcess:
                 self._connection.send(last)
 
     def _heartbeat(self) -> Heartbeat:
-        loaded = getattr(self._engine, "loaded_models", None)
-        nested = getattr(self._engine, "nested_models", None)
-        return Heartbeat(
-            tuple(loaded()) if callable(loaded) else (self._engine.name,),
-            tuple(nested()) if callable(nested) else (),
-        )
+        engine = self._engine
+        return Heartbeat(tuple(engine.loaded_models()), tuple(engine.nested_models()))
 
 
 if __name__ == "__main__":
