@@ -75,6 +75,8 @@ class Told:
     that had said they leave.
     """
     num_events: int
+    num_answers: int
+    """Items that were computed, those that were computed twice among them."""
     scheduler: Scheduler[Any] = field(repr=False)
 
 
@@ -157,6 +159,7 @@ class Seat:
             return
         shard, self._now = self._now, None
         room = self._room
+        room.num_answers += len(shard)
         if self.left_at is not None:
             room.lost -= min(took, room.line.now - self.left_at) * self.fate.speed
         room.line.at(room.line.now + room.how.way_s, lambda: self._answer(shard, took))
@@ -211,6 +214,7 @@ class Room(WorkerSource):
         self._fates = [(f"w{number}", fate) for number, fate in enumerate(fates)]
         self._rates: dict[str, WorkerLoad[Any]] = {}
         self.lost = 0.0
+        self.num_answers = 0
 
     def start(self, pool: WorkerPool) -> None:
         self.pool = pool
@@ -318,4 +322,6 @@ def play(
     loop = DispatchLoop(pool, stream, emit, RunReport())
     loop.run()
     assert len(moments) == len(costs)
-    return Told(moments[-1], len(moments), room.lost, line.num_events, loop.scheduler)
+    return Told(
+        moments[-1], len(moments), room.lost, line.num_events, room.num_answers, loop.scheduler
+    )

@@ -157,7 +157,7 @@ def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> Non
         assert anyrig.__file__.startswith(site)
         from anyrig.devices.machine import Device, DeviceBackend
         from anyrig.placement import Placement
-        from anyrig.work.protocol import EngineFactory
+        from anyrig.work.engine import EngineFactory
         from anyrig.work.pool import WorkerPool
         from anyrig.work.worker import LocalWorkers
         placement = Placement(Device("a", "cpu", "test", "a"),

@@ -101,3 +101,8 @@ class NotAnEngine:
 class OutOfMemoryAtLoad(BaseEngine):
     def __init__(self, placement: Placement) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+
+class HostOutOfMemoryAtLoad(BaseEngine):
+    def __init__(self, placement: Placement) -> None:
+        raise MemoryError

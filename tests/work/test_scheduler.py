@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import random
 import statistics
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,65 +18,6 @@ from benchmarks.cluster_fates import Worker, segments, speeds
 from benchmarks.cluster_world import FAR, NEAR, play
 from benchmarks.work import best_subset, ideal
 
-LATENCY_S = 0.0005
-
-
-class World:
-    """Workers of given speeds that take what the plan gives, one item after the other."""
-
-    def __init__(self, costs: Sequence[float], speeds: Sequence[float]) -> None:
-        self.scheduler: Scheduler[None] = Scheduler()
-        self.speeds = speeds
-        for number in range(len(speeds)):
-            self.scheduler.workers[number] = WorkerLoad(number)
-        for index, cost in enumerate(costs):
-            self.scheduler.add(WorkItem(index, None, cost))
-        self.scheduler.ended = True
-        self.queues: list[list[WorkItem[None]]] = [[] for _ in speeds]
-        self.computing: list[WorkItem[None] | None] = [None] * len(speeds)
-        self.events: list[tuple[float, int, int, float]] = []
-        self.ticket = itertools.count()
-        self.num_computed = 0
-
-    def play(self, count: int) -> float:
-        """When the last result is there."""
-        now, done = 0.0, 0
-        self._give(now)
-        while done < count:
-            now, _, number, took = heapq.heappop(self.events)
-            item = self.computing[number]
-            assert item is not None
-            self.num_computed += 1
-            worker = self.scheduler.workers[number]
-            worker.record_call(item.cost, took)
-            fresh = self.scheduler.record_results(worker, [item.index], now + LATENCY_S)
-            done += len(fresh)
-            for other, indices in self.scheduler.other_holders(worker, fresh).items():
-                for index in indices:
-                    self._drop(other, index, now + LATENCY_S)
-            self.computing[number] = None
-            self._begin(number, now)
-            self._give(now + LATENCY_S)
-        return now
-
-    def _drop(self, number: int, index: int, now: float) -> None:
-        kept = [item for item in self.queues[number] if item.index != index]
-        if len(kept) < len(self.queues[number]):
-            self.queues[number] = kept
-            self.scheduler.return_items(self.scheduler.workers[number], [index], now)
-
-    def _give(self, now: float) -> None:
-        for number, worker in self.scheduler.workers.items():
-            self.queues[number] += self.scheduler.next_items(worker, now)
-            if self.computing[number] is None:
-                self._begin(number, now + LATENCY_S)
-
-    def _begin(self, number: int, now: float) -> None:
-        if self.queues[number]:
-            item = self.computing[number] = self.queues[number].pop(0)
-            took = item.cost / self.speeds[number]
-            heapq.heappush(self.events, (now + took, next(self.ticket), number, took))
-
 
 def draw(kind: str, count: int, mean: float, seed: int) -> list[float]:
     rng = random.Random(seed)
@@ -91,55 +29,50 @@ def draw(kind: str, count: int, mean: float, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", ["equal", "uniform", "lognormal"])
-@pytest.mark.parametrize(("count", "mean"), [(60, 0.1), (100, 0.05), (400, 0.02), (2000, 0.01)])
+@pytest.mark.parametrize(("count", "mean"), [(60, 0.1), (400, 0.02)])
 def test_three_unequal_speeds_end_within_four_per_cent_of_the_ideal(
     kind: str, count: int, mean: float
 ) -> None:
-    ratios = []
-    for seed in range(5):
-        costs = draw(kind, count, mean, seed)
-        ratios.append(World(costs, (1, 0.5, 0.2)).play(count) / ideal(costs, (1, 0.5, 0.2)))
+    rates = (1.0, 0.5, 0.2)
+    draws = [draw(kind, count, mean, seed) for seed in range(5)]
+    ratios = [play(costs, rates, NEAR).end / ideal(costs, rates) for costs in draws]
     assert statistics.median(ratios) <= 1.04
 
 
 @pytest.mark.parametrize("kind", ["equal", "uniform", "lognormal"])
-@pytest.mark.parametrize(("count", "mean"), [(100, 0.1), (200, 0.05), (1000, 0.02)])
+@pytest.mark.parametrize(("count", "mean"), [(100, 0.1), (1000, 0.02)])
 def test_a_very_slow_device_never_delays_the_end(kind: str, count: int, mean: float) -> None:
-    speeds = (1, 0.2, 0.025)
-    ratios = []
-    for seed in range(5):
-        costs = draw(kind, count, mean, seed)
-        ratios.append(World(costs, speeds).play(count) / best_subset(costs, speeds))
+    rates = (1.0, 0.2, 0.025)
+    draws = [draw(kind, count, mean, seed) for seed in range(5)]
+    ratios = [play(costs, rates, NEAR).end / best_subset(costs, rates) for costs in draws]
     assert statistics.median(ratios) <= 1.015
 
 
-def test_the_slowest_one_is_of_use_when_there_is_time() -> None:
+def test_the_slowest_device_helps_when_there_is_time() -> None:
     costs = [0.05] * 2000
-    with_it = World(costs, (1, 0.2, 0.025)).play(len(costs))
-    without = World(costs, (1, 0.2)).play(len(costs))
-    assert with_it < without * 0.99
+    with_it, without = play(costs, (1, 0.2, 0.025), NEAR), play(costs, (1, 0.2), NEAR)
+    assert with_it.end < without.end * 0.99
 
 
 def test_little_is_computed_twice() -> None:
-    world = World(draw("uniform", 500, 0.05, 1), (1, 0.5, 0.2))
-    world.play(500)
-    assert world.num_computed <= 505
+    assert play(draw("uniform", 500, 0.05, 1), (1, 0.5, 0.2), NEAR).num_answers <= 505
 
 
 def test_one_worker_does_everything() -> None:
     costs = draw("lognormal", 50, 0.1, 3)
-    assert World(costs, (1,)).play(50) == pytest.approx(sum(costs), rel=0.02)
+    assert play(costs, (1,), NEAR).end == pytest.approx(sum(costs), rel=0.02)
 
 
-def test_a_prior_speed_saves_the_slow_one_its_first_item() -> None:
-    """A measured device that would end after the others is given nothing at all."""
-    world = World([0.1] * 20, (1, 0.01))
-    world.scheduler.workers[0].expected_rate, world.scheduler.workers[1].expected_rate = 100.0, 1.0
-    world.scheduler.workers[0].record_call(0.1, 0.1)
-    end = world.play(20)
-    assert end <= 2.1
-    assert world.computing[1] is None
-    assert not world.queues[1]
+def test_a_device_known_to_be_slow_is_not_given_an_item_that_it_would_finish_last() -> None:
+    scheduler: Scheduler[None] = Scheduler()
+    fast, slow = (WorkerLoad[None](number, rate) for number, rate in ((0, 100.0), (1, 1.0)))
+    scheduler.workers.update({0: fast, 1: slow})
+    for index in range(20):
+        scheduler.add(WorkItem(index, None, 0.1))
+    scheduler.ended = True
+    fast.record_call(0.1, 0.1)
+    assert scheduler.next_items(slow, 0.0) == []
+    assert scheduler.next_items(fast, 0.0)
 
 
 def test_items_of_a_worker_that_is_gone_wait_again() -> None:
@@ -203,7 +136,7 @@ def test_an_assignment_considers_busy_workers(
 
 
 @pytest.mark.parametrize("kind", ["equal", "mixed", "two kinds", "one slow"])
-@pytest.mark.parametrize("count", [2, 7, 40, 300])
+@pytest.mark.parametrize("count", [2, 40, 300])
 def test_an_assignment_of_a_book_is_within_one_per_cent_of_all_work_over_all_speed(
     kind: str, count: int
 ) -> None:
@@ -240,8 +173,7 @@ def test_nor_does_one_that_comes_later(
     assert play(costs, [*map(Worker, rates), late], FAR).end <= without.end + ROUNDING_S
 
 
-@pytest.mark.parametrize("count", [2, 30, 100])
-@pytest.mark.parametrize("one_more", [1.0, 0.3, 0.02])
+@pytest.mark.parametrize(("count", "one_more"), [(2, 0.3), (30, 0.02), (100, 1.0)])
 def test_nor_in_a_large_cluster(count: int, one_more: float) -> None:
     rng = random.Random(count)
     rates = speeds("mixed", count, rng)

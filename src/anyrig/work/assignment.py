@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _MAX_LISTED = 20_000
@@ -79,13 +79,9 @@ def assign_items(
         if found is None or (plain is not None and found.end_s > near * plain.end_s):
             found = plain
     if len(costs) * len(slots) <= _MAX_LISTED:
-        positions: dict[int, list[int]] = {}
-        latest = 0.0
-        for position, number, done in assign_greedily(costs, slots):
-            positions.setdefault(number, []).append(position)
-            latest = max(latest, done)
-        if found is None or latest < found.end_s:
-            return Assignment(latest, positions)
+        greedy = assign_greedily(costs, slots)
+        if found is None or greedy.end_s < found.end_s:
+            return greedy
     assert found is not None
     return found
 
@@ -197,14 +193,16 @@ def _fill(
     return Assignment(latest, positions) if count == len(costs) else None
 
 
-def assign_greedily(
-    costs: Sequence[float], slots: Sequence[Slot]
-) -> Iterator[tuple[int, int, float]]:
-    """The most expensive first, each where it is finished first: position, worker, end."""
+def assign_greedily(costs: Sequence[float], slots: Sequence[Slot]) -> Assignment:
+    """The most expensive first, each where it is finished first."""
     free = {slot.number: slot.free_s for slot in slots}
     rates = [(slot.number, slot.rate) for slot in slots]
+    positions: dict[int, list[int]] = {}
+    latest = 0.0
     for position in range(len(costs) - 1, -1, -1):
         cost = costs[position]
         done, number = min((free[number] + cost / rate, number) for number, rate in rates)
         free[number] = done
-        yield position, number, done
+        positions.setdefault(number, []).append(position)
+        latest = max(latest, done)
+    return Assignment(latest, positions)

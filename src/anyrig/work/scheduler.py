@@ -306,9 +306,6 @@ class Scheduler(Generic[T]):
             )
         if busy > self.low_s:
             return []  # near the end nobody takes more than it computes
-        few = len(self.workers) <= FEW_WORKERS
-        if few and len(self.waiting) * len(snapshot.rates) <= _MAX_GREEDY:
-            return self._choose_greedily(worker, snapshot)
         return self._choose_by_plan(worker, rate, now)
 
     def _slots(self, now: float) -> list[Slot]:
@@ -334,7 +331,6 @@ class Scheduler(Generic[T]):
         self._snapshot = _Snapshot(
             now,
             count,
-            slots,
             rates,
             sum(rates.values()),
             max(rates.values()),
@@ -385,22 +381,6 @@ class Scheduler(Generic[T]):
             first = self.waiting.oldest()
             if first.cost > most:
                 return chosen  # whether this worker should do that one is another decision
-
-    def _choose_greedily(self, worker: WorkerLoad[T], snapshot: _Snapshot) -> list[WorkItem[T]]:
-        """Its items if each goes where it is finished first, the most expensive first."""
-        rate, by_cost = snapshot.rates[worker.number], self.waiting.by_cost
-        target = max(rate * self._slice_s, worker.budget.cost)
-        alone_from = self._alone_from(worker)
-        mine: list[int] = []
-        total = 0.0
-        for position, number, _ in assign_greedily([cost for cost, _ in by_cost], snapshot.slots):
-            if number == worker.number:
-                cost, index = by_cost[position]
-                mine.append(index)
-                total += cost
-                if total >= target or cost > alone_from * rate:
-                    break
-        return [self.waiting.remove(index) for index in mine]
 
     def _alone_from(self, worker: WorkerLoad[T]) -> float:
         """An item that takes so long goes by itself near the end, where calls hold one item."""
@@ -565,13 +545,19 @@ class Scheduler(Generic[T]):
         )
 
     def _choose_by_plan(self, worker: WorkerLoad[T], rate: float, now: float) -> list[WorkItem[T]]:
-        """From a plan for the moment, made again after a while if it does not hold."""
+        """From a plan for the moment: made anew for every decision if that takes little time."""
         plan, target = self._plan, max(rate * self._slice_s, worker.budget.cost)
-        if plan is None or self._may_replan(plan, worker, rate, now):
+        few = len(self.workers) <= FEW_WORKERS
+        small = few and len(self.waiting) * len(self.workers) <= _MAX_GREEDY
+        if plan is None or (small and plan.at < now) or self._may_replan(plan, worker, rate, now):
             slots = self._slots(now)
             costs = [cost for cost, _ in self.waiting.by_cost]
-            found = assign_items(costs, slots, margin=_MARGIN)
-            plan = _Plan(found, slots, self.waiting.by_cost, now, oldest_first=False)
+            assignment = (
+                assign_greedily(costs, slots)
+                if small
+                else assign_items(costs, slots, margin=_MARGIN)
+            )
+            plan = _Plan(assignment, slots, self.waiting.by_cost, now, oldest_first=False)
             self._plan = plan
         chosen = self._take_planned(plan, worker, target, self._alone_from(worker))
         if chosen or plan.at == now:
@@ -599,7 +585,6 @@ class _Snapshot:
 
     at: float
     num_workers: int
-    slots: list[Slot]
     rates: dict[int, float]
     total_rate: float
     best_rate: float
