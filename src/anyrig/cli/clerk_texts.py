@@ -1,7 +1,7 @@
 """A clerk's tasks on texts and files: passages, labels, entities, summaries, an analysis.
 
 Each answers a list, one entry for each source in order: `{"result": ...}`, or `{"error": ...}` as
-`work.carried` writes it, so that one bad file fails alone.
+`errors.error_to_dict` writes it, so that one bad file fails alone.
 """
 
 from __future__ import annotations
