@@ -345,14 +345,14 @@ def test_a_fallback_to_the_cpu_is_reported(
 
 WEBGPU_PROGRAM = """
 from anyrig.backends import open_device, open_runner, onnx_graph
-from anyrig.bench.kernels import probe
+from anyrig.bench.kernels import compare_with_cpu
 from anyrig.devices.machine import Device, DeviceBackend
 backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider")
 device = Device("x", "gpu", "other", "software")
 handle = open_device(device, backend)
 model = handle.load(onnx_graph.build_product(16))
 runner = open_runner(device, backend)
-print(probe(runner) < 1e-4, runner.ran_on, handle.name, dict(model.nodes))
+print(compare_with_cpu(runner) < 1e-4, runner.ran_on, handle.name, dict(model.nodes))
 """
 
 

@@ -17,8 +17,9 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement, PlacementPlan, Workload
 from anyrig.precision import selftest
 from anyrig.precision.selftest import CheckResult
+from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 from tests.conftest import MACHINES
 
 TORCH = DeviceBackend("torch", "cpu", "cpu")
@@ -27,7 +28,7 @@ WRONG = CheckResult("attention", "cudnn", "bf16", "a case", "wrong", 9.0, where=
 
 def on_in_worker(placement: Placement) -> list[str]:
     recipe = EngineFactory("tests.work.engines:ReportsAttention")
-    with WorkerPool([placement], recipe, environment=os.environ) as pool:
+    with WorkerPool(LocalWorkers([placement], recipe, environment=os.environ)) as pool:
         (outcome,) = pool.run([0], cost=float)
     assert outcome.failure is None, outcome.failure
     assert outcome.result is not None

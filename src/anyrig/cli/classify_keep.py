@@ -224,10 +224,16 @@ def fine_tuned(context: Context) -> FineTuned | None:
 def workers(context: Context, model: FineTuned) -> WorkerPool:
     """Processes that have the model loaded, on the devices chosen."""
     from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
     placed = compute.placed(context, pick(context), model.need())
     placed = compute.guard_workers(context, placed)
     return WorkerPool(
-        placed.placements, model.recipe(), environment=context.environment,
-        fallback=placed.fallback, deterministic=context.options.deterministic,
-    )  # fmt: skip
+        LocalWorkers(
+            placed.placements,
+            model.recipe(),
+            environment=context.environment,
+            fallback=placed.fallback,
+            deterministic=context.options.deterministic,
+        )
+    )

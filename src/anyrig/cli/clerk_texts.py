@@ -1,7 +1,7 @@
 """A clerk's tasks on texts and files: passages, labels, entities, summaries, an analysis.
 
 Each answers a list, one entry for each source in order: `{"result": ...}`, or `{"error": ...}` as
-`work.carried` writes it, so that one bad file fails alone.
+`errors.error_to_dict` writes it, so that one bad file fails alone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import clerk_models, compute
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
-from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.work.protocol import error_to_dict
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, error_to_dict
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Chooser

@@ -112,11 +112,14 @@ def _hear(
     from anyrig.recognise.protocol import Recording, Transcript
     from anyrig.work.outcome import ItemOutcome
     from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
     language = script.segments[numbers[0]].line.language
     how = recipe(language, folder=str(Path(context.folders.models, "recognise")))
     parts = [Recording(_audio(delivered, spool, n), delivered.rate, language) for n in numbers]
-    with WorkerPool(_seats(context, len(parts)), how, environment=context.environment) as pool:
+    with WorkerPool(
+        LocalWorkers(_seats(context, len(parts)), how, environment=context.environment)
+    ) as pool:
         outcomes: Any = pool.run(parts, cost=lambda part: part.cost)
         outcome: ItemOutcome[Transcript]
         for number, outcome in zip(numbers, outcomes, strict=True):

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.storage.files import FileLock, write_atomic
+from anyrig.storage.files import lock_file, write_atomic
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
@@ -85,8 +85,7 @@ class KnownBatchSizes:
         """Add an observation to the file. A folder that is not writable costs only a warning."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self._path.with_name(f"{self._path.name}.lock"))
-            with lock.exclusive(_LOCK_TIMEOUT_S):
+            with lock_file(self._path.with_name(f"{self._path.name}.lock"), _LOCK_TIMEOUT_S):
                 self._known |= _read(self._path)
                 self._update(key, worked, failed, peak_bytes)
                 rows = {text: asdict(known) for text, known in sorted(self._known.items())}

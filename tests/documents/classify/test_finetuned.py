@@ -24,6 +24,7 @@ from anyrig.placement import Placement, PlacementOptions, plan_placement
 from anyrig.services.classify import Source, classify_by
 from anyrig.text.pages import Paged
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -193,7 +194,9 @@ def test_through_the_service(folder: Path) -> None:
             raise AssertionError("there are no files")
         yield from ()
 
-    with WorkerPool([_placed(model, "torch")], model.recipe(), environment=os.environ) as pool:
+    with WorkerPool(
+        LocalWorkers([_placed(model, "torch")], model.recipe(), environment=os.environ)
+    ) as pool:
         found = list(classify_by(sources, model, pool, read, Ways(other=True)))
     assert [one.source.name for one in found] == [one.name for one in sources]
     assert [one.error is not None for one in found] == [True, *[False] * 5, True]

@@ -22,6 +22,7 @@ from anyrig.documents.entities.reading import Reading, label, read
 from anyrig.documents.entities.stretches import Cut, cuts, stretches, windows
 from anyrig.work.outcome import ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Stretch, Window
@@ -100,9 +101,15 @@ class Finder:
         self._pool: WorkerPool | None = None
         if self.namer is not None and placed is not None:
             self._pool = WorkerPool(
-                placed.placements, self.namer.recipe, environment=environment or {},
-                fallback=placed.fallback, limits=limits, stamp=stamp,
-            )  # fmt: skip
+                LocalWorkers(
+                    placed.placements,
+                    self.namer.recipe,
+                    environment=environment or {},
+                    fallback=placed.fallback,
+                    limits=limits,
+                    stamp=stamp,
+                )
+            )
 
     def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers, where it has any now."""

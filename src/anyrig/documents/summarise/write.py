@@ -20,6 +20,7 @@ from anyrig.errors import MissingWeightsError, WorkError
 from anyrig.text import language as languages
 from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
     from anyrig.memory.known_sizes import KnownBatchSizes
@@ -76,9 +77,15 @@ class Scribe:
         self.writer = writer
         self._count, extra = _counter(writer.folder)
         self._pool = WorkerPool(
-            placed.placements, writer.recipe(), environment=environment, fallback=placed.fallback,
-            limits=limits, stamp=stamp,
-        )  # fmt: skip
+            LocalWorkers(
+                placed.placements,
+                writer.recipe(),
+                environment=environment,
+                fallback=placed.fallback,
+                limits=limits,
+                stamp=stamp,
+            )
+        )
         self._room = max(16, writer.longest - extra - self._count(writer.prefix) - 1)
 
     @property
