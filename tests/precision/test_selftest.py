@@ -140,7 +140,7 @@ def test_a_broken_backend_is_disabled_and_the_step_is_finite_again(
 ) -> None:
     assert _nonfinite_gradients() == 704 * 64
     with caplog.at_level(logging.WARNING):
-        report = selftest.apply_selftest(CPU, TORCH, tmp_path / "selftests.json")
+        report = selftest.apply_selftest(CPU, TORCH, tmp_path / "selftests.json", budget_s=600)
     assert caplog.messages == [
         "flash attention is wrong in fp16, bf16: 45,056 values of grad_q are not finite "
         "(704 with a mask, very negative logits; pytorch#196678, trl#7181); "
@@ -153,9 +153,9 @@ def test_a_broken_backend_is_disabled_and_the_step_is_finite_again(
 
 def test_cached_results_are_applied_again(broken: None, tmp_path: Path) -> None:
     path = tmp_path / "cache" / "selftests.json"
-    first = selftest.apply_selftest(CPU, TORCH, path)
+    first = selftest.apply_selftest(CPU, TORCH, path, budget_s=600)
     BACKENDS.enable_flash_sdp(True)
-    second = selftest.apply_selftest(CPU, TORCH, path)
+    second = selftest.apply_selftest(CPU, TORCH, path, budget_s=600)
     assert (first.cached, second.cached) == (False, True)
     assert second.results == first.results
     assert not BACKENDS.flash_sdp_enabled()
@@ -165,7 +165,7 @@ def test_cached_results_are_applied_again(broken: None, tmp_path: Path) -> None:
 def test_another_driver_is_tested_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "selftests.json"
     selftest.save_report(path, SelfTestReport((), selftest.report_key(CPU, TORCH), 1.0))
-    assert selftest.apply_selftest(CPU, TORCH, path).cached
+    assert selftest.apply_selftest(CPU, TORCH, path, budget_s=600).cached
     newer = Device("cpu", "cpu", "any", "a CPU", driver_version="2")
     monkeypatch.setattr(
         selftest,

@@ -124,12 +124,16 @@ def _describe_fault(backend: str, wrong: list[CheckResult]) -> str:
 
 
 def apply_selftest(
-    device: Device, backend: DeviceBackend, path: Path | None = None
+    device: Device,
+    backend: DeviceBackend,
+    path: Path | None = None,
+    *,
+    budget_s: float = BUDGET_S,
 ) -> SelfTestReport:
     """Load or run the self-test, and disable faulty attention backends in this process."""
     if backend.library != "torch":
         return SelfTestReport((), "", 0.0)
-    report = load_or_run(device, backend, path)
+    report = load_or_run(device, backend, path, budget_s=budget_s)
     for name, fault in report.attention_faults.items():
         disabled = disable_attention([name])
         done = "disabled, torch uses another backend" if disabled else "it cannot be disabled"
