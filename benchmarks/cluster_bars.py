@@ -228,7 +228,7 @@ def _long(url: str, store: str) -> None:
     fleet.wait_ready()
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
-    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     placed = PlacementPlan((Placement(Device("cpu", "cpu", "test", "CPU"), backend),))
     process = psutil.Process()
     with ResultCache(Path(store)) as kept:

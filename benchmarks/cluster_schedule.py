@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anyrig.work.scheduler import WorkerSlot, assign_best
+from anyrig.work.assignment import Slot, assign_best
 from benchmarks.cluster_fates import fates, ideal, segments, speeds
 from benchmarks.cluster_world import FAR, Settings, play
 from benchmarks.harness import Row
@@ -107,7 +107,7 @@ def _one_more() -> Row:
     for _ in range(200):
         paces = [50 ** -rng.random() for _ in range(rng.randint(1, 20))]
         costs = sorted(segments(rng.randint(1, 200), rng))
-        seats = [WorkerSlot(n, 0.0, pace) for n, pace in enumerate([*paces, 50 ** -rng.random()])]
+        seats = [Slot(n, 0.0, pace) for n, pace in enumerate([*paces, 50 ** -rng.random()])]
         worst = max(worst, assign_best(costs, seats).end_s / assign_best(costs, seats[:-1]).end_s)
     return Row("time with one more worker over without, worst of 200 rooms, speeds known", worst,
                "", high=1 + 1e-9)  # fmt: skip

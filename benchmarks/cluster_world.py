@@ -1,4 +1,4 @@
-"""A room of workers with a clock of its own, under the real plan and the real shift.
+"""A room of workers with a clock of its own, under the real scheduler and dispatch loop.
 
 Nothing here decides anything: orders and answers take their time on the way, a worker does its
 shards one after the other at its own speed, and some die, freeze, come back or come late. What is
@@ -8,26 +8,25 @@ sign is believed gone after it.
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from anyrig.work.batching import WorkItem
 from anyrig.work.dispatch import DispatchLoop
-from anyrig.work.failures import FailureTracker
 from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
+from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import (
     BatchDone,
     Draining,
     EngineReady,
-    ItemsCancelled,
     ItemsReturned,
     ItemsStarted,
     WorkerEvent,
     WorkerExited,
+    WorkerSource,
 )
 from anyrig.work.scheduler import Scheduler, WorkerLoad
 from benchmarks.cluster_clock import Events, Stream, Timeline
@@ -37,7 +36,6 @@ LEASE_S = 14.0
 """When a worker without a sign is believed gone: `LEASE_S` of the link, and four seconds."""
 AGAIN = "takes its seat again"
 """How a worker ended that did not die: nobody is to blame."""
-FIRST_NUMBER = 1
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,8 @@ class Settings:
     look_s: float = 1.0
     """How often a worker asks whether what it does is still wanted."""
 
-    def plan(self) -> Scheduler[Any]:
-        return Scheduler(slice_s=self.slice_s, low_s=self.low_s, known_speeds=self.known)
+    def plan(self, workers: dict[int, WorkerLoad[Any]]) -> Scheduler[Any]:
+        return Scheduler(workers, slice_s=self.slice_s, low_s=self.low_s, known_speeds=self.known)
 
 
 FAR = Settings()
@@ -77,6 +75,8 @@ class Told:
     that had said they leave.
     """
     num_events: int
+    num_answers: int
+    """Items that were computed, those that were computed twice among them."""
     scheduler: Scheduler[Any] = field(repr=False)
 
 
@@ -98,6 +98,11 @@ class Seat:
     # -- asked by the shift ----------------------------------------------------------------------
 
     last_heartbeat = None
+    confirm_errors = False
+
+    @property
+    def source(self) -> Room:
+        return self._room
 
     def send_items(self, items: Sequence[WorkItem[Any]]) -> list[tuple[int, str]]:
         room = self._room
@@ -115,7 +120,7 @@ class Seat:
         gone = set(indices)
         for shard in [one for one in self._shards if gone.issuperset(i.index for i in one)]:
             self._shards.remove(shard)
-            self._room.say(self, ItemsCancelled(tuple(item.index for item in shard)))
+            self._room.say(self, ItemsReturned(tuple(item.index for item in shard)))
             if shard is self._now:
                 look = self._room.how.look_s
                 if look:
@@ -154,6 +159,7 @@ class Seat:
             return
         shard, self._now = self._now, None
         room = self._room
+        room.num_answers += len(shard)
         if self.left_at is not None:
             room.lost -= min(took, room.line.now - self.left_at) * self.fate.speed
         room.line.at(room.line.now + room.how.way_s, lambda: self._answer(shard, took))
@@ -200,31 +206,31 @@ class Seat:
             self._room.lost += (now - self._began) * self.fate.speed
 
 
-class Room:
+class Room(WorkerSource):
     """The roster of a shift: everybody in the room."""
 
     def __init__(self, line: Timeline, how: Settings, fates: Sequence[Worker], seed: int) -> None:
         self.line, self.how, self.rng = line, how, random.Random(seed)
-        self.failures = FailureTracker()
-        self.warnings: list[str] = []
-        self.ready: dict[int, Seat] = {}
-        self._coming: dict[int, Seat] = {}
-        self._number = itertools.count(FIRST_NUMBER)
+        self._fates = [(f"w{number}", fate) for number, fate in enumerate(fates)]
         self._rates: dict[str, WorkerLoad[Any]] = {}
         self.lost = 0.0
-        self.events: Events
-        for number, fate in enumerate(fates):
-            self._plan_fate(f"w{number}", fate)
+        self.num_answers = 0
+
+    def start(self, pool: WorkerPool) -> None:
+        self.pool = pool
+        events: Any = Events(self.line, 1e6)
+        pool.events = events
+        for place, fate in self._fates:
+            self._plan_fate(place, fate)
 
     def say(self, seat: Seat, message: Any) -> None:
-        self.events.put(WorkerEvent(seat.number, message))
+        self.pool.events.put(WorkerEvent(seat, message))
 
     def _plan_fate(self, place: str, fate: Worker) -> None:
-        seat = Seat(self, next(self._number), place, fate)
+        seat = Seat(self, next(self.pool.numbers), place, fate)
         if fate.comes <= 0.0:
-            self.ready[seat.number] = seat
+            self.pool.handle_arrival(seat, EngineReady(0.0))
         else:
-            self._coming[seat.number] = seat
             ready = partial(self.say, seat, EngineReady(0.0))
             ready() if fate.comes <= self.line.now else self.line.at(fate.comes, ready)
         if fate.dies is None:
@@ -253,7 +259,7 @@ class Room:
 
     def left(self, seat: Seat) -> None:
         """It has said that it leaves, and has nothing any more; it may come back."""
-        self.say(seat, WorkerExited(AGAIN))
+        self.say(seat, WorkerExited(AGAIN, crashed=False))
         if seat.fate.back is not None:
             again = Worker(seat.fate.speed, comes=max(seat.fate.back, self.line.now))
             self._plan_fate(seat.device, again)
@@ -264,45 +270,22 @@ class Room:
 
     # -- what a shift asks -----------------------------------------------------------------------
 
-    def ensure_workers(self) -> None: ...
+    @property
+    def devices(self) -> list[str]:
+        return [seat.device for seat in self.pool.ready.values()]
 
-    def handle_event(self, event: WorkerEvent) -> Seat | None:
-        if isinstance(event.message, EngineReady):
-            self.ready[event.number] = self._coming.pop(event.number)
-            return None
-        return self.ready.get(event.number)
+    def check(self) -> None: ...
 
-    def load_of(self, worker: Seat) -> WorkerLoad[Any]:
+    def add_worker(self, worker: Seat, load: WorkerLoad[Any]) -> None:
         before = self._rates.get(worker.device)
-        lane: WorkerLoad[Any] = WorkerLoad(worker.number)
         if self.how.known:
-            lane.prior = worker.fate.speed
+            load.expected_rate = worker.fate.speed
         if before is not None and before.rate is not None:
-            lane.prior = before.rate
-        self._rates[worker.device] = lane
-        return lane
+            load.expected_rate = before.rate
+        self._rates[worker.device] = load
 
-    def record_batch(self, worker: Seat, done: BatchDone) -> None: ...
-
-    def remove_worker(self, worker: Seat, reason: str, suspects: list[int]) -> None:
-        self.ready.pop(worker.number, None)
+    def remove_worker(self, worker: Seat, exited: WorkerExited, suspects: Sequence[int]) -> None:
         worker.stop()
-        if reason == AGAIN:
-            return
-        self.failures.record_crash(worker.device, suspects)
-        self.failures.forget_device(worker.device)
-
-    def record_poison(self, index: int) -> None:
-        self.failures.forgive_devices(index)
-
-    def should_retry_elsewhere(self, failure: Any, devices: Collection[str]) -> bool:
-        return False
-
-    def has_worker_outside(self, devices: Collection[str]) -> bool:
-        return any(seat.device not in devices for seat in self.ready.values())
-
-    def start_fallback(self) -> bool:
-        return False
 
 
 def play(
@@ -325,7 +308,6 @@ def play(
     line = Timeline()
     workers = [Worker(one) if isinstance(one, (int, float)) else one for one in fates]
     room = Room(line, how, workers, seed)
-    room.events = Events(line, 1e6)
     moments: list[float] = []
 
     def emit(outcome: ItemOutcome[Any] | BaseException | None) -> None:
@@ -335,9 +317,11 @@ def play(
             assert outcome.failure is None, outcome.failure
             moments.append(line.now)
 
+    pool = WorkerPool(room, scheduler=how.plan, clock=lambda: line.now)
     stream: Any = Stream(line, costs, comes if comes is not None else [0.0] * len(costs))
-    plan = how.plan()
-    events: Any = room.events
-    DispatchLoop(room, stream, events, emit, RunReport(), plan, clock=lambda: line.now).run()
+    loop = DispatchLoop(pool, stream, emit, RunReport())
+    loop.run()
     assert len(moments) == len(costs)
-    return Told(moments[-1], len(moments), room.lost, line.num_events, plan)
+    return Told(
+        moments[-1], len(moments), room.lost, line.num_events, room.num_answers, loop.scheduler
+    )

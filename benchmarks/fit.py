@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from anyrig.app.bench import find_backend
-from anyrig.backends import open_device
+from anyrig.backends import DeviceHandle, open_device
 from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.discover import discover
-from anyrig.memory.batch_size import BatchSizeResult, MemoryMeter, TrialRunner, find_batch_size
+from anyrig.memory.batch_size import BatchSizeResult, TrialRunner, find_batch_size
 from anyrig.memory.module_step import build_step, build_transformer
 from anyrig.units import GIB, MIB
 from benchmarks.harness import Row
@@ -41,7 +41,7 @@ Step = Callable[[int], object]
 class Rig(Protocol):
     """A device held to a cap, and a model to build on it."""
 
-    meter: MemoryMeter
+    meter: DeviceHandle
     cap: int
 
     def build(self, *, on_host: bool = False) -> Step:
@@ -66,7 +66,7 @@ class Gpu:
     def __init__(self) -> None:
         device = discover(os.environ).gpus[0]
         handle = open_device(device, find_backend(device))
-        self.meter: MemoryMeter = handle
+        self.meter: DeviceHandle = handle
         self.cap = CAP
         self._device: torch.device = handle.device  # type: ignore[attr-defined]
         if not handle.limit(CAP):
@@ -87,10 +87,10 @@ class StandIn:
     """A memory curve like the GPU's, with an error like torch's: for machines without one."""
 
     fixed, slope, optimiser, kept, stuck = 2 * GIB, 250 * MIB, GIB, 0.05, 0.5
-    on_host = False
+    name, on_host = "stand-in", False
 
     def __init__(self) -> None:
-        self.meter: MemoryMeter = self
+        self.meter: DeviceHandle = self
         self.cap = CAP
         self._peak = (0, 0)
 
@@ -119,6 +119,9 @@ class StandIn:
 
     def release(self) -> None:
         pass
+
+    def limit(self, num_bytes: int) -> bool:
+        return False
 
 
 def run(hardware: str) -> list[Row]:
@@ -212,8 +215,7 @@ def _ours(rig: Rig) -> tuple[list[Search], BatchSizeResult, int]:
         step = rig.build()
         rig.meter.synchronize()
         begun = time.perf_counter()
-        found = find_batch_size(step, rig.meter, budget_bytes=rig.cap,
-                    verify_steps=STEPS)  # fmt: skip
+        found = find_batch_size(step, rig.meter, budget_bytes=rig.cap)
         rig.meter.synchronize()
         seconds = time.perf_counter() - begun
         rounds.append(Search(found.batch_size, seconds, len(found.trials), found.num_out_of_memory))

@@ -11,9 +11,9 @@ import time
 from typing import Any
 
 from anyrig.app.bench import find_backend
-from anyrig.bench import isolate
-from anyrig.bench.figures import Figure
-from anyrig.bench.kernels import PRODUCTS
+from anyrig.bench.kernels import NUM_PRODUCTS
+from anyrig.bench.measurements import Measurement
+from anyrig.bench.process import measure_device
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device
 from benchmarks.harness import Row
@@ -29,11 +29,9 @@ def run(hardware: str) -> list[Row]:
     device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
     backend = find_backend(device)
     start = time.perf_counter()
-    quick = isolate.Asked(True, True, isolate.QUICK_S)
-    list(isolate.run(device, backend, quick, os.environ))
+    measure_device(device, backend, os.environ, quick=True)
     rows = [Row("first use of a device", time.perf_counter() - start, "s", high=10.0)]
-    asked = isolate.Asked(True, False, isolate.MEASURE_S)
-    figures = [a for a in isolate.run(device, backend, asked, os.environ) if isinstance(a, Figure)]
+    figures = measure_device(device, backend, os.environ).measurements
     for figure in figures:
         if figure.kernel == "product":
             rows += _rows(hardware, device, figure)
@@ -47,7 +45,7 @@ def run(hardware: str) -> list[Row]:
     return rows
 
 
-def _rows(hardware: str, device: Device, figure: Figure) -> list[Row]:
+def _rows(hardware: str, device: Device, figure: Measurement) -> list[Row]:
     title = f"{figure.size}-cubed product, {figure.precision}"
     ours = figure.value / 1e12
     spread = f"{figure.spread:.0%} of {figure.rounds}"
@@ -82,7 +80,7 @@ def _plain(hardware: str, size: int, precision: str) -> float:
                 left @ right
             torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(PRODUCTS):
+        for _ in range(NUM_PRODUCTS):
             left @ right
         if where == "cuda":
             torch.cuda.synchronize()
@@ -92,4 +90,4 @@ def _plain(hardware: str, size: int, precision: str) -> float:
         once()
     seconds = statistics.median(once() for _ in range(5))
     torch.backends.cuda.matmul.allow_tf32 = False
-    return 2 * size**3 * PRODUCTS / seconds / 1e12
+    return 2 * size**3 * NUM_PRODUCTS / seconds / 1e12

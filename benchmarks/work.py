@@ -20,13 +20,14 @@ from typing import Any
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
-from anyrig.work.batching import LOOK_AHEAD, Batch, BatchBudget, BatchQueue, number_items
+from anyrig.work.batching import LOOK_AHEAD, Batch, BatchBudget, BatchQueue, WorkItem
+from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 from benchmarks.harness import ROOT, Row
 
 ROUNDS = 5
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 FIXED = 32
 
 
@@ -61,8 +62,8 @@ def pack(
     """Batches of a stream, of which so many items wait, each around the oldest."""
     waiting: BatchQueue[float] = BatchQueue()
     batches = []
-    for item in number_items(costs, float):
-        waiting.add(item)
+    for index, cost in enumerate(costs):
+        waiting.add(WorkItem(index, cost, max(cost, 1e-9)))
         if len(waiting) >= look_ahead:
             batches.append(waiting.take_batch(waiting.oldest(), budget))
     while len(waiting):
@@ -107,7 +108,7 @@ def _ours(costs: Sequence[float], speeds: Sequence[float]) -> list[float]:
     recipe = EngineFactory("anyrig.work.fake:FakeEngine", {"speeds": names})
     times = []
     for _ in range(ROUNDS):
-        with WorkerPool(seats, recipe, environment=os.environ) as pool:
+        with WorkerPool(LocalWorkers(seats, recipe, environment=os.environ)) as pool:
             pool.wait_ready()
             start = time.perf_counter()
             assert sum(1 for _ in pool.run(costs, cost=float)) == len(costs)

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from anyrig import errors
-from anyrig.errors import AnyrigError
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    LimitExceededError,
+    OutOfMemoryError,
+    error_from_dict,
+    error_to_dict,
+)
 
 
 def _tree(kind: type[AnyrigError]) -> Iterator[type[AnyrigError]]:
@@ -31,3 +39,18 @@ def test_the_drawn_tree_shows_every_error_with_its_exit_code(kind: type[AnyrigEr
     rows += [line for line in drawing.splitlines() if f"─ {kind.__name__} " in line]
     assert rows, f"{kind.__name__} is not drawn"
     assert f" {kind.exit_code} " in rows[0]
+
+
+def test_an_error_crosses_processes_with_its_class_hint_and_fields() -> None:
+    class Own(LimitExceededError):
+        pass
+
+    memory = OutOfMemoryError("full", hint="b")
+    memory.devices, memory.on_host = ("gpu-1",), True
+    for error in (memory, Own("large", hint="b", limit="pages"), InvalidInputError("c", hint="")):
+        row = error_to_dict(error)
+        crossed = error_from_dict(json.loads(json.dumps(row)))
+        assert type(crossed) is (LimitExceededError if type(error) is Own else type(error))
+        assert vars(crossed) == vars(error)
+    unknown = error_from_dict({"class": "Mapping", "message": "a", "hint": "b"})
+    assert type(unknown) is errors.WorkError

@@ -114,7 +114,8 @@ def test_no_system_packages_without_root(checkout: Path, tmp_path: Path) -> None
 def test_tests_skip_without_their_system_package(tmp_path: Path) -> None:
     folder = tmp_path / "tests"
     folder.mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", folder / "conftest.py")
+    for name in ("conftest.py", "long.txt"):
+        shutil.copy(ROOT / "tests" / name, folder / name)
     shutil.copytree(ROOT / "tests" / "machines", folder / "machines")
     shutil.copy(ROOT / "pyproject.toml", tmp_path / "pyproject.toml")
     (folder / "test_it.py").write_text(

@@ -44,10 +44,10 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-_SQLITE_FULL = 13
 OptionStyle = Literal["python", "command", "http"]
 # Characters for private use: they occur in no file name and no text that people write.
 _MENTION = re.compile("\ue000(\\w+)(?:=([^\ue001]*))?\ue001")
@@ -225,8 +225,6 @@ def is_disk_full(error: BaseException | None) -> bool:
             isinstance(error, OSError) and error.errno in _FULL
         ):
             return True
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL:
-            return True
         error = error.__cause__
     return False
 
@@ -238,3 +236,30 @@ def to_disk_full_error(error: BaseException) -> DiskFullError:
     if isinstance(error, AnyrigError):
         return DiskFullError(error.message, hint=error.hint)
     return DiskFullError("No space left on device", hint="Free some space, and try again.")
+
+
+def error_to_dict(error: AnyrigError) -> dict[str, Any]:
+    """An error as plain JSON: how an error goes to another process.
+
+    A class of another module goes as its nearest base class of this one.
+    """
+    if is_disk_full(error):  # its cause does not go along
+        error = to_disk_full_error(error)
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == __name__)
+    row: dict[str, Any] = {"class": kind.__name__, "message": error.message, "hint": error.hint}
+    fields = {
+        name: value
+        for name, value in vars(error).items()
+        if name not in row and isinstance(value, (str, int, tuple))
+    }
+    return {**row, "fields": fields} if fields else row
+
+
+def error_from_dict(row: Mapping[str, Any]) -> AnyrigError:
+    kind = globals().get(row["class"])
+    if not (isinstance(kind, type) and issubclass(kind, AnyrigError)):
+        kind = WorkError
+    error = kind(row["message"], hint=row["hint"])
+    for name, value in row.get("fields", {}).items():
+        setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    return error

@@ -12,17 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
-from anyrig.devices.machine import (
-    BlockCode,
-    BlockReason,
-    Device,
-    DeviceBackend,
-    Library,
-    Machine,
-    Precision,
-)
+from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
-from anyrig.memory import allocator, estimate
+from anyrig.memory import allocator, budget
 from anyrig.precision import choose as precisions
 from anyrig.precision.profiles import ProfileName, get_profile
 from anyrig.units import format_bytes, format_flops, pluralize
@@ -168,26 +161,12 @@ class _Planner:
 
     def place_on(self, devices: Sequence[Device]) -> tuple[list[Placement], list[SkippedDevice]]:
         placements, skipped = [], []
-        what, needed = self.workload.what, self.workload.worker_bytes
         for device in devices:
-            if device.kind == "gpu" and not self.workload.gpu:
-                reason = f"{what} does not benefit from a GPU"
-                skipped.append(SkippedDevice(device, BlockReason(BlockCode.UNSUPPORTED, reason)))
-                continue
-            backend = self._choose_backend(device)
-            if backend is None:
-                reason = self._no_backend_reason(device)
-                skipped.append(SkippedDevice(device, BlockReason(BlockCode.NO_BACKEND, reason)))
-                continue
-            placement = self._place(device, backend)
-            budget = placement.budget_bytes
-            if budget is not None and needed > budget:
-                reason = f"needs {format_bytes(needed)}, may use {format_bytes(budget)}"
-                skipped.append(
-                    SkippedDevice(device, BlockReason(BlockCode.INSUFFICIENT_MEMORY, reason))
-                )
+            placed = self._place(device)
+            if isinstance(placed, Placement):
+                placements.append(placed)
             else:
-                placements.append(placement)
+                skipped.append(SkippedDevice(device, placed))
         return placements, skipped
 
     def fallback(self, placements: Sequence[Placement]) -> Placement | None:
@@ -202,8 +181,13 @@ class _Planner:
             return None
         return replace(found[0], threads=placements[0].threads) if found else None
 
-    def _place(self, device: Device, backend: DeviceBackend) -> Placement:
+    def _place(self, device: Device) -> Placement | DeviceReason:
         workload, options = self.workload, self.options
+        if device.kind == "gpu" and not workload.gpu:
+            return explain(ReasonCode.NO_GPU_BENEFIT, workload=workload.what)
+        backend = self._choose_backend(device)
+        if backend is None:
+            return self._explain_no_backend(device)
         measured = {
             precision: value
             for (library, precision), value in self.speeds.get(device.id, {}).items()
@@ -219,12 +203,16 @@ class _Planner:
             failed=self.failed.get(device.id, {}),
             training=workload.training,
         )
-        budget_bytes, budget_reason = memory_budget(device, options)
-        workers = self._count_workers(device, budget_bytes)
-        if workers > 1 and budget_bytes is not None:
+        budget, budget_reason = memory_budget(device, options)
+        workers = self._count_workers(device, budget)
+        if workers > 1 and budget is not None:
             budget_reason += f", shared by {workers} workers"
-            budget_bytes //= workers
-        amount = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
+            budget //= workers
+        if budget is not None and workload.worker_bytes > budget:
+            needed = format_bytes(workload.worker_bytes)
+            code = ReasonCode.INSUFFICIENT_MEMORY
+            return explain(code, needed=needed, budget=format_bytes(budget))
+        amount = f"{format_bytes(budget)}, " if budget is not None else ""
         reasons = [
             f"{device.name}: {self.choice.reason}",
             f"{backend.selector}: {backend.reason}",
@@ -238,7 +226,7 @@ class _Planner:
             device,
             backend,
             chosen.precision,
-            budget_bytes,
+            budget,
             budget_reason,
             workers=workers,
             batch_speed=get_profile(options.profile).batch_speed,
@@ -249,13 +237,13 @@ class _Planner:
 
     def _choose_backend(self, device: Device) -> DeviceBackend | None:
         """The requested backend if the engine can use it; else the engine's own preference."""
-        asked = select_backend(device, self.choice.selector)
-        word = self.choice.selector.strip().lower().partition(":")[0]
-        # `cpu` is what every library calls it: that word requests the device, not a backend.
-        alike = [one for one in device.backends if asked and one.selector == asked.selector]
-        named = len(alike) == 1 and alike[0].selector.partition(":")[0] == word
-        if asked and named and asked.library in self.workload.libraries:
-            return asked
+        requested = select_backend(device, self.choice.selector)
+        if requested and requested.library in self.workload.libraries:
+            # `cpu` is what every library calls it: it requests the device, not a backend.
+            shared = sum(one.selector == requested.selector for one in device.backends) > 1
+            library = self.choice.selector.strip().lower().partition(":")[0]
+            if not shared and requested.selector.partition(":")[0] == library:
+                return requested
         preferred = self.workload.gpu_libraries if device.kind == "gpu" else ()
         for library in preferred or self.workload.libraries:
             for backend in device.backends:
@@ -263,13 +251,15 @@ class _Planner:
                     return backend
         return None
 
-    def _no_backend_reason(self, device: Device) -> str:
-        libraries = " or ".join(_LIBRARIES[library] for library in self.workload.libraries)
-        reasons = [d.reason for d in device.backends if d.library in self.workload.libraries]
-        why = (
-            device.block_reason or "; ".join(dict.fromkeys(reasons)) or "no support for this device"
+    def _explain_no_backend(self, device: Device) -> DeviceReason:
+        needed = self.workload.libraries
+        reasons = dict.fromkeys(one.reason for one in device.backends if one.library in needed)
+        return explain(
+            ReasonCode.NO_LIBRARY,
+            workload=self.workload.what,
+            libraries=" or ".join(_LIBRARIES[library] for library in needed),
+            reasons=device.block_reason or "; ".join(reasons) or "no support for this device",
         )
-        return f"{self.workload.what} needs {libraries}: {why}"
 
     def _count_workers(self, device: Device, budget_bytes: int | None) -> int:
         """As many as requested, an error if they do not fit; else as many as are of use."""
@@ -298,7 +288,7 @@ def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None
     """The memory that a workload may use of a device, and why."""
     requested = options.memory_gb is not None or options.memory_fraction is not None
     share = get_profile(options.profile).memory_share(device)
-    found = estimate.resolve_budget(
+    found = budget.resolve_budget(
         MemoryUsage(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
         gib=options.memory_gb,
         fraction=options.memory_fraction if requested else share,
@@ -342,7 +332,7 @@ def _cannot_place(
     workload: Workload, skipped: Sequence[SkippedDevice]
 ) -> OutOfMemoryError | DeviceUnusableError:
     why = "; ".join(f"{one.device.name}: {one.reason}" for one in skipped)
-    small = [one.device for one in skipped if one.reason.code is BlockCode.INSUFFICIENT_MEMORY]
+    small = [one.device for one in skipped if one.reason.code is ReasonCode.INSUFFICIENT_MEMORY]
     if not small:
         return DeviceUnusableError(
             f"no device can run {workload.what}: {why}", hint="Run `anyrig doctor`."

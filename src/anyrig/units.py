@@ -53,8 +53,11 @@ def format_bandwidth(rate: float) -> str:
 
 
 def is_whole_number(text: str) -> bool:
-    """Whether text has ASCII digits only: str.isdigit() also accepts `²`, which int() rejects."""
-    return text.isascii() and text.isdigit()
+    """Whether text is an unsigned number in ASCII digits, at most 100.
+
+    str.isdigit() also accepts `²`, which int() rejects, and int() rejects thousands of digits.
+    """
+    return text.isascii() and text.isdigit() and len(text) <= 100
 
 
 def pluralize(count: int, noun: str) -> str:

@@ -72,6 +72,6 @@ def test_checks(machine: Callable[..., Machine]) -> None:
 def test_bench() -> None:
     rig = Rig()
     (cpu,) = rig.bench(device="cpu", quick=True, no_save=True, plot=Path("plot.svg")).devices
-    assert any(one.kernel == "product" for one in cpu.figures)
+    assert any(one.kernel == "product" for one in cpu.measurements)
     assert Path("plot.svg").read_text().startswith("<svg")
     assert not rig.folders.measurements.exists()

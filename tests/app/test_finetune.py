@@ -30,6 +30,7 @@ from anyrig.training.settings import Settings
 from anyrig.training.tasks.embedding import Pair, searched
 from anyrig.training.tasks.measure import measured
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 from tests.conftest import ROOT
 from tests.documents.engines.toy import encoder, sentence_transformer
 from tests.documents.test_embed import embedded, on_cpu
@@ -88,7 +89,8 @@ def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir()} >= {"made", "tiny"}
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".run")]
     sources = [TextSource(one["text"], text=one["text"]) for one in rows(10, seed=7)]
-    with WorkerPool(on_cpu(model).placements, model.recipe(), environment=os.environ) as pool:  # type: ignore[arg-type]
+    placements = on_cpu(model).placements  # type: ignore[arg-type]
+    with WorkerPool(LocalWorkers(placements, model.recipe(), environment=os.environ)) as pool:
         answers = list(classify_with_model(sources, model, pool, read_all))
     right = [one.answer is not None and one.answer.labels == (told["label"],)
              for one, told in zip(answers, rows(10, seed=7), strict=True)]  # fmt: skip

@@ -44,9 +44,9 @@ def test_the_peak_can_be_reset() -> None:
     resident = ResidentMemory()
     resident.reset_peak()
     np.ones(64 * MIB // 8)
-    high = resident.read().peak_bytes
+    high = resident.read(None).peak_bytes
     resident.reset_peak()
-    low = resident.read().peak_bytes
+    low = resident.read(None).peak_bytes
     assert high is not None
     assert low is not None
     assert high - low > 50 * MIB or sys.platform != "linux"

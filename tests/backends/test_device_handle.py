@@ -1,16 +1,25 @@
-"""Device handles through torch and ONNX Runtime."""
+"""Device handles and kernels through torch and ONNX Runtime."""
 
 from __future__ import annotations
+
+import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from anyrig.backends import onnx_graph, open_device
+from anyrig.backends import onnx_graph, open_device, open_runner
+from anyrig.backends.memory import MemoryUsage
 from anyrig.backends.onnx import create_session
+from anyrig.backends.torch import TorchHandle
+from anyrig.bench.kernels import compare_with_cpu
 from anyrig.devices.discover import discover
-from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Memory
-from anyrig.units import MIB
+from anyrig.devices.machine import Device, DeviceBackend, Features, Machine, Memory
+from anyrig.errors import DeviceUnusableError
+from anyrig.units import GIB, MIB
+
+CUDA = DeviceBackend("torch", "cuda:0", "cuda")
 
 
 @pytest.fixture(scope="module")
@@ -18,14 +27,13 @@ def here() -> Machine:
     return discover({})
 
 
-def find_backend(machine: Machine, library: Library) -> DeviceBackend:
+def find_backend(machine: Machine, library: str) -> DeviceBackend:
     return next(backend for backend in machine.cpu_device.backends if backend.library == library)
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
-def test_memory_of_the_cpu(here: Machine, backend: Library) -> None:
-    handle = open_device(here.cpu_device, find_backend(here, backend))
-    assert handle.backend == backend
+@pytest.mark.parametrize("library", ["torch", "onnx"])
+def test_memory_of_the_cpu(here: Machine, library: str) -> None:
+    handle = open_device(here.cpu_device, find_backend(here, library))
     handle.reset_peak()
     before = handle.memory()
     block = np.ones(64 * MIB // 8)
@@ -45,6 +53,33 @@ def test_memory_of_the_cpu(here: Machine, backend: Library) -> None:
     assert not handle.limit(1 << 30)
 
 
+@pytest.mark.parametrize("library", ["torch", "onnx"])
+def test_free_memory_is_within_the_container_limit(here: Machine, library: str) -> None:
+    limited = Device("cpu", "cpu", "test", "limited", memory=Memory("unified", 8 * MIB, 4 * MIB))
+    usage = open_device(limited, find_backend(here, library)).memory()
+    assert (usage.total_bytes, usage.free_bytes) == (8 * MIB, 0)
+
+
+def test_memory_of_a_gpu_comes_from_its_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of torch's statistics, with the names that it gives them."""
+    stats = {
+        "allocated_bytes.all.current": 1, "reserved_bytes.all.current": 2,
+        "allocated_bytes.all.peak": 3, "reserved_bytes.all.peak": 4, "num_alloc_retries": 5,
+    }  # fmt: skip
+    gpu = SimpleNamespace(type="cuda")
+    monkeypatch.setattr("anyrig.backends.torch.find_torch_device", lambda *_: gpu)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6, 7))
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: stats)
+    limits: list[object] = []
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda *given: limits.append(given)
+    )
+    handle = TorchHandle(Device("GPU-x", "gpu", "nvidia", "x"), CUDA)
+    assert handle.memory() == MemoryUsage(1, 2, 3, 4, 6, 7, 5)
+    assert handle.limit(7 * GIB)
+    assert limits == [(1.0, gpu)]
+
+
 def test_threads_are_set(here: Machine) -> None:
     before = torch.get_num_threads()
     try:
@@ -58,7 +93,47 @@ def test_threads_are_set(here: Machine) -> None:
     assert session.get_session_options().intra_op_num_threads == 1
 
 
-def test_free_memory_is_within_the_container_limit(here: Machine) -> None:
-    limited = Device("cpu", "cpu", "test", "limited", memory=Memory("unified", 8 * MIB, 4 * MIB))
-    usage = open_device(limited, find_backend(here, "torch")).memory()
-    assert (usage.total_bytes, usage.free_bytes) == (8 * MIB, 0)
+# -- kernels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["torch", "onnx"])
+def test_kernels_on_the_cpu(here: Machine, library: str) -> None:
+    runner = open_runner(here.cpu_device, find_backend(here, library))
+    left, right = np.random.default_rng(1).standard_normal((2, 64, 64)).astype(np.float32)
+    np.testing.assert_allclose(runner.product(left, right), left @ right, rtol=1e-3, atol=1e-4)
+    assert runner.ran_on in ("cpu", "CPUExecutionProvider")
+    assert compare_with_cpu(runner) < 1e-5
+    assert runner.precisions[0] == "fp32"
+    for precision in runner.precisions:
+        assert runner.time_products(64, precision, 10) > 0
+    assert runner.time_copies(1 << 20, 4) > 0
+
+
+def test_a_provider_that_does_not_start_is_an_error() -> None:
+    gpu = Device("GPU-x", "gpu", "nvidia", "none", features=Features(fp16="matrix"))
+    backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
+    with (
+        pytest.warns(UserWarning, match="CUDAExecutionProvider"),
+        pytest.raises(DeviceUnusableError, match="fell back to CPUExecutionProvider"),
+    ):
+        open_runner(gpu, backend).product(*[np.eye(4, dtype=np.float32)] * 2)
+
+
+def test_torch_without_a_gpu_is_an_error() -> None:
+    with pytest.raises(DeviceUnusableError, match="does not see a GPU"):
+        open_runner(Device("GPU-x", "gpu", "nvidia", "none"), CUDA)
+
+
+@pytest.mark.gpu
+def test_every_usable_gpu() -> None:
+    from anyrig.bench import process
+
+    found = discover(os.environ)
+    assert found.gpus
+    for gpu in found.gpus:
+        for backend in gpu.backends:
+            if backend.usable and not gpu.blocked:
+                answer = process.check_kernel(gpu, backend, os.environ)
+                assert answer.ok, answer.error
+                assert answer.max_error is not None
+                assert answer.max_error < 5e-3

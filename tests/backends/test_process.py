@@ -19,18 +19,23 @@ from anyrig.backends.process import bind_device, kill_process_group, start_modul
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
+from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+ONNX_CPU = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
 def _pool(**options: Any) -> WorkerPool:
-    placement = Placement(Device("a", "cpu", "test", "a"), DRIVE)
+    placement = Placement(Device("a", "cpu", "test", "a"), ONNX_CPU)
     return WorkerPool(
-        [placement], EngineFactory("anyrig.work.fake:FakeEngine", options), environment=os.environ
+        LocalWorkers(
+            [placement],
+            EngineFactory("anyrig.work.fake:FakeEngine", options),
+            environment=os.environ,
+        )
     )
 
 
@@ -152,12 +157,13 @@ def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> Non
         assert anyrig.__file__.startswith(site)
         from anyrig.devices.machine import Device, DeviceBackend
         from anyrig.placement import Placement
-        from anyrig.work.protocol import EngineFactory
+        from anyrig.work.engine import EngineFactory
         from anyrig.work.pool import WorkerPool
+        from anyrig.work.worker import LocalWorkers
         placement = Placement(Device("a", "cpu", "test", "a"),
-                         DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
+                         DeviceBackend("onnx", "cpu", "CPUExecutionProvider"))
         factory = EngineFactory("anyrig.work.fake:FakeEngine")
-        with WorkerPool([placement], factory, environment=os.environ) as pool:
+        with WorkerPool(LocalWorkers([placement], factory, environment=os.environ)) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])
     """)
     done = subprocess.run(

@@ -11,20 +11,21 @@ from typing import Any
 
 from anyrig.cli import clerk
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.errors import AnyrigError
+from anyrig.errors import AnyrigError, error_to_dict
 from anyrig.placement import Placement
+from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory, error_to_dict
+from anyrig.work.worker import LocalWorkers
 
 
 class OwnPool:
     """A model in a process of its own."""
 
     def __init__(self, device: str) -> None:
-        backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+        backend = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
         place = Placement(Device(device, "gpu", "test", device), backend)
         recipe = EngineFactory("anyrig.work.fake:FakeEngine")
-        self.pool = WorkerPool([place], recipe, environment=os.environ)
+        self.pool = WorkerPool(LocalWorkers([place], recipe, environment=os.environ))
 
     def pools(self) -> tuple[WorkerPool, ...]:
         return (self.pool,)

@@ -24,15 +24,13 @@ from anyrig.cli.context import Context
 from anyrig.cli.serve_clerks import HiredClerks
 from anyrig.errors import (
     InvalidInputError,
-    LimitExceededError,
-    MissingPackageError,
     MissingWeightsError,
     WorkError,
 )
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import within
 from anyrig.work.live import LANES
-from anyrig.work.protocol import NestedModel, error_from_dict, error_to_dict
+from anyrig.work.protocol import NestedModel
 
 DEADLY = "tests.cli.deadly_clerk:DeadlyClerk"
 
@@ -168,27 +166,6 @@ def test_a_slip_of_ours_is_an_error_without_anybodys_text(
         hired.submit("slip", {}).result(timeout=60)
     assert "secret" not in caught.value.message + caplog.text
     assert "clerk_search.py" in caplog.text
-
-
-def test_errors_travel_as_what_they_are() -> None:
-    class Own(LimitExceededError):
-        pass
-
-    for error in (
-        MissingWeightsError("a", hint="b"),
-        InvalidInputError("c", hint="d"),
-        LimitExceededError("e", hint="f"),
-    ):
-        again = error_from_dict(error_to_dict(error))
-        assert type(again) is type(error)
-        assert (again.message, again.hint) == (error.message, error.hint)
-    assert type(error_from_dict(error_to_dict(Own("a", hint="b")))) is LimitExceededError
-    assert isinstance(
-        error_from_dict({"class": "Nonsense", "message": "a", "hint": "b"}), WorkError
-    )
-    assert isinstance(
-        error_from_dict(error_to_dict(MissingWeightsError("a", hint="b"))), MissingPackageError
-    )
 
 
 def test_what_was_not_used_for_longest_goes_first(context: Context) -> None:

@@ -382,7 +382,7 @@ def test_folders_that_cannot_be_written_cost_no_figures(anyrig: Anyrig, tmp_path
     done = anyrig("bench", "--quick", "--device", "cpu", environment=nowhere)
     assert done.returncode == 0
     assert "2000^2 product x10" in done.stdout
-    assert "could not be kept" in done.stderr
+    assert "could not be saved" in done.stderr
     assert anyrig("devices", environment=nowhere).returncode == 0
 
 

@@ -277,9 +277,9 @@ def test_one_that_leaves_does_so_in_the_next_run_too_and_one_that_is_at_it_does_
     until(lambda: bool(old.holds))
     seat = over._hands._seats["old"]
     until(lambda: seat.at_it)
-    assert not over._hands.load_of(seat).draining
+    assert not over.loads[seat.number].draining
     seat.leave()
-    assert over._hands.load_of(seat).draining
+    until(lambda: over.loads[seat.number].draining)
     old.behaves, old.holds = good, ()
     good(old, old.orders[0])
     until(lambda: not seat.at_it)

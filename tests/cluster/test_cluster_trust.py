@@ -36,7 +36,7 @@ Say = Callable[[Booth, Line], bytes]
 
 
 def _booth() -> Booth:
-    backend = DeviceBackend("onnx", "cpu", "cpu", True, "")
+    backend = DeviceBackend("onnx", "cpu", "cpu")
     return Booth(Placement(Device("cpu", "cpu", "test", "CPU"), backend, threads=1), engine="tone")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -116,6 +115,6 @@ def test_a_run_asks_only_who_can_compute_as_it_wants(broker: Broker) -> None:
         assert offer is not None
         for precision, said in (("fp32", ""), ("half", "it computes tone in fp32, not in half")):
             calls = Calls(link, offer, precision=precision, options={}, lane="bulk", small=True)
-            hands = Hands(calls, queue.SimpleQueue(), patience_s=1.0)
+            hands = Hands(calls, patience_s=1.0)
             assert hands._why_not(card) == said
             calls.close()

@@ -10,7 +10,6 @@ import pytest
 
 from anyrig.devices import probe
 from anyrig.devices.discover import discover, from_record, record
-from anyrig.devices.machine import BlockCode
 from anyrig.devices.probe import (
     LiveProbe,
     NotFound,
@@ -19,6 +18,7 @@ from anyrig.devices.probe import (
     list_distributions,
     load_record,
 )
+from anyrig.devices.reasons import ReasonCode
 from anyrig.errors import InvalidRecordError
 from tests.conftest import MACHINES, NAMES, record_of
 
@@ -241,5 +241,5 @@ def test_nvml_failures_have_a_fix(code: str, fix: str) -> None:
     here = from_record(record)
     gpu = here.gpus[0]
     assert gpu.blocked is not None
-    assert gpu.blocked.code is BlockCode.DRIVER_FAILED
+    assert gpu.blocked.code is ReasonCode.DRIVER_FAILED
     assert fix in gpu.blocked.fix

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.machine import BlockCode, Machine
+from anyrig.devices.machine import Machine
+from anyrig.devices.reasons import ReasonCode
 
 Load = Callable[..., Machine]
 PAIR = "rtx4090-rtxpro6000-wsl2"
@@ -34,7 +35,7 @@ def test_index_is_in_cuda_order(machine: Load) -> None:
     slow, fast = machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0"}).gpus
     assert fast.usable
     assert slow.blocked is not None
-    assert slow.blocked.code is BlockCode.HIDDEN
+    assert slow.blocked.code is ReasonCode.HIDDEN
     assert slow.blocked.message == "hidden by CUDA_VISIBLE_DEVICES=0"
     both = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     slow, fast = machine(PAIR, both).gpus
@@ -55,7 +56,7 @@ def test_invalid_entry_hides_everything(machine: Load, value: str) -> None:
     here = machine(PAIR, {"CUDA_VISIBLE_DEVICES": value})
     assert _shown(here) == []
     blocked = [gpu.blocked for gpu in here.gpus]
-    assert all(b and b.code is BlockCode.HIDDEN for b in blocked)
+    assert all(b and b.code is ReasonCode.HIDDEN for b in blocked)
     assert all(b and b.fix == "unset CUDA_VISIBLE_DEVICES" for b in blocked)
 
 

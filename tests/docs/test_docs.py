@@ -142,7 +142,7 @@ def test_troubleshooting_names_findings_that_exist() -> None:
                  "Flash-attention", "Slow CPU worker"):  # fmt: skip
         assert f"## {head}\n" in text
     source = (ROOT / "src/anyrig/devices/doctor.py").read_text(encoding="utf-8")
-    checks = set(re.findall(r'(?:_good|_warning|_broken|check =|machine,) ?\(?"([\w-]+)"', source))
+    checks = set(re.findall(r'"([\w-]+)": (?:_check|partial\(_check)', source))
     named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)*)`", text))
     assert len(named & checks) >= 12, sorted(named & checks)
 

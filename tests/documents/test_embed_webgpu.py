@@ -25,7 +25,7 @@ model = find("minilm", models=Path())
 cpu = discover().cpu_device
 seats = [
     Placement(Device("x", "gpu", "other", "software"),
-              DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""), threads=1),
+              DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider"), threads=1),
     Placement(cpu, next(d for d in cpu.backends if d.library == "onnx"), threads=1),
 ]
 rows = [np.array([101, 1996, 4937, 102], np.int32), np.array([101, 7592, 102], np.int32)]

@@ -15,6 +15,7 @@ from anyrig.units import GIB, MIB
 class Simulated:
     """A device and a step over one curve."""
 
+    name: str = "simulated"
     capacity_bytes: int = 24 * GIB
     fixed_bytes: int = 2 * GIB
     slope_bytes: int = 256 * MIB
@@ -24,6 +25,10 @@ class Simulated:
     """What the allocator caches beside a batch's live tensors, as a share of them."""
     stuck: float = 0.0
     """How much of the cache it cannot free when memory is short."""
+    refilled: float = 0.0
+    """What a step needs more if it finds the cache of an earlier one, as a share of its batch."""
+    max_retries: int = 1 << 60
+    """How often in a row the cache can be emptied, before what is left of it is in pieces."""
     jump_at: int = 1 << 60
     jump_bytes: int = 0
     """A workspace that appears from a size on."""
@@ -39,6 +44,9 @@ class Simulated:
     steps: list[int] = field(default_factory=list)
     failures: int = 0
     on_host: bool = False
+    num_retries: int = 0
+    _in_a_row: int = 0
+    _cache_filled: bool = False
     _peak: tuple[int, int] = (0, 0)
     _stays: int = 0
 
@@ -48,11 +56,21 @@ class Simulated:
         return self.fixed_bytes + max(batch, self.optimizer_peak_bytes)
 
     def need(self, size: int) -> int:
-        """The least that a size needs."""
-        return self._with_cache(size, self.cached * self.stuck)
+        """The least that a size needs, if the cache is emptied in every step."""
+        refilled = self.refilled if self._cache_filled else 0.0
+        return self._with_cache(size, self.cached * self.stuck + refilled)
+
+    def reserved(self, size: int) -> int:
+        """What a size takes of the device if nothing limits the cache."""
+        return self._with_cache(size, self.cached + self.refilled)
 
     def taken(self, size: int) -> int:
-        return max(self.need(size), min(self._with_cache(size, self.cached), self._ceiling))
+        return max(self.need(size), min(self._wanted(size), self._ceiling))
+
+    def _wanted(self, size: int) -> int:
+        """What the allocator would take in this step, with or without an earlier one's cache."""
+        refilled = self.refilled if self._cache_filled else 0.0
+        return self._with_cache(size, self.cached + refilled)
 
     def _with_cache(self, size: int, cached: float) -> int:
         return int(self.live(size) + (self.live(size) - self.fixed_bytes) * cached)
@@ -62,25 +80,31 @@ class Simulated:
         return 1 << 60 if self.spills else self.capacity_bytes
 
     def largest(self, budget_bytes: int | None = None) -> int:
-        """The true maximum by bisection."""
+        """The true maximum by bisection: its cache fits, too."""
         cap = self.capacity_bytes if budget_bytes is None else budget_bytes
         low, high = 0, 1 << 30
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.need(middle) <= cap else (low, middle)
+            low, high = (middle, high) if self.reserved(middle) <= cap else (low, middle)
         return low
 
     def step(self, size: int) -> object:
         self.steps.append(size)
         self.now += 0.0005
         spilt = self.need(size) > self.capacity_bytes
-        if spilt and not self.spills:
+        if self._wanted(size) > self.capacity_bytes and not self.spills:
+            self.num_retries += 1
+            self._in_a_row += 1
+        else:
+            self._in_a_row = 0
+        if (spilt and not self.spills) or self._in_a_row > self.max_retries:
             self.failures += 1
             raise MemoryError(f"no room for {size}")
         slower = 20.0 if spilt else 1.0
         self.now += size * self.seconds_per_item * slower * self.noise()
         self._peak = (max(self._peak[0], self.live(size)), max(self._peak[1], self.taken(size)))
         self._stays = max(self._stays, self.taken(size)) if self.sticky else self.fixed_bytes
+        self._cache_filled = True
         return bytearray(8)
 
     # -- as a device --
@@ -93,13 +117,18 @@ class Simulated:
             return MemoryUsage(total_bytes=self.capacity_bytes)
         live, taken = (max(self._stays, one) for one in self._peak)
         free = self.capacity_bytes - self._stays
-        return MemoryUsage(self._stays, self._stays, live, taken, free, self.capacity_bytes)
+        return MemoryUsage(
+            self._stays, self._stays, live, taken, free, self.capacity_bytes, self.num_retries
+        )
 
     def reset_peak(self) -> None:
         self._peak = (0, 0)
 
     def release(self) -> None:
-        pass
+        self._cache_filled, self._in_a_row = False, 0
+
+    def limit(self, num_bytes: int) -> bool:
+        return False
 
     def clock(self) -> float:
         return self.now

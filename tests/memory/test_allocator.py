@@ -10,7 +10,7 @@ import pytest
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.memory.allocator import CUDA, GENERAL, choose_allocator_settings
 
-CUDA_DRIVE = DeviceBackend("torch", "cuda:0", "cuda", True, "")
+TORCH_CUDA = DeviceBackend("torch", "cuda:0", "cuda")
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def h200(machine: Callable[..., Machine]) -> Device:
 
 
 def test_linux_with_cuda(h200: Device) -> None:
-    new = choose_allocator_settings(h200, CUDA_DRIVE, {}, torch_version="2.11.0+cu130", linux=True)
+    new = choose_allocator_settings(h200, TORCH_CUDA, {}, torch_version="2.11.0+cu130", linux=True)
     assert new.variables == {GENERAL: "expandable_segments:True"}
-    old = choose_allocator_settings(h200, CUDA_DRIVE, {}, torch_version="2.6.0", linux=True)
+    old = choose_allocator_settings(h200, TORCH_CUDA, {}, torch_version="2.6.0", linux=True)
     assert old.variables == {CUDA: "expandable_segments:True"}
 
 
@@ -42,7 +42,7 @@ def test_user_settings_are_kept(
     h200: Device, environment: dict[str, str], variables: dict[str, str], words: str
 ) -> None:
     found = choose_allocator_settings(
-        h200, CUDA_DRIVE, environment, torch_version="2.13", linux=True
+        h200, TORCH_CUDA, environment, torch_version="2.13", linux=True
     )
     assert found.variables == variables
     assert words in found.reason
@@ -52,10 +52,10 @@ def test_unsupported_devices(h200: Device) -> None:
     board = replace(h200, capability="8.7", memory=replace(h200.memory, kind="unified"))
     spark = replace(h200, capability="12.1", memory=replace(h200.memory, kind="unified"))
     mig = replace(h200, part="mig")
-    onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
     amd = replace(h200, vendor="amd")
 
-    def given(device: Device, backend: DeviceBackend = CUDA_DRIVE, *, linux: bool = True) -> bool:
+    def given(device: Device, backend: DeviceBackend = TORCH_CUDA, *, linux: bool = True) -> bool:
         found = choose_allocator_settings(device, backend, {}, torch_version="", linux=linux)
         assert found.reason
         return bool(found.variables)

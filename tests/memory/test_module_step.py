@@ -11,12 +11,14 @@ from torch import nn
 
 from anyrig.backends import DeviceHandle, open_device
 from anyrig.backends.memory import trim_heap
+from anyrig.backends.torch import TorchHandle
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
 from anyrig.memory.batch_size import find_batch_size
 from anyrig.memory.module_step import build_step, build_transformer
 from anyrig.units import MIB
+from tests.memory.conftest import GPU_LIMIT
 
 
 @pytest.fixture
@@ -105,24 +107,12 @@ def test_largest_batch_on_this_cpu(device: DeviceHandle) -> None:
 
 
 @pytest.mark.gpu
-def test_result_holds_on_a_gpu() -> None:
-    """With a limit of 4 GiB: few trials, one failure at most, and twenty more steps."""
-    machine = discover({})
-    gpu = next(gpu for gpu in machine.gpus if gpu.usable)
-    backend = next(
-        backend for backend in gpu.backends if backend.library == "torch" and backend.usable
-    )
-    handle = open_device(gpu, backend)
-    total = handle.memory().total_bytes
-    assert total is not None
-    assert handle.limit(4096 * MIB)
-    try:
-        device: torch.device = handle.device  # type: ignore[attr-defined]
-        step = build_step(build_transformer(4, 512, 8, 2048), (512, 512), device, precision="bf16")
-        found = find_batch_size(step, handle, budget_bytes=4096 * MIB)
-        assert len(found.trials) <= 6
-        assert found.num_out_of_memory <= 1
-        for _ in range(20):
-            step(found.batch_size)
-    finally:
-        handle.limit(total)
+def test_result_holds_on_a_gpu(limited_gpu: TorchHandle) -> None:
+    """Few trials, one failure at most, and twenty more steps under the limit."""
+    model = build_transformer(4, 512, 8, 2048)
+    step = build_step(model, (512, 512), limited_gpu.device, precision="bf16")
+    found = find_batch_size(step, limited_gpu, budget_bytes=GPU_LIMIT)
+    assert len(found.trials) <= 6, found.trials
+    assert found.num_out_of_memory <= 1, found.trials
+    for _ in range(20):
+        step(found.batch_size)

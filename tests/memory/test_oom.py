@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import concurrent.futures
 import importlib
-import re
 import subprocess
 import sys
 import tomllib
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from anyrig.backends.memory import MemoryUsage
-from anyrig.errors import DeviceLostError, OutOfMemoryError
+from anyrig.errors import OutOfMemoryError
 from anyrig.memory.oom import MemoryShortage, detect_device_loss, detect_oom, translate_oom
 
 HERE = Path(__file__).parent
@@ -80,18 +79,6 @@ def test_look_alikes_are_not_detected(case: dict[str, Any]) -> None:
     error = _error(case)
     assert detect_oom(error) is None
     assert (detect_device_loss(error) is not None) == case.get("lost", False)
-
-
-@pytest.mark.parametrize(
-    ("cases", "least"), [(SHORT, 60), (LOST, 20), (ALIKE, 40)], ids=["short", "lost", "alike"]
-)
-def test_no_two_cases_differ_only_in_numbers(cases: list[dict[str, Any]], least: int) -> None:
-    shapes = [
-        re.sub(r"0x[0-9a-f]+|\d+", "0", f"{case['type']} {case.get('text', case.get('args'))}")
-        for case in cases
-    ]
-    assert len(set(shapes)) == len(cases) >= least
-    assert all(case["source"] for case in cases)
 
 
 def test_oom_is_not_device_loss() -> None:
@@ -268,22 +255,16 @@ def test_error_without_text() -> None:
     assert detect_device_loss(Mute()) is None
 
 
-@pytest.mark.parametrize("piece", ["\n", " ", ":", "(", "1", "CUDA error ", "Cuda failure (1) "])
-def test_long_text_takes_no_time(piece: str) -> None:
+def test_long_text_takes_no_time_and_no_framework_is_imported() -> None:
     """A pattern that backtracks over a long text would take minutes."""
-    code = (
-        "import sys; from anyrig.memory import oom\n"
-        f"print(oom.detect_oom(RuntimeError({piece!r} * 50_000)))"
-    )
+    code = """
+import sys
+from anyrig.memory.oom import detect_oom
+for piece in ("\\n", " ", ":", "(", "1", "CUDA error ", "Cuda failure (1) "):
+    assert detect_oom(RuntimeError(piece * 50_000)) is None, piece
+print({"torch", "numpy", "onnxruntime"} & set(sys.modules))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "None", done.stderr
-
-
-def test_no_heavy_imports() -> None:
-    code = (
-        "import sys, anyrig.memory.oom; print({'torch', 'numpy', 'onnxruntime'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
 
 
@@ -316,23 +297,6 @@ def test_translation_with_amounts_of_the_device() -> None:
     assert str(translated) == "the host ran out of memory while speaking"
     translated = translate_oom(MemoryError(), doing="speaking", memory=MEMORY, memory_of="host")
     assert str(translated).endswith("512 MiB of 24 GiB free")
-
-
-def test_translation_of_fatal_errors() -> None:
-    fatal = RuntimeError(
-        "level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)"
-    )
-    translated = translate_oom(fatal, doing="training", options=OPTIONS[:1])
-    assert isinstance(translated, DeviceLostError)
-    assert "out of memory while training" in str(translated)
-    assert translated.hint.startswith("Try --batch-size 4. Only a new process")
-    translated = translate_oom(
-        RuntimeError("CUDA error: unspecified launch failure"), doing="training"
-    )
-    assert isinstance(translated, DeviceLostError)
-    assert str(translated) == (
-        "the device was lost while training: CUDA error: unspecified launch failure"
-    )
 
 
 def test_other_errors_are_not_translated() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from anyrig.memory.oom import MemoryShortage
 from anyrig.memory.recovery import RecoveryOutcome, clear_frames, run_with_recovery
+from anyrig.units import MIB
+from tests.memory.conftest import GPU_LIMIT
+
+if TYPE_CHECKING:
+    from anyrig.backends.torch import TorchHandle
 
 
 class Tensor:
@@ -67,17 +71,6 @@ def test_tensors_are_freed_before_the_cache_is_emptied() -> None:
     assert len(device.watched) == 4
 
 
-def test_emptying_the_cache_inside_except_is_too_early() -> None:
-    """What other projects do, and why it is done differently here."""
-    device = Device()
-    try:
-        _fails(device.watched, MemoryError())
-    except MemoryError:
-        device.release()
-    assert isinstance(device.alive_when_released, list)
-    assert len(device.alive_when_released) == 4
-
-
 def test_other_errors_are_raised_unchanged() -> None:
     def step() -> None:
         raise KeyError("x")
@@ -126,20 +119,15 @@ def test_an_error_handled_further_out_keeps_its_frames() -> None:
         assert _alive(watched) == 4
 
 
-def test_running_frames_keep_their_variables() -> None:
+def test_running_frames_and_cyclic_chains() -> None:
     tensor = Tensor()
-    held = weakref.ref(tensor)
-    try:
-        raise MemoryError
-    except MemoryError as error:
-        clear_frames(error)
-    assert held() is tensor
-
-
-def test_cyclic_error_chain() -> None:
     left, right = MemoryError("left"), MemoryError("right")
     left.__context__, right.__context__ = right, left
-    clear_frames(left)
+    try:
+        raise left
+    except MemoryError as error:
+        clear_frames(error)
+    assert weakref.ref(tensor)() is tensor
 
 
 def test_a_failure_reported_once_is_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -219,52 +207,31 @@ def test_twenty_real_failures_leave_nothing(kind: str) -> None:
     assert report["held"][-1] - report["held"][0] < 8 * 2**20
 
 
-# -- on a GPU: pytest -m gpu -----------------------------------------------------------------------
-
-_MIB = 2**20
-_GPU_LIMIT = 4096 * _MIB
-
-
 @pytest.mark.gpu
-def test_twenty_failures_on_a_gpu() -> None:
+def test_twenty_failures_on_a_gpu(limited_gpu: TorchHandle) -> None:
     import torch
 
-    from anyrig.backends import open_device
-    from anyrig.devices.discover import discover
-
-    gpu = next(gpu for gpu in discover(os.environ).gpus if any(_torch(d) for d in gpu.backends))
-    handle = open_device(gpu, next(backend for backend in gpu.backends if _torch(backend)))
-    device = torch.device(handle.name)
-    if device.type != "cuda":
-        pytest.skip("reads torch.cuda's own figures")
-    assert handle.limit(_GPU_LIMIT)
-    kept = torch.ones(512 * _MIB // 4, device=device)  # stands for a model's weights
+    device = limited_gpu.device
+    kept = torch.ones(512 * MIB // 4, device=device)  # stands for a model's weights
     held: list[weakref.ref[torch.Tensor]] = []
 
     def step(depth: int = 0) -> None:
-        tensor = torch.ones(256 * _MIB // 4, device=device, requires_grad=True)
+        tensor = torch.ones(256 * MIB // 4, device=device, requires_grad=True)
         product = tensor * 2 + kept.sum()
         held.extend([weakref.ref(tensor), weakref.ref(product)])
         if depth < 3:
             step(depth + 1)
-        torch.ones(_GPU_LIMIT // 4, device=device)
+        torch.ones(GPU_LIMIT // 4, device=device)
 
-    try:
-        run_with_recovery(lambda: float((kept * 2).sum()), handle)
-        before = torch.cuda.memory_allocated(device)
-        for _ in range(20):
-            outcome = run_with_recovery(step, handle)
-            assert outcome.shortage is not None
-            assert outcome.shortage.location == "device"
-            assert not outcome.shortage.fatal
-            assert outcome.shortage.requested_bytes
-            assert all(ref() is None for ref in held)
-            assert torch.cuda.memory_allocated(device) < before * 1.01
-        assert len(held) == 160
-        assert float(kept[:1024].sum()) == 1024  # the device still computes
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, device)
-
-
-def _torch(backend: object) -> bool:
-    return getattr(backend, "library", "") == "torch" and bool(getattr(backend, "usable", False))
+    run_with_recovery(lambda: float((kept * 2).sum()), limited_gpu)
+    before = limited_gpu.memory().allocated_bytes or 0
+    for _ in range(20):
+        outcome = run_with_recovery(step, limited_gpu)
+        assert outcome.shortage is not None
+        assert outcome.shortage.location == "device"
+        assert not outcome.shortage.fatal
+        assert outcome.shortage.requested_bytes
+        assert all(ref() is None for ref in held)
+        assert (limited_gpu.memory().allocated_bytes or 0) < before * 1.01
+    assert len(held) == 160
+    assert float(kept[:1024].sum()) == 1024  # the device still computes

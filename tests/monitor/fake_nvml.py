@@ -10,6 +10,14 @@ _WORDS = {3: "Not Supported", 6: "Not Found", 15: "GPU is lost", 999: "Unknown E
 GIB = 1024**3
 # Numbers of nvmlDeviceGetFieldValues.
 MEMORY_TEMPERATURE, POWER, ECC, TX, RX = 82, 185, 4, 197, 198
+_PLAIN_ANSWERS = {
+    "nvmlInit": None, "nvmlDeviceGetHandleByPciBusId": "h0", "nvmlDeviceGetTemperature": 54,
+    "nvmlDeviceGetPowerUsage": 399_000, "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+    "nvmlDeviceGetCurrPcieLinkGeneration": 4, "nvmlDeviceGetMaxPcieLinkGeneration": 5,
+    "nvmlDeviceGetCurrPcieLinkWidth": 8, "nvmlDeviceGetMaxPcieLinkWidth": 16,
+    "nvmlDeviceGetEncoderUtilization": [3, 100], "nvmlDeviceGetDecoderUtilization": [0, 100],
+    "nvmlDeviceGetPcieThroughput": 2048, "nvmlDeviceGetGraphicsRunningProcesses": [],
+}  # fmt: skip
 
 
 class NVMLError(Exception):
@@ -19,51 +27,54 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """One GPU; `errors` maps calls that fail to their error codes."""
+    """One GPU, and perhaps a MIG instance; `errors` maps calls that fail to their error codes."""
 
     NVMLError = NVMLError
 
     def __init__(self, uuid: str = "GPU-1", mig: str = "") -> None:
         self.uuids = {uuid: "h0", **({mig: "h1"} if mig else {})}
-        self.errors: dict[str, int] = {}
+        self.errors: dict[str, int] = {"nvmlDeviceGetFanSpeed": NOT_SUPPORTED}
         self.calls: list[str] = []
         self.used = 10 * GIB
         self.reasons = 0x4 | 0x20
         self.fields = {MEMORY_TEMPERATURE: 61, POWER: 412_000, ECC: 0, TX: 0, RX: 0}
         self.processes: list[tuple[int, int | None]] = []
         self.busy: list[tuple[int, int]] = []
-        self.inits = self.shutdowns = 0
-
-    def nvmlInit(self) -> None:
-        self._note("nvmlInit")
-        self.inits += 1
+        self.shutdowns = 0
 
     def nvmlShutdown(self) -> None:
         self.shutdowns += 1
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        self._note("nvmlDeviceGetHandleByUUID")
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> Any:
+            self.calls.append(name)
+            code = self.errors.get(name, self.errors.get("*"))
+            if code is not None:
+                raise NVMLError(code)
+            if name in _PLAIN_ANSWERS:
+                return _PLAIN_ANSWERS[name]
+            return getattr(self, f"_{name.removeprefix('nvmlDeviceGet')}")(*arguments)
+
+        return call
+
+    def _HandleByUUID(self, uuid: str) -> str:
         if uuid not in self.uuids:
             raise NVMLError(NOT_FOUND)
         return self.uuids[uuid]
 
-    def nvmlDeviceGetHandleByPciBusId(self, address: str) -> str:
-        self._note("nvmlDeviceGetHandleByPciBusId")
-        return "h0"
-
-    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
-        self._note("nvmlDeviceGetMemoryInfo")
+    def _MemoryInfo(self, handle: str) -> Any:
         total = 140 * GIB if handle == "h0" else 10 * GIB
         return SimpleNamespace(total=total, used=self.used, free=total - self.used)
 
-    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
-        self._note("nvmlDeviceGetUtilizationRates")
+    def _UtilizationRates(self, handle: str) -> Any:
         if handle == "h1":
             raise NVMLError(NOT_SUPPORTED)  # an instance has no load
         return SimpleNamespace(gpu=62, memory=31)
 
-    def nvmlDeviceGetFieldValues(self, handle: str, numbers: list[int]) -> list[Any]:
-        self._note("nvmlDeviceGetFieldValues")
+    def _FieldValues(self, handle: str, numbers: list[int]) -> list[Any]:
         found = []
         for number in numbers:
             value = self.fields.get(number)
@@ -73,16 +84,10 @@ class FakeNvml:
             found.append(SimpleNamespace(nvmlReturn=code, valueType=wide, value=union))
         return found
 
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
-        self._note("nvmlDeviceGetComputeRunningProcesses")
+    def _ComputeRunningProcesses(self, handle: str) -> list[Any]:
         return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in self.processes]
 
-    def nvmlDeviceGetGraphicsRunningProcesses(self, handle: str) -> list[Any]:
-        self._note("nvmlDeviceGetGraphicsRunningProcesses")
-        return []
-
-    def nvmlDeviceGetProcessUtilization(self, handle: str, since: int) -> list[Any]:
-        self._note("nvmlDeviceGetProcessUtilization")
+    def _ProcessUtilization(self, handle: str, since: int) -> list[Any]:
         if not self.busy:
             raise NVMLError(NOT_FOUND)
         return [
@@ -90,48 +95,11 @@ class FakeNvml:
             for number, (pid, share) in enumerate(self.busy)
         ]
 
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
-        self._note("nvmlDeviceGetCurrentClocksEventReasons")
+    def _CurrentClocksEventReasons(self, handle: str) -> int:
         return self.reasons
 
-    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
-        self._note("nvmlDeviceGetClockInfo")
+    def _ClockInfo(self, handle: str, kind: int) -> int:
         return {1: 1755, 2: 3201}[kind]
 
-    def nvmlDeviceGetMaxClockInfo(self, handle: str, kind: int) -> int:
-        self._note("nvmlDeviceGetMaxClockInfo")
+    def _MaxClockInfo(self, handle: str, kind: int) -> int:
         return {1: 1980, 2: 3201}[kind]
-
-    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
-        self._note("nvmlDeviceGetTemperature")
-        return 54
-
-    def __getattr__(self, name: str) -> Any:
-        """Calls that return one number."""
-        plain = {
-            "nvmlDeviceGetPowerUsage": 399_000, "nvmlDeviceGetEnforcedPowerLimit": 700_000,
-            "nvmlDeviceGetCurrPcieLinkGeneration": 4, "nvmlDeviceGetMaxPcieLinkGeneration": 5,
-            "nvmlDeviceGetCurrPcieLinkWidth": 8, "nvmlDeviceGetMaxPcieLinkWidth": 16,
-            "nvmlDeviceGetEncoderUtilization": [3, 100],
-            "nvmlDeviceGetDecoderUtilization": [0, 100], "nvmlDeviceGetPcieThroughput": 2048,
-        }  # fmt: skip
-        if name == "nvmlDeviceGetFanSpeed":
-            return self._no_fan
-        if name not in plain:
-            raise AttributeError(name)
-
-        def answer(handle: str, *_: Any) -> Any:
-            self._note(name)
-            return plain[name]
-
-        return answer
-
-    def _no_fan(self, handle: str) -> int:
-        self._note("nvmlDeviceGetFanSpeed")
-        raise NVMLError(NOT_SUPPORTED)
-
-    def _note(self, name: str) -> None:
-        self.calls.append(name)
-        code = self.errors.get(name, self.errors.get("*"))
-        if code is not None:
-            raise NVMLError(code)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.machine import BlockCode, BlockReason, Device, Machine, Memory
+from anyrig.devices.machine import Device, Machine, Memory
 from anyrig.devices.probe import LiveProbe, NotFound, System
+from anyrig.devices.reasons import DeviceReason, ReasonCode
 from anyrig.monitor.readers import StaticReader, open_readers
 from anyrig.monitor.readers.apple import AppleReader
 from anyrig.monitor.readers.windows import (
@@ -114,9 +115,8 @@ def test_an_integrated_adapter_uses_shared_memory_too() -> None:
 
 
 def test_windows_without_counters() -> None:
-    sample = WindowsReader([RX640], answering(dxgi=ADAPTERS)).read(SampleTime(0.0, 0.0), PROCESSES)[
-        0
-    ]
+    reader = WindowsReader([RX640], answering(dxgi=ADAPTERS))
+    sample = reader.read(SampleTime(0.0, 0.0), PROCESSES)[0]
     assert sample.compute_percent is None
     assert "only on Windows" in sample.unknown["counters"]
 
@@ -143,7 +143,7 @@ def test_which_reader_is_chosen(
 
 
 def test_a_device_that_cannot_be_sampled_reports_why() -> None:
-    blocked = replace(RX640, blocked=BlockReason(BlockCode.NO_DRIVER, "no driver is loaded"))
+    blocked = replace(RX640, blocked=DeviceReason(ReasonCode.NO_DRIVER))
     for device, reason in (
         (blocked, "no driver is loaded"),
         (RX640, "no driver cannot be sampled"),

@@ -8,14 +8,9 @@ from torch import nn
 
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.autocast import (
-    DynamicPrecision,
-    PrecisionPolicy,
-    make_policy,
-    set_tf32,
-    use_tf32,
-)
-from anyrig.precision.fp8 import Fp8Linear, convert_to_fp8
+from anyrig.precision.autocast import PrecisionPolicy, make_policy, set_tf32, use_tf32
+from anyrig.precision.fp8 import Fp8InferenceLinear, convert_to_fp8
+from anyrig.precision.fp16_fallback import DynamicPrecision
 
 
 @pytest.fixture(autouse=True)
@@ -174,11 +169,11 @@ def test_fp8_weights_take_a_quarter_and_results_stay_close() -> None:
     applied = make_policy("fp8", "cpu")
     assert applied.precision == "fp8"
     small = applied.cast_model(net)
-    assert isinstance(small[0], Fp8Linear)  # type: ignore[index]
+    assert isinstance(small[0], Fp8InferenceLinear)  # type: ignore[index]
     assert isinstance(small[3], nn.Linear)  # type: ignore[index]
     assert small[0].weight.element_size() == 1  # type: ignore[index]
     with torch.no_grad(), applied.autocast():
         found = small(applied.cast_inputs(inputs)).float()
     assert found.shape == truth.shape
     assert (found - truth).abs().max() < 0.1 * truth.abs().max()
-    assert isinstance(convert_to_fp8(nn.Linear(16, 16)), Fp8Linear)
+    assert isinstance(convert_to_fp8(nn.Linear(16, 16)), Fp8InferenceLinear)

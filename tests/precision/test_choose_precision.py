@@ -46,7 +46,7 @@ def on(
 @pytest.mark.parametrize(
     ("name", "training", "wanted", "words"),
     [
-        ("h200-linux", False, "bf16", "native"),
+        ("h200-linux", False, "bf16", "native here (not measured)"),
         ("h200-linux", True, "bf16", "native"),
         ("t4-linux", False, "fp16", "matrix units"),
         ("t4-linux", True, "fp16", "the loss is scaled"),
@@ -70,10 +70,6 @@ def test_choice_by_description(
     assert chosen.precision == wanted
     assert words in chosen.reason
     assert not chosen.warnings
-
-
-def test_an_assumed_speed_is_marked(machine: Load) -> None:
-    assert "(not measured)" in choose_precision(*on(machine("h200-linux"))).reason
 
 
 def test_turing_without_tensor_cores_never_uses_fp16(machine: Load) -> None:
@@ -115,9 +111,6 @@ def test_onnx_runs_in_the_format_of_its_file(machine: Load) -> None:
 def test_the_reason_has_the_measured_speeds(machine: Load) -> None:
     chosen = choose_precision(*on(machine("h200-linux")), speeds=H200)
     assert chosen.reason == "measured 785 TFLOP/s, 15 times as fast as fp32 (51.0 TFLOP/s)"
-    passed = dict(chosen.rejected)
-    assert passed["tf32"] == "1.9 times slower than bf16"
-    assert set(passed) == {"fp32", "tf32", "fp16"}
 
 
 def test_a_format_measured_slower_is_not_chosen(machine: Load) -> None:
@@ -143,6 +136,14 @@ def test_a_measurement_overrides_a_description_of_speed_only(
     speeds: dict[Precision, float] = {"fp32": 1e12, precision: 2e12}
     chosen = choose_precision(*on(machine(name)), ("fp32", precision), speeds=speeds)
     assert (chosen.precision == precision) is taken
+
+
+def test_a_measurement_decides_on_bf16_with_onnx(machine: Load) -> None:
+    """Few operators support it; where a model's do, it was measured."""
+    device, way = on(machine("rtx4070-laptop-docker"), "onnx", "CUDAExecutionProvider")
+    assert choose_precision(device, way, ("fp32", "bf16")).precision == "fp32"
+    speeds: dict[Precision, float] = {"fp32": 1e12, "bf16": 2e12}
+    assert choose_precision(device, way, ("fp32", "bf16"), speeds=speeds).precision == "bf16"
 
 
 def test_tf32_is_not_chosen_where_the_backend_cannot_enable_it(machine: Load) -> None:
@@ -223,7 +224,6 @@ def test_a_format_that_failed_the_self_test_is_not_chosen(machine: Load) -> None
     device, way = on(machine("h200-linux"))
     chosen = choose_precision(device, way, speeds=H200, failed={"bf16": "values are off"})
     assert chosen.precision == "fp16"
-    assert ("bf16", "bf16 failed the self-test: values are off") in chosen.rejected
 
 
 # -- a requested format ----------------------------------------------------------------------------
@@ -308,18 +308,14 @@ def test_profile_table(machine: Load) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("training", [False, True])
-def test_profile_table_of_every_recorded_machine(machine: Load, name: str, training: bool) -> None:
+def test_profile_table_of_every_recorded_machine(machine: Load, name: str) -> None:
     here = machine(name)
-    rows = profile_table(here, training=training)
     usable = [device for device in here.devices if device.usable]
-    assert len(rows) == len(PROFILES) * len(usable)
-    assert all(len(row) == len(PROFILE_COLUMNS) and all(row) for row in rows)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_profile_table_shows_the_share_that_a_placement_uses(machine: Load, name: str) -> None:
-    for device in machine(name).devices:
+    for training in (False, True):
+        rows = profile_table(here, training=training)
+        assert len(rows) == len(PROFILES) * len(usable)
+        assert all(len(row) == len(PROFILE_COLUMNS) and all(row) for row in rows)
+    for device in here.devices:  # the share that a placement uses
         _, reason = memory_budget(device, PlacementOptions(profile="fast"))
         share = f"{PROFILES['fast'].memory_share(device):.0%} of"
         assert share in reason or "free" in reason or device.memory.total_bytes is None
@@ -340,7 +336,7 @@ features = st.builds(
 )  # fmt: skip
 ways = st.sampled_from(
     [
-        DeviceBackend(backend, selector, provider, True, "")  # type: ignore[arg-type]
+        DeviceBackend(backend, selector, provider)  # type: ignore[arg-type]
         for backend, selector, provider in (
             ("torch", "cuda:0", "cuda"),
             ("torch", "xpu:0", "xpu"),

@@ -21,8 +21,8 @@ from anyrig.precision import kernel_checks, selftest
 from anyrig.precision.selftest import CheckResult, SelfTestReport
 
 CPU = Device("cpu", "cpu", "any", "a CPU", driver_version="1")
-DRIVE = DeviceBackend("torch", "cpu", "cpu", True, "")
-NOWHERE = torch.device("cpu")
+TORCH = DeviceBackend("torch", "cpu", "cpu")
+HOST = torch.device("cpu")
 BACKENDS: Any = torch.backends.cuda
 SWITCHES = ("flash", "mem_efficient", "cudnn", "math")
 
@@ -67,19 +67,19 @@ SHORT = [case for case in kernel_checks.ATTENTION_CASES if case.queries < 100]
 
 
 @pytest.fixture(scope="module")
-def real() -> selftest.SelfTestReport:
+def real() -> SelfTestReport:
     """Without a limit of time, which would end it early on a busy machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             kernel_checks, "check_attention", partial(kernel_checks.check_attention, cases=SHORT)
         )
-        return selftest.run_selftest(CPU, DRIVE, budget_s=math.inf)
+        return selftest.run_selftest(CPU, TORCH, budget_s=math.inf)
 
 
 # -- this CPU -------------------------------------------------------------------------------------
 
 
-def test_this_cpu_is_correct(real: selftest.SelfTestReport) -> None:
+def test_this_cpu_is_correct(real: SelfTestReport) -> None:
     wrong = [result for result in real.results if result.verdict == "wrong"]
     assert not wrong
     assert real.failed_formats == {}
@@ -87,22 +87,22 @@ def test_this_cpu_is_correct(real: selftest.SelfTestReport) -> None:
     assert {("math", "fp32"), ("math", "bf16"), ("flash", "fp16"), ("", "bf16")} <= tried
 
 
-def test_an_unavailable_backend_is_not_a_fault(real: selftest.SelfTestReport) -> None:
+def test_an_unavailable_backend_is_not_a_fault(real: SelfTestReport) -> None:
     cudnn = [result for result in real.results if result.backend == "cudnn"]
     assert len(cudnn) == 3 * len(SHORT) > 0
-    assert {result.verdict for result in cudnn} == {"not there"}
+    assert {result.verdict for result in cudnn} == {"unsupported"}
     assert real.attention_faults == {}
 
 
 def test_errors_are_well_within_the_tolerance_and_not_zero(
-    real: selftest.SelfTestReport,
+    real: SelfTestReport,
 ) -> None:
     """A tolerance that is far too wide would accept wrong kernels."""
     halves = [r for r in real.results if r.verdict == "right" and r.precision == "bf16"]
     assert 0.02 < max(result.error for result in halves) < 0.5
 
 
-def test_the_reference_agrees_with_autograd(real: selftest.SelfTestReport) -> None:
+def test_the_reference_agrees_with_autograd(real: SelfTestReport) -> None:
     case = kernel_checks.AttentionCase("small", 5, 7, 8, heads=4, key_heads=2, mask="additive")
     given = kernel_checks.make_attention_inputs(case)
     query, key, value = (t.clone().requires_grad_() for t in given[:3])
@@ -125,21 +125,10 @@ def test_inputs_are_exact_in_every_format(case: kernel_checks.AttentionCase) -> 
             assert torch.equal(near, tensor) or (near - tensor).abs().max() < 1e-6
 
 
-def test_cases_cover_the_reported_faults() -> None:
-    lengths = {case.queries for case in kernel_checks.ATTENTION_CASES}
-    assert {704, 640, 1, 17, 1000} <= lengths
-    assert {case.head_dim for case in kernel_checks.ATTENTION_CASES} == {64, 80, 128}
-    assert {case.mask for case in kernel_checks.ATTENTION_CASES} == {
-        "none", "causal", "bool", "additive", "padding", "empty rows"
-    }  # fmt: skip
-    assert any(case.heads != case.key_heads for case in kernel_checks.ATTENTION_CASES)
-    assert kernel_checks.ATTENTION_CASES[0].queries % 128 == 64
-
-
 def _nonfinite_gradients() -> int:
     """In one attention step at length 704, as torch runs it now."""
     inputs = kernel_checks.make_attention_inputs(kernel_checks.ATTENTION_CASES[0])
-    found = kernel_checks.run_attention(inputs, "bf16", NOWHERE)
+    found = kernel_checks.run_attention(inputs, "bf16", HOST)
     return sum(int((~tensor.isfinite()).sum()) for tensor in found)
 
 
@@ -151,14 +140,12 @@ def test_a_broken_backend_is_disabled_and_the_step_is_finite_again(
 ) -> None:
     assert _nonfinite_gradients() == 704 * 64
     with caplog.at_level(logging.WARNING):
-        report = selftest.apply_selftest(CPU, DRIVE, tmp_path / "selftests.json")
-    assert len(report.messages) == 1
-    assert report.messages[0] == (
+        report = selftest.apply_selftest(CPU, TORCH, tmp_path / "selftests.json", budget_s=600)
+    assert caplog.messages == [
         "flash attention is wrong in fp16, bf16: 45,056 values of grad_q are not finite "
         "(704 with a mask, very negative logits; pytorch#196678, trl#7181); "
         "disabled, torch uses another backend"
-    )
-    assert report.messages[0] in caplog.text
+    ]
     assert not BACKENDS.flash_sdp_enabled()
     assert _nonfinite_gradients() == 0
     assert report.failed_formats == {}  # plain attention is right in every format
@@ -166,29 +153,28 @@ def test_a_broken_backend_is_disabled_and_the_step_is_finite_again(
 
 def test_cached_results_are_applied_again(broken: None, tmp_path: Path) -> None:
     path = tmp_path / "cache" / "selftests.json"
-    first = selftest.apply_selftest(CPU, DRIVE, path)
+    first = selftest.apply_selftest(CPU, TORCH, path, budget_s=600)
     BACKENDS.enable_flash_sdp(True)
-    second = selftest.apply_selftest(CPU, DRIVE, path)
+    second = selftest.apply_selftest(CPU, TORCH, path, budget_s=600)
     assert (first.cached, second.cached) == (False, True)
     assert second.results == first.results
-    assert second.messages == first.messages
     assert not BACKENDS.flash_sdp_enabled()
-    assert not selftest.apply_selftest(CPU, DRIVE, path, rerun=True).cached
+    assert not selftest.load_or_run(CPU, TORCH, path, rerun=True, budget_s=0.0).cached
 
 
 def test_another_driver_is_tested_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "selftests.json"
-    selftest.save_report(path, selftest.SelfTestReport((), selftest.report_key(CPU, DRIVE), 1.0))
-    assert selftest.apply_selftest(CPU, DRIVE, path).cached
+    selftest.save_report(path, SelfTestReport((), selftest.report_key(CPU, TORCH), 1.0))
+    assert selftest.apply_selftest(CPU, TORCH, path, budget_s=600).cached
     newer = Device("cpu", "cpu", "any", "a CPU", driver_version="2")
     monkeypatch.setattr(
         selftest,
         "run_selftest",
-        lambda d, w, **_: selftest.SelfTestReport((), selftest.report_key(d, w), 0),
+        lambda d, w, **_: SelfTestReport((), selftest.report_key(d, w), 0),
     )
-    assert not selftest.apply_selftest(newer, DRIVE, path).cached
+    assert not selftest.apply_selftest(newer, TORCH, path).cached
     assert list(selftest.load_reports(path)) == [
-        selftest.report_key(newer, DRIVE)
+        selftest.report_key(newer, TORCH)
     ]  # the old report is dropped
 
 
@@ -203,14 +189,12 @@ def test_an_unwritable_folder_is_not_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    selftest.save_report(
-        tmp_path / "file" / "selftests.json", selftest.SelfTestReport((), "x", 0.0)
-    )
+    selftest.save_report(tmp_path / "file" / "selftests.json", SelfTestReport((), "x", 0.0))
     assert "could not be saved" in caplog.text
 
 
 def test_onnx_has_no_checks() -> None:
-    way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     assert selftest.apply_selftest(CPU, way).results == ()
 
 
@@ -249,7 +233,7 @@ def test_a_case_that_only_reports_disables_nothing() -> None:
     result = wrong("flash", decides=False, note="raised")
     assert report(result).attention_faults == {}
     rows = selftest.results_table([result])
-    assert rows == [("attention", "flash", "bf16", "a case", "told only", "raised")]
+    assert rows == [("attention", "flash", "bf16", "a case", "wrong, but ignored", "raised")]
 
 
 def test_results_survive_the_file(tmp_path: Path) -> None:
@@ -281,26 +265,26 @@ def test_a_kernel_that_raises_is_wrong_and_a_device_error_ends_the_test(
 
     case = kernel_checks.ATTENTION_CASES[9]
     fails(RuntimeError("cuDNN Frontend error: No valid execution plans built."))
-    results = list(kernel_checks.check_attention(NOWHERE, ("bf16",), [case]))
+    results = list(kernel_checks.check_attention(HOST, ("bf16",), [case]))
     assert {result.verdict for result in results} == {"wrong"}
     assert "No valid execution plans" in results[0].problem
     fails(torch.OutOfMemoryError("CUDA out of memory."))
-    results = list(kernel_checks.check_attention(NOWHERE, ("bf16",), [case]))
-    assert {result.verdict for result in results} == {"not there"}
+    results = list(kernel_checks.check_attention(HOST, ("bf16",), [case]))
+    assert {result.verdict for result in results} == {"unsupported"}
     fails(torch.AcceleratorError("CUDA error: an illegal memory access was encountered"))
     with pytest.raises(KernelError, match="illegal memory access"):
-        list(kernel_checks.check_attention(NOWHERE, ("bf16",), [case]))
+        list(kernel_checks.check_attention(HOST, ("bf16",), [case]))
 
 
 def test_no_case_is_started_after_the_deadline() -> None:
-    assert list(kernel_checks.check_attention(NOWHERE, ("bf16",), deadline=0.0)) == []
+    assert list(kernel_checks.check_attention(HOST, ("bf16",), deadline=0.0)) == []
 
 
 def test_fp8_products_are_checked_where_they_run() -> None:
-    results = list(kernel_checks.check_products(NOWHERE, ("fp8",)))
+    results = list(kernel_checks.check_products(HOST, ("fp8",)))
     verdicts = {result.case: result.verdict for result in results}
-    assert verdicts["256 x 512 x 256"] in ("right", "not there")
-    assert verdicts["17 x 1000 x 33"] == "not there"
+    assert verdicts["256 x 512 x 256"] in ("right", "unsupported")
+    assert verdicts["17 x 1000 x 33"] == "unsupported"
 
 
 def test_wrong_products_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,5 +295,5 @@ def test_wrong_products_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
         return [tensor * 1.2 for tensor in real(*given)]
 
     monkeypatch.setattr(kernel_checks, "run_product", off)
-    results = kernel_checks.check_products(NOWHERE, ("fp16",))
+    results = kernel_checks.check_products(HOST, ("fp16",))
     assert "fp16" in report(*results).failed_formats

@@ -18,7 +18,7 @@ from anyrig.recognise.protocol import check_hashes
 from anyrig.recognise.resample import resample
 from anyrig.recognise.whisper import Whisper, joined
 from anyrig.speech.audio import Samples
-from anyrig.work.protocol import load_engine
+from anyrig.work.engine import load_engine
 from tests.speech.sound.takes import RATE, said, sentences
 
 SPANISH = "El tren sale de la estación a las siete de la mañana."

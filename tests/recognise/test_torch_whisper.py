@@ -21,7 +21,7 @@ from anyrig.recognise.resample import Samples
 from anyrig.recognise.torch_whisper import TorchWhisper
 from anyrig.recognise.whisper_decode import Vocabulary, decode, lines_of
 from anyrig.work.batching import BatchSizer
-from anyrig.work.local import run_local
+from anyrig.work.in_process import run_in_process
 from anyrig.work.outcome import RunReport
 from tests.recognise import tiny_whisper as tiny
 
@@ -145,7 +145,7 @@ def test_memory_that_runs_out_halves_the_batch(engine: TorchWhisper, folder: Pat
     report = RunReport()
     items = [Recording(one, RATE, "", "language") for one in SOUNDS]
     outcomes = list(
-        run_local(
+        run_in_process(
             items, tight, cost=find(str(folder)).cost, sizer=BatchSizer(start=1e6), report=report
         )
     )

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli import clerk
-from anyrig.errors import AnyrigError, WorkError
-from anyrig.work.protocol import error_to_dict
+from anyrig.errors import AnyrigError, WorkError, error_to_dict
 
 FOLDER = "ODD_CLERK_FOLDER"
 FACTORY = "tests.server.odd_clerk:OddClerk"

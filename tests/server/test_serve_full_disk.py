@@ -122,8 +122,7 @@ def test_work_on_documents_that_finds_no_space(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task of another process says why it failed by the class of its error alone."""
-    from anyrig.errors import StorageError
-    from anyrig.work.protocol import error_from_dict, error_to_dict
+    from anyrig.errors import StorageError, error_from_dict, error_to_dict
 
     app: Any = client.app
     failed = StorageError("pages.pdf was not written", hint="Look.")

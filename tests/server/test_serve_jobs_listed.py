@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.jobs import JobQueue
-from anyrig.jobs.queue import Outcome
+from anyrig.jobs.queue import JobOutcome
 from anyrig.server.access import Client
 from anyrig.server.guarding.inside import NO_KEY
 from anyrig.server.orders import ordered
@@ -46,7 +46,7 @@ def ended(client: TestClient, result: Any = None) -> str:
     assert isinstance(jobs, JobQueue)
     taken = jobs.claim("worker")
     assert taken is not None
-    jobs.finish("worker", taken.id, Outcome(result=result))
+    jobs.finish("worker", taken.id, JobOutcome(result=result))
     return taken.id
 
 

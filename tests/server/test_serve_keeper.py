@@ -21,9 +21,10 @@ from anyrig.server.keeper import Keeper
 from anyrig.server.kept import Short
 from anyrig.server.room import Watch, floor_bytes
 from anyrig.units import GIB
+from anyrig.work.engine import EngineFactory
 from anyrig.work.live import LiveQueue
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 
 
 class Clock:
@@ -239,12 +240,14 @@ def test_one_that_does_not_close_well_hinders_no_other(keeper: Keeper) -> None:
 
 def test_a_counter_that_fails_as_a_whole_is_swept_out(keeper: Keeper) -> None:
     """The real thing: a pool whose device dies for good."""
-    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     place = Placement(Device("one", "cpu", "test", "one"), backend)
 
     def load() -> LiveQueue[float, float]:
         recipe = EngineFactory("anyrig.work.fake:FakeEngine", {"broken_devices": ["one"]})
-        return LiveQueue(WorkerPool([place], recipe, environment=os.environ), cost=float)
+        return LiveQueue(
+            WorkerPool(LocalWorkers([place], recipe, environment=os.environ)), cost=float
+        )
 
     with keeper.lend("a", load) as live:
         futures = [live.submit(0.001) for _ in range(40)]

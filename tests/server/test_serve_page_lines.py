@@ -3,6 +3,7 @@ from the API."""
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -118,6 +119,8 @@ def test_lines_are_kept_in_the_format_that_is_chosen(browser: Browser, start: St
         kept = browser.until(lambda before=before: saved(downloads, before))  # type: ignore[misc]
         assert kept.suffix == f".{name}"
         assert kept.read_bytes().startswith(begins[str(name)])
+        # A browser learns the length of streamed audio a moment after it can play it.
+        browser.until(lambda: math.isfinite(lengths(browser)[0]))
         assert heard(kept)[0] == pytest.approx(lengths(browser)[0], abs=0.2)
     browser.find("#lines-format option[value=flac]").click()
     browser.click("#as-job")

@@ -81,7 +81,7 @@ def test_reasons_of_devices_are_told_in_every_language(
     for name in NAMES:
         found = machine(name)
         choice = choose_device(found)
-        texts = [choice.reason, *(one.reason.message for one in choice.skipped),
+        texts = [choice.reason.message, *(one.reason.message for one in choice.skipped),
                  *(str(one.block_reason or "") for one in found.devices)]  # fmt: skip
         for text in texts:
             assert [one for one in rig_reasons.reason(t, text) if one.lang] == [], name
@@ -106,7 +106,7 @@ def test_a_device_that_is_absent_is_told_in_every_language(
     t = words(language)
     wish = DeviceRequest(word, "environment" if place else "flag", place=place)
     choice = choose_device(machine("no-gpu", {"CUDA_VISIBLE_DEVICES": "0"}), [wish])
-    for text in (choice.reason, *choice.warnings):
+    for text in (choice.reason.message, *choice.warnings):
         said = rig_reasons.reason(t, text)
         assert [one for one in said if one.lang] == [], text
         assert not place or any(place in one.text for one in said) or "CUDA" in text

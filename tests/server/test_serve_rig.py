@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.bench import figures
+from anyrig.bench import measurements
 from anyrig.cli.context import Context
 from anyrig.cli.serve_rig import WatchedRig, made
 from anyrig.errors import DeviceNotFoundError
@@ -160,11 +160,11 @@ def test_figures_are_read_anew_each_time(app_client: TestClient) -> None:
     parts = app_client.app.state.parts  # type: ignore[attr-defined]
     context: Context = parts.rig._context
     device, machine = context.machine.cpu_device, context.machine
-    page = figures.Measured(
-        device.id, device.name, figures.stamp(device, machine),
-        (figures.Figure("product", "fp32", 2000, 1e11, "FLOP/s", 0.16, backend="onnx"),),
+    page = measurements.DeviceMeasurements(
+        device.id, device.name, measurements.describe_versions(device, machine),
+        (measurements.Measurement("product", "fp32", 2000, 1e11, "FLOP/s", 0.16, backend="onnx"),),
         when="2026-11-15T12:00:00",
     )  # fmt: skip
-    figures.save(context.folders.measurements, figures.Book().with_(page))
+    measurements.Measurements().add(page).save(context.folders.measurements)
     (row,) = app_client.get("/bench").json()["figures"]
     assert (row["device"], row["kernel"], row["value"]) == (device.id, "product", 1e11)

@@ -174,7 +174,7 @@ def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -
 
 def _index(parts: Parts, path: Path) -> None:
     """An index of one file, as a job makes it."""
-    home = parts.data.parents[2]
+    home = parts.data.parents[3]  # of HOME/.local/share/anyrig/server
     done = subprocess.run(
         [sys.executable, "-m", "anyrig", "index", str(path), "--index", "post", "--model",
          "hashing", "--no-bench"],

@@ -30,7 +30,7 @@ from anyrig.speech.synthesise import Studio
 from anyrig.storage.cache import ResultCache
 from anyrig.text.document import About, Block, Chapter, Document
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 TEXT = {
     "One": ("The clock struck nine in the tower.", "Nobody in the harbour moved or spoke."),
     "Two": ("The tide came in at noon that day.", "It took the rope, the bell and the boat.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -254,6 +255,38 @@ def test_interrupted_copy_is_finished(job: str, monkeypatch: pytest.MonkeyPatch)
         patched.setattr(migrate, "_rewrite_paths", kill)
         with pytest.raises(Killed):
             _ = current_folders().data
+    check_moved(job)
+
+
+@pytest.mark.parametrize("item", ["jobs.sqlite", "indexes", "server"])
+@pytest.mark.parametrize("copied_first", [False, True])
+def test_two_processes_without_locks(
+    job: str, item: str, copied_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One moves everything while the other copies an item, on a drive that has no locks."""
+    function = "copy2" if item == "jobs.sqlite" else "copytree"
+    real = getattr(shutil, function)
+    found: list[Path] = []
+    is_first = True
+
+    def copy(source: Any, *more: Any, **options: Any) -> Any:
+        nonlocal is_first
+        meanwhile = is_first and Path(source).name == item
+        if meanwhile:
+            is_first = False
+        if meanwhile and not copied_first:
+            found.append(current_folders().data)
+        answer = real(source, *more, **options)
+        if meanwhile and copied_first:
+            found.append(current_folders().data)
+        return answer
+
+    with monkeypatch.context() as patched:
+        refuse_renames(patched, errno.EXDEV)
+        patched.setattr(shutil, function, copy)
+        patched.setattr(migrate, "lock_file", lambda *_: contextlib.nullcontext(True))
+        found.append(current_folders().data)
+    assert found == [data(), data()]
     check_moved(job)
 
 

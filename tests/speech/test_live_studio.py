@@ -23,7 +23,7 @@ from anyrig.speech.script import Segment
 from anyrig.speech.stage import Stage
 from anyrig.storage.cache import ResultCache
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 SLOW = 0.01  # seconds a character
 
 

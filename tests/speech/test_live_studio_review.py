@@ -19,7 +19,7 @@ from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
 from anyrig.speech.stage import Stage
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 
 
 def segment(text: str) -> Segment:

@@ -22,7 +22,7 @@ from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, Tally
 from anyrig.storage.cache import ResultCache
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "test")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 WORDS = ["The first sentence.", "A second one, somewhat longer.", "Third.", "And the last of them."]
 
 

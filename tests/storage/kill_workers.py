@@ -1,7 +1,7 @@
 """Forks workers that use a cache and kills them; run by test_result_cache_kill.py.
 
 A process of its own, so that it can fork: light, without threads, whatever pytest has loaded. It
-answers on its output with one JSON object. A child says each key on a pipe once `put` has returned.
+prints one JSON object. A child writes each key to a pipe once `put` has returned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def content(name: str) -> bytes:
     return (block * (size // len(block) + 1))[:size]
 
 
-def work(folder: Path, number: int, said: int) -> None:
+def work(folder: Path, number: int, pipe: int) -> None:
     """Put, get, replace, drop, prune and hold until killed."""
     chance = random.Random(number)
     with (
@@ -40,7 +40,7 @@ def work(folder: Path, number: int, said: int) -> None:
         for step in range(1_000_000):
             name = make_key(victim=number, step=step)
             assert kept.put(name, content(name), kind="speech")
-            os.write(said, f"{name}\n".encode())
+            os.write(pipe, f"{name}\n".encode())
             # Shared by all victims of all rounds: put, read and dropped by each of them.
             shared = make_key(shared=chance.randrange(60))
             churn(small, shared, chance, number)
@@ -68,9 +68,9 @@ def churn(small: ResultCache, name: str, chance: random.Random, number: int) -> 
 
 
 def one_round(folder: Path, numbers: list[int], after: int, delay_s: float) -> list[str]:
-    """Let children work until they have said so many keys, and a moment longer; then kill them.
+    """Let children work until so many keys are acknowledged, and a moment longer; then kill them.
 
-    What they had said is answered.
+    Returns the keys.
     """
     reader, writer = os.pipe()
     children = []
@@ -85,25 +85,25 @@ def one_round(folder: Path, numbers: list[int], after: int, delay_s: float) -> l
             os._exit(1)
         children.append(child)
     os.close(writer)
-    said = b""
-    while said.count(b"\n") < after and (part := os.read(reader, 1 << 16)):
-        said += part
+    acknowledged = b""
+    while acknowledged.count(b"\n") < after and (part := os.read(reader, 1 << 16)):
+        acknowledged += part
     time.sleep(delay_s)
     for child in children:
         os.kill(child, signal.SIGKILL)
     while part := os.read(reader, 1 << 16):
-        said += part
+        acknowledged += part
     os.close(reader)
     for child in children:
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
-            raise AssertionError(f"a child ended by itself: {said[-500:]!r}")
-    return said.decode().split("\n")[:-1]
+            raise AssertionError(f"a child ended by itself: {acknowledged[-500:]!r}")
+    return acknowledged.decode().split("\n")[:-1]
 
 
 def main(folder: Path, seed: int, kills: int) -> None:
     chance = random.Random(seed)
-    said: list[str] = []
+    acknowledged: list[str] = []
     done = missing = wrong = 0
     while done < kills:
         numbers = [seed * 1_000_000 + done + extra for extra in (1, 2)]
@@ -111,17 +111,21 @@ def main(folder: Path, seed: int, kills: int) -> None:
         after = chance.choice((0, 1, 2, 5, 12))
         fresh = one_round(folder, numbers, after, chance.uniform(0.0, 0.012))
         done += len(numbers)
-        said += fresh
+        acknowledged += fresh
         with ResultCache(folder / "kept") as kept:
-            # All that was said just now, and some of what was said long ago.
-            for name in {*fresh, *chance.sample(said, min(20, len(said)))}:
+            # All that was acknowledged just now, and some of what was acknowledged long ago.
+            for name in {*fresh, *chance.sample(acknowledged, min(20, len(acknowledged)))}:
                 found = kept.get(name)
                 missing += found is None
                 wrong += found is not None and found.data != content(name)
-    print(json.dumps({"kills": done, "said": said, "missing": missing, "wrong": wrong}))
+    print(
+        json.dumps(
+            {"kills": done, "acknowledged": acknowledged, "missing": missing, "wrong": wrong}
+        )
+    )
 
 
 if __name__ == "__main__":
     if sys.argv[4] == "delete":
-        sqlite.detect_network_drive = lambda path, mounts=None: "nfs4"
+        sqlite.detect_network_drive = lambda path: "nfs4"
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

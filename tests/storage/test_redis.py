@@ -1,4 +1,4 @@
-"""Results on a real server: as they were, first take, damage, restarts, refusals, claims."""
+"""RedisCache and LayeredCache with a real server: damage, restarts, errors, claims."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError, StorageError
-from anyrig.storage.cache import Cache, CacheEntry, Claim, ResultCache
+from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
+from anyrig.storage.cache import CacheEntry, Claim, ResultCache
 from anyrig.storage.keys import make_key
 from anyrig.storage.redis import RETRY_S, LayeredCache, RedisCache, hide_password, pack, unpack
 from anyrig.units import MIB
@@ -36,148 +36,139 @@ def server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def store(server: Any) -> Iterator[RedisCache]:
-    with RedisCache(server.connection_url) as store:
-        store._client.flushall()
-        yield store
+def cache(server: Any) -> Iterator[RedisCache]:
+    with RedisCache(server.connection_url) as cache:
+        cache._client.flushall()
+        yield cache
 
 
-def test_a_result_comes_back_as_it_was(store: RedisCache) -> None:
+def test_put_and_get(cache: RedisCache) -> None:
     note: dict[str, Any] = {"engine": "tone", "seconds": 1.5, "text": "Zwölf \ud83d", "l": [None]}
-    assert store.put("a", b"\0\xff\r\n*3\r\n", kind="speech", metadata=note)
-    result = store.get("a")
+    assert cache.put("a", b"\0\xff\r\n*3\r\n", kind="speech", metadata=note)
+    result = cache.get("a")
     assert result is not None
     assert (result.key, result.kind, result.data) == ("a", "speech", b"\0\xff\r\n*3\r\n")
     assert result.metadata == note
-    assert store.get("b") is None
-    assert store.has(["a", "b"]) == {"a"}
+    assert cache.get("b") is None
+    assert cache.has(["a", "b"]) == {"a"}
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 40 * MIB])
-def test_any_bytes_of_any_size(store: RedisCache, size: int) -> None:
+def test_sizes(cache: RedisCache, size: int) -> None:
     data = random.randbytes(size)
-    assert store.put("big", data, kind="speech")
-    result = store.get("big")
+    assert cache.put("big", data, kind="speech")
+    result = cache.get("big")
     assert result is not None
     assert result.data == data
 
 
-def test_the_first_take_stays(store: RedisCache) -> None:
-    assert store.put("a", b"one", kind="speech")
-    assert not store.put("a", b"two", kind="speech")
-    assert store.put_many([CacheEntry("a", b"2", "speech"), CacheEntry("b", b"2", "speech")]) == 1
-    assert store.get("a").data == b"one"  # type: ignore[union-attr]
-    store.replace("a", b"three", kind="page")
-    assert store.get("a").data == b"three"  # type: ignore[union-attr]
-    assert store.delete("a")
-    assert not store.delete("a")
+def test_the_first_result_is_final(cache: RedisCache) -> None:
+    assert cache.put("a", b"one", kind="speech")
+    assert not cache.put("a", b"two", kind="speech")
+    assert cache.put_many([CacheEntry("a", b"2", "speech"), CacheEntry("b", b"2", "speech")]) == 1
+    assert cache.get("a").data == b"one"  # type: ignore[union-attr]
+    cache.replace("a", b"three", kind="page")
+    assert cache.get("a").data == b"three"  # type: ignore[union-attr]
+    assert cache.delete("a")
+    assert not cache.delete("a")
 
 
-def test_many_at_once(store: RedisCache) -> None:
+def test_many_keys_at_once(cache: RedisCache) -> None:
     names = [make_key(number=number) for number in range(3000)]
     entries = [CacheEntry(name, random.randbytes(1536), "embedding") for name in names]
-    assert store.put_many(iter(entries)) == 3000
-    found = store.get_many([*names, "none", names[0]])
+    assert cache.put_many(iter(entries)) == 3000
+    found = cache.get_many([*names, "none", names[0]])
     assert {name: result.data for name, result in found.items()} == {
         entry.key: entry.data for entry in entries
     }
-    assert store.has([*names, "none"]) == set(names)
-    assert store.put_many([]) == 0
-    assert store.get_many([]) == {}
+    assert cache.has([*names, "none"]) == set(names)
+    assert cache.put_many([]) == 0
+    assert cache.get_many([]) == {}
 
 
-def test_threads_that_keep_the_same_agree_on_one(store: RedisCache) -> None:
+def test_threads_agree_on_the_first_result(cache: RedisCache) -> None:
     names = [make_key(number=number) for number in range(50)]
     barrier = threading.Barrier(24)
 
     def put(number: int) -> int:
         barrier.wait(30)
-        return store.put_many([CacheEntry(name, b"%d" % number, "speech") for name in names])
+        return cache.put_many([CacheEntry(name, b"%d" % number, "speech") for name in names])
 
     with ThreadPoolExecutor(24) as threads:
         assert sum(threads.map(put, range(24))) == 50
-    assert len(store.get_many(names)) == 50
+    assert len(cache.get_many(names)) == 50
 
 
-def test_what_cannot_be_kept_is_refused(store: RedisCache) -> None:
-    with pytest.raises(InvalidInputError):
-        store.put("a b", b"", kind="speech")
-    with pytest.raises(InvalidInputError):
-        store.put("a", b"", kind="Speech")
-    with pytest.raises(InvalidInputError):
-        store.put("a", "text", kind="speech")  # type: ignore[arg-type]
-
-
-def _flipped(value: bytes, place: int) -> bytes:
+def _flip_bit(value: bytes, place: int) -> bytes:
     return value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :]
 
 
-def test_any_damage_is_found(store: RedisCache) -> None:
+def test_any_damage_is_detected(cache: RedisCache) -> None:
     whole = pack(CacheEntry("a", b"data", "speech", {"n": 1}), 5.0)
     for place in range(len(whole)):
         # The time, behind magic and checksum, is the only part that the checksum does not cover.
-        assert (unpack("a", _flipped(whole, place)) is None) == (place not in range(40, 48))
+        assert (unpack("a", _flip_bit(whole, place)) is None) == (place not in range(40, 48))
     for end in range(len(whole)):
         assert unpack("a", whole[:end]) is None
     assert unpack("b", whole) is None  # another's
 
 
 @pytest.mark.parametrize("value", [b"", b"garbage", b"anyrig1\n" + b"\xff" * 200])
-def test_a_damaged_result_counts_as_missing(
-    store: RedisCache, value: bytes, caplog: pytest.LogCaptureFixture
+def test_a_damaged_result_is_missing(
+    cache: RedisCache, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.put("good", b"data", kind="speech")
-    store._client.set("anyrig:a", value)
+    cache.put("good", b"data", kind="speech")
+    cache._client.set("anyrig:a", value)
     with caplog.at_level(logging.WARNING):
-        assert set(store.get_many(["a", "good"])) == {"good"}
+        assert set(cache.get_many(["a", "good"])) == {"good"}
     assert "damaged" in caplog.text
-    assert store.put("a", b"new", kind="speech")  # it was dropped
+    assert cache.put("a", b"new", kind="speech")  # it was dropped
 
 
-def test_something_else_under_the_name_counts_as_missing(store: RedisCache) -> None:
-    store._client.rpush("anyrig:a", "x", "y")
-    store.put("good", b"data", kind="speech")
-    assert set(store.get_many(["a", "good"])) == {"good"}
-    assert not store.put("a", b"new", kind="speech")
-    store.replace("a", b"new", kind="speech")
-    assert store.get("a").data == b"new"  # type: ignore[union-attr]
+def test_a_value_of_another_type_is_missing(cache: RedisCache) -> None:
+    cache._client.rpush("anyrig:a", "x", "y")
+    cache.put("good", b"data", kind="speech")
+    assert set(cache.get_many(["a", "good"])) == {"good"}
+    assert not cache.put("a", b"new", kind="speech")
+    cache.replace("a", b"new", kind="speech")
+    assert cache.get("a").data == b"new"  # type: ignore[union-attr]
 
 
-def test_stats_count_results_and_no_claims(store: RedisCache) -> None:
-    store.put("a", b"1", kind="speech")
-    store.claim(["b"], expires_s=60)
-    stats = store.stats()
+def test_stats(cache: RedisCache) -> None:
+    cache.put("a", b"1", kind="speech")
+    cache.claim(["b"], expires_s=60)
+    stats = cache.stats()
     assert stats.num_results == 1
     assert stats.used_bytes > 0
     assert stats.policy == "noeviction"
     assert stats.version
 
 
-def test_it_comes_back_after_a_restart() -> None:
+def test_reconnects_after_a_restart() -> None:
     first = started()
     port = first.port
-    with RedisCache(first.connection_url) as store:
-        assert store.put("a", b"1", kind="speech")
+    with RedisCache(first.connection_url) as cache:
+        assert cache.put("a", b"1", kind="speech")
         first.stop()
         again = started(port)  # it was restarted between two questions: nobody notices
         try:
-            assert store.get("a") is None
-            assert store.put("a", b"2", kind="speech")
+            assert cache.get("a") is None
+            assert cache.put("a", b"2", kind="speech")
             again.terminate()
             for ask in (
-                lambda: store.get("a"),
-                lambda: store.put("a", b"", kind="speech"),
-                lambda: store.replace("a", b"", kind="speech"),
-                lambda: store.delete("a"),
-                lambda: store.has(["a"]),
-                lambda: store.claim(["a"], expires_s=1),
-                lambda: store.stats(),
+                lambda: cache.get("a"),
+                lambda: cache.put("a", b"", kind="speech"),
+                lambda: cache.replace("a", b"", kind="speech"),
+                lambda: cache.delete("a"),
+                lambda: cache.has(["a"]),
+                lambda: cache.claim(["a"], expires_s=1),
+                lambda: cache.stats(),
             ):
-                with pytest.raises(StorageError, match="does not answer") as told:
+                with pytest.raises(StorageError, match="does not answer") as caught:
                     ask()
-                assert "cache.url" in told.value.hint
+                assert "cache.url" in caught.value.hint
             again = started(port)
-            assert store.put("a", b"3", kind="speech")
+            assert cache.put("a", b"3", kind="speech")
         finally:
             again.terminate()
 
@@ -186,61 +177,61 @@ def test_passwords() -> None:
     with serving() as server:
         server.client().config_set("requirepass", "secret")
         where = f"{server.host}:{server.port}/0"
-        with RedisCache(f"redis://:secret@{where}") as store:
-            assert store.put("a", b"1", kind="speech")
-            assert "secret" not in store.address
+        with RedisCache(f"redis://:secret@{where}") as cache:
+            assert cache.put("a", b"1", kind="speech")
+            assert "secret" not in cache.address
         for user in ("", ":wrong@", "nobody:secret@"):
             with (
-                RedisCache(f"redis://{user}{where}") as store,
-                pytest.raises(StorageError, match="denied access") as told,
+                RedisCache(f"redis://{user}{where}") as cache,
+                pytest.raises(StorageError, match="denied access") as caught,
             ):
-                store.get("a")
-            assert "wrong" not in str(told.value)
-            assert "secret" not in str(told.value)
-            assert "ANYRIG_CACHE_URL" in told.value.hint
+                cache.get("a")
+            assert "wrong" not in str(caught.value)
+            assert "secret" not in str(caught.value)
+            assert "ANYRIG_CACHE_URL" in caught.value.hint
 
 
-def test_a_full_server_says_so() -> None:
+def test_a_full_server() -> None:
     with (
         serving(maxmemory="3mb") as server,
-        RedisCache(server.connection_url) as store,
+        RedisCache(server.connection_url) as cache,
     ):
-        with pytest.raises(StorageError, match="full") as told:
-            store.put_many(
+        with pytest.raises(StorageError, match="full") as caught:
+            cache.put_many(
                 CacheEntry(f"{n}", random.randbytes(100_000), "speech") for n in range(60)
             )
-        assert "allkeys-lru" in told.value.hint
-        assert store.get("0") is not None  # what is there can be read
+        assert "allkeys-lru" in caught.value.hint
+        assert cache.get("0") is not None  # what is there can be read
 
 
-def test_a_server_that_evicts_takes_everything() -> None:
+def test_a_server_that_evicts() -> None:
     with (
         serving(**{"maxmemory": "4mb", "maxmemory-policy": "allkeys-lru"}) as server,
-        RedisCache(server.connection_url) as store,
+        RedisCache(server.connection_url) as cache,
     ):
         names = [f"{number}" for number in range(60)]
         entries = [CacheEntry(name, random.randbytes(100_000), "speech") for name in names]
-        assert store.put_many(entries) == 60
-        assert 0 < len(store.has(names)) < 60
-        assert store.stats().limit_bytes == 4 * MIB
+        assert cache.put_many(entries) == 60
+        assert 0 < len(cache.has(names)) < 60
+        assert cache.stats().limit_bytes == 4 * MIB
 
 
-def test_a_socket_in_the_file_system() -> None:
+def test_unix_socket() -> None:
     with tempfile.TemporaryDirectory() as folder:  # its name must be short
         path = Path(folder) / "s"
         with (
             serving(unixsocket=path),
-            RedisCache(f"unix://{path}") as store,
+            RedisCache(f"unix://{path}") as cache,
         ):
-            assert store.put("a", b"1", kind="speech")
+            assert cache.put("a", b"1", kind="speech")
 
 
-def test_an_address_with_options_of_its_own(server: Any) -> None:
+def test_options_in_the_url(server: Any) -> None:
     url = f"{server.connection_url}/3?decode_responses=true&socket_timeout=1"
-    with RedisCache(url) as store:
-        store.put("a", b"\xff", kind="speech")
-        assert store.get("a").data == b"\xff"  # type: ignore[union-attr]
-        store.delete("a")
+    with RedisCache(url) as cache:
+        cache.put("a", b"\xff", kind="speech")
+        assert cache.get("a").data == b"\xff"  # type: ignore[union-attr]
+        cache.delete("a")
 
 
 @pytest.mark.parametrize(
@@ -253,14 +244,14 @@ def test_an_address_with_options_of_its_own(server: Any) -> None:
         "redis://:secret/x@h",
     ],
 )
-def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(InvalidSettingError) as told:
+def test_invalid_urls(url: str) -> None:
+    with pytest.raises(InvalidSettingError) as caught:
         RedisCache(url)
-    assert "redis://host:6379/0" in told.value.hint
-    assert "secret" not in str(told.value)
+    assert "redis://host:6379/0" in caught.value.hint
+    assert "secret" not in str(caught.value)
 
 
-def test_what_is_no_redis_server() -> None:
+def test_another_program_on_the_port() -> None:
     """Another program listens there; a silent one is waited for once."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -273,31 +264,23 @@ def test_what_is_no_redis_server() -> None:
         talker = threading.Thread(target=answer)
         talker.start()
         with (
-            RedisCache(f"redis://127.0.0.1:{port}") as store,
+            RedisCache(f"redis://127.0.0.1:{port}") as cache,
             pytest.raises(StorageError, match="is not a Redis server"),
         ):
-            store.get("a")
+            cache.get("a")
         talker.join()
         with (
-            RedisCache(f"rediss://127.0.0.1:{port}", timeout_s=0.2) as store,
+            RedisCache(f"rediss://127.0.0.1:{port}", timeout_s=0.2) as cache,
             pytest.raises(StorageError, match="does not answer"),
         ):
-            store.get("a")
+            cache.get("a")
         other.setblocking(False)
         other.accept()[0].close()
         with pytest.raises(BlockingIOError):
             other.accept()
 
 
-def test_an_option_that_is_none(server: Any) -> None:
-    with (
-        RedisCache(f"{server.connection_url}/0?colour=red") as store,
-        pytest.raises(InvalidSettingError),
-    ):
-        store.get("a")
-
-
-def test_what_is_shown_of_an_address() -> None:
+def test_passwords_are_hidden() -> None:
     assert hide_password("rediss://me:secret@host:1/2?password=x") == "rediss://host:1/2"
     assert hide_password("unix://me@/run/s?password=x") == "unix:///run/s"
     assert "secret" not in hide_password("redis://:se/secret@host")
@@ -319,35 +302,35 @@ def test_without_the_package() -> None:
     assert issubclass(MissingPackageError, Exception)
 
 
-# -- who makes what ----------------------------------------------------------------------------
+# -- claims ----------------------------------------------------------------------------
 
 
-def test_a_claim_is_for_one(store: RedisCache) -> None:
-    first = store.claim(["a", "b"], expires_s=60)
-    second = store.claim(["b", "c"], expires_s=60)
+def test_claims_are_exclusive(cache: RedisCache) -> None:
+    first = cache.claim(["a", "b"], expires_s=60)
+    second = cache.claim(["b", "c"], expires_s=60)
     assert first.keys == {"a", "b"}
     assert second.keys == {"c"}
-    store.release(Claim(second.token, frozenset({"a", "b", "c"})))  # others' are not released
-    assert store.claim(["a", "b", "c"], expires_s=60).keys == {"c"}
-    store.release(first)
-    assert store.claim(["a", "b"], expires_s=60).keys == {"a", "b"}
-    assert store.claim([], expires_s=60).keys == frozenset()
+    cache.release(Claim(second.token, frozenset({"a", "b", "c"})))  # others' are not released
+    assert cache.claim(["a", "b", "c"], expires_s=60).keys == {"c"}
+    cache.release(first)
+    assert cache.claim(["a", "b"], expires_s=60).keys == {"a", "b"}
+    assert cache.claim([], expires_s=60).keys == frozenset()
 
 
-def test_the_claim_of_the_dead_lapses(store: RedisCache) -> None:
-    dead = store.claim(["a"], expires_s=0.05)
-    _until(lambda: bool(store.claim(["a"], expires_s=60).keys))
-    store.release(dead)  # it wakes up after all: the next one's claim stands
-    assert not store.claim(["a"], expires_s=60).keys
+def test_claims_expire(cache: RedisCache) -> None:
+    dead = cache.claim(["a"], expires_s=0.05)
+    _wait_until(lambda: bool(cache.claim(["a"], expires_s=60).keys))
+    cache.release(dead)  # it wakes up after all: the next one's claim stands
+    assert not cache.claim(["a"], expires_s=60).keys
 
 
-def test_of_many_claims_at_once_each_goes_to_one(store: RedisCache) -> None:
+def test_concurrent_claims(cache: RedisCache) -> None:
     names = [f"{number}" for number in range(2500)]
     barrier = threading.Barrier(8)
 
     def claim(_: int) -> frozenset[str]:
         barrier.wait(30)
-        return store.claim(names, expires_s=60).keys
+        return cache.claim(names, expires_s=60).keys
 
     with ThreadPoolExecutor(8) as threads:
         got = list(threads.map(claim, range(8)))
@@ -355,7 +338,7 @@ def test_of_many_claims_at_once_each_goes_to_one(store: RedisCache) -> None:
     assert frozenset().union(*got) == set(names)
 
 
-def _until(true: Callable[[], bool]) -> None:
+def _wait_until(true: Callable[[], bool]) -> None:
     for _ in range(300):
         if true():
             return
@@ -396,12 +379,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     pair.stop()
 
 
-def test_it_fits(pair: Pair) -> None:
-    cache: Cache = pair.one
-    assert cache.has(["a"]) == set()
-
-
-def test_what_one_keeps_the_other_finds_and_keeps_too(pair: Pair) -> None:
+def test_results_are_shared_and_copied(pair: Pair) -> None:
     assert pair.one.put("a", b"1", kind="speech", metadata={"engine": "tone"})
     assert pair.two.local.get("a") is None
     assert pair.two.has(["a", "b"]) == {"a"}
@@ -415,7 +393,7 @@ def test_what_one_keeps_the_other_finds_and_keeps_too(pair: Pair) -> None:
     assert pair.two.get("b") is not None
 
 
-def test_a_new_take_and_a_dropped_one(pair: Pair) -> None:
+def test_replace_and_delete_in_both(pair: Pair) -> None:
     pair.one.put("a", b"1", kind="speech")
     pair.one.replace("a", b"2", kind="speech")
     assert pair.two.get("a").data == b"2"  # type: ignore[union-attr]
@@ -424,7 +402,7 @@ def test_a_new_take_and_a_dropped_one(pair: Pair) -> None:
     assert not pair.one.delete("a")
 
 
-def test_without_the_server_the_near_one_goes_on(
+def test_the_local_cache_goes_on_without_the_server(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair.one.put("a", b"1", kind="speech")
@@ -448,14 +426,14 @@ def test_without_the_server_the_near_one_goes_on(
     assert pair.two.get("d") is not None
 
 
-def test_holding_is_for_the_near_one(pair: Pair) -> None:
+def test_pins_are_local(pair: Pair) -> None:
     near: Any = pair.one.local
     with pair.one.pin_for_job("job"):
         pair.one.put("a", b"1", kind="speech")
         assert near.stats().num_pinned == 1
 
 
-def test_a_near_store_that_takes_nothing_still_gives_what_is_far(pair: Pair) -> None:
+def test_a_full_local_cache_still_shares(pair: Pair) -> None:
     pair.two.put("a", b"1", kind="speech")
 
     class Full(ResultCache):

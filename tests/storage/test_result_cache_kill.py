@@ -36,20 +36,20 @@ def test_kill_at_any_moment_loses_nothing(
 ) -> None:
     """Each driver kills two workers at a time, on the same two files."""
     running = [_start_driver(tmp_path, seed, kills, mode) for seed in range(1, drivers + 1)]
-    said: list[str] = []
+    acknowledged: list[str] = []
     for driver in running:
         out, err = driver.communicate(timeout=300)
         assert driver.returncode == 0, err
-        told = json.loads(out)
-        assert (told["missing"], told["wrong"]) == (0, 0)
-        assert told["kills"] >= kills
-        said += told["said"]
-    assert len(said) > drivers * kills
+        answer = json.loads(out)
+        assert (answer["missing"], answer["wrong"]) == (0, 0)
+        assert answer["kills"] >= kills
+        acknowledged += answer["acknowledged"]
+    assert len(acknowledged) > drivers * kills
     if mode == "delete":
         monkeypatch.setattr("anyrig.storage.sqlite.detect_network_drive", lambda path: "nfs4")
     with ResultCache(tmp_path / "kept") as kept:
-        assert kept.has(said) == set(said)
-        # What was kept and not yet said when the kill came is there as well, whole.
+        assert kept.has(acknowledged) == set(acknowledged)
+        # What was kept and not yet acknowledged when the kill came is there as well, whole.
         assert kept.verify().num_bad == 0
         assert all(result.data == content(result.key) for result in kept.iter_results())
         assert "bad" not in kept.stats().counters

@@ -1,4 +1,4 @@
-"""Weights: hashed once, fetched from a hub, gone on with when cut off."""
+"""Weights: hashed once, downloaded from a hub, resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -16,74 +16,54 @@ from anyrig.storage import weights
 
 LARGE = bytes(range(256)) * 9000
 SMALL = b'{"sampling_rate": 16000}'
-
-
-def _blob(data: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+COMMIT = "c0ffee" * 6 + "1234"
 
 
 class Hub(BaseHTTPRequestHandler):
     """Answers as the hub does, from a table; it may cut a file off, or damage it."""
 
     files = {"model.safetensors": LARGE, "config.json": SMALL, "voices.pt": b"pickle"}
-    listed: list[str] = []
     cut_at: int | None = None
     damage = False
     ranges: list[str] = []
     status = 200
 
     def do_GET(self) -> None:
-        if self.status != 200:
-            return self._send(self.status, b"{}")
-        if self.path.startswith("/api/models/own/voice/revision/"):
-            return self._send(200, b'{"sha": "abc123"}')
-        if self.path.startswith("/api/models/own/voice/tree/abc123"):
-            return self._tree()
-        data = self.files[self.path.removeprefix("/own/voice/resolve/abc123/")]
-        asked = self.headers.get("Range")
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
-        if asked:
-            type(self).ranges.append(asked)
-        body = data[start:]
-        if self.damage and len(data) > 100:
-            body = b"\0" * len(body)
-        self._send(206 if asked else 200, body)
-        return None
+        if self.path.startswith("/api/models/own/voice/revision/main"):
+            siblings = [self.describe(name, data) for name, data in self.files.items()]
+            self.send(json.dumps({"id": "own/voice", "sha": COMMIT, "siblings": siblings}).encode())
+            return
+        data = self.files[self.path.removeprefix(f"/own/voice/resolve/{COMMIT}/")]
+        requested = self.headers.get("Range")
+        start = int(requested.removeprefix("bytes=").rstrip("-")) if requested else 0
+        if requested:
+            self.ranges.append(requested)
+        body = b"\0" * len(data) if self.damage and len(data) > 100 else data
+        self.send(body[start:])
 
-    def _tree(self) -> None:
-        rows = []
-        for name in self.listed or self.files:
-            data = self.files.get(name, b"")
-            row = {"type": "file", "path": name, "size": len(data), "oid": _blob(data)}
-            if len(data) > 1000:
-                row["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}
-            rows.append(row)
-        if "cursor" in self.path:
-            return self._send(200, json.dumps(rows[1:]).encode())
-        link = f'<http://{self.headers["Host"]}{self.path}&cursor=1>; rel="next"'
-        return self._send(200, json.dumps(rows[:1]).encode(), link)
+    def describe(self, name: str, data: bytes) -> dict[str, object]:
+        digest = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        row: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": digest}
+        if len(data) > 1000:
+            sha256 = hashlib.sha256(data).hexdigest()
+            row["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 134}
+        return row
 
-    def _send(self, code: int, body: bytes, link: str = "") -> None:
-        self.send_response(code)
+    def send(self, body: bytes) -> None:
+        self.send_response(206 if self.headers.get("Range") else self.status)
         self.send_header("Content-Length", str(len(body)))
-        if link:
-            self.send_header("Link", link)
         self.end_headers()
         if self.cut_at is not None and len(body) > self.cut_at:
-            body = body[: self.cut_at]
+            body, self.close_connection = body[: self.cut_at], True
             type(self).cut_at = None
-            self.wfile.write(body)
-            self.close_connection = True
-            return
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    def log_message(self, *_: object) -> None: ...
 
 
 @pytest.fixture
 def hub() -> Iterator[tuple[type[Hub], str]]:
-    kind = type("OneHub", (Hub,), {"ranges": [], "cut_at": None, "damage": False})
+    kind = type("OneHub", (Hub,), {"ranges": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -93,23 +73,30 @@ def hub() -> Iterator[tuple[type[Hub], str]]:
     thread.join()
 
 
-def test_files_are_fetched_and_checked_and_pickles_stay_there(
+def test_files_are_downloaded_and_verified_except_pickles(
     hub: tuple[type[Hub], str], tmp_path: Path
 ) -> None:
-    told: list[tuple[str, int, int]] = []
+    progress: list[tuple[str, int, int]] = []
+    folder = tmp_path / "v"
     weights.download_weights(
-        "own/voice", tmp_path / "v", endpoint=hub[1], on_progress=lambda *a: told.append(a)
+        "own/voice", folder, endpoint=hub[1], on_progress=lambda *event: progress.append(event)
     )
-    assert (tmp_path / "v" / "model.safetensors").read_bytes() == LARGE
-    assert (tmp_path / "v" / "config.json").read_bytes() == SMALL
-    assert not (tmp_path / "v" / "voices.pt").exists()
-    assert told[-1][1:] == (len(LARGE) + len(SMALL),) * 2
-    assert json.loads((tmp_path / "v" / weights.ORIGIN_FILE).read_text())["revision"] == "abc123"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "config.json", "model.safetensors", weights.ORIGIN_FILE
+    ]  # fmt: skip
+    assert (folder / "model.safetensors").read_bytes() == LARGE
+    assert (folder / "config.json").read_bytes() == SMALL
+    assert progress[-1][1:] == (len(LARGE) + len(SMALL),) * 2
+    assert json.loads((folder / weights.ORIGIN_FILE).read_text())["revision"] == COMMIT
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    weights.download_weights("own/voice", folder, endpoint=hub[1])
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+    (folder / "config.json").write_text("changed by hand")
+    weights.download_weights("own/voice", folder, endpoint=hub[1])
+    assert (folder / "config.json").read_bytes() == SMALL
 
 
-def test_a_fetch_that_was_cut_off_goes_on_where_it_stopped(
-    hub: tuple[type[Hub], str], tmp_path: Path
-) -> None:
+def test_an_interrupted_download_is_resumed(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
     kind, url = hub
     kind.cut_at = 100_000
     with pytest.raises(MissingWeightsError, match="could not be downloaded") as caught:
@@ -122,11 +109,12 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_stopped(
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_whole_files_are_not_fetched_again(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
+def test_a_part_of_another_file_is_downloaded_again(
+    hub: tuple[type[Hub], str], tmp_path: Path
+) -> None:
+    (tmp_path / "model.safetensors.part").write_bytes(b"x" * 5000)
     weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
-    before = (tmp_path / "model.safetensors").stat().st_mtime_ns
-    weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
-    assert (tmp_path / "model.safetensors").stat().st_mtime_ns == before
+    assert (tmp_path / "model.safetensors").read_bytes() == LARGE
 
 
 def test_a_damaged_file_never_gets_its_name(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
@@ -134,10 +122,7 @@ def test_a_damaged_file_never_gets_its_name(hub: tuple[type[Hub], str], tmp_path
     with pytest.raises(MissingWeightsError, match="does not match the hub"):
         weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
     assert not (tmp_path / "model.safetensors").exists()
-
-
-def test_a_part_of_something_else_is_begun_anew(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors.part").write_bytes(b"x" * 5000)
+    hub[0].damage = False
     weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE
 
@@ -146,23 +131,22 @@ def test_a_part_of_something_else_is_begun_anew(hub: tuple[type[Hub], str], tmp_
 def test_a_file_outside_the_folder_is_refused(
     hub: tuple[type[Hub], str], tmp_path: Path, name: str
 ) -> None:
-    hub[0].listed = [name]
     hub[0].files = {name: SMALL}
     with pytest.raises(InvalidInputError, match="outside"):
         weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
 
 
-@pytest.mark.parametrize(("code", "said"), [(401, "token"), (403, "licence"), (404, "no such")])
-def test_refusals_of_the_hub_are_put_into_words(
-    hub: tuple[type[Hub], str], tmp_path: Path, code: int, said: str
+@pytest.mark.parametrize(("code", "reason"), [(401, "token"), (403, "licence"), (404, "no such")])
+def test_refusals_of_the_hub(
+    hub: tuple[type[Hub], str], tmp_path: Path, code: int, reason: str
 ) -> None:
     hub[0].status = code
-    with pytest.raises(MissingWeightsError, match=said):
+    with pytest.raises(MissingWeightsError, match=reason):
         weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
 
 
 def test_without_a_network_the_folder_to_fill_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingWeightsError, match="no answer") as caught:
+    with pytest.raises(MissingWeightsError, match="could not be downloaded") as caught:
         weights.download_weights("own/voice", tmp_path / "v", endpoint="http://127.0.0.1:9")
     assert str(tmp_path / "v") in caught.value.hint
 
@@ -171,13 +155,13 @@ def test_hashes_are_remembered_until_a_file_changes(tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
     path.write_bytes(b"one")
     first = weights.hash_files([path])
-    book = next(tmp_path.glob(".anyrig*"))
     assert weights.hash_files([path]) == first
-    known = json.loads(book.read_text())
-    known["a.onnx"][1] = "from the book"
-    book.write_text(json.dumps(known))
-    assert weights.hash_file(path) == "from the book"
+    hashes = next(tmp_path.glob(".anyrig*"))
+    known = json.loads(hashes.read_text())
+    known["a.onnx"][1] = "remembered"
+    hashes.write_text(json.dumps(known))
+    assert weights.hash_file(path) == "remembered"
     path.write_bytes(b"other")
     assert weights.hash_file(path) == hashlib.sha256(b"other").hexdigest()
-    book.write_text("no json")
+    hashes.write_text("not JSON")
     assert weights.hash_file(path) == hashlib.sha256(b"other").hexdigest()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -101,3 +101,8 @@ class NotAnEngine:
 class OutOfMemoryAtLoad(BaseEngine):
     def __init__(self, placement: Placement) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+
+class HostOutOfMemoryAtLoad(BaseEngine):
+    def __init__(self, placement: Placement) -> None:
+        raise MemoryError

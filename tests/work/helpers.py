@@ -9,11 +9,12 @@ from typing import Any
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
+from anyrig.work.engine import EngineFactory
 from anyrig.work.live import LiveQueue
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 
 
 def placement(name: str, **values: Any) -> Placement:
@@ -25,7 +26,9 @@ def fake_pool(*names: str, fallback: str = "", **options: Any) -> WorkerPool:
     factory = EngineFactory("anyrig.work.fake:FakeEngine", options)
     spare = placement(fallback) if fallback else None
     return WorkerPool(
-        [placement(name) for name in names], factory, environment=os.environ, fallback=spare
+        LocalWorkers(
+            [placement(name) for name in names], factory, environment=os.environ, fallback=spare
+        )
     )
 
 

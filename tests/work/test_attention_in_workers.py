@@ -10,24 +10,25 @@ from typing import Any
 
 import pytest
 
-from anyrig.bench import isolate
+from anyrig.bench import process
 from anyrig.cli import compute
 from anyrig.cli.context import Context
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement, PlacementPlan, Workload
 from anyrig.precision import selftest
 from anyrig.precision.selftest import CheckResult
+from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 from tests.conftest import MACHINES
 
-TORCH = DeviceBackend("torch", "cpu", "cpu", True, "")
+TORCH = DeviceBackend("torch", "cpu", "cpu")
 WRONG = CheckResult("attention", "cudnn", "bf16", "a case", "wrong", 9.0, where="out")
 
 
 def on_in_worker(placement: Placement) -> list[str]:
     recipe = EngineFactory("tests.work.engines:ReportsAttention")
-    with WorkerPool([placement], recipe, environment=os.environ) as pool:
+    with WorkerPool(LocalWorkers([placement], recipe, environment=os.environ)) as pool:
         (outcome,) = pool.run([0], cost=float)
     assert outcome.failure is None, outcome.failure
     assert outcome.result is not None
@@ -77,11 +78,11 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
 
     def self_test(
         device: Device, backend: DeviceBackend, path: Path, environment: Mapping[str, str], **_: Any
-    ) -> isolate.SelfTested:
+    ) -> process.SelfTestSummary:
         tested.append(device.id)
-        return isolate.SelfTested(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})
+        return process.SelfTestSummary(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})
 
-    monkeypatch.setattr(isolate, "self_test", self_test)
+    monkeypatch.setattr(process, "run_self_test", self_test)
     one = context()
     monkeypatch.setattr(Context, "measures", False)
     found = placed(one)

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from typing import Any
 import pytest
 
 from anyrig.server import observed
+from anyrig.work.engine import EngineFactory
+from anyrig.work.live import LiveQueue
 from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
-from tests.work.helpers import placement, wait_until
+from anyrig.work.protocol import WorkerStatus
+from anyrig.work.worker import LocalWorkers
+from tests.work.helpers import fake_pool, placement, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
 SILENT_S = 900.0
@@ -87,11 +90,8 @@ def run(folder: Path, engine: str = "Waits", **options: Any) -> Iterator[Run]:
         f"tests.work.engines:{engine}", {"started": str(folder / "started"), **options}
     )
     with WorkerPool(
-        [placement("a")],
-        recipe,
-        environment=os.environ,
+        LocalWorkers([placement("a")], recipe, environment=os.environ, heartbeat_s=0.02),
         clock=clock,
-        heartbeat_s=0.02,
         silence_limit_s=SILENT_S,
     ) as pool:
         pool.wait_ready()
@@ -99,7 +99,7 @@ def run(folder: Path, engine: str = "Waits", **options: Any) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("models_error", [False, True])
-def test_a_worker_that_beats_is_alive_however_long_its_item(
+def test_a_worker_that_sends_heartbeats_is_alive_however_long_its_item(
     models_error: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also where its engine cannot say at that moment which models it has."""
@@ -117,7 +117,7 @@ def test_a_worker_that_beats_is_alive_however_long_its_item(
     assert caplog.messages == []
 
 
-def test_a_worker_whose_beats_stop_is_replaced_and_its_item_done(
+def test_a_worker_whose_heartbeats_stop_is_replaced_and_its_item_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with run(tmp_path) as one:
@@ -132,7 +132,7 @@ def test_a_worker_whose_beats_stop_is_replaced_and_its_item_done(
     assert any("no heartbeat for" in message for message in caplog.messages)
 
 
-def test_a_call_that_keeps_the_interpreters_lock_has_as_long_as_beats_may_be_missing(
+def test_a_call_that_holds_the_interpreter_lock_is_given_the_whole_silence_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No thread of a process can beat meanwhile: that alone is no reason to end it."""
@@ -148,7 +148,7 @@ def test_a_call_that_keeps_the_interpreters_lock_has_as_long_as_beats_may_be_mis
     assert caplog.messages == []
 
 
-def test_a_program_that_was_stopped_itself_does_not_blame_its_workers(
+def test_workers_are_not_killed_after_the_pool_itself_was_stopped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ctrl-Z and fg, a laptop that slept: beats could not be read meanwhile."""
@@ -163,3 +163,60 @@ def test_a_program_that_was_stopped_itself_does_not_blame_its_workers(
         assert one.result().failure is None
         assert one.pool.pids == [pid]
     assert caplog.messages == []
+
+
+# -- workers as health checks see them ------------------------------------------------------------
+
+
+def see(
+    pool: WorkerPool, condition: Callable[[tuple[WorkerStatus, ...]], bool]
+) -> tuple[WorkerStatus, ...]:
+    wait_until(lambda: condition(pool.workers()))
+    return pool.workers()
+
+
+def test_a_worker_is_seen_loading_then_ready_then_busy() -> None:
+    pool = fake_pool("one")
+    with LiveQueue[float, float](pool, cost=float) as live:
+        assert pool.workers()[0].models == () or pool.workers()[0].state == "ready"
+        (idle,) = see(pool, lambda seen: seen[0].state == "ready")
+        assert (idle.device, idle.kind, idle.word) == ("one", "cpu", "cpu")
+        assert idle.models
+        assert idle.busy_since is None
+        future = live.submit(1.0)
+        (busy,) = see(pool, lambda seen: seen[0].busy_since is not None)
+        assert busy.pid == idle.pid
+        assert future.result(60) == 2.0
+        see(pool, lambda seen: seen[0].busy_since is None)
+
+
+def test_an_idle_worker_sends_heartbeats() -> None:
+    pool = fake_pool("one")
+    with LiveQueue[float, float](pool, cost=float):
+        (first,) = see(pool, lambda seen: seen[0].state == "ready")
+        see(pool, lambda seen: seen[0].last_seen > first.last_seen + 1.0)
+
+
+def test_a_worker_that_is_killed_is_shown_and_replaced() -> None:
+    pool = fake_pool("one")
+    with LiveQueue[float, float](pool, cost=float) as live:
+        (first,) = see(pool, lambda seen: seen[0].state == "ready")
+        os.kill(first.pid, signal.SIGKILL)
+        seen = see(pool, lambda seen: [one.state for one in seen] == ["dead", "ready"])
+        assert seen[0].pid == first.pid
+        assert "SIGKILL" in seen[0].exit_reason or "9" in seen[0].exit_reason
+        assert seen[1].pid != first.pid
+        assert live.submit(0.01).result(60) == 0.02
+
+
+def test_a_worker_that_is_stopped_falls_silent() -> None:
+    pool = fake_pool("one")
+    with LiveQueue[float, float](pool, cost=float):
+        (first,) = see(pool, lambda seen: seen[0].state == "ready")
+        os.kill(first.pid, signal.SIGSTOP)
+        try:
+            (seen,) = see(pool, lambda seen: time.monotonic() - seen[0].last_seen > 5)
+            assert seen.state == "ready"
+        finally:
+            os.kill(first.pid, signal.SIGCONT)
+        see(pool, lambda seen: time.monotonic() - seen[0].last_seen < 2)

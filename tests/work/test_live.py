@@ -1,4 +1,4 @@
-"""One counter for many: lanes, turns, cancellations, deadlines, failures, the end."""
+"""Requests of many threads: lanes, turns, cancellation, deadlines, failures, closing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from anyrig.errors import OverloadedError, WorkError
+from anyrig.errors import InvalidInputError, OverloadedError, WorkError
 from anyrig.work.live import LiveQueue
 from tests.work.helpers import live_queue, wait_until
 
 
-def test_many_threads_are_answered_each_with_its_own() -> None:
+def test_every_thread_gets_its_own_result() -> None:
     found: dict[int, float] = {}
     with live_queue("a", "b") as live:
 
@@ -28,7 +28,7 @@ def test_many_threads_are_answered_each_with_its_own() -> None:
     assert found == {number: pytest.approx(0.002 + number / 5e5) for number in range(50)}
 
 
-def test_a_live_item_passes_bulk_work_and_turns_come_in_order() -> None:
+def test_a_live_item_overtakes_bulk_work_and_turns_come_in_order() -> None:
     done: list[str] = []
     with live_queue("a", max_in_flight=1) as live:
         first = live.submit(0.3, lane="bulk")
@@ -45,7 +45,7 @@ def test_a_live_item_passes_bulk_work_and_turns_come_in_order() -> None:
     assert done.index("bulk") != 1  # taken before they came, or passed by both
 
 
-def test_what_is_cancelled_or_late_is_not_done() -> None:
+def test_an_item_that_is_cancelled_or_late_is_not_computed() -> None:
     now = [0.0]
     with live_queue("a", max_in_flight=1, clock=lambda: now[0]) as live:
         busy = live.submit(0.3)
@@ -61,7 +61,7 @@ def test_what_is_cancelled_or_late_is_not_done() -> None:
         assert live.report.num_items == 2
 
 
-def test_what_is_cancelled_waits_no_more_and_is_cleared_away() -> None:
+def test_cancelled_items_are_not_counted_and_are_removed() -> None:
     with live_queue("a", max_in_flight=1) as live:
         live.submit(0.3)
         futures = [live.submit(0.01) for _ in range(1000)]
@@ -73,7 +73,7 @@ def test_what_is_cancelled_waits_no_more_and_is_cleared_away() -> None:
         assert kept.result(timeout=30) == pytest.approx(0.04)
 
 
-def test_what_was_let_in_is_not_refused_later() -> None:
+def test_too_many_items_are_refused_unless_they_were_admitted_before() -> None:
     with live_queue("a", max_waiting=2, max_in_flight=1) as live:
         first = live.submit(0.2)
         with pytest.raises(OverloadedError):
@@ -88,15 +88,7 @@ def fill(live: LiveQueue[float, float]) -> None:
         live.submit(0.001)
 
 
-def test_too_much_is_refused() -> None:
-    with live_queue("a", max_waiting=2, max_in_flight=1) as live:
-        first = live.submit(0.2)
-        with pytest.raises(OverloadedError):
-            fill(live)
-        first.result(timeout=30)
-
-
-def test_what_fails_or_kills_its_worker_fails_alone() -> None:
+def test_an_item_that_raises_or_crashes_its_worker_fails_alone() -> None:
     with live_queue("a", engine={"error_on": [0.05], "crash_on": [0.06]}) as live:
         good = [live.submit(0.001) for _ in range(4)]
         bad, deadly = live.submit(0.05), live.submit(0.06)
@@ -110,7 +102,14 @@ def test_what_fails_or_kills_its_worker_fails_alone() -> None:
         assert not live.report.failed
 
 
-def test_the_end_is_told_to_all_who_wait() -> None:
+def test_an_invalid_cost_fails_its_own_request_alone() -> None:
+    with live_queue("a") as live:
+        with pytest.raises(InvalidInputError, match="invalid cost"):
+            live.submit(-1.0)
+        assert live.submit(0.01).result(timeout=30) == 0.02
+
+
+def test_closing_fails_whatever_waits() -> None:
     with live_queue("a", max_in_flight=1) as live:
         futures = [live.submit(0.2) for _ in range(5)]
         time.sleep(0.05)
@@ -122,7 +121,7 @@ def test_the_end_is_told_to_all_who_wait() -> None:
             live.submit(0.1)
 
 
-def test_the_next_item_goes_to_whoever_has_none() -> None:
+def test_the_next_item_goes_to_an_idle_worker() -> None:
     with live_queue("a", "b") as live:
         for _ in range(12):  # by now both are known to be as fast
             live.submit(0.01).result(timeout=30)
@@ -135,7 +134,7 @@ def test_the_next_item_goes_to_whoever_has_none() -> None:
         assert not second.done()
 
 
-def test_what_was_cancelled_uses_up_no_turn_of_bulk_work() -> None:
+def test_a_cancelled_item_uses_up_no_turn_of_bulk_work() -> None:
     done: list[str] = []
     with live_queue("a", max_in_flight=1) as live:
         first = live.submit(0.3)

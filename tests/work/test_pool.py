@@ -1,4 +1,4 @@
-"""Real processes on rehearsed devices: order, deaths, losses, refusals, and nothing left behind."""
+"""Real processes on fake devices: order, crashes, lost devices, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ import psutil
 import pytest
 
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
-from anyrig.memory.limits import BatchSizeLimits
+from anyrig.memory.known_sizes import KnownBatchSizes
+from anyrig.work.engine import EngineFactory
 from anyrig.work.outcome import ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 from tests.work.engines import Unpicklable
 from tests.work.helpers import fake_pool, placement
+
+
+def one_worker(target: str) -> WorkerPool:
+    return WorkerPool(LocalWorkers([placement("a")], EngineFactory(target), environment=os.environ))
 
 
 def values(outcomes: list[ItemOutcome[Any]]) -> list[Any]:
@@ -79,7 +84,7 @@ def test_running_out_of_memory_splits_in_the_worker() -> None:
     assert report.num_out_of_memory >= 1
 
 
-def test_a_bad_item_is_failed_and_the_rest_go_on() -> None:
+def test_an_item_that_raises_fails_alone() -> None:
     with fake_pool("a", error_on=[0.005]) as pool:
         got = list(pool.run([0.001, 0.005, 0.002], cost=float))
     assert values(got) == [0.002, None, 0.004]
@@ -88,7 +93,7 @@ def test_a_bad_item_is_failed_and_the_rest_go_on() -> None:
     assert "invalid item" in failure.message
 
 
-def test_an_item_that_kills_three_workers_is_failed() -> None:
+def test_an_item_that_crashes_three_workers_fails() -> None:
     costs = [0.001, 0.002, 0.666, 0.003, 0.004]
     report = RunReport()
     with fake_pool("a", fallback="spare", crash_on=[0.666]) as pool:
@@ -100,13 +105,7 @@ def test_an_item_that_kills_three_workers_is_failed() -> None:
     assert "code 9" in failure.message
 
 
-def test_the_only_device_survives_a_deadly_item() -> None:
-    with fake_pool("a", crash_on=[0.666]) as pool:
-        got = list(pool.run([0.001, 0.666, 0.002], cost=float))
-    assert values(got) == [0.002, None, 0.004]
-
-
-def test_two_deadly_items_do_not_cost_the_device() -> None:
+def test_two_poison_items_do_not_suspend_the_device() -> None:
     costs = [0.001, 0.666, 0.002, 0.777, 0.003]
     with fake_pool("a", "b", crash_on=[0.666, 0.777]) as pool:
         got = list(pool.run(costs, cost=float))
@@ -114,7 +113,7 @@ def test_two_deadly_items_do_not_cost_the_device() -> None:
         assert values(list(pool.run([0.004] * 8, cost=float))) == [0.008] * 8
 
 
-def test_a_device_that_dies_twice_is_failed_and_its_items_finish_elsewhere() -> None:
+def test_a_device_whose_workers_crash_twice_is_suspended_and_its_items_finish_elsewhere() -> None:
     report = RunReport()
     with fake_pool("good", "dead", broken_devices=["dead"]) as pool:
         got = list(pool.run([0.02] * 100, cost=float, report=report))
@@ -123,7 +122,7 @@ def test_a_device_that_dies_twice_is_failed_and_its_items_finish_elsewhere() -> 
     assert any("dead is suspended" in warning for warning in report.warnings)
 
 
-def test_when_the_only_device_dies_the_fall_back_finishes() -> None:
+def test_the_fallback_finishes_when_the_only_device_fails() -> None:
     report = RunReport()
     with fake_pool("dead", fallback="cpu", broken_devices=["dead"]) as pool:
         got = list(pool.run([0.002] * 12, cost=float, report=report))
@@ -133,7 +132,7 @@ def test_when_the_only_device_dies_the_fall_back_finishes() -> None:
     assert any("dead is suspended" in warning for warning in report.warnings)
 
 
-def test_a_device_that_is_lost_twice_is_failed() -> None:
+def test_a_device_that_is_lost_twice_is_suspended() -> None:
     report = RunReport()
     with fake_pool("gpu", fallback="cpu", lose_after={"gpu": 3}) as pool:
         got = list(pool.run([0.002] * 30, cost=float, report=report))
@@ -142,7 +141,7 @@ def test_a_device_that_is_lost_twice_is_failed() -> None:
     assert any("gpu is suspended" in warning for warning in report.warnings)
 
 
-def test_nothing_left_to_work_is_an_error_not_a_hang() -> None:
+def test_no_worker_left_is_an_error_and_not_a_hang() -> None:
     with (
         fake_pool("dead", broken_devices=["dead"]) as pool,
         pytest.raises(DeviceLostError, match="dead"),
@@ -150,12 +149,18 @@ def test_nothing_left_to_work_is_an_error_not_a_hang() -> None:
         list(pool.run([0.001] * 30, cost=float))
 
 
-def test_an_engine_that_cannot_be_made_is_an_error_with_its_hint() -> None:
-    factory = EngineFactory("anyrig.work.fake:Nothing")
-    pool = WorkerPool([placement("a")], factory, environment=os.environ)
-    with pool, pytest.raises(InvalidInputError, match="cannot import engine") as caught:
+@pytest.mark.parametrize(
+    ("target", "message", "hint"),
+    [
+        ("anyrig.work.fake:Nothing", "cannot import engine", "importable"),
+        ("tests.work.engines:NotAnEngine", "is not an engine", "BaseEngine"),
+    ],
+)
+def test_an_engine_that_cannot_be_loaded_is_an_error(target: str, message: str, hint: str) -> None:
+    pool = one_worker(target)
+    with pool, pytest.raises(InvalidInputError, match=message) as caught:
         pool.wait_ready()
-    assert "importable" in caught.value.hint
+    assert hint in caught.value.hint
 
 
 def test_a_worker_that_is_killed_is_replaced() -> None:
@@ -177,7 +182,7 @@ def test_a_late_item_is_given_to_an_idle_faster_device() -> None:
         assert {outcome.device for outcome in got} == {"fast"}
 
 
-def test_what_overtakes_an_item_is_told_before_it() -> None:
+def test_an_outcome_is_reported_before_those_of_earlier_items() -> None:
     heard: list[int] = []
     with fake_pool("fast", "slow", speeds={"slow": 0.2}) as pool:
         pool.wait_ready()
@@ -191,7 +196,7 @@ def test_what_overtakes_an_item_is_told_before_it() -> None:
     assert sorted(heard) == list(range(21))
 
 
-def test_an_item_that_cannot_be_sent_is_failed() -> None:
+def test_an_item_that_cannot_be_pickled_fails() -> None:
     with fake_pool("a") as pool:
         got = list(pool.run([0.001, lambda: 0], cost=lambda item: 0.001))
     assert got[0].result == 0.002
@@ -199,7 +204,7 @@ def test_an_item_that_cannot_be_sent_is_failed() -> None:
     assert "cannot be pickled" in got[1].failure.message
 
 
-def test_a_closed_pool_says_so() -> None:
+def test_a_closed_pool_accepts_no_run() -> None:
     with fake_pool("a") as pool:
         pass
     with pytest.raises(WorkError, match="closed"):
@@ -254,7 +259,7 @@ def test_batches_grow_beside_a_device_that_takes_one_at_a_time() -> None:
     assert report.num_batches < 200
 
 
-def test_an_item_that_cannot_be_unpacked_there_is_failed() -> None:
+def test_an_item_that_cannot_be_unpickled_in_the_worker_fails() -> None:
     with fake_pool("a") as pool:
         got = list(pool.run([0.001, Unpicklable(), 0.002], cost=lambda _: 0.001))
     assert [outcome.result for outcome in got] == [0.002, None, 0.004]
@@ -262,18 +267,22 @@ def test_an_item_that_cannot_be_unpacked_there_is_failed() -> None:
     assert "cannot be unpickled: not here" in got[1].failure.message
 
 
-def test_a_result_that_cannot_be_unpacked_here_spoils_no_other() -> None:
+def test_a_result_that_cannot_be_unpickled_fails_alone() -> None:
     factory = EngineFactory("tests.work.engines:HalfUnpicklable")
-    with WorkerPool([placement("a")], factory, environment=os.environ) as pool:
+    with WorkerPool(LocalWorkers([placement("a")], factory, environment=os.environ)) as pool:
         got = list(pool.run(range(40), cost=lambda _: 1.0))
     assert [o.result for o in got] == [None if n % 2 else n for n in range(40)]
     assert all("not here" in o.failure.message for o in got if o.failure is not None)
 
 
-def test_options_that_cannot_be_sent_leave_no_process() -> None:
+def test_options_that_cannot_be_pickled_leave_no_process() -> None:
     before = psutil.Process().children()
     with pytest.raises(InvalidInputError, match="cannot be pickled"):
-        WorkerPool([placement("a")], EngineFactory("x:y", {"f": lambda: 0}), environment=os.environ)
+        WorkerPool(
+            LocalWorkers(
+                [placement("a")], EngineFactory("x:y", {"f": lambda: 0}), environment=os.environ
+            )
+        )
     assert psutil.Process().children() == before
 
 
@@ -286,7 +295,7 @@ def _workers_alive() -> list[int]:
     return found
 
 
-def test_a_pool_that_is_closed_under_a_run_leaves_nobody() -> None:
+def test_a_pool_that_is_closed_during_a_run_leaves_no_process() -> None:
     with fake_pool("a", "b", "c") as pool:
         outcomes = pool.run([0.05] * 200, cost=float)
         next(outcomes)
@@ -308,7 +317,7 @@ def test_a_worker_that_dies_while_another_loads_is_noticed() -> None:
         assert values(list(pool.run([0.01] * 10, cost=float))) == [0.02] * 10
 
 
-def test_a_stream_that_ends_the_program_is_raised_not_awaited() -> None:
+def test_an_exit_raised_by_the_input_is_raised_to_the_caller() -> None:
     def stream() -> Iterator[float]:
         yield 0.001
         raise SystemExit(3)
@@ -318,7 +327,7 @@ def test_a_stream_that_ends_the_program_is_raised_not_awaited() -> None:
 
 
 @pytest.mark.parametrize("fallback", ["", "cpu"])
-def test_many_deadly_items_cost_only_themselves(fallback: str) -> None:
+def test_many_poison_items_fail_alone(fallback: str) -> None:
     deadly = [0.661, 0.662, 0.663, 0.664]
     costs = [0.001, 0.002, *deadly, 0.003]
     with fake_pool("a", fallback=fallback, crash_on=deadly) as pool:
@@ -326,7 +335,7 @@ def test_many_deadly_items_cost_only_themselves(fallback: str) -> None:
     assert values(got) == [None if c in deadly else 2 * c for c in costs]
 
 
-def test_an_item_that_breaks_the_device_is_found_out() -> None:
+def test_an_item_that_loses_the_device_fails() -> None:
     report = RunReport()
     with fake_pool("gpu", "gpu2", fallback="cpu", lose_device_on=[0.666]) as pool:
         got = list(pool.run([0.001] * 5 + [0.666] + [0.002] * 5, cost=float, report=report))
@@ -343,19 +352,6 @@ def test_what_does_not_fit_on_a_small_device_goes_to_a_large_one() -> None:
     assert not report.failed
 
 
-def test_half_an_engine_is_told_what_it_lacks() -> None:
-    pool = WorkerPool(
-        [placement("a")], EngineFactory("tests.work.engines:NotAnEngine"), environment=os.environ
-    )
-    with (
-        pool,
-        pytest.raises(
-            InvalidInputError, match=r"is not an engine: missing pads, .*memory_options.*run"
-        ),
-    ):
-        pool.wait_ready()
-
-
 # -- batch sizes that are remembered --------------------------------------------------------------
 
 
@@ -363,9 +359,11 @@ def test_batch_sizes_are_remembered_for_the_next_pool(tmp_path: Path) -> None:
     options = {"max_items": 64, "fits": 0.02, "call_s": 0.01}
 
     def run(factory: EngineFactory, stamp: str) -> int:
-        limits, report = BatchSizeLimits.load(tmp_path / "limits.json"), RunReport()
+        limits, report = KnownBatchSizes(tmp_path / "limits.json"), RunReport()
         with WorkerPool(
-            [placement("a")], factory, environment=os.environ, limits=limits, stamp=stamp
+            LocalWorkers(
+                [placement("a")], factory, environment=os.environ, limits=limits, stamp=stamp
+            )
         ) as pool:
             assert sum(1 for _ in pool.run([0.001] * 150, cost=float, report=report)) == 150
         return report.num_out_of_memory
@@ -377,8 +375,43 @@ def test_batch_sizes_are_remembered_for_the_next_pool(tmp_path: Path) -> None:
     assert run(replace(fake, version="2"), "driver 1") > 0, "nor of another version"
 
 
-def test_an_engine_that_runs_out_of_memory_while_loading_is_an_out_of_memory_error() -> None:
-    factory = EngineFactory("tests.work.engines:OutOfMemoryAtLoad")
-    pool = WorkerPool([placement("a")], factory, environment=os.environ)
-    with pool, pytest.raises(OutOfMemoryError, match="Tried to allocate"):
+def test_running_out_of_memory_while_loading_is_an_out_of_memory_error() -> None:
+    with (
+        one_worker("tests.work.engines:OutOfMemoryAtLoad") as pool,
+        pytest.raises(OutOfMemoryError, match="Tried to allocate") as caught,
+    ):
         pool.wait_ready()
+    assert not caught.value.on_host
+
+
+def test_host_memory_that_runs_out_while_loading_is_told_apart_from_a_devices() -> None:
+    with (
+        one_worker("tests.work.engines:HostOutOfMemoryAtLoad") as pool,
+        pytest.raises(OutOfMemoryError) as caught,
+    ):
+        pool.wait_ready()
+    assert caught.value.on_host
+
+
+# -- several sources of workers -------------------------------------------------------------------
+
+
+def source(name: str, **options: Any) -> LocalWorkers:
+    factory = EngineFactory("anyrig.work.fake:FakeEngine", options)
+    return LocalWorkers([placement(name)], factory, environment=os.environ)
+
+
+def test_a_run_may_use_workers_of_several_sources() -> None:
+    with WorkerPool(source("a"), source("b")) as pool:
+        pool.wait_ready()
+        got = list(pool.run([0.01] * 40, cost=float))
+    assert values(got) == [0.02] * 40
+    assert {outcome.device for outcome in got} == {"a", "b"}
+
+
+def test_a_run_goes_on_while_one_source_has_workers() -> None:
+    with WorkerPool(source("good"), source("dead", broken_devices=["dead"])) as pool:
+        pool.wait_ready()
+        got = list(pool.run([0.01] * 40, cost=float))
+    assert values(got) == [0.02] * 40
+    assert {outcome.device for outcome in got} == {"good"}

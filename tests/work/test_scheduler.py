@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import random
 import statistics
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,78 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from anyrig.work.assignment import Assignment, Slot, assign_best, assign_items, lower_bound_s
 from anyrig.work.batching import BatchBudget, WorkItem
-from anyrig.work.scheduler import (
-    Assignment,
-    Scheduler,
-    WorkerLoad,
-    WorkerSlot,
-    assign_best,
-    assign_items,
-    lower_bound_s,
-)
+from anyrig.work.scheduler import Scheduler, WorkerLoad
 from benchmarks.cluster_fates import Worker, segments, speeds
 from benchmarks.cluster_world import FAR, NEAR, play
 from benchmarks.work import best_subset, ideal
-
-LATENCY_S = 0.0005
-
-
-class World:
-    """Workers of given speeds that take what the plan gives, one item after the other."""
-
-    def __init__(self, costs: Sequence[float], speeds: Sequence[float]) -> None:
-        self.scheduler: Scheduler[None] = Scheduler()
-        self.speeds = speeds
-        for number in range(len(speeds)):
-            self.scheduler.workers[number] = WorkerLoad(number)
-        for index, cost in enumerate(costs):
-            self.scheduler.add(WorkItem(index, None, cost))
-        self.scheduler.ended = True
-        self.queues: list[list[WorkItem[None]]] = [[] for _ in speeds]
-        self.computing: list[WorkItem[None] | None] = [None] * len(speeds)
-        self.events: list[tuple[float, int, int, float]] = []
-        self.ticket = itertools.count()
-        self.num_computed = 0
-
-    def play(self, count: int) -> float:
-        """When the last result is there."""
-        now, done = 0.0, 0
-        self._give(now)
-        while done < count:
-            now, _, number, took = heapq.heappop(self.events)
-            item = self.computing[number]
-            assert item is not None
-            self.num_computed += 1
-            worker = self.scheduler.workers[number]
-            worker.record_call(item.cost, took)
-            fresh = self.scheduler.record_results(worker, [item.index], now + LATENCY_S)
-            done += len(fresh)
-            for other, indices in self.scheduler.other_holders(worker, fresh).items():
-                for index in indices:
-                    self._drop(other, index, now + LATENCY_S)
-            self.computing[number] = None
-            self._begin(number, now)
-            self._give(now + LATENCY_S)
-        return now
-
-    def _drop(self, number: int, index: int, now: float) -> None:
-        kept = [item for item in self.queues[number] if item.index != index]
-        if len(kept) < len(self.queues[number]):
-            self.queues[number] = kept
-            self.scheduler.record_cancelled(self.scheduler.workers[number], [index], now)
-
-    def _give(self, now: float) -> None:
-        for number, worker in self.scheduler.workers.items():
-            self.queues[number] += self.scheduler.next_items(worker, now)
-            if self.computing[number] is None:
-                self._begin(number, now + LATENCY_S)
-
-    def _begin(self, number: int, now: float) -> None:
-        if self.queues[number]:
-            item = self.computing[number] = self.queues[number].pop(0)
-            took = item.cost / self.speeds[number]
-            heapq.heappush(self.events, (now + took, next(self.ticket), number, took))
 
 
 def draw(kind: str, count: int, mean: float, seed: int) -> list[float]:
@@ -98,55 +29,50 @@ def draw(kind: str, count: int, mean: float, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", ["equal", "uniform", "lognormal"])
-@pytest.mark.parametrize(("count", "mean"), [(60, 0.1), (100, 0.05), (400, 0.02), (2000, 0.01)])
+@pytest.mark.parametrize(("count", "mean"), [(60, 0.1), (400, 0.02)])
 def test_three_unequal_speeds_end_within_four_per_cent_of_the_ideal(
     kind: str, count: int, mean: float
 ) -> None:
-    ratios = []
-    for seed in range(5):
-        costs = draw(kind, count, mean, seed)
-        ratios.append(World(costs, (1, 0.5, 0.2)).play(count) / ideal(costs, (1, 0.5, 0.2)))
+    rates = (1.0, 0.5, 0.2)
+    draws = [draw(kind, count, mean, seed) for seed in range(5)]
+    ratios = [play(costs, rates, NEAR).end / ideal(costs, rates) for costs in draws]
     assert statistics.median(ratios) <= 1.04
 
 
 @pytest.mark.parametrize("kind", ["equal", "uniform", "lognormal"])
-@pytest.mark.parametrize(("count", "mean"), [(100, 0.1), (200, 0.05), (1000, 0.02)])
+@pytest.mark.parametrize(("count", "mean"), [(100, 0.1), (1000, 0.02)])
 def test_a_very_slow_device_never_delays_the_end(kind: str, count: int, mean: float) -> None:
-    speeds = (1, 0.2, 0.025)
-    ratios = []
-    for seed in range(5):
-        costs = draw(kind, count, mean, seed)
-        ratios.append(World(costs, speeds).play(count) / best_subset(costs, speeds))
+    rates = (1.0, 0.2, 0.025)
+    draws = [draw(kind, count, mean, seed) for seed in range(5)]
+    ratios = [play(costs, rates, NEAR).end / best_subset(costs, rates) for costs in draws]
     assert statistics.median(ratios) <= 1.015
 
 
-def test_the_slowest_one_is_of_use_when_there_is_time() -> None:
+def test_the_slowest_device_helps_when_there_is_time() -> None:
     costs = [0.05] * 2000
-    with_it = World(costs, (1, 0.2, 0.025)).play(len(costs))
-    without = World(costs, (1, 0.2)).play(len(costs))
-    assert with_it < without * 0.99
+    with_it, without = play(costs, (1, 0.2, 0.025), NEAR), play(costs, (1, 0.2), NEAR)
+    assert with_it.end < without.end * 0.99
 
 
 def test_little_is_computed_twice() -> None:
-    world = World(draw("uniform", 500, 0.05, 1), (1, 0.5, 0.2))
-    world.play(500)
-    assert world.num_computed <= 505
+    assert play(draw("uniform", 500, 0.05, 1), (1, 0.5, 0.2), NEAR).num_answers <= 505
 
 
 def test_one_worker_does_everything() -> None:
     costs = draw("lognormal", 50, 0.1, 3)
-    assert World(costs, (1,)).play(50) == pytest.approx(sum(costs), rel=0.02)
+    assert play(costs, (1,), NEAR).end == pytest.approx(sum(costs), rel=0.02)
 
 
-def test_a_prior_speed_saves_the_slow_one_its_first_item() -> None:
-    """A measured device that would end after the others is given nothing at all."""
-    world = World([0.1] * 20, (1, 0.01))
-    world.scheduler.workers[0].prior, world.scheduler.workers[1].prior = 100.0, 1.0
-    world.scheduler.workers[0].record_call(0.1, 0.1)
-    end = world.play(20)
-    assert end <= 2.1
-    assert world.computing[1] is None
-    assert not world.queues[1]
+def test_a_device_known_to_be_slow_is_not_given_an_item_that_it_would_finish_last() -> None:
+    scheduler: Scheduler[None] = Scheduler()
+    fast, slow = (WorkerLoad[None](number, rate) for number, rate in ((0, 100.0), (1, 1.0)))
+    scheduler.workers.update({0: fast, 1: slow})
+    for index in range(20):
+        scheduler.add(WorkItem(index, None, 0.1))
+    scheduler.ended = True
+    fast.record_call(0.1, 0.1)
+    assert scheduler.next_items(slow, 0.0) == []
+    assert scheduler.next_items(fast, 0.0)
 
 
 def test_items_of_a_worker_that_is_gone_wait_again() -> None:
@@ -165,11 +91,11 @@ SPEEDS = st.lists(SPEED, min_size=1, max_size=8)
 ROUNDING_S = 1e-6
 
 
-def make_slots(rates: list[float]) -> list[WorkerSlot]:
-    return [WorkerSlot(number, 0.0, rate) for number, rate in enumerate(rates)]
+def make_slots(rates: list[float]) -> list[Slot]:
+    return [Slot(number, 0.0, rate) for number, rate in enumerate(rates)]
 
 
-def check(found: Assignment, costs: list[float], there: list[WorkerSlot]) -> Assignment:
+def check(found: Assignment, costs: list[float], there: list[Slot]) -> Assignment:
     """That every item has one place, and that the end is as said."""
     assert sorted(place for mine in found.positions.values() for place in mine) == list(
         range(len(costs))
@@ -204,15 +130,13 @@ def test_an_assignment_considers_busy_workers(
     costs: list[float], rates: list[float], busy: list[float]
 ) -> None:
     costs.sort()
-    there = [
-        WorkerSlot(n, free, rate) for n, (rate, free) in enumerate(zip(rates, busy, strict=False))
-    ]
+    there = [Slot(n, free, rate) for n, (rate, free) in enumerate(zip(rates, busy, strict=False))]
     found = check(assign_items(costs, there), costs, there)
     assert found.end_s >= lower_bound_s(there, sum(costs)) * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("kind", ["equal", "mixed", "two kinds", "one slow"])
-@pytest.mark.parametrize("count", [2, 7, 40, 300])
+@pytest.mark.parametrize("count", [2, 40, 300])
 def test_an_assignment_of_a_book_is_within_one_per_cent_of_all_work_over_all_speed(
     kind: str, count: int
 ) -> None:
@@ -249,8 +173,7 @@ def test_nor_does_one_that_comes_later(
     assert play(costs, [*map(Worker, rates), late], FAR).end <= without.end + ROUNDING_S
 
 
-@pytest.mark.parametrize("count", [2, 30, 100])
-@pytest.mark.parametrize("one_more", [1.0, 0.3, 0.02])
+@pytest.mark.parametrize(("count", "one_more"), [(2, 0.3), (30, 0.02), (100, 1.0)])
 def test_nor_in_a_large_cluster(count: int, one_more: float) -> None:
     rng = random.Random(count)
     rates = speeds("mixed", count, rng)
@@ -311,8 +234,8 @@ def test_what_one_of_unknown_speed_holds_is_done_by_an_idle_one_at_once() -> Non
 
 def test_what_lies_ready_behind_a_long_one_is_done_sooner_by_an_idle_one() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    slow = scheduler.workers[1] = WorkerLoad(1, prior=0.25)
-    fast = scheduler.workers[2] = WorkerLoad(2, prior=1.0)
+    slow = scheduler.workers[1] = WorkerLoad(1, expected_rate=0.25)
+    fast = scheduler.workers[2] = WorkerLoad(2, expected_rate=1.0)
     scheduler.assign(slow, [WorkItem(0, None, 8.0)], 0.0)
     scheduler.assign(slow, [WorkItem(1, None, 0.5)], 29.0)
     scheduler.ended = True
@@ -326,7 +249,7 @@ def test_what_lies_ready_behind_a_long_one_is_done_sooner_by_an_idle_one() -> No
 
 def test_one_lies_ready_beside_the_one_at_work() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    worker = scheduler.workers[1] = WorkerLoad(1, prior=2.0)
+    worker = scheduler.workers[1] = WorkerLoad(1, expected_rate=2.0)
     for index in range(40):
         scheduler.add(WorkItem(index, None, 0.5))
     scheduler.ended = True
@@ -358,18 +281,18 @@ def test_what_a_frozen_worker_holds_delays_the_end_by_no_more_than_its_lease() -
 
 def test_what_a_dropped_shard_leaves_is_begun_when_it_is_dropped() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    worker = scheduler.workers[1] = WorkerLoad(1, prior=1.0)
+    worker = scheduler.workers[1] = WorkerLoad(1, expected_rate=1.0)
     first, second = WorkItem(0, None, 5.0), WorkItem(1, None, 5.0)
     scheduler.assign(worker, [first], 0.0)
     scheduler.assign(worker, [second], 1.0)
-    scheduler.record_cancelled(worker, [0], 4.0)
+    scheduler.return_items(worker, [0], 4.0)
     assert worker.busy_s(4.0, 1.0) == pytest.approx(5.0)
 
 
 def test_one_that_leaves_is_given_nothing_and_the_plan_for_it_goes_to_others() -> None:
     scheduler: Scheduler[int] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
     for number in (1, 2):
-        scheduler.workers[number] = WorkerLoad(number, prior=10.0)
+        scheduler.workers[number] = WorkerLoad(number, expected_rate=10.0)
     for index in range(40):
         scheduler.add(WorkItem(index, index, 5.0))
     scheduler.ended = True
@@ -390,14 +313,14 @@ def test_one_that_leaves_is_given_nothing_and_the_plan_for_it_goes_to_others() -
 def test_in_a_large_cluster_one_may_come_in_the_place_of_another_at_once() -> None:
     scheduler: Scheduler[int] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
     for number in range(1, 21):
-        scheduler.workers[number] = WorkerLoad(number, prior=10.0)
+        scheduler.workers[number] = WorkerLoad(number, expected_rate=10.0)
     for index in range(4000):
         scheduler.add(WorkItem(index, index, 5.0))  # more may come
     for worker in scheduler.workers.values():
         assert scheduler.next_items(worker, 0.0)
     for item in scheduler.remove_worker(scheduler.workers[7]):
         scheduler.add(item)
-    scheduler.workers[21] = WorkerLoad(21, prior=10.0)
+    scheduler.workers[21] = WorkerLoad(21, expected_rate=10.0)
     assert scheduler.next_items(scheduler.workers[21], 0.1)
 
 

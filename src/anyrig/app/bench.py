@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable
 from anyrig.app.speech import SynthesisOptions
-from anyrig.devices.choose import describe_detour, resolve_request, select_backend
+from anyrig.devices.choose import describe_backend_fallback, resolve_request, select_backend
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceUnusableError, KernelError
 from anyrig.install import format_install
@@ -24,8 +24,8 @@ from anyrig.options import option
 if TYPE_CHECKING:
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.rig import Rig
-    from anyrig.bench.figures import Book, Measured
-    from anyrig.bench.isolate import SelfTested
+    from anyrig.bench.measurements import DeviceMeasurements, Measurements
+    from anyrig.bench.process import SelfTestSummary
     from anyrig.devices.doctor import KernelResult
 
 log = logging.getLogger(__name__)
@@ -45,10 +45,10 @@ class BenchRequest(SynthesisOptions):
 
 @dataclass(frozen=True)
 class BenchReport:
-    devices: tuple[Measured, ...]
+    devices: tuple[DeviceMeasurements, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {"devices": [asdict(one) for one in self.devices]}
+        return {"devices": [one.to_json() for one in self.devices]}
 
 
 def bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> BenchReport:
@@ -60,14 +60,14 @@ def bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> BenchReport:
         rig, devices, on_event, selector=request.device, quick=request.quick,
         save=not request.no_save,
     )  # fmt: skip
-    if not any(one.figures for one in measured):
+    if not any(one.measurements for one in measured):
         names = ", ".join(one.name for one in measured)
         raise KernelError(f"{names} could not be measured", hint="Run `anyrig doctor`.")
     if request.plot is not None:
-        from anyrig.bench.plot import svg
+        from anyrig.bench.measurements import plot_measurements
         from anyrig.storage.files import write_atomic
 
-        write_atomic(request.plot, svg(measured))
+        write_atomic(request.plot, plot_measurements(measured))
     return BenchReport(tuple(measured))
 
 
@@ -82,7 +82,7 @@ def choose_devices(rig: Rig, options: DeviceOptions) -> list[Device]:
     if selector.strip().lower() != "all":
         devices = devices[:1]
     for device in devices:
-        detour = describe_detour(device, selector)
+        detour = describe_backend_fallback(device, selector)
         if detour and device.usable:
             raise DeviceUnusableError(
                 detour, hint="Name the device without a backend to measure it."
@@ -126,7 +126,7 @@ def measure_devices(
     selector: str = "",
     quick: bool = False,
     save: bool = True,
-) -> list[Measured]:
+) -> list[DeviceMeasurements]:
     """Measure devices one after the other; each is saved at once, and a failure stops nothing."""
     measured = []
     for count, device in enumerate(devices):
@@ -139,38 +139,38 @@ def measure_devices(
         measured.append(one)
         if save:
             # Loaded again: another process may have measured meanwhile.
-            save = _save(rig, _load(rig).with_(one))
+            save = _save(rig, _load(rig).add(one))
     return measured
 
 
 def _measure(
-    rig: Rig, device: Device, backend: DeviceBackend, report: Any, *, quick: bool
-) -> Measured:
-    from anyrig.bench import isolate
-    from anyrig.bench.figures import Measured, stamp
-    from anyrig.devices.doctor import KernelResult, describe_wrong_result
+    rig: Rig,
+    device: Device,
+    backend: DeviceBackend,
+    report: Callable[[str], None],
+    *,
+    quick: bool,
+) -> DeviceMeasurements:
+    from anyrig.bench.measurements import DeviceMeasurements, describe_versions
+    from anyrig.bench.process import measure_device
+    from anyrig.devices.doctor import describe_wrong_result
 
-    asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    measured = Measured(device.id, device.name, stamp(device, rig.machine), when=when)
     report(f"starting {backend.library}")
-    for answer in isolate.run(device, backend, asked, rig.environment, report):
-        if not isinstance(answer, KernelResult):
-            measured = replace(measured, figures=(*measured.figures, answer))
-            continue
-        fault = describe_wrong_result(answer)
-        if not answer.ok:
-            rig.warn(f"no kernel runs on {device.name} through {backend.provider}: {answer.error}")
-            # One backend of several, full memory or a slow start say nothing about the device.
-            is_only = sum(one.usable for one in device.backends) == 1
-            is_transient = "memory" in answer.error or "no answer within" in answer.error
-            fault = f"no kernel runs on it: {answer.error}" if is_only and not is_transient else ""
-        elif fault:
-            rig.warn(f"{device.name} through {backend.provider}: {fault}; it is never chosen")
-        measured = replace(measured, broken=fault)
-        if fault:
-            break
-    return measured
+    result = measure_device(
+        device, backend, rig.environment, quick=quick, on_progress=report
+    )
+    broken = describe_wrong_result(result.kernel)
+    if broken:
+        rig.warn(f"{device.name} through {backend.provider}: {broken}; it is never chosen")
+    elif not result.kernel.ok:
+        error = result.kernel.error
+        rig.warn(f"no kernel runs on {device.name} through {backend.provider}: {error}")
+        # One backend of several, or a failure that may pass, says nothing about the device.
+        if not result.transient and sum(one.usable for one in device.backends) == 1:
+            broken = f"no kernel runs on it: {error}"
+    versions = describe_versions(device, rig.machine)
+    return DeviceMeasurements(device.id, device.name, versions, result.measurements, broken, when)
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -180,27 +180,31 @@ def check_kernels(
     rig: Rig, devices: Sequence[Device], on_event: OnEvent
 ) -> tuple[KernelResult, ...]:
     """Run a kernel on every device through each usable backend, and save which devices fail."""
-    from anyrig.bench import isolate
+    from anyrig.bench import process
 
     pairs = list(_list_backends(devices))
     results = []
     for count, (device, backend) in enumerate(pairs):
         detail = f"{device.name} through {backend.library}"
         on_event(ProgressEvent("running kernels", count, len(pairs), detail))
-        results.append(isolate.probe(device, backend, rig.environment))
+        results.append(process.check_kernel(device, backend, rig.environment))
     _save_faults(rig, results)
     return tuple(results)
 
 
-def test_devices(rig: Rig, devices: Sequence[Device], on_event: OnEvent) -> tuple[SelfTested, ...]:
+def test_devices(
+    rig: Rig, devices: Sequence[Device], on_event: OnEvent
+) -> tuple[SelfTestSummary, ...]:
     """Run the whole self-test of torch on every device that it can use."""
-    from anyrig.bench import isolate
+    from anyrig.bench import process
 
     pairs = [pair for pair in _list_backends(devices) if pair[1].library == "torch"]
     results = []
     for count, (device, backend) in enumerate(pairs):
         on_event(ProgressEvent("testing", count, len(pairs), device.name))
-        results.append(isolate.self_test(device, backend, rig.folders.selftests, rig.environment))
+        results.append(
+            process.run_self_test(device, backend, rig.folders.selftests, rig.environment)
+        )
     return tuple(results)
 
 
@@ -213,10 +217,10 @@ def _list_backends(devices: Sequence[Device]) -> Iterator[tuple[Device, DeviceBa
 
 def _save_faults(rig: Rig, results: Sequence[KernelResult]) -> None:
     """Save which GPUs compute wrongly or not at all, and clear it from those that work again."""
-    from anyrig.bench import figures
+    from anyrig.bench.measurements import DeviceMeasurements, describe_versions
     from anyrig.devices.doctor import describe_wrong_result
 
-    book = before = _load(rig)
+    saved = before = _load(rig)
     for device in rig.machine.gpus:
         own = [result for result in results if result.device == device.id]
         if not own:
@@ -224,33 +228,31 @@ def _save_faults(rig: Rig, results: Sequence[KernelResult]) -> None:
         fault = next(filter(None, map(describe_wrong_result, own)), "")
         if not any(result.ok for result in own):
             fault = f"no kernel runs on it: {own[0].error}"
-        known = book.of(device, rig.machine)
+        known = saved.find(device, rig.machine)
         if (known.broken if known else "") != fault:
-            stamp = figures.stamp(device, rig.machine)
-            known = known or figures.Measured(device.id, device.name, stamp)
-            book = book.with_(replace(known, broken=fault))
-    if book is not before:
-        _save(rig, book)
+            versions = describe_versions(device, rig.machine)
+            known = known or DeviceMeasurements(device.id, device.name, versions)
+            saved = saved.add(replace(known, broken=fault))
+    if saved is not before:
+        _save(rig, saved)
 
 
 # -- saved measurements ----------------------------------------------------------------------------
 
 
-def _load(rig: Rig) -> Book:
-    from anyrig.bench import figures
+def _load(rig: Rig) -> Measurements:
+    from anyrig.bench.measurements import Measurements
 
-    return figures.load(rig.folders.measurements)
+    return Measurements.load(rig.folders.measurements)
 
 
-def _save(rig: Rig, book: Book) -> bool:
+def _save(rig: Rig, measurements: Measurements) -> bool:
     """Save measurements; if that fails, they are used by this process only."""
-    from anyrig.bench import figures
-
-    rig.measurements = book
+    rig.measurements = measurements
+    path = rig.folders.measurements
     try:
-        figures.save(rig.folders.measurements, book)
+        measurements.save(path)
     except OSError as error:
-        path = rig.folders.measurements
         rig.warn(f"the measurements could not be saved to {path}: {error.strerror}")
         return False
     return True

@@ -96,8 +96,8 @@ class TolerantCache(Cache):
     def delete_from_worker(self, worker: str) -> PruneResult:
         return self._try(lambda: self._cache.delete_from_worker(worker), PruneResult(0, 0))
 
-    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
-        return self._cache.pin_for_job(job, release=release)
+    def pin_for_job(self, job: str) -> AbstractContextManager[None]:
+        return self._cache.pin_for_job(job)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
         wanted = frozenset(keys)

@@ -334,13 +334,15 @@ def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> Fi
 
 def _open_workers(rig: Rig, request: ClassifyRequest, model: FineTuned) -> WorkerPool:
     from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
     plan = place(rig, rig.choose_device(request), model.need(), request)
     plan = test_devices(rig, plan, request)
-    return WorkerPool(
+    workers = LocalWorkers(
         plan.placements, model.recipe(), environment=rig.environment, fallback=plan.fallback,
         deterministic=request.deterministic,
     )  # fmt: skip
+    return WorkerPool(workers)
 
 
 # -- trained classifiers ---------------------------------------------------------------------------

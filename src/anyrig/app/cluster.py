@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from anyrig.devices.machine import Precision
     from anyrig.placement import PlacementPlan
     from anyrig.speech.script import Segment
-    from anyrig.work.pool import BasePool
-    from anyrig.work.protocol import EngineFactory
+    from anyrig.work.engine import EngineFactory
+    from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 _NO, _YES = ("no", "none", "off"), ("yes", "on")
@@ -120,7 +120,7 @@ def place_on_cluster(rig: Rig, request: SynthesisOptions, choice: EngineChoice) 
         classes = ", ".join(worker.precisions.get(offer.engine, ())) or "fp32"
         log.info("  %s (%s): %s", worker.name, worker.device, why or classes)
     cpu = rig.machine.cpu_device
-    backend = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu", False, "")
+    backend = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu")
     return PlacementPlan((Placement(cpu, backend, _EXAMPLES.get(precision, "fp32")),))
 
 
@@ -131,7 +131,7 @@ def open_cluster_pool(
     plan: PlacementPlan,
     *,
     lane: str = "bulk",
-) -> Callable[[EngineFactory], BasePool] | None:
+) -> Callable[[EngineFactory], WorkerPool] | None:
     """Makes a pool of the cluster's workers, if the request names one."""
     url = find_broker(rig, request)
     if not url:
@@ -142,12 +142,14 @@ def open_cluster_pool(
     from anyrig.speech.protocol import options_of
     from anyrig.speech.stage import precision_class
     from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
     offer = _describe_engine(rig, request, choice)
 
-    def open_pool(factory: EngineFactory) -> BasePool:
-        def open_local() -> BasePool:
-            return WorkerPool(plan.placements, factory, environment=rig.environment)
+    def open_pool(factory: EngineFactory) -> WorkerPool:
+        def open_local() -> WorkerPool:
+            local = LocalWorkers(plan.placements, factory, environment=rig.environment)
+            return WorkerPool(local)
 
         # Takes can be compared with our own only where two takes of a line are the same.
         comparable = getattr(choice.engine_class, "batch_invariant", False)

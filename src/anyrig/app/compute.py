@@ -96,7 +96,7 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
 
     The test runs once, in a child process, and its result is saved.
     """
-    from anyrig.bench import isolate
+    from anyrig.bench import process
     from anyrig.precision.selftest import select_disableable
 
     reports = _load_selftests(rig)
@@ -111,8 +111,8 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
             faults = reports[device.id].attention_faults
         elif rig.may_measure(options):
             rig.notice(f"Testing {device.name}, once ...")
-            summary = isolate.self_test(
-                device, backend, rig.folders.selftests, rig.environment, whole=False
+            summary = process.run_self_test(
+                device, backend, rig.folders.selftests, rig.environment, full=False
             )
             faults = summary.faults
             if summary.error:
@@ -145,9 +145,11 @@ def test_device(rig: Rig, placement: Placement, options: DeviceOptions) -> None:
 
 def format_stamp(rig: Rig, plan: PlacementPlan) -> str:
     """Driver and library versions of a plan's devices, under which learnt batch sizes are valid."""
-    from anyrig.bench.figures import stamp
+    from anyrig.bench.measurements import describe_versions
 
-    return " | ".join(sorted({stamp(one.device, rig.machine) for one in plan.placements}))
+    return " | ".join(
+        sorted({describe_versions(one.device, rig.machine) for one in plan.placements})
+    )
 
 
 def load_failed_formats(rig: Rig) -> dict[str, dict[Precision, str]]:

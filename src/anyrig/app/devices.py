@@ -14,8 +14,8 @@ from anyrig.app.files import check_writable
 from anyrig.devices.choose import (
     DeviceChoice,
     DeviceRequest,
+    describe_backend_fallback,
     describe_choice,
-    describe_detour,
     resolve_request,
     suggest_workers,
 )
@@ -33,7 +33,7 @@ from anyrig.options import option
 if TYPE_CHECKING:
     from anyrig.app.events import OnEvent
     from anyrig.app.rig import Rig
-    from anyrig.bench.isolate import SelfTested
+    from anyrig.bench.process import SelfTestSummary
     from anyrig.devices.doctor import Finding, KernelResult, State
     from anyrig.monitor import MachineSnapshot
     from anyrig.settings.saved_device import SavedDevice
@@ -136,7 +136,7 @@ def use_device(rig: Rig, options: DeviceOptions) -> SavedDevice:
             raise DeviceUnusableError(message, hint=reason.fix or "Run `anyrig doctor`.")
         rig.warn(f"{message}; the CPU is used until that is fixed")
     else:
-        detour = describe_detour(device, options.device)
+        detour = describe_backend_fallback(device, options.device)
         if detour and options.strict:
             raise DeviceUnusableError(detour, hint="Run `anyrig doctor`.")
         if detour:
@@ -182,7 +182,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     probes: tuple[KernelResult, ...]
     """Of each device and backend, if kernels were run."""
-    selftests: tuple[SelfTested, ...] | None
+    selftests: tuple[SelfTestSummary, ...] | None
     """None if they were not requested."""
 
     @property
@@ -258,7 +258,7 @@ def parse_recorded_probes(record: Mapping[str, Any]) -> tuple[KernelResult, ...]
     return tuple(found)
 
 
-def _list_selftest_findings(selftests: Sequence[SelfTested]) -> Iterator[Finding]:
+def _list_selftest_findings(selftests: Sequence[SelfTestSummary]) -> Iterator[Finding]:
     from anyrig.devices.doctor import Finding
     from anyrig.install import format_install
     from anyrig.units import format_duration

@@ -345,7 +345,7 @@ def open_embedder(
         shared: whether several threads use it at once.
     """
     from anyrig.documents.embed import Embedder
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
 
     few = num_characters is not None and num_characters <= _FEW_CHARACTERS
     if few or not any(gpu.usable for gpu in rig.machine.gpus):
@@ -359,7 +359,7 @@ def open_embedder(
         model,
         placed=plan,
         environment=rig.environment,
-        limits=BatchSizeLimits.load(rig.folders.batch_limits),
+        limits=KnownBatchSizes(rig.folders.batch_limits),
         stamp=format_stamp(rig, plan),
         here=few,
         shared=shared,

@@ -268,7 +268,7 @@ def build_finder(
         num_bytes: size of all texts: no more workers are started than it keeps busy.
     """
     from anyrig.documents.entities.finder import Finder, wants_names
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
 
     wanted = tuple(kinds) if kinds is not None else None
     if namer is None or not wants_names(namer, wanted):
@@ -280,7 +280,7 @@ def build_finder(
         namer,
         placed=place(rig, choice, workload, options),
         environment=rig.environment,
-        limits=BatchSizeLimits.load(rig.folders.batch_limits),
+        limits=KnownBatchSizes(rig.folders.batch_limits),
         kinds=wanted,
         unchecked=unchecked,
     )

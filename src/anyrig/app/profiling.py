@@ -119,7 +119,7 @@ class _Target:
 def profile(rig: Rig, request: ProfileRequest, on_event: OnEvent) -> BatchSizeProfile:
     """Run a model at growing batch sizes; running out of memory at some size is part of it."""
     from anyrig.backends import open_device
-    from anyrig.memory.profile import profile_batch_sizes
+    from anyrig.memory.batch_size import sweep_batch_sizes
 
     if request.plot is not None:
         check_writable(request.plot)
@@ -138,7 +138,7 @@ def profile(rig: Rig, request: ProfileRequest, on_event: OnEvent) -> BatchSizePr
         on_event(ProgressEvent("profiling", done, max(total, done + 1), text))
 
     sizes = [size for size in request.sizes if request.most is None or size <= request.most]
-    found = profile_batch_sizes(
+    found = sweep_batch_sizes(
         _with_model_errors(target, target.build_step(handle, placement.precision)),
         handle,
         sizes=sizes or (request.sizes and [1]),
@@ -164,7 +164,7 @@ def build_profile(
 
 
 def write_plot(result: BatchSizeProfile, path: Path) -> None:
-    from anyrig.memory.plot import plot_profile
+    from anyrig.memory.batch_size import plot_profile
     from anyrig.storage.files import write_atomic
 
     subtitle = f"{result.title}, {result.precision}, on {result.device.name}"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from anyrig.app.runs import RegisteredRun, TrainingResult
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
-    from anyrig.bench.figures import Book
+    from anyrig.bench.measurements import Measurements
     from anyrig.devices.machine import Device, Machine
     from anyrig.documents.analyse.folder import Analysis
     from anyrig.documents.index.search import Answer
@@ -169,11 +169,11 @@ class Rig:
         return self._given_machine is not None
 
     @cached_property
-    def measurements(self) -> Book:
+    def measurements(self) -> Measurements:
         """What `anyrig bench` and first uses measured."""
-        from anyrig.bench import figures
+        from anyrig.bench.measurements import Measurements
 
-        return figures.Book() if self.is_recorded else figures.load(self.folders.measurements)
+        return Measurements() if self.is_recorded else Measurements.load(self.folders.measurements)
 
     @cached_property
     def saved_device(self) -> SavedDevice | None:
@@ -251,8 +251,8 @@ class Rig:
 
     def measure_first_use(self, device: Device) -> None:
         """Measure a device that was not measured under its present driver: a few seconds, once."""
-        page = self.measurements.of(device, self.machine)
-        if page and page.figures:
+        known = self.measurements.find(device, self.machine)
+        if known and known.measurements:
             return
         from anyrig.app.bench import measure_devices
 

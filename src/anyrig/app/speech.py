@@ -360,7 +360,7 @@ def open_synthesizer(
     cache: Cache | None,
 ) -> Iterator[Studio]:
     """An engine on every device that it was placed on; it loads while this goes on."""
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
@@ -372,7 +372,7 @@ def open_synthesizer(
         environment=rig.environment,
         options=choice.options,
         store=cache,
-        limits=BatchSizeLimits.load(rig.folders.batch_limits),
+        limits=KnownBatchSizes(rig.folders.batch_limits),
         stamp=format_stamp(rig, plan),
         hire=open_cluster_pool(rig, request, choice, plan),
     )

@@ -165,13 +165,13 @@ def _get_writer(
 
     def open_once() -> Scribe:
         from anyrig.documents.summarise.write import Scribe
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
 
         options = request
         if not any(gpu.usable for gpu in rig.machine.gpus):
             options = replace(request, no_bench=True)  # nothing to choose between
         plan = place(rig, rig.choose_device(options), writer.need(), options)
-        limits = BatchSizeLimits.load(rig.folders.batch_limits)
+        limits = KnownBatchSizes(rig.folders.batch_limits)
         return stack.enter_context(
             Scribe(writer, placed=plan, environment=rig.environment, limits=limits)
         )

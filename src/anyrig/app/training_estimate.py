@@ -213,8 +213,7 @@ def _profile_step(
     run: Run, placement: Placement, plot: Path | None, on_event: OnEvent
 ) -> BatchSizeResult:
     on_event(ProgressEvent("reading the data"))
-    from anyrig.memory.plot import plot_profile
-    from anyrig.memory.profile import profile_batch_sizes
+    from anyrig.memory.batch_size import plot_profile, sweep_batch_sizes
     from anyrig.storage.files import write_atomic
     from anyrig.training.assemble import assembled
     from anyrig.training.distributed.alone import Alone
@@ -235,7 +234,7 @@ def _profile_step(
                 raise OutOfMemoryError(f"{size} items do not fit", hint="Use a smaller batch.")
 
         with parts.undo:
-            found = profile_batch_sizes(
+            found = sweep_batch_sizes(
                 step, parts.handle, sizes=_list_sizes(size_of(batch)),
                 budget_bytes=placement.budget_bytes,
                 on_progress=lambda text, *_: on_event(ProgressEvent(text)),

@@ -98,13 +98,15 @@ def _check_language(
     from anyrig.recognise.compare import word_errors
     from anyrig.recognise.protocol import Recording
     from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
     factory = recipe(language, folder=str(Path(rig.folders.models, "recognise")))
     recordings = [
         Recording(_read_segment(speech, number), speech.sample_rate, language) for number in numbers
     ]
     placements = _place_recogniser(rig, options, len(recordings))
-    with WorkerPool(placements, factory, environment=rig.environment) as pool:
+    workers = LocalWorkers(placements, factory, environment=rig.environment)
+    with WorkerPool(workers) as pool:
         outcomes: Any = pool.run(recordings, cost=lambda recording: recording.cost)
         for number, outcome in zip(numbers, outcomes, strict=True):
             if outcome.failure is not None:

@@ -59,11 +59,12 @@ class Listeners:
     def hear(self, recordings: Iterable[Recording], language: str) -> Iterator[str | None]:
         """What is said in each."""
         from anyrig.work.pool import WorkerPool
+        from anyrig.work.worker import LocalWorkers
 
         how = recipe(language, folder=self._folder)
         seats = self._seats()
         ahead = _LOOK_AHEAD * sum(seat.workers for seat in seats)
-        with WorkerPool(seats, how, environment=self._environment) as pool:
+        with WorkerPool(LocalWorkers(seats, how, environment=self._environment)) as pool:
             outcome: ItemOutcome[Transcript]
             for outcome in pool.run(recordings, cost=lambda one: one.cost, look_ahead=ahead):
                 yield None if outcome.result is None else outcome.result.text

@@ -6,6 +6,8 @@ Neither framework is imported before one of them is called.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from anyrig.errors import MissingPackageError
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.backends.memory import MemoryUsage
-    from anyrig.devices.machine import Device, DeviceBackend, Library, Precision
+    from anyrig.devices.machine import Device, DeviceBackend, Precision
 
 # ONNX Runtime sends telemetry unless this is set before it loads.
 NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
@@ -26,7 +28,6 @@ class DeviceHandle(Protocol):
 
     name: str
     """The framework's name for it: `cuda:0`, `CPUExecutionProvider`."""
-    backend: Library
     on_host: bool
     """Whether its memory is the host's."""
 
@@ -50,8 +51,8 @@ class KernelRunner(Protocol):
 
     ran_on: str
     """Where the framework reports that the work ran."""
-    kernels: tuple[str, ...]
-    """Architectures that the framework has kernels for: sm_ or gfx names."""
+    architectures: tuple[str, ...]
+    """Those that the framework has kernels for: sm_ or gfx names."""
     precisions: tuple[Precision, ...]
 
     def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -72,7 +73,7 @@ def open_device(
     Args:
         threads: of the host, for the framework; None leaves it to the framework.
     """
-    try:
+    with _report_missing_package(backend):
         if backend.library == "torch":
             from anyrig.backends.torch import TorchHandle
 
@@ -80,13 +81,11 @@ def open_device(
         from anyrig.backends.onnx import OnnxHandle
 
         return OnnxHandle(device, backend, threads=threads)
-    except ImportError as error:
-        raise _missing_package(backend, error) from error
 
 
 def open_runner(device: Device, backend: DeviceBackend) -> KernelRunner:
     """Open the kernels of a device through a framework, which is imported."""
-    try:
+    with _report_missing_package(backend):
         if backend.library == "torch":
             from anyrig.backends.torch import TorchRunner
 
@@ -94,11 +93,13 @@ def open_runner(device: Device, backend: DeviceBackend) -> KernelRunner:
         from anyrig.backends.onnx import OnnxRunner
 
         return OnnxRunner(device, backend)
+
+
+@contextlib.contextmanager
+def _report_missing_package(backend: DeviceBackend) -> Iterator[None]:
+    try:
+        yield
     except ImportError as error:
-        raise _missing_package(backend, error) from error
-
-
-def _missing_package(backend: DeviceBackend, error: ImportError) -> MissingPackageError:
-    return MissingPackageError(
-        f"cannot import {backend.library}: {error}", hint=backend.fix or "Run `anyrig doctor`."
-    )
+        raise MissingPackageError(
+            f"cannot import {backend.library}: {error}", hint=backend.fix or "Run `anyrig doctor`."
+        ) from error

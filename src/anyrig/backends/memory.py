@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
+_KEPT_BYTES = 512 << 20
 _MAX_MMAP_THRESHOLD = 32 << 20  # the most that glibc allows
 _SLACK = 1 << 16  # small requests in between may move the next block slightly
 
@@ -28,6 +29,9 @@ class MemoryUsage(NamedTuple):
     free_bytes: int | None = None
     """Free on the device, for all processes."""
     total_bytes: int | None = None
+    num_alloc_retries: int = 0
+    """How often the allocator had to empty its cache to serve a request, since the process began:
+    with that cache the work would have taken more than the device, or a limit, allows."""
 
 
 class ResidentMemory:
@@ -49,15 +53,16 @@ class ResidentMemory:
         if self._has_kernel_peak:
             _reset_kernel_peak()
 
-    def read(self) -> MemoryUsage:
+    def read(self, total_bytes: int | None) -> MemoryUsage:
+        """Usage now; `total_bytes` is the memory within a container's limit, if that is known."""
         import psutil
 
         now = int(self._process.memory_info().rss)
         system = psutil.virtual_memory()
         self._peak = max(self._peak, now, _read_kernel_peak() if self._has_kernel_peak else 0)
-        return MemoryUsage(
-            now, now, self._peak, self._peak, int(system.available), int(system.total)
-        )
+        total = total_bytes or int(system.total)
+        free = min(int(system.available), max(0, total - now))
+        return MemoryUsage(now, now, self._peak, self._peak, free, total)
 
 
 def _reset_kernel_peak() -> bool:
@@ -75,7 +80,7 @@ def _read_kernel_peak() -> int:
     return 0
 
 
-def keep_freed_memory(num_bytes: int = 512 << 20) -> bool:
+def keep_freed_memory() -> bool:
     """Let glibc keep freed blocks for later requests of any thread; whether the C library can.
 
     By default glibc returns large blocks to the system at once, or late, depending on earlier
@@ -87,7 +92,9 @@ def keep_freed_memory(num_bytes: int = 512 << 20) -> bool:
     mallopt = _libc_function("mallopt")
     if mallopt is None:
         return False
-    kept = mallopt(_M_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD) and mallopt(_M_TRIM_THRESHOLD, num_bytes)
+    kept = mallopt(_M_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD) and mallopt(
+        _M_TRIM_THRESHOLD, _KEPT_BYTES
+    )
     return bool(kept and mallopt(_M_ARENA_MAX, 1))
 
 

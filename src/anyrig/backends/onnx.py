@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
 import logging
 import os
-import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 from anyrig.backends import NO_TELEMETRY, onnx_graph
 from anyrig.backends.memory import MemoryUsage, ResidentMemory, keep_freed_memory
 from anyrig.backends.onnx_graph import BuiltModel
-from anyrig.devices.machine import Device, DeviceBackend, Library, Precision
-from anyrig.errors import KernelError
+from anyrig.devices.machine import Device, DeviceBackend, Precision
+from anyrig.errors import DeviceUnusableError
 from anyrig.units import is_whole_number, normalize_pci_address
 
 for _name, _value in NO_TELEMETRY.items():
@@ -37,37 +36,37 @@ _WEBGPU = "WebGpuExecutionProvider"
 _CPU = "CPUExecutionProvider"
 _CUDA = "CUDAExecutionProvider"
 _TENSORRT = "TensorrtExecutionProvider"
+_ROCM = "ROCMExecutionProvider"
 # Providers whose arena can be limited.
-_LIMITED_PROVIDERS = (_CUDA, "ROCMExecutionProvider")
+_LIMITED_PROVIDERS = (_CUDA, _ROCM)
 _COPIES_PER_GRAPH = 8
 _PRODUCTS_PER_GRAPH = 10
-LISTS_NODES = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
-"""Whether a session can list which provider runs its nodes; older ones need a profile of a run."""
 
 
-# -- sessions --------------------------------------------------------------------------------------
+# Which of a device's indices a provider counts by.
+_INDEX_KEYS = {
+    _CUDA: "cuda",
+    _TENSORRT: "cuda",
+    _ROCM: "rocm",
+    "MIGraphXExecutionProvider": "rocm",
+    "DmlExecutionProvider": "dxgi",
+}
 
 
 def provider_options(device: Device, provider: str) -> dict[str, str]:
     """The options that make a provider use this device and no other."""
-    index = {
-        _CUDA: device.indices.get("cuda", 0),
-        _TENSORRT: device.indices.get("cuda", 0),
-        "ROCMExecutionProvider": device.indices.get("rocm", 0),
-        "MIGraphXExecutionProvider": device.indices.get("rocm", 0),
-        "DmlExecutionProvider": device.indices.get("dxgi", 0),
-    }.get(provider)
+    options = {}
+    if provider in _INDEX_KEYS:
+        options["device_id"] = str(device.indices.get(_INDEX_KEYS[provider], 0))
     if provider == _CUDA:
         # Inputs vary in length. By default every algorithm is tried at each new one: on an H200
         # the default voice then spoke 18 s of audio a second, and 95 s with this.
-        return {"device_id": str(index), "cudnn_conv_algo_search": "HEURISTIC"}
-    if index is not None:
-        return {"device_id": str(index)}
+        options["cudnn_conv_algo_search"] = "HEURISTIC"
     if provider == "OpenVINOExecutionProvider":
         # Not Level Zero's index: OpenVINO counts integrated graphics first, as GPU.0.
         place = device.indices.get("openvino", device.indices.get("xpu", 0))
-        return {"device_type": f"GPU.{place}"}
-    return {}
+        options["device_type"] = f"GPU.{place}"
+    return options
 
 
 def create_session(
@@ -75,7 +74,6 @@ def create_session(
     device: Device,
     backend: DeviceBackend,
     *,
-    profile: str = "",
     threads: int | None = None,
     limit_bytes: int | None = None,
     arrays: Mapping[str, NDArray[Any]] | None = None,
@@ -84,7 +82,6 @@ def create_session(
 
     Args:
         model: bytes or path.
-        profile: prefix of the file name of a profile to write.
         threads: of the host; None means the cores that this process may use, since ONNX Runtime
             ignores a container's limit.
         limit_bytes: limit of device memory, where the provider has one.
@@ -100,11 +97,8 @@ def create_session(
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         options.add_external_initializers(list(arrays), values)
-    options.intra_op_num_threads = _host_cores(device) if threads is None else threads
+    options.intra_op_num_threads = _count_cores(device) if threads is None else threads
     options.inter_op_num_threads = 1
-    if profile:
-        options.enable_profiling = True
-        options.profile_file_prefix = profile
     if backend.provider == _WEBGPU:
         if device.memory.kind == "unified":  # a discrete card would be preferred otherwise
             options.add_session_config_entry(
@@ -125,20 +119,20 @@ def create_session(
         session = onnxruntime.InferenceSession(model, sess_options=options, providers=providers)
     started = session.get_providers()
     if backend.provider not in started:
-        raise KernelError(
+        raise DeviceUnusableError(
             f"{backend.provider} did not start; ONNX Runtime fell back to {started[0]}",
             hint="Run `anyrig -vv doctor`: the log has the provider's own message.",
         )
     return session
 
 
-def _host_cores(device: Device) -> int:
+def _count_cores(device: Device) -> int:
     """The cores that this process may use, under affinity and a container's limit."""
-    return max(1, device.units or 1) if device.kind == "cpu" else _usable_cores()
+    return max(1, device.units or 1) if device.kind == "cpu" else _count_host_cores()
 
 
 @functools.cache
-def _usable_cores() -> int:
+def _count_host_cores() -> int:
     from anyrig.devices import cpu
     from anyrig.devices.probe import LiveProbe, System
 
@@ -162,7 +156,7 @@ def _find_webgpu_adapter(device: Device) -> Any:
         onnxruntime.register_execution_provider_library(name, package.get_library_path())
     adapters = [adapter for adapter in onnxruntime.get_ep_devices() if adapter.ep_name == name]
     if not adapters:
-        raise KernelError(
+        raise DeviceUnusableError(
             "the WebGPU provider lists no adapter",
             hint="Install a Vulkan driver: sudo apt install libvulkan1 mesa-vulkan-drivers",
         )
@@ -172,7 +166,7 @@ def _find_webgpu_adapter(device: Device) -> Any:
     wanted = (int(vendor, 16), int(number, 16))
     equal = [one for one in adapters if (one.device.vendor_id, one.device.device_id) == wanted]
     if not equal:
-        raise KernelError(
+        raise DeviceUnusableError(
             f"the WebGPU provider does not list {device.name}",
             hint="Install its Vulkan driver: sudo apt install mesa-vulkan-drivers",
         )
@@ -181,71 +175,48 @@ def _find_webgpu_adapter(device: Device) -> Any:
 
 def _select_adapter(device: Device, equal: list[Any]) -> Any:
     """Of the adapters of equal cards, a device's own: by PCI address, DXGI index, or position."""
-    metadata = [{str(k): str(v) for k, v in one.device.metadata.items()} for one in equal]
-    for adapter, facts in zip(equal, metadata, strict=True):
-        address = normalize_pci_address(facts.get("pci_bus_id", ""))
+    facts = [{str(k): str(v) for k, v in one.device.metadata.items()} for one in equal]
+    for adapter, known in zip(equal, facts, strict=True):
+        address = normalize_pci_address(known.get("pci_bus_id", ""))
         if address and address == device.pci_address:
             return adapter
-        dxgi = device.indices.get("dxgi")
-        if dxgi is not None and facts.get("DxgiAdapterNumber") == str(dxgi):
+        if known.get("DxgiAdapterNumber", "-") == str(device.indices.get("dxgi")):
             return adapter
-    if all(is_whole_number(facts.get("card_idx", "")) for facts in metadata):
-        order = sorted(range(len(equal)), key=lambda n: int(metadata[n]["card_idx"]))
-        equal = [equal[number] for number in order]
-    return equal[min(device.indices.get("equal", 0), len(equal) - 1)]
-
-
-def _count_nodes(session: Any) -> dict[str, int]:
-    """The number of nodes that each provider was assigned; empty if the session cannot tell."""
-    counts: dict[str, int] = {}
-    for part in session.get_provider_graph_assignment_info() if LISTS_NODES else ():
-        counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
-    return counts
-
-
-def _read_profile(profile: Path) -> dict[str, int]:
-    """The number of node runs of each provider."""
-    counts: dict[str, int] = {}
-    for event in json.loads(profile.read_text()):
-        provider = event.get("args", {}).get("provider") if event.get("cat") == "Node" else None
-        if provider:
-            counts[provider] = counts.get(provider, 0) + 1
-    return counts
-
-
-# -- models ----------------------------------------------------------------------------------------
+    order = list(range(len(equal)))
+    if all(is_whole_number(known.get("card_idx", "")) for known in facts):
+        order.sort(key=lambda number: int(facts[number]["card_idx"]))
+    return equal[order[min(device.indices.get("equal", 0), len(equal) - 1)]]
 
 
 class OnnxModel:
     """A model on a device, and which provider really runs its nodes."""
 
     def __init__(
-        self,
-        session: Any,
-        provider: str,
-        nodes: dict[str, int],
-        arrays: Mapping[str, NDArray[Any]] | None = None,
+        self, session: Any, provider: str, arrays: Mapping[str, NDArray[Any]] | None = None
     ) -> None:
         self.session = session
-        self._arrays = arrays  # the session reads them in place
-        self.nodes = nodes
-        """Number of nodes by provider; with an older runtime empty until the first run."""
         self._provider = provider
-        self._has_profile = not LISTS_NODES and not nodes
-        self._log_fallback()
+        self._arrays = arrays  # the session reads them in place
+        self.nodes: Counter[str] = Counter()
+        """Number of nodes by provider; empty if the runtime is too old to list them."""
+        for part in getattr(session, "get_provider_graph_assignment_info", tuple)():
+            self.nodes[part.ep_name] += len(part.get_nodes())
+        if self.fallback:
+            level = logging.INFO if self.ran_on == provider else logging.WARNING
+            log.log(level, "%s", self.fallback)
 
     @property
     def ran_on(self) -> str:
         """The requested provider if it runs any node; else the one that runs most."""
         if self._provider in self.nodes:
             return self._provider
-        most = max(self.nodes, key=lambda name: self.nodes[name], default="")
-        return most or str(self.session.get_providers()[0])
+        most = self.nodes.most_common(1)
+        return most[0][0] if most else str(self.session.get_providers()[0])
 
     @property
     def fallback(self) -> str:
         """Describes which nodes run on another provider than requested; empty if none do."""
-        total, here = sum(self.nodes.values()), self.nodes.get(self._provider, 0)
+        total, here = self.nodes.total(), self.nodes[self._provider]
         if self._provider == _CPU or not total or here == total:
             return ""
         others = ", ".join(
@@ -256,18 +227,7 @@ class OnnxModel:
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         """Every output, on the host."""
         outputs: list[Any] = self.session.run(None, feeds)
-        if self._has_profile:
-            self._has_profile = False
-            profile = Path(self.session.end_profiling())
-            self.nodes = _read_profile(profile)
-            profile.unlink(missing_ok=True)
-            self._log_fallback()
         return outputs
-
-    def _log_fallback(self) -> None:
-        if self.fallback:
-            level = logging.INFO if self.ran_on == self._provider else logging.WARNING
-            log.log(level, "%s", self.fallback)
 
 
 class OnnxHandle:
@@ -275,8 +235,6 @@ class OnnxHandle:
 
     ONNX Runtime does not report its memory: on a GPU only the device's own figures are known.
     """
-
-    backend: Library = "onnx"
 
     def __init__(
         self, device: Device, backend: DeviceBackend, *, threads: int | None = None
@@ -298,12 +256,11 @@ class OnnxHandle:
             str(model) if isinstance(model, Path) else model,
             self._device,
             self._backend,
-            profile="" if LISTS_NODES else os.path.join(tempfile.gettempdir(), "anyrig-profile"),
             threads=self._threads,
             limit_bytes=self._limit_bytes,
             arrays=arrays,
         )
-        loaded = OnnxModel(session, self._backend.provider, _count_nodes(session), arrays)
+        loaded = OnnxModel(session, self._backend.provider, arrays)
         self.name = loaded.ran_on
         return loaded
 
@@ -311,9 +268,9 @@ class OnnxHandle:
         """A run returns when its outputs are on the host, so there is nothing to wait for."""
 
     def memory(self) -> MemoryUsage:
-        if self._resident is not None:
-            return self._resident.read()
         described = self._device.memory
+        if self._resident is not None:
+            return self._resident.read(described.total_bytes)
         return MemoryUsage(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
 
     def reset_peak(self) -> None:
@@ -332,60 +289,54 @@ class OnnxHandle:
 class OnnxRunner:
     """Kernels that test and measure a device through ONNX Runtime."""
 
-    kernels: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
 
     def __init__(self, device: Device, backend: DeviceBackend) -> None:
-        self._device, self._backend = device, backend
-        self._prepared: tuple[object, Any] | None = None
+        self._handle = OnnxHandle(device, backend)
+        self._prepared: tuple[object, OnnxModel] | None = None
         self.ran_on = backend.provider
         self.precisions: tuple[Precision, ...] = ("fp32",)
         if device.kind == "gpu" and device.features.fp16 in ("matrix", "fast"):
             self.precisions = ("fp32", "fp16")
 
     def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-        model = onnx_graph.build_product(left.shape[0])
-        with tempfile.TemporaryDirectory() as folder:
-            profile = os.path.join(folder, "run")
-            session = create_session(model, self._device, self._backend, profile=profile)
-            (answer,) = session.run(None, {"left": left, "right": right})
-            ran = _read_profile(Path(session.end_profiling()))
-        self.ran_on = max(ran, key=lambda name: ran[name]) if ran else session.get_providers()[0]
-        result: NDArray[np.float32] = answer
-        return result
+        model = self._handle.load(onnx_graph.build_product(left.shape[0]))
+        answer: NDArray[np.float32] = model.run({"left": left, "right": right})[0]
+        self.ran_on = model.ran_on
+        return answer
 
     def time_products(self, size: int, precision: Precision, num_products: int) -> float:
         """Seconds for a chain of products inside one graph, which holds their matrix."""
-        session = self._prepare((size, precision), lambda: _product_chain(size, precision))
-        return self._time(session, num_products, _PRODUCTS_PER_GRAPH)
+
+        def build() -> bytes:
+            # Scaled so that a long chain of products neither grows nor vanishes.
+            matrix = np.random.default_rng(0).standard_normal((size, size)) / np.sqrt(size)
+            dtype = np.float16 if precision == "fp16" else np.float32
+            return onnx_graph.build_product_chain(matrix.astype(dtype), _PRODUCTS_PER_GRAPH)
+
+        return self._time(
+            self._prepare((size, precision), build), num_products, _PRODUCTS_PER_GRAPH
+        )
 
     def time_copies(self, num_bytes: int, num_copies: int) -> float:
         """Seconds for passes over a vector (read it, write it) inside one graph."""
-        session = self._prepare(
+        model = self._prepare(
             num_bytes, lambda: onnx_graph.build_copy_chain(num_bytes // 4, _COPIES_PER_GRAPH)
         )
         # Filling the vector and reducing it are one more pass.
-        return self._time(session, num_copies, _COPIES_PER_GRAPH + 1)
+        return self._time(model, num_copies, _COPIES_PER_GRAPH + 1)
 
-    def _prepare(self, key: object, build: Callable[[], bytes]) -> Any:
-        """The session of a graph, kept until another graph is needed."""
+    def _prepare(self, key: object, build: Callable[[], bytes]) -> OnnxModel:
+        """A graph that is loaded, kept until another is needed."""
         if self._prepared is None or self._prepared[0] != key:
             self._prepared = None  # free its memory before the new one is created
-            self._prepared = (key, create_session(build(), self._device, self._backend))
+            self._prepared = (key, self._handle.load(build()))
         return self._prepared[1]
 
-    def _time(self, session: Any, count: int, per_graph: int) -> float:
+    def _time(self, model: OnnxModel, count: int, per_graph: int) -> float:
         runs = max(1, round(count / per_graph))
         one = np.ones(1, np.float32)
         start = time.perf_counter()
         for _ in range(runs):
-            session.run(None, {"scale": one})  # returns when its output is on the host
+            model.run({"scale": one})  # returns when its output is on the host
         return (time.perf_counter() - start) * count / (runs * per_graph)
-
-
-def _product_chain(size: int, precision: Precision) -> bytes:
-    random = np.random.default_rng(0)
-    # Scaled so that a long chain of products neither grows nor vanishes.
-    matrix = (random.standard_normal((size, size)) / np.sqrt(size)).astype(np.float32)
-    if precision == "fp16":
-        matrix = matrix.astype(np.float16)
-    return onnx_graph.build_product_chain(matrix, _PRODUCTS_PER_GRAPH)

@@ -136,9 +136,7 @@ class GraphBuilder:
         self._parts.append(bytes_field(_OUTPUT, _encode_value(name, dtype, shape)))
 
     def add_weight(self, name: str, array: NDArray[Any], *, embed: bool = False) -> str:
-        tensor = b"".join(int_field(_DIMS, size) for size in array.shape)
-        tensor += int_field(_DATA_TYPE, _DATA_TYPES[str(array.dtype)])
-        tensor += text_field(_TENSOR_NAME, name)
+        tensor = _encode_tensor(name, str(array.dtype), array.shape)
         if embed or array.nbytes < _EXTERNAL_BYTES:
             tensor += bytes_field(_RAW_DATA, array.tobytes())
         else:
@@ -196,6 +194,12 @@ def _encode_attribute(name: str, value: Attribute) -> bytes:
     if isinstance(value, str):
         return text_field(1, name) + text_field(4, value) + int_field(20, 3)
     return text_field(1, name) + b"".join(int_field(8, one) for one in value) + int_field(20, 7)
+
+
+def _encode_tensor(name: str, dtype: str, shape: Sequence[int] = ()) -> bytes:
+    """A weight, without its values."""
+    dims = b"".join(int_field(_DIMS, size) for size in shape)
+    return dims + int_field(_DATA_TYPE, _DATA_TYPES[dtype]) + text_field(_TENSOR_NAME, name)
 
 
 def _encode_value(name: str, dtype: str, shape: Sequence[int | str]) -> bytes:
@@ -286,7 +290,7 @@ def replace_outputs(model: bytes, names: Sequence[str]) -> bytes:
         if wanted.intersection(_read_node(model, field).outputs):
             break
         kept.remove(field)
-    pieces = [model[start:end] for start, end in _join_adjacent(kept)]
+    pieces = [model[field.start : field.end] for field in kept]
     edited = bytes_field(_GRAPH, b"".join([*pieces, _encode_outputs(names)]))
     return model[: graph.start] + edited + model[graph.end :]
 
@@ -344,16 +348,13 @@ def replace_noise(model: bytes) -> tuple[bytes, list[str]]:
     graph = _only_graph(model)
     pieces, last = [], graph.body
     for node, name in zip(nodes, names, strict=True):
-        pieces += [
-            model[last : node.start],
-            _encode_reshaped(name, node.inputs[0], node.outputs[0]),
-        ]
+        pieces.append(model[last : node.start])
+        pieces.append(_encode_reshaped(name, node.inputs[0], node.outputs[0]))
         last = node.end
     pieces.append(model[last : graph.end])
     for constant, value in (("anyrig.zero", 0), ("anyrig.one", 1)):
-        tensor = int_field(_DATA_TYPE, _DATA_TYPES["int64"]) + text_field(_TENSOR_NAME, constant)
-        tensor += bytes_field(_RAW_DATA, value.to_bytes(8, "little"))
-        pieces.append(bytes_field(_INITIALIZER, tensor))
+        raw = bytes_field(_RAW_DATA, value.to_bytes(8, "little"))
+        pieces.append(bytes_field(_INITIALIZER, _encode_tensor(constant, "int64") + raw))
     for name in names:
         pieces.append(bytes_field(_INPUT, _encode_value(name, "float32", [f"{name}.length"])))
     edited = bytes_field(_GRAPH, b"".join(pieces))
@@ -396,17 +397,6 @@ def _only_graph(model: bytes) -> _Field:
     graph, *more = [field for field in _fields(model, 0, len(model)) if field.field == _GRAPH]
     assert not more, "a graph in several pieces"
     return graph
-
-
-def _join_adjacent(fields: Sequence[_Field]) -> list[tuple[int, int]]:
-    """The ranges that fields cover, adjacent ones as one."""
-    ranges: list[tuple[int, int]] = []
-    for field in fields:
-        if ranges and ranges[-1][1] == field.start:
-            ranges[-1] = (ranges[-1][0], field.end)
-        else:
-            ranges.append((field.start, field.end))
-    return ranges
 
 
 def _read_nodes(model: bytes) -> Iterator[_Node]:

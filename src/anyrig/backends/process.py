@@ -28,7 +28,7 @@ KILL_TIMEOUT_S = 5.0
 """How long to wait for a killed process; one that is stuck in a driver may never end."""
 _POLL_S = 0.05
 _TAIL_LINES = 20
-_RUN_MODULE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_module.py")
+_CHILD_ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child_entry.py")
 
 
 class ChildProcess(subprocess.Popen[bytes]):
@@ -116,7 +116,7 @@ def start_module(
     """
     return ChildProcess(
         # -P: modules in the working directory must not shadow installed ones.
-        [sys.executable, "-P", _RUN_MODULE, module, *args],
+        [sys.executable, "-P", _CHILD_ENTRY, module, *args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

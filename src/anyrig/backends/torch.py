@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.backends.memory import MemoryUsage, ResidentMemory
-from anyrig.devices.machine import Device, DeviceBackend, Library, Precision
-from anyrig.errors import KernelError
+from anyrig.devices.machine import Device, DeviceBackend, Precision
+from anyrig.errors import DeviceUnusableError
 
 DTYPES: dict[str, torch.dtype] = {
     "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
@@ -38,7 +38,7 @@ def _find_cuda_index(device: Device) -> int:
     CUDA and NVML order devices differently.
     """
     if not torch.cuda.is_available():
-        raise KernelError(
+        raise DeviceUnusableError(
             "torch does not see a GPU: torch.cuda.is_available() is False",
             hint="Run `anyrig doctor`: the driver and the torch build must match.",
         )
@@ -66,10 +66,8 @@ def _pci_address(properties: Any) -> str | None:
 
 
 def synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "xpu":
-        torch.xpu.synchronize(device)
+    if device.type in ("cuda", "xpu"):
+        getattr(torch, device.type).synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
     elif device.type == "privateuseone":
@@ -79,8 +77,6 @@ def synchronize(device: torch.device) -> None:
 
 class TorchHandle:
     """A device that this process uses through torch."""
-
-    backend: Library = "torch"
 
     def __init__(
         self, device: Device, backend: DeviceBackend, *, threads: int | None = None
@@ -97,22 +93,37 @@ class TorchHandle:
         synchronize(self.device)
 
     def memory(self) -> MemoryUsage:
+        described = self._described_memory
         if self._resident is not None:
-            return self._limit_to_container(self._resident.read())
+            return self._resident.read(described.total_bytes)
         if self.device.type in ("cuda", "xpu"):
             return self._read_allocator(getattr(torch, self.device.type))
         if self.device.type == "mps":
             # Metal has no peak; the working set that it recommends counts as the total.
-            reserved, total = (
-                torch.mps.driver_allocated_memory(),
-                torch.mps.recommended_max_memory(),
-            )
+            reserved = torch.mps.driver_allocated_memory()
+            total = torch.mps.recommended_max_memory()
             free = max(0, total - reserved)
             allocated = torch.mps.current_allocated_memory()
             return MemoryUsage(allocated, reserved, free_bytes=free, total_bytes=total)
         # DirectML reports nothing.
-        described = self._described_memory
         return MemoryUsage(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
+
+    def _read_allocator(self, module: Any) -> MemoryUsage:
+        """CUDA, ROCm and XPU have the same allocator statistics."""
+        free, total = None, self._described_memory.total_bytes
+        # Some integrated Intel GPUs cannot report free memory, and raise (ComfyUI#9128).
+        with contextlib.suppress(RuntimeError):
+            free, total = module.mem_get_info(self.device)
+        stats = module.memory_stats(self.device)  # empty until the first allocation
+        return MemoryUsage(
+            allocated_bytes=stats.get("allocated_bytes.all.current", 0),
+            reserved_bytes=stats.get("reserved_bytes.all.current", 0),
+            peak_bytes=stats.get("allocated_bytes.all.peak", 0),
+            peak_reserved_bytes=stats.get("reserved_bytes.all.peak", 0),
+            free_bytes=free,
+            total_bytes=total,
+            num_alloc_retries=stats.get("num_alloc_retries", 0),
+        )
 
     def reset_peak(self) -> None:
         if self._resident is not None:
@@ -129,36 +140,10 @@ class TorchHandle:
         total = self.memory().total_bytes
         if not total or self.device.type not in ("cuda", "xpu", "mps"):
             return False
+        where = () if self.device.type == "mps" else (self.device,)
         fraction = min(1.0, num_bytes / total)
-        module = getattr(torch, self.device.type)
-        if self.device.type == "mps":
-            module.set_per_process_memory_fraction(fraction)
-        else:
-            module.set_per_process_memory_fraction(fraction, self.device)
+        getattr(torch, self.device.type).set_per_process_memory_fraction(fraction, *where)
         return True
-
-    def _read_allocator(self, module: Any) -> MemoryUsage:
-        """CUDA, ROCm and XPU have the same allocator statistics."""
-        free, total = None, self._described_memory.total_bytes
-        # Some integrated Intel GPUs cannot report free memory, and raise (ComfyUI#9128).
-        with contextlib.suppress(RuntimeError):
-            free, total = module.mem_get_info(self.device)
-        return MemoryUsage(
-            allocated_bytes=module.memory_allocated(self.device),
-            reserved_bytes=module.memory_reserved(self.device),
-            peak_bytes=module.max_memory_allocated(self.device),
-            peak_reserved_bytes=module.max_memory_reserved(self.device),
-            free_bytes=free,
-            total_bytes=total,
-        )
-
-    def _limit_to_container(self, usage: MemoryUsage) -> MemoryUsage:
-        """The host's memory within a container's limit."""
-        total = self._described_memory.total_bytes or usage.total_bytes
-        if total is None or usage.free_bytes is None or usage.allocated_bytes is None:
-            return usage
-        free = min(usage.free_bytes, max(0, total - usage.allocated_bytes))
-        return usage._replace(free_bytes=free, total_bytes=total)
 
 
 class TorchRunner:
@@ -167,15 +152,15 @@ class TorchRunner:
     def __init__(self, device: Device, backend: DeviceBackend) -> None:
         self._device = find_torch_device(device, backend)
         self.ran_on = str(self._device)
-        self.kernels: tuple[str, ...] = ()
+        self.architectures: tuple[str, ...] = ()
         if self._device.type == "cuda":
-            self.kernels = tuple(name.partition(":")[0] for name in torch.cuda.get_arch_list())
+            names = torch.cuda.get_arch_list()
+            self.architectures = tuple(name.partition(":")[0] for name in names)
         self.precisions = _measurable_precisions(device, backend)
         self._prepared: tuple[object, Callable[[], object]] | None = None
 
     def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-        a = torch.from_numpy(left).to(self._device)
-        b = torch.from_numpy(right).to(self._device)
+        a, b = (torch.from_numpy(matrix).to(self._device) for matrix in (left, right))
         result = a @ b
         self.ran_on = str(result.device)
         answer: NDArray[np.float32] = result.cpu().numpy()

@@ -1,1 +1,1 @@
-"""Is a device right, and how fast: kernels in child processes, figures that are kept."""
+"""Check that a device computes correctly and measure its speed, in child processes."""

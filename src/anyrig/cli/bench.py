@@ -19,7 +19,7 @@ from anyrig.units import format_bandwidth, format_bytes, format_duration, format
 
 if TYPE_CHECKING:
     from anyrig.app.bench_speech import SpeechTiming
-    from anyrig.bench.figures import Figure, Measured
+    from anyrig.bench.measurements import DeviceMeasurements, Measurement
 
 HELP = """Measure every usable device in every number format it has: a 2000 x 2000 matrix product
 ten times, as people compare; a larger one that fills the device, and the same sustained for two
@@ -67,23 +67,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def format_measurements(devices: Sequence[Measured]) -> str:
+def format_measurements(devices: Sequence[DeviceMeasurements]) -> str:
     """A table, and the same as bars."""
     rows = [["device", "kernel", "format", "result", "CPU", "through", "a round", "spread"]]
     baseline = _find_cpu_results(devices)
     for device in devices:
-        rows += [_list_cells(device, one, baseline) for one in device.figures]
+        rows += [_list_cells(device, one, baseline) for one in device.measurements]
     text = format_table(rows, right=(3, 4, 6, 7))
     if sys.stdout.isatty() and len(text.partition("\n")[0]) > shutil.get_terminal_size().columns:
         # Too narrow for everything: the results, and the part of the name that differs.
         text = format_table([[row[0][:26], *row[1:5]] for row in rows], right=(3, 4))
-    if {one.backend for device in devices for one in device.figures} == {"onnx"}:
+    if {one.backend for device in devices for one in device.measurements} == {"onnx"}:
         text += "\n\nThrough ONNX Runtime fewer formats are measured; torch measures them all."
     bars = [line for device in devices for line in _draw_bars(device, devices)]
     return text + ("\n\n" + "\n".join(bars) if bars else "")
 
 
-def _list_cells(device: Measured, one: Figure, baseline: dict[tuple[str, int], float]) -> list[str]:
+def _list_cells(
+    device: DeviceMeasurements, one: Measurement, baseline: dict[tuple[str, int], float]
+) -> list[str]:
     kernel = "product" if one.kernel == "sustained" else one.kernel
     cpu = baseline.get((kernel, one.size)) or baseline.get((kernel, 0))
     is_compute = one.unit == "FLOP/s"
@@ -99,7 +101,7 @@ def _list_cells(device: Measured, one: Figure, baseline: dict[tuple[str, int], f
     ]
 
 
-def _describe_kernel(one: Figure) -> str:
+def _describe_kernel(one: Measurement) -> str:
     if one.kernel == "product":
         return f"{one.size}^2 product x10"
     if one.kernel == "sustained":
@@ -107,11 +109,11 @@ def _describe_kernel(one: Figure) -> str:
     return f"bandwidth, {format_bytes(one.size)}"
 
 
-def _find_cpu_results(devices: Sequence[Measured]) -> dict[tuple[str, int], float]:
+def _find_cpu_results(devices: Sequence[DeviceMeasurements]) -> dict[tuple[str, int], float]:
     """The CPU's fp32 result of each kernel: what others are compared with."""
     cpu = next((device for device in devices if device.device == "cpu"), None)
     found: dict[tuple[str, int], float] = {}
-    for one in cpu.figures if cpu else ():
+    for one in cpu.measurements if cpu else ():
         if one.precision == "fp32":
             found[one.kernel, one.size] = one.value
             # A size that the CPU was too slow for is compared with the largest it did.
@@ -119,11 +121,11 @@ def _find_cpu_results(devices: Sequence[Measured]) -> dict[tuple[str, int], floa
     return found
 
 
-def _draw_bars(device: Measured, devices: Sequence[Measured]) -> list[str]:
-    products = [one for each in devices for one in each.figures if one.kernel == "product"]
+def _draw_bars(device: DeviceMeasurements, devices: Sequence[DeviceMeasurements]) -> list[str]:
+    products = [one for each in devices for one in each.measurements if one.kernel == "product"]
     best = max((one.value for one in products), default=0.0)
     lines = []
-    for one in device.figures:
+    for one in device.measurements:
         if one.kernel == "product":
             bar = "#" * max(1, round(_BAR_WIDTH * one.value / best))
             label = f"{device.name[:20]:<20} {one.precision:<5}{one.size:>5}"

@@ -27,17 +27,14 @@ from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
     WorkError,
+    error_from_dict,
+    error_to_dict,
     is_disk_full,
     to_disk_full_error,
 )
+from anyrig.work.engine import BaseEngine, EngineFactory
 from anyrig.work.outcome import RunReport
-from anyrig.work.protocol import (
-    BaseEngine,
-    EngineFactory,
-    NestedModel,
-    error_from_dict,
-    error_to_dict,
-)
+from anyrig.work.protocol import NestedModel
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

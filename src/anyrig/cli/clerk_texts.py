@@ -1,7 +1,7 @@
 """A clerk's tasks on texts and files: passages, labels, entities, summaries, an analysis.
 
 Each answers a list, one entry for each source in order: `{"result": ...}`, or `{"error": ...}` as
-`work.carried` writes it, so that one bad file fails alone.
+`errors.error_to_dict` writes it, so that one bad file fails alone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import clerk_models, compute
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
-from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
-from anyrig.work.protocol import error_to_dict
+from anyrig.errors import AnyrigError, InvalidInputError, error_to_dict, format_mentions
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Chooser
@@ -259,13 +258,13 @@ def _scribe(room: ClerkRoom, word: str) -> Scribe:
 
     def load() -> AbstractContextManager[Scribe]:
         from anyrig.documents.summarise.write import Scribe
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
 
         context = room.context
         placed = compute.placed(context, context.choose(), writer.need())
         return Scribe(
             writer, placed=placed, environment=context.environment,
-            limits=BatchSizeLimits.load(context.folders.batch_limits),
+            limits=KnownBatchSizes(context.folders.batch_limits),
         )  # fmt: skip
 
     return room.keep(f"summaries {Path(str(place)).name}", load, version=str(place))

@@ -136,7 +136,7 @@ def placed(context: Context, choice: DeviceChoice, need: Workload) -> PlacementP
         choice,
         need,
         wanted(context),
-        speeds=context.book.speeds(context.machine),
+        speeds=context.measurements.speeds(context.machine),
         failed=failures(context),
         environment=context.environment,
     )
@@ -175,7 +175,7 @@ def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
 
     The test runs once, in a process of its own, and is kept; `--no-bench` leaves it out.
     """
-    from anyrig.bench import isolate
+    from anyrig.bench.process import run_self_test
     from anyrig.precision.selftest import select_disableable
 
     known = known_tests(context)
@@ -190,8 +190,8 @@ def guard_workers(context: Context, found: PlacementPlan) -> PlacementPlan:
             wrong = known[device.id].attention_faults
         elif context.measures:
             print(f"Testing {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
-            tested = isolate.self_test(
-                device, backend, context.folders.selftests, context.environment, whole=False
+            tested = run_self_test(
+                device, backend, context.folders.selftests, context.environment, full=False
             )
             wrong = tested.faults
             if tested.error:

@@ -29,7 +29,7 @@ from anyrig.settings.load import LoadedSettings
 if TYPE_CHECKING:
     from anyrig.app.events import Event
     from anyrig.app.rig import Rig
-    from anyrig.bench.figures import Book
+    from anyrig.bench.measurements import Measurements
     from anyrig.devices.machine import Device, Machine
     from anyrig.settings.saved_device import SavedDevice
 
@@ -152,13 +152,11 @@ class Context:
         return discover(self.environment)
 
     @cached_property
-    def book(self) -> Book:
+    def measurements(self) -> Measurements:
         """What was measured on this machine; nothing for a recorded one."""
-        from anyrig.bench import figures
+        from anyrig.bench.measurements import Measurements
 
-        if self.record is not None:
-            return figures.Book()
-        return figures.load(self.folders.measurements)
+        return Measurements() if self.record else Measurements.load(self.folders.measurements)
 
     @cached_property
     def saved(self) -> SavedDevice | None:
@@ -236,7 +234,7 @@ class Context:
         """What was measured and found wrong."""
         if self.record is not None or not _there(self.folders.measurements):
             return Evidence()
-        return self.book.evidence(self.machine)
+        return self.measurements.evidence(self.machine)
 
     @property
     def measures(self) -> bool:

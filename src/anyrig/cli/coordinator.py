@@ -148,10 +148,10 @@ class Coordinator:
 
     def _lock(self) -> None:
         """One coordinator of a user at a time; the system opens the lock of one that was killed."""
-        from anyrig.storage.files import FileLock
+        from anyrig.storage.files import lock_file
 
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        alone = FileLock(self._folder / ".lock").exclusive(0.5)
+        alone = lock_file(self._folder / ".lock", 0.5)
         if not self._stack.enter_context(alone):
             raise OverloadedError(
                 "a coordinator runs here already", hint="`anyrig cluster status` shows its workers."

@@ -114,9 +114,9 @@ def embedder(
         choice: the devices; without it a person may be asked for them.
         shared: whether several threads use it at once.
     """
-    from anyrig.bench.figures import stamp
+    from anyrig.bench.measurements import describe_versions
     from anyrig.documents.embed import Embedder
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
 
     few = num_characters is not None and num_characters <= _FEW_CHARACTERS
     options = context.options
@@ -125,12 +125,14 @@ def embedder(
     need = needed(found, context.machine.cpu, num_characters=num_characters, shared=shared)
     placed = compute.placed(context, choice or pick(context), need)
     placed = compute.guard_workers(context, placed)
-    stamps = {stamp(placement.device, context.machine) for placement in placed.placements}
+    stamps = {
+        describe_versions(placement.device, context.machine) for placement in placed.placements
+    }
     with Embedder(
         found,
         placed=placed,
         environment=context.environment,
-        limits=BatchSizeLimits.load(context.folders.batch_limits),
+        limits=KnownBatchSizes(context.folders.batch_limits),
         stamp=" | ".join(sorted(stamps)),
         here=few,
         shared=shared,

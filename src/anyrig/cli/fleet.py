@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from anyrig.placement import PlacementPlan
     from anyrig.speech.script import Segment
     from anyrig.speech.synthesise import Tally
-    from anyrig.work.pool import BasePool
-    from anyrig.work.protocol import EngineFactory
+    from anyrig.work.engine import EngineFactory
+    from anyrig.work.pool import WorkerPool
 
 _NO, _YES = ("", "no", "none", "off"), ("yes", "on")
 _FORMATS: dict[str, Precision] = {"half": "fp16", "fp8": "fp8"}
@@ -85,13 +85,13 @@ def placed(context: Context, chosen: Chosen) -> PlacementPlan:
     kind = precision_of(compute.wanted(context).precision, offer, cards)
     context.log_reasons(f"the cluster speaks in {kind}", _told(offer, cards))
     cpu = context.machine.cpu_device
-    backend = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu", False, "")
+    backend = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu")
     return PlacementPlan((Placement(cpu, backend, _FORMATS.get(kind, "fp32")),))
 
 
 def hired(
     context: Context, chosen: Chosen, placed: PlacementPlan, *, lane: str = "bulk"
-) -> Callable[[EngineFactory], BasePool] | None:
+) -> Callable[[EngineFactory], WorkerPool] | None:
     """Makes a crew of the cluster's workers, where one was named."""
     url = url_of(context)
     if not url:
@@ -104,7 +104,7 @@ def hired(
 
     offer = _offer(context, chosen)
 
-    def hire(recipe: EngineFactory) -> BasePool:
+    def hire(recipe: EngineFactory) -> WorkerPool:
         local = _local(context, chosen, placed, recipe)
         return Fleet(
             Link(url), offer, precision=precision_class(placed.placements),
@@ -118,15 +118,18 @@ def hired(
 
 def _local(
     context: Context, chosen: Chosen, placed: PlacementPlan, recipe: EngineFactory
-) -> Callable[[], BasePool] | None:
+) -> Callable[[], WorkerPool] | None:
     """Starts the engine here, to compare takes with; None where two takes of a line may differ."""
     from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
     if not getattr(chosen.kind, "batch_invariant", False):
         return None
     if placed.placements[0].precision != "fp32":
         return None
-    return lambda: WorkerPool(placed.placements, recipe, environment=context.environment)
+    return lambda: WorkerPool(
+        LocalWorkers(placed.placements, recipe, environment=context.environment)
+    )
 
 
 def made_by(context: Context, tally: Tally) -> str:

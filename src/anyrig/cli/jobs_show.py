@@ -15,7 +15,7 @@ from anyrig.errors import AnyrigError
 from anyrig.units import format_duration
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Job, JobEvent, JobFunction, JobQueue, ReportEvent, StopSignal
+    from anyrig.jobs import Job, JobEvent, JobHandler, JobQueue, ReportEvent, StopSignal
     from anyrig.storage.keys import JsonValue
 
 _LOG_S = 15.0
@@ -118,7 +118,7 @@ def _said(event: JobEvent) -> Iterator[str]:
 class Shown:
     """A runner that tells on the terminal, or as JSON lines, what it does."""
 
-    def __init__(self, run: JobFunction, *, as_json: bool) -> None:
+    def __init__(self, run: JobHandler, *, as_json: bool) -> None:
         self.num_begun = self.num_failed = 0
         self._run, self._json = run, as_json
         self._lock = threading.Lock()

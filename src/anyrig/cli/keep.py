@@ -90,8 +90,8 @@ class Forgiving(Cache):
             self._give_up(error)
             return PruneResult(0, 0)
 
-    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
-        return self._cache.pin_for_job(job, release=release)
+    def pin_for_job(self, job: str) -> AbstractContextManager[None]:
+        return self._cache.pin_for_job(job)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
         wanted = frozenset(keys)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def pick(context: Context) -> DeviceChoice:
     """What a computing command uses. Asks on a terminal when several GPUs could serve and none is
-    saved; measures a device that has no figures yet.
+    saved; measures a device that has no measurements yet.
     """
     several = sum(gpu.usable for gpu in context.machine.gpus) > 1
     attended = not getattr(context.options, "unattended", False)
@@ -45,9 +45,9 @@ def remember(context: Context, word: str, name: str) -> None:
 
 
 def measure_first_use(context: Context, device: Device) -> None:
-    """Measure a device that has no figures under its present driver: a few seconds, once."""
-    page = context.book.of(device, context.machine)
-    if page and page.figures:
+    """Measure a device that has no measurements with its current driver: a few seconds, once."""
+    known = context.measurements.find(device, context.machine)
+    if known and known.measurements:
         return
     from anyrig.app.bench import measure_devices
     from anyrig.app.rig import Rig
@@ -59,4 +59,4 @@ def measure_first_use(context: Context, device: Device) -> None:
         rig = Rig(config=config, environment=context.environment, on_event=printer)
         rig.machine = context.machine
         measure_devices(rig, [device], printer, quick=True)
-    context.book = rig.measurements
+    context.measurements = rig.measurements

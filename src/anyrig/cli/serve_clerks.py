@@ -25,7 +25,7 @@ from anyrig.work.live import ItemFuture, LiveQueue
 
 if TYPE_CHECKING:
     from anyrig.work.live import Lane
-    from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
 _NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
 """What each clerk is called by the keeper, and in `/health`."""
@@ -98,15 +98,15 @@ class HiredClerks:
     def _started(self, lane: Lane) -> Counter:
         from anyrig.devices.choose import DeviceRequest, choose_device
         from anyrig.placement import Workload
-        from anyrig.work.pool import WorkerPool
+        from anyrig.work.worker import LocalWorkers
 
         context = self._context
         cpu = choose_device(context.machine, (DeviceRequest("cpu", "flag"),))
         need = Workload("documents", gpu=False, cores=1, most_workers=1)
         placed = compute.placed(context, cpu, need)
         recipe = clerk.recipe(context, bulk=lane == "bulk", factory=self._factory)
-        pool = WorkerPool(placed.placements[:1], recipe, environment=context.environment)
-        live = Counter(pool, context.loaded.settings.server.queue)
+        clerks = LocalWorkers(placed.placements[:1], recipe, environment=context.environment)
+        live = Counter(clerks, context.loaded.settings.server.queue)
         # A process that has answered once is known to be good: if it dies, the task is to blame.
         try:
             clerk.raised(live.submit({"task": "ready", "arguments": {}}).result())
@@ -119,8 +119,12 @@ class HiredClerks:
 class Counter(LiveQueue[Any, Any]):
     """Where tasks wait for a clerk; its models can be let go one by one."""
 
-    def __init__(self, clerks: WorkerPool, most_waiting: int) -> None:
-        super().__init__(clerks, cost=lambda _: 1.0, max_in_flight=1, max_waiting=most_waiting)
+    def __init__(self, clerks: LocalWorkers, most_waiting: int) -> None:
+        from anyrig.work.pool import WorkerPool
+
+        super().__init__(
+            WorkerPool(clerks), cost=lambda _: 1.0, max_in_flight=1, max_waiting=most_waiting
+        )
         self._clerks = clerks
 
     def unload_model(self, name: str) -> None:

@@ -14,7 +14,7 @@ from anyrig.cli import serve_cluster
 from anyrig.cli.context import Context
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Job, JobFunction, ReportEvent, StopSignal
+    from anyrig.jobs import Job, JobHandler, ReportEvent, StopSignal
     from anyrig.storage.keys import JsonValue
 
 _FLAGS = ("device", "strict", "precision", "profile", "memory_gb", "memory_fraction",
@@ -22,7 +22,7 @@ _FLAGS = ("device", "strict", "precision", "profile", "memory_gb", "memory_fract
 _EITHER = {"memory_gb": "memory_fraction", "memory_fraction": "memory_gb"}
 
 
-def made(context: Context) -> JobFunction | None:
+def made(context: Context) -> JobHandler | None:
     """Does a job; none with `--no-jobs`."""
     if getattr(context.options, "no_jobs", False):
         return None

@@ -143,7 +143,7 @@ class WatchedRig:
             DeviceNotFoundError: nothing here answers to the word.
         """
         from anyrig.cli.pick import remember
-        from anyrig.devices.choose import DeviceRequest, describe_detour, resolve_request
+        from anyrig.devices.choose import DeviceRequest, describe_backend_fallback, resolve_request
 
         context, word = self._context, device.strip()
         warnings: list[str] = []
@@ -156,7 +156,7 @@ class WatchedRig:
                 warnings.append(f"{resolved.missing}; until there is one the CPU is used")
             else:
                 found = resolved.devices[0]
-                warnings += self._objections(found, describe_detour(found, word))
+                warnings += self._objections(found, describe_backend_fallback(found, word))
                 saved, name = found.id, found.name
         with self._lock:
             before = _ids(context)
@@ -238,19 +238,18 @@ class WatchedRig:
 
     def figures(self) -> Sequence[Mapping[str, Any]]:
         """What `anyrig bench` measured here: read anew, since a job may have measured meanwhile."""
-        from anyrig.bench import figures
+        from anyrig.bench.measurements import Measurements
 
         context = self._context
         if context.record is not None:
             return []
-        book = figures.load(context.folders.measurements)
-        context.book = book  # the choice of a device goes by it
+        # The choice of a device goes by them too.
+        context.measurements = Measurements.load(context.folders.measurements)
         rows = []
         for device in context.machine.devices:
-            page = book.of(device, context.machine)
-            for figure in page.figures if page is not None else ():
-                rows.append({"device": device.id, "name": device.name, "when": page.when
-                             if page else "", **asdict(figure)})  # fmt: skip
+            if known := context.measurements.find(device, context.machine):
+                about = {"device": device.id, "name": device.name, "when": known.when}
+                rows += [{**about, **asdict(one)} for one in known.measurements]
         return rows
 
 

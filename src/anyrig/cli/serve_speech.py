@@ -234,7 +234,7 @@ class Speech:
             yield studio
 
     def _studio(self, context: Context, chosen: Chosen) -> LiveStudio:
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
         from anyrig.speech.live import LiveStudio
         from anyrig.speech.stage import Stage
 
@@ -246,7 +246,7 @@ class Speech:
         stage = Stage(
             engine=chosen.name, found=chosen.found, placed=found, environment=context.environment,
             options=chosen.options, store=self._store,
-            limits=BatchSizeLimits.load(context.folders.batch_limits),
+            limits=KnownBatchSizes(context.folders.batch_limits),
             stamp=voicing.stamp(context, found), hire=hire,
         )  # fmt: skip
         return LiveStudio(stage, most_waiting=self._settings.queue)

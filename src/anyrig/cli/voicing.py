@@ -119,7 +119,7 @@ def studio(
     context: Context, chosen: Chosen, num_characters: int, store: Cache | None
 ) -> Iterator[Studio]:
     """A studio that loads while the text is prepared."""
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
@@ -133,7 +133,7 @@ def studio(
         environment=context.environment,
         options=chosen.options,
         store=store,
-        limits=BatchSizeLimits.load(context.folders.batch_limits),
+        limits=KnownBatchSizes(context.folders.batch_limits),
         stamp=stamp(context, found),
         hire=fleet.hired(context, chosen, found),
     )
@@ -143,9 +143,11 @@ def studio(
 
 def stamp(context: Context, found: PlacementPlan) -> str:
     """Driver and library versions, under which batch sizes hold."""
-    from anyrig.bench.figures import stamp
+    from anyrig.bench.measurements import describe_versions
 
-    stamps = {stamp(placement.device, context.machine) for placement in found.placements}
+    stamps = {
+        describe_versions(placement.device, context.machine) for placement in found.placements
+    }
     return " | ".join(sorted(stamps))
 
 

@@ -99,14 +99,14 @@ class Shop:
         context = self._context
         return plan_placement(
             context.machine, self._choice, need, wanted,
-            speeds=context.book.speeds(context.machine), failed=compute.failures(context),
+            speeds=context.measurements.speeds(context.machine), failed=compute.failures(context),
             environment=context.environment,
         )  # fmt: skip
 
     def open(self, engine: str, precision: str, options: Mapping[str, Value]) -> Loaded:
         """An engine on this worker's device, in a class of number format."""
         from anyrig.cluster.card import offer_of
-        from anyrig.memory.limits import BatchSizeLimits
+        from anyrig.memory.known_sizes import KnownBatchSizes
         from anyrig.speech.engines import engine_class
         from anyrig.speech.stage import Stage
 
@@ -127,7 +127,7 @@ class Shop:
         placed = compute.guard_workers(context, placed)
         stage = Stage(
             engine=engine, found=found, placed=placed, environment=context.environment,
-            options=options, limits=BatchSizeLimits.load(context.folders.batch_limits),
+            options=options, limits=KnownBatchSizes(context.folders.batch_limits),
             stamp=voicing.stamp(context, placed),
         )  # fmt: skip
         voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))

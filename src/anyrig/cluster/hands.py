@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.cluster.calls import Calls, Heard
@@ -17,13 +17,13 @@ from anyrig.cluster.seat import AGAIN, Seat
 from anyrig.cluster.shard import Answer, Order
 from anyrig.errors import AnyrigError, WorkError
 from anyrig.units import pluralize
-from anyrig.work.failures import FailureTracker
-from anyrig.work.protocol import BatchDone, EngineReady, WorkerEvent
+from anyrig.work.protocol import WorkerSource
 from anyrig.work.scheduler import WorkerLoad
 
 if TYPE_CHECKING:
     from anyrig.cluster.review import Review
-    from anyrig.work.outcome import ItemFailure
+    from anyrig.work.pool import WorkerPool
+    from anyrig.work.protocol import WorkerExited
 
 log = logging.getLogger(__name__)
 _LOOK_S, _LOOK_EACH_S = 1.0, 0.002
@@ -42,8 +42,8 @@ _REMEMBERED = 1024
 _UNREAD = "its answer cannot be read"
 _HURRY = 8
 """Answers that may wait to be looked at before only those of new workers are."""
-_OPINIONS = 2
-"""Workers that must agree that a line cannot be spoken."""
+_LEAST_AHEAD, _AHEAD = 512, 64
+"""Lines that are under way at least, and for each worker: takes of as many may wait in memory."""
 
 
 class _Waiting(NamedTuple):
@@ -65,14 +65,11 @@ class _Reviewed(NamedTuple):
     differs: str = ""
 
 
-class Hands:
+class Hands(WorkerSource):
     """The roster of a fleet. One thread listens to the broker; the shift does all the rest."""
 
-    def __init__(
-        self, calls: Calls, events: queue.SimpleQueue[Any], *, patience_s: float,
-        review: Review | None = None,
-    ) -> None:  # fmt: skip
-        self._calls, self._events, self._patience_s = calls, events, patience_s
+    def __init__(self, calls: Calls, *, patience_s: float, review: Review | None = None) -> None:
+        self._calls, self._patience_s = calls, patience_s
         self._review = review
         self.on_distrust: Callable[[str], int] = lambda name: 0
         """Drops the takes of a worker, and says how many there were."""
@@ -82,20 +79,14 @@ class Hands:
         self._in_review: set[str] = set()
         self._distrusted: set[str] = set()
         """Workers by name whose takes differ from ours."""
-        self.ready: dict[int, Seat] = {}
-        """Changed by the shift alone."""
-        self._coming: dict[int, Seat] = {}
         self._seats: dict[str, Seat] = {}
         """By name; changed by the listening thread alone."""
         self._numbers: dict[int, Seat] = {}
         """The same by number."""
-        self.failures = FailureTracker()
-        self.warnings: list[str] = []
-        self._lanes: dict[str, WorkerLoad[Any]] = {}
+        self._loads: dict[str, WorkerLoad[Any]] = {}
         """By worker, whatever seat it has: its speed is remembered."""
-        self._mourned: dict[str, list[int]] = {}
+        self._mourned: dict[str, Sequence[int]] = {}
         """By a worker's start: what it had when it was given up. It may only have been asleep."""
-        self._number = 0
         self._alone_since = self._said_alone = time.monotonic()
         """Since when nobody is there, and of which such time that was said."""
         self._first = threading.Event()
@@ -115,8 +106,9 @@ class Hands:
             target=self._review_all, name="anyrig-review", daemon=True
         )
 
-    def start(self) -> None:
+    def start(self, pool: WorkerPool) -> None:
         """Begin to listen."""
+        self._pool = pool
         self._thread.start()
         if self._review is not None:
             self._reviewer.start()
@@ -133,24 +125,29 @@ class Hands:
             self._review.close()
 
     @property
-    def size(self) -> int:
-        """How many are there."""
-        return len(self._seats)
+    def devices(self) -> list[str]:
+        """Everybody who is there, by name."""
+        return list(self._seats)
 
-    def wait(self) -> None:
-        """Wait until somebody is there."""
-        while not self._first.wait(0.1):
-            self.ensure_workers()
+    @property
+    def loading(self) -> bool:
+        """Whether nobody has been there yet."""
+        return not self._first.is_set()
+
+    @property
+    def look_ahead(self) -> int:
+        """Takes of as many lines may wait in memory."""
+        return max(_LEAST_AHEAD, _AHEAD * len(self._seats))
 
     # -- what a shift asks -----------------------------------------------------------------------
 
-    def ensure_workers(self) -> None:
-        """That somebody works; an error when nobody has for too long."""
+    def check(self) -> AnyrigError | None:
+        """An error when nobody has worked for too long."""
         if self._error is not None:
-            raise self._error
+            return self._error
         if self._somebody or self._away_since is not None:
             self._alone_since = time.monotonic()
-            return
+            return None
         engine, alone_s = self._calls.offer.engine, time.monotonic() - self._alone_since
         if alone_s > _SAID_S and self._said_alone != self._alone_since:
             self._said_alone = self._alone_since
@@ -162,9 +159,9 @@ class Hands:
                     left_s,
                 )
         if alone_s < self._patience_s:
-            return
+            return None
         why = "; ".join(f"{name}: {said}" for name, said in list(self._refused.items()))
-        raise WorkError(
+        return WorkError(
             f"no worker of the cluster can speak with {engine}" + (f" ({why})" if why else ""),
             hint="`anyrig cluster status` shows who is there; `anyrig worker --join TOKEN` joins.",
         )
@@ -175,69 +172,39 @@ class Hands:
         seats = list(self._seats.values())
         return any(self._refusals.get(seat.card.run, 0) < _REFUSALS for seat in seats)
 
-    def handle_event(self, event: WorkerEvent) -> Seat | None:
-        """Seats are taken and given up here, in the shift's own thread."""
-        if isinstance(event.message, EngineReady):
-            seat = self._coming.pop(event.number, None)
-            if seat is not None:
-                self.ready[event.number] = seat
-                self._forgive(seat)
-            return None
-        return self.ready.get(event.number)
-
-    def load_of(self, worker: Seat) -> WorkerLoad[Any]:
-        """A worker's lane, with what is known of its speed."""
-        name = worker.card.name
-        before = self._lanes.get(name)
-        lane: WorkerLoad[Any] = WorkerLoad(
-            worker.number, prior=worker.card.speeds.get(self._calls.offer.engine)
-        )
+    def add_worker(self, worker: Seat, load: WorkerLoad[Any]) -> None:
+        """A worker that comes back as the one it was did not die: nothing killed it."""
+        for index in self._mourned.pop(worker.card.run, ()):
+            self._pool.failures.forgive_item(index, worker.device)
+        known = worker.card.speeds.get(self._calls.offer.engine)
+        before = self._loads.get(worker.card.name)
         if before is not None:
-            lane.prior = before.rate or lane.prior or before.prior
-        lane.draining = worker.leaving
-        self._lanes[name] = lane
-        for book in (self._lanes, self._mourned, self._refused, self._refusals, self._not_before):
+            known = before.rate or known or before.expected_rate
+        load.expected_rate = known
+        self._loads[worker.card.name] = load
+        for book in (self._loads, self._mourned, self._refused, self._refusals, self._not_before):
             if len(book) > _REMEMBERED + len(self._seats):
                 del book[next(iter(book))]
-        return lane
 
-    def record_batch(self, worker: Seat, done: BatchDone) -> None:
-        """Batches are each worker's own affair."""
-
-    def remove_worker(self, worker: Seat, reason: str, suspects: list[int]) -> None:
+    def remove_worker(self, worker: Seat, exited: WorkerExited, suspects: Sequence[int]) -> None:
         """A worker is gone; it may come back and is welcome."""
-        self.ready.pop(worker.number, None)
-        worker.end(reason)
-        if reason == AGAIN:
+        worker.end(exited.reason)
+        if not exited.crashed:
             return
         self._mourned[worker.card.run] = suspects
-        self.failures.record_crash(worker.device, suspects)
-        self.failures.forget_device(worker.device)
         others = any(seat is not worker for seat in list(self._seats.values()))
-        self._warn(f"{worker.title} {reason}; its work {'goes to others' if others else 'waits'}")
+        way = "goes to others" if others else "waits"
+        self._pool.warn(f"{worker.title} {exited.reason}; its work {way}")
 
-    def _forgive(self, seat: Seat) -> None:
-        """A worker that comes back as the one it was did not die: nothing killed it."""
-        for index in self._mourned.pop(seat.card.run, ()):
-            self.failures.forgive_item(index, seat.device)
-
-    def record_poison(self, index: int) -> None:
-        """No worker is kept out for an item's sake."""
-        self.failures.forgive_devices(index)
-
-    def should_retry_elsewhere(self, failure: ItemFailure, devices: Collection[str]) -> bool:
-        """A machine may be at fault where an item seems to be: its disk is full, say."""
-        if failure.kind == "memory":
-            return True
-        return failure.kind == "error" and len(devices) < _OPINIONS
-
-    def has_worker_outside(self, devices: Collection[str]) -> bool:
-        """Whether somebody else works."""
-        return any(seat.device not in devices for seat in list(self.ready.values()))
-
-    def start_fallback(self) -> bool:
-        """There is none."""
-        return False
+    def end_run(self) -> None:
+        """Whoever still works for the run stops; the next one plans with the speeds of this."""
+        self._calls.over()
+        for seat in list(self._seats.values()):
+            load = self._pool.loads.get(seat.number)
+            if load is not None:
+                self._pool.loads[seat.number] = self._loads[seat.card.name] = WorkerLoad(
+                    seat.number, load.rate or load.expected_rate, draining=load.draining
+                )
 
     # -- listening -------------------------------------------------------------------------------
 
@@ -326,12 +293,11 @@ class Hands:
             if self._refused.get(card.name) != why:
                 self._refused[card.name] = why
                 if card.status != "draining":
-                    self._warn(f"{card.name} is not used: {why}")
+                    self._pool.warn(f"{card.name} is not used: {why}")
             return
         self._refused.pop(card.name, None)
-        self._number += 1
-        seat = Seat(self._number, card, self._calls, self._events)
-        self._seats[card.name] = self._coming[seat.number] = self._numbers[seat.number] = seat
+        seat = Seat(self, next(self._pool.numbers), card, self._calls, self._pool.events)
+        self._seats[card.name] = self._numbers[seat.number] = seat
         self._first.set()
         log.info("%s works with us", seat.title)
         seat.take()
@@ -376,11 +342,6 @@ class Hands:
             seat.answered(id, None)
         if lost:
             log.warning("%s of %s got lost; given again", pluralize(len(lost), "shard"), seat.title)
-
-    def _warn(self, text: str) -> None:
-        if text not in self.warnings:
-            self.warnings.append(text)
-            log.warning("%s", text)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -494,7 +455,7 @@ class Hands:
             if count
             else ""
         )
-        self._warn(
+        self._pool.warn(
             f"{seat.title} is set aside, as it speaks wrongly: {said}, compared with the same line"
             f" made here{more}"
         )
@@ -503,5 +464,5 @@ class Hands:
         """A worker gave a shard back: it is left alone for a while, each time for longer."""
         count = self._refusals[seat.card.run] = self._refusals.get(seat.card.run, 0) + 1
         self._refused[seat.card.name] = said
-        self._warn(f"{seat.title} gave a shard back: {said}")
+        self._pool.warn(f"{seat.title} gave a shard back: {said}")
         self._aside(seat, _ASIDE_S[min(count, len(_ASIDE_S)) - 1])

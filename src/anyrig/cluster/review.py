@@ -22,7 +22,7 @@ from anyrig.errors import AnyrigError, InvalidInputError
 if TYPE_CHECKING:
     from anyrig.speech.booth import Recording
     from anyrig.speech.protocol import Line
-    from anyrig.work.pool import BasePool
+    from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 ONE_OF = 32
@@ -42,9 +42,9 @@ class Review:
         hold: whether an answer waits until its lines were made here: not where somebody listens.
     """
 
-    def __init__(self, local: Callable[[], BasePool] | None = None, *, hold: bool = True) -> None:
+    def __init__(self, local: Callable[[], WorkerPool] | None = None, *, hold: bool = True) -> None:
         self._start, self.hold = local, hold
-        self._crew: BasePool | None = None
+        self._crew: WorkerPool | None = None
         self._confirmed: set[str] = set()
         """Workers, by their start, of whom a take was the same as ours."""
         self._key = f"{uuid.getnode()} {Path.home()}".encode()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.cluster.calls import Calls, new_id
 from anyrig.cluster.card import Card
@@ -26,6 +26,7 @@ from anyrig.work.protocol import (
 if TYPE_CHECKING:
     from anyrig.cluster.shard import Answer
     from anyrig.work.batching import WorkItem
+    from anyrig.work.protocol import WorkerSource
 
 AGAIN = "takes its seat again"
 """In the place of how a worker ended: it did not, and nobody is to blame."""
@@ -44,10 +45,13 @@ class _Shard:
 class Seat:
     """One worker. The shift gives and drops, the listening thread hears: both under one lock."""
 
+    source: WorkerSource
     number: int
     card: Card
     calls: Calls
     events: queue.SimpleQueue[Any]
+    confirm_errors: ClassVar[bool] = True
+    """A machine may be at fault where an item seems to be: its disk is full, say."""
     missing_since: float | None = None
     """When the broker had no sign of it for the first time."""
     closed: bool = False
@@ -99,7 +103,7 @@ class Seat:
         """Send a shard."""
         indices = tuple(item.index for item in items)
         with self._lock:
-            if self.closed:  # it is about to be told to the shift
+            if self.closed or self.leaving:  # it is about to be told to the shift
                 self._say(ItemsReturned(indices))
                 return []
             if not self._shards:
@@ -146,7 +150,7 @@ class Seat:
                 self._say(ItemsStarted(()))
             self.calls.withdraw(self.card.queue, list(self._shards))
             self._shards.clear()
-            self._say(WorkerExited(said))
+            self._say(WorkerExited(said, crashed=said != AGAIN))
             return True
 
     # -- the listening side ----------------------------------------------------------------------
@@ -186,7 +190,7 @@ class Seat:
         return next((shard.indices for shard in self._shards.values()), ())
 
     def _say(self, message: Any) -> None:
-        self.events.put(WorkerEvent(self.number, message))
+        self.events.put(WorkerEvent(self, message))
 
 
 def _done(answer: Answer, brought: set[int], begun: tuple[int, ...]) -> BatchDone:

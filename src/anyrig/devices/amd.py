@@ -7,13 +7,11 @@ TF32 as in torch: gfx94x and gfx95x. A target that is not in the table is unknow
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 from anyrig.devices import pci, wheels
 from anyrig.devices.machine import (
-    BlockCode,
-    BlockReason,
+    GROUPS_FIX,
     Device,
     DeviceBackend,
     DeviceNote,
@@ -25,6 +23,7 @@ from anyrig.devices.machine import (
     SourceReport,
 )
 from anyrig.devices.probe import System
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.units import format_bytes, pluralize
 
 # -- hardware ------------------------------------------------------------------------------------
@@ -191,11 +190,11 @@ def find_devices(
 def _list_compute_nodes(system: System) -> list[ComputeNode]:
     nodes: list[ComputeNode] = []
     for name in sorted(system.names(_KFD), key=lambda n: (len(n), n)):
-        facts = _read_properties(system, f"{_KFD}/{name}")
+        facts = read_properties(system, f"{_KFD}/{name}")
         if not facts.get("simd_count"):
             continue  # the CPU has a node too, without SIMD units
         banks = [
-            _read_properties(system, f"{_KFD}/{name}/mem_banks/{bank}")
+            read_properties(system, f"{_KFD}/{name}/mem_banks/{bank}")
             for bank in system.names(f"{_KFD}/{name}/mem_banks")
         ]
         # Heap types 1 and 2 are the frame buffer, public and private.
@@ -218,7 +217,7 @@ def _list_compute_nodes(system: System) -> list[ComputeNode]:
     return nodes
 
 
-def _read_properties(system: System, folder: str) -> dict[str, int]:
+def read_properties(system: System, folder: str) -> dict[str, int]:
     rows = (line.split() for line in system.peek(f"{folder}/properties").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
@@ -266,10 +265,10 @@ def _describe(
     )
 
 
-def _driver_block(card: pci.Controller) -> BlockReason | None:
+def _driver_block(card: pci.Controller) -> DeviceReason | None:
     if card.driver == "radeon":
-        text = "it uses the legacy radeon driver, which does not support compute"
-        return BlockReason(BlockCode.WRONG_DRIVER, text, "sudo modprobe amdgpu")
+        fix = "sudo modprobe amdgpu"
+        return explain(ReasonCode.WRONG_DRIVER, fix, driver="legacy radeon", feature="compute")
     return card.driver_block("amdgpu")
 
 
@@ -362,103 +361,80 @@ CONTAINER_FIX = "docker run --device /dev/kfd --device /dev/dri --group-add vide
 
 
 def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
-    block = _rocm_block(device, host)
-    return [_torch_rocm(device, host, block), _onnx_rocm(device, host, block)]
-
-
-def _torch_rocm(device: Device, host: HostFacts, block: BlockReason | None) -> DeviceBackend:
-    torch, fix = host.installed.torch, torch_fix(device, host)
-    # torch's ROCm build calls its devices cuda.
-    rocm = partial(DeviceBackend, "torch", device.selector_for("rocm"), "cuda")
-    if block:
-        return rocm(False, block.message, block.fix)
-    if torch is None:
-        return rocm(False, "torch is not installed", fix)
-    if torch.flavour != "rocm":
-        return rocm(False, f"{torch.title} was built without ROCm", fix)
+    selector, blocked = device.selector_for("rocm"), _rocm_block(device, host)
+    title = host.torch_title
     if host.gfx_override:
-        return rocm(True, f"{torch.title}, with HSA_OVERRIDE_GFX_VERSION={host.gfx_override}")
-    target = device.capability
-    if target and torch.kernels is not None and not can_run(target, torch.kernels):
-        return rocm(False, f"{torch.title} has no kernels for {target}", fix)
-    return rocm(True, torch.title)
-
-
-def _onnx_rocm(device: Device, host: HostFacts, block: BlockReason | None) -> DeviceBackend:
-    """MIGraphX, or the older ROCm provider."""
-    selector = device.selector_for("rocm")
-    for provider in ("MIGraphXExecutionProvider", "ROCMExecutionProvider"):
-        if package := host.installed.package_of(provider):
-            rocm = partial(DeviceBackend, "onnx", selector, provider)
-            if block:
-                return rocm(False, block.message, block.fix)
-            return rocm(True, host.onnx_title(package))
+        title += f", with HSA_OVERRIDE_GFX_VERSION={host.gfx_override}"
+    providers = ("MIGraphXExecutionProvider", "ROCMExecutionProvider")  # the second is older
+    provider = next(filter(host.installed.package_of, providers), providers[0])
     # Published for Linux on x86_64 alone, and for what ROCm itself supports.
     supported = (device.capability or "") in (wheels.rocm_targets(_ROCM) or ())
     published = host.platform.system == "Linux" and not host.platform.is_arm
     fix = host.onnx_command("onnxruntime-migraphx") if supported and published else ""
-    reason = "no ONNX Runtime for ROCm is installed"
-    return DeviceBackend("onnx", selector, "MIGraphXExecutionProvider", False, reason, fix)
+    return [
+        # torch's ROCm build calls its devices cuda.
+        DeviceBackend("torch", selector, "cuda", title, blocked or _torch_block(device, host)),
+        host.onnx_backend(selector, provider, "ONNX Runtime for ROCm", fix, blocked),
+    ]
+
+
+def has_kernels(device: Device, kernels: tuple[str, ...] | None) -> bool:
+    """Whether a build runs on the device; one that is not listed may."""
+    target = device.capability
+    return target is None or kernels is None or can_run(target, kernels)
 
 
 def torch_fix(device: Device, host: HostFacts) -> str:
     """The wheel for this target, or for its sibling with the override; empty if there is none."""
     target = device.capability or ""
     if host.platform.system == "Windows":
-        supported = not _windows_block(target)
-        return (
-            "see docs/devices.md#amd-on-windows: AMD's wheels for Python 3.12" if supported else ""
-        )
+        wheels_for_windows = "see docs/devices.md#amd-on-windows: AMD's wheels for Python 3.12"
+        return "" if _windows_block(target) else wheels_for_windows
     if host.platform.is_arm or target.startswith(_DROPPED):
         return ""
     kernels = wheels.rocm_targets(_ROCM) or ()
     command = host.torch_command("torch", f"rocm{_ROCM}")
     if target in kernels:
         return command
-    override = _override_command(target, kernels)
-    if override and host.torch_flavour == "rocm":
-        return override
-    return f"{command} && {override}" if override else ""
-
-
-def _override_command(target: str, kernels: tuple[str, ...]) -> str:
-    """RDNA 2 and 3 GPUs often run as their family's first target."""
+    # RDNA 2 and 3 GPUs often run as their family's first target.
     family = target[:-1]
     sibling = next((name for name in kernels if name.startswith(family)), "")
     if not sibling or not family.startswith(("gfx103", "gfx110")):
         return ""
-    return f"export HSA_OVERRIDE_GFX_VERSION={sibling[3:-2]}.{sibling[-2]}.{sibling[-1]}"
+    override = f"export HSA_OVERRIDE_GFX_VERSION={sibling[3:-2]}.{sibling[-2]}.{sibling[-1]}"
+    return override if host.torch_flavour == "rocm" else f"{command} && {override}"
 
 
-def _rocm_block(device: Device, host: HostFacts) -> BlockReason | None:
+def _torch_block(device: Device, host: HostFacts) -> DeviceReason | None:
+    torch, fix = host.installed.torch, torch_fix(device, host)
+    if torch is None or torch.flavour != "rocm":
+        return host.torch_block("rocm", fix)
+    if host.gfx_override or has_kernels(device, torch.kernels):
+        return None
+    return explain(ReasonCode.NO_KERNELS, fix, package=torch.title, capability=device.capability)
+
+
+def _rocm_block(device: Device, host: HostFacts) -> DeviceReason | None:
     """Why ROCm cannot use the card, whatever torch is installed."""
     target, platform = device.capability or "", host.platform
     if target.startswith(_DROPPED):
-        return BlockReason(BlockCode.UNSUPPORTED, f"ROCm no longer supports {target}")
+        return explain(ReasonCode.ROCM_DROPPED, target=target)
     if platform.system == "Windows":
         return _windows_block(target)
     if platform.wsl == 2:
-        text = "ROCm in WSL2 requires librocdxg, which is not installed"
         fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
-        return None if host.has_rocdxg else BlockReason(BlockCode.NO_DRIVER, text, fix)
-    if platform.system != "Linux":
-        return BlockReason(BlockCode.UNSUPPORTED, f"ROCm is not available on {platform.system}")
-    if host.kfd_access is None:
+        return None if host.has_rocdxg else explain(ReasonCode.NO_ROCDXG, fix)
+    access = host.find_access("/dev/kfd")
+    if access is None:
         if platform.container:
-            text = "/dev/kfd is not mapped into this container"
-            return BlockReason(BlockCode.NOT_IN_CONTAINER, text, CONTAINER_FIX)
-        text = "/dev/kfd does not exist: the amdgpu driver offers no compute"
-        return BlockReason(BlockCode.NO_DRIVER, text, KFD_FIX)
-    if "w" not in host.kfd_access:
-        fix = "sudo usermod -aG render,video $USER"
-        return BlockReason(BlockCode.NO_PERMISSION, "no permission to open /dev/kfd", fix)
-    if device.has_note(NoteCode.NOT_IN_KFD):
-        return BlockReason(BlockCode.UNSUPPORTED, "not listed by the kernel's kfd")
-    return None
+            return explain(ReasonCode.NOT_IN_CONTAINER, CONTAINER_FIX, path="/dev/kfd")
+        return explain(ReasonCode.NO_KFD, KFD_FIX)
+    if "w" not in access:
+        return explain(ReasonCode.NO_PERMISSION, GROUPS_FIX, path="/dev/kfd")
+    return explain(ReasonCode.NOT_IN_KFD) if device.has_note(NoteCode.NOT_IN_KFD) else None
 
 
-def _windows_block(target: str) -> BlockReason | None:
-    if target and not target.startswith(("gfx110", "gfx115", "gfx120")):
-        text = f"AMD provides no torch for {target} on Windows"
-        return BlockReason(BlockCode.UNSUPPORTED, text)
-    return None
+def _windows_block(target: str) -> DeviceReason | None:
+    if not target or target.startswith(("gfx110", "gfx115", "gfx120")):
+        return None
+    return explain(ReasonCode.NO_WINDOWS_BUILD, target=target)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from anyrig.devices.cpu import read_sysctl
@@ -25,9 +24,11 @@ from anyrig.devices.machine import (
     SourceState,
 )
 from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import GIB, MIB, format_bytes, pluralize
 
+TORCH_FIX = format_install("anyrig[torch]")
 _FEATURES = Features(fp16="slow", tf32=False, bf16=None, fp8=False, fp4=False)
 _WITH_MATRIX_UNITS = re.compile(r"Apple M([5-9]|[1-9]\d)\b")
 # Metal's recommendedMaxWorkingSetSize as machines report it: 10.67 of 16 GiB, 27 of 36, 48 of 64,
@@ -95,16 +96,11 @@ def _limit_memory(memory: Memory, wired_limit_mb: str) -> Memory:
 
 def list_backends(host: HostFacts) -> list[DeviceBackend]:
     """torch on Metal, and CoreML in the plain ONNX Runtime package."""
-    torch, onnx = host.installed.torch, host.installed.onnx
-    mps = partial(DeviceBackend, "torch", "mps", "mps")
-    if torch is None:
-        metal = mps(False, "torch is not installed", format_install("anyrig[torch]"))
-    elif host.platform.machine != "arm64":
-        metal = mps(False, "this Python is built for Intel: Metal requires one for arm64")
-    else:
-        metal = mps(True, torch.title)
-    coreml = partial(DeviceBackend, "onnx", "mps", "CoreMLExecutionProvider")
-    if onnx:
-        return [metal, coreml(True, f"{onnx[0]} {host.installed.versions[onnx[0]]}")]
-    reason = "no onnxruntime package is installed"
-    return [metal, coreml(False, reason, format_install("onnxruntime"))]
+    torch_block = host.torch_block("mac", TORCH_FIX)
+    if torch_block is None and host.platform.machine != "arm64":
+        torch_block = explain(ReasonCode.WRONG_PYTHON)
+    coreml = "CoreMLExecutionProvider"
+    return [
+        DeviceBackend("torch", "mps", "mps", host.torch_title, torch_block),
+        DeviceBackend("onnx", "mps", coreml, *host.plain_onnx()),
+    ]

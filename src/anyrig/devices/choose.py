@@ -21,38 +21,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from anyrig.devices.machine import BlockCode, BlockReason, Device, DeviceBackend, Machine
+from anyrig.devices.machine import Device, DeviceBackend, Machine
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from anyrig.units import GIB, MIB, format_bytes, is_whole_number, normalize_pci_address
 
-Origin = Literal["flag", "environment", "settings", "saved", "measured", "described", "fallback"]
-_ORIGINS = {
-    "flag": "requested on the command line",
-    "environment": "requested by an environment variable",
-    "settings": "requested by a settings file",
-    "saved": "saved by `anyrig use`",
+ChoiceOrigin = Literal[
+    "flag", "environment", "settings", "saved", "measured", "specifications", "fallback"
+]
+_REQUESTED = {
+    "flag": ReasonCode.BY_FLAG,
+    "environment": ReasonCode.BY_ENVIRONMENT,
+    "settings": ReasonCode.BY_SETTINGS,
+    "saved": ReasonCode.SAVED,
 }
-_LIBRARIES = ("cuda", "tensorrt", "rocm", "xpu", "mps", "dml", "webgpu")
+_LIBRARIES = {
+    "cuda": "CUDA device", "tensorrt": "TensorRT device", "rocm": "ROCm device",
+    "xpu": "XPU device", "mps": "Metal (MPS) device", "dml": "DirectML device",
+    "webgpu": "WebGPU device",
+}  # fmt: skip
 _SYNONYMS = {"directml": "dml", "trt": "tensorrt", "hip": "rocm", "metal": "mps"}
 _VENDORS = {
-    "nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "qualcomm": "Qualcomm",
+    "nvidia": "NVIDIA GPU", "amd": "AMD GPU", "intel": "Intel GPU", "apple": "Apple GPU",
+    "qualcomm": "Qualcomm GPU",
 }  # fmt: skip
 # Selectors of any device of a kind, with what messages call one.
-_KINDS = {
-    "gpu": "GPU",
-    "cuda": "CUDA device",
-    "tensorrt": "TensorRT device",
-    "rocm": "ROCm device",
-    "xpu": "XPU device",
-    "mps": "Metal (MPS) device",
-    "dml": "DirectML device",
-    "webgpu": "WebGPU device",
-    **{vendor: f"{title} GPU" for vendor, title in _VENDORS.items()},
-}
+_KINDS = {"gpu": "GPU", **_LIBRARIES, **_VENDORS}
 _INDEX = re.compile(r"[+-]?[0-9]+(:[0-9]*)?")
 _FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
 _MAX_LISTED = 8
-_MAX_DIGITS = 18
 _OWN_VARIABLES = "ANYRIG_"
 _DOCTOR = "Run `anyrig doctor`."
 # One worker needs its runtime's context and a model of a few hundred million parameters.
@@ -66,7 +63,7 @@ class DeviceRequest(NamedTuple):
     """A device that somebody requested, and where."""
 
     selector: str
-    origin: Origin
+    origin: ChoiceOrigin
     name: str = ""
     """The name of a saved device, for messages if it no longer exists."""
     place: str = ""
@@ -91,8 +88,8 @@ class DeviceMatch(NamedTuple):
 
     devices: tuple[Device, ...]
     """The matching devices, best first; the CPU if none matches."""
-    missing: str = ""
-    """What was not found; empty if something matches."""
+    missing: DeviceReason | None = None
+    """What was not found; None if something matches."""
 
     @property
     def warning(self) -> str:
@@ -101,7 +98,7 @@ class DeviceMatch(NamedTuple):
 
 class SkippedDevice(NamedTuple):
     device: Device
-    reason: BlockReason
+    reason: DeviceReason
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,8 @@ class DeviceChoice:
     """The device or devices to use, and why."""
 
     devices: tuple[Device, ...]
-    origin: Origin
-    reason: str
+    origin: ChoiceOrigin
+    reason: DeviceReason
     skipped: tuple[SkippedDevice, ...] = ()
     warnings: tuple[str, ...] = ()
     selector: str = "auto"
@@ -130,9 +127,9 @@ class Evidence:
     broken: Mapping[str, str] = field(default_factory=dict)
     """Devices that computed wrong results or nothing, by id, with what they did."""
 
-    def find_block(self, device: Device) -> BlockReason | None:
+    def find_block(self, device: Device) -> DeviceReason | None:
         if device.id in self.broken:
-            return BlockReason(BlockCode.WRONG_RESULTS, self.broken[device.id])
+            return explain(ReasonCode.WRONG_RESULTS, error=self.broken[device.id])
         return device.block_reason
 
 
@@ -151,42 +148,13 @@ def choose_device(
         evidence: what was measured.
         strict: a request that cannot be met is an error, not a warning and the CPU.
     """
-    evidence = evidence or Evidence()
-    warnings: list[str] = []
-    for request in requests:
-        selector = request.selector.strip().lower()
-        if selector == "auto":
-            break
-        if request.origin == "saved" and _is_gone(machine, request):
-            gone = f"the saved device {request.name or request.selector} no longer exists"
-            if strict:
-                hint = f"Save another with `anyrig use`. {_format_devices(machine)}"
-                raise DeviceNotFoundError(gone, hint=hint)
-            warnings.append(f"{gone}; choosing another")
-            continue
-        match = resolve_request(machine, request, strict=strict)
-        if selector == "all" or parse_kind(selector):
-            warnings += _warn_unmatched(machine, strict)
-        if match.missing:
-            skipped = _list_skipped(machine, match.devices, evidence)
-            warnings.append(match.warning)
-            return DeviceChoice(
-                match.devices, "fallback", match.missing, skipped, tuple(warnings), request.selector
-            )
-        return _grant(machine, request, match.devices, evidence, strict, tuple(warnings))
-    warnings += _warn_unmatched(machine, strict)
-    return _choose_best(machine, evidence, tuple(warnings))
+    return _Chooser(machine, evidence or Evidence(), strict).choose(requests)
 
 
 def resolve_request(
     machine: Machine, request: DeviceRequest, *, strict: bool = False
 ) -> DeviceMatch:
     """The devices that a request means, whether or not they can be used.
-
-    Args:
-        machine: the devices there are.
-        request: neither `auto` nor empty.
-        strict: a selector that matches nothing is always an error.
 
     Raises:
         DeviceNotFoundError: it names one device that does not exist.
@@ -195,116 +163,148 @@ def resolve_request(
     try:
         return DeviceMatch(match_devices(machine, request.selector))
     except DeviceNotFoundError as error:
-        kind = parse_kind(request.selector)
-        if kind:
-            missing = f"no {_KINDS[kind]} found{request.source_text}"
+        source = request.source_text
+        if kind := parse_kind(request.selector):
+            missing = explain(ReasonCode.KIND_NOT_FOUND, kind=_KINDS[kind], source=source)
             if strict:
                 hint = f"{_format_devices(machine)} {_DOCTOR}"
-                raise DeviceUnusableError(missing, hint=hint) from error
-            return DeviceMatch((machine.cpu_device,), missing)
-        missing = f"{error.message}{request.source_text}"
-        if request.is_foreign and not strict:
-            return DeviceMatch((machine.cpu_device,), missing)
-        raise DeviceNotFoundError(missing, hint=error.hint) from error
+                raise DeviceUnusableError(str(missing), hint=hint) from error
+        else:
+            missing = explain(ReasonCode.DEVICE_NOT_FOUND, error=error.message, source=source)
+            if strict or not request.is_foreign:
+                raise DeviceNotFoundError(str(missing), hint=error.hint) from error
+        return DeviceMatch((machine.cpu_device,), missing)
 
 
 # -- decisions -----------------------------------------------------------------------------------
 
 
-def _is_gone(machine: Machine, request: DeviceRequest) -> bool:
-    if parse_kind(request.selector):
-        return False
-    try:
-        return not match_devices(machine, request.selector)
-    except DeviceNotFoundError:
-        return True
+class _Chooser:
+    def __init__(self, machine: Machine, evidence: Evidence, strict: bool) -> None:
+        self._machine, self._evidence, self._strict = machine, evidence, strict
+        self._warnings: list[str] = []
 
+    def choose(self, requests: Sequence[DeviceRequest]) -> DeviceChoice:
+        for request in requests:
+            selector = request.selector.strip().lower()
+            if selector == "auto":
+                break
+            try:
+                match = resolve_request(self._machine, request, strict=self._strict)
+            except DeviceNotFoundError as error:
+                if request.origin != "saved":
+                    raise
+                gone = f"the saved device {request.name or request.selector} no longer exists"
+                if self._strict:
+                    hint = f"Save another with `anyrig use`. {_format_devices(self._machine)}"
+                    raise DeviceNotFoundError(gone, hint=hint) from error
+                self._warnings.append(f"{gone}; choosing another")
+                continue
+            if selector == "all" or parse_kind(selector):
+                self._warn_unmatched()
+            if match.missing:
+                self._warnings.append(match.warning)
+                return self._build(match.devices, "fallback", match.missing, request.selector)
+            return self._use_requested(request, match.devices)
+        self._warn_unmatched()
+        return self._choose_best()
 
-def _warn_unmatched(machine: Machine, strict: bool) -> list[str]:
-    """Entries of variables such as CUDA_VISIBLE_DEVICES that match no device."""
-    texts = [f"{one.variable} lists {one.entry}, which does not exist" for one in machine.unmatched]
-    if texts and strict:
-        raise DeviceNotFoundError(texts[0], hint=_format_devices(machine))
-    return [f"{text}: ignored" for text in texts]
+    def _build(
+        self,
+        devices: Sequence[Device],
+        origin: ChoiceOrigin,
+        reason: DeviceReason,
+        selector: str = "auto",
+    ) -> DeviceChoice:
+        chosen = {device.id for device in devices}
+        best = devices[0] if origin in ("measured", "specifications") else None
+        skipped = tuple(
+            SkippedDevice(device, self._skip_reason(device, best))
+            for device in self._machine.devices
+            if device.id not in chosen
+        )
+        warnings = tuple(self._warnings)
+        return DeviceChoice(tuple(devices), origin, reason, skipped, warnings, selector)
 
+    def _warn_unmatched(self) -> None:
+        """Entries of variables such as CUDA_VISIBLE_DEVICES that match no device."""
+        for one in self._machine.unmatched:
+            text = f"{one.variable} lists {one.entry}, which does not exist"
+            if self._strict:
+                raise DeviceNotFoundError(text, hint=_format_devices(self._machine))
+            self._warnings.append(f"{text}: ignored")
 
-def _grant(
-    machine: Machine,
-    request: DeviceRequest,
-    found: tuple[Device, ...],
-    evidence: Evidence,
-    strict: bool,
-    warnings: tuple[str, ...],
-) -> DeviceChoice:
-    """The requested device, or the CPU with a warning if it cannot be used."""
-    reason = _ORIGINS.get(request.origin, request.origin)
-    if request.origin != "saved":
-        reason += f": {request.selector}"
-    if request.selector.strip().lower() == "all":
-        devices = tuple(d for d in found if d.id not in evidence.broken)
-        skipped = _list_skipped(machine, devices, evidence)
-        devices = devices or (machine.cpu_device,)
-        return DeviceChoice(devices, request.origin, reason, skipped, warnings, "all")
-    good = [d for d in found if d.kind == "cpu" or not evidence.find_block(d)]
-    if good:
-        device = good[0]
-        detour = describe_detour(device, request.selector)
-        if detour and strict:
-            named = _list_named_backends(device, request.selector)
-            fix = next((backend.fix for backend in named if backend.fix), _DOCTOR)
-            raise DeviceUnusableError(detour, hint=fix)
-        skipped = _list_skipped(machine, (device,), evidence)
-        warnings = (*warnings, detour) if detour else warnings
-        return DeviceChoice((device,), request.origin, reason, skipped, warnings, request.selector)
-    name, block = found[0].name, evidence.find_block(found[0])
-    fix = (found[0].block_reason or BlockReason(BlockCode.UNKNOWN, "")).fix or _DOCTOR
-    if strict:
-        raise DeviceUnusableError(f"{name} cannot be used: {block}", hint=fix)
-    advice = fix if fix.endswith(".") else f"To fix: {fix}"
-    warning = f"{name} cannot be used ({block}); using the CPU. {advice}"
-    return DeviceChoice(
-        (machine.cpu_device,),
-        "fallback",
-        f"{name} cannot be used: {block}",
-        _list_skipped(machine, (machine.cpu_device,), evidence),
-        (*warnings, warning),
-        request.selector,
-    )
+    def _use_requested(self, request: DeviceRequest, found: tuple[Device, ...]) -> DeviceChoice:
+        """The requested device, or the CPU with a warning if it cannot be used."""
+        values = {} if request.origin == "saved" else {"selector": request.selector}
+        reason = explain(_REQUESTED[request.origin], **values)
+        cpu, selector = self._machine.cpu_device, request.selector
+        if selector.strip().lower() == "all":
+            devices = [device for device in found if device.id not in self._evidence.broken]
+            return self._build(devices or [cpu], request.origin, reason, "all")
+        for device in found:
+            if device.kind == "gpu" and self._evidence.find_block(device):
+                continue
+            if fallback := describe_backend_fallback(device, selector):
+                if self._strict:
+                    fixes = (one.fix for one in _list_named_backends(device, selector) if one.fix)
+                    raise DeviceUnusableError(fallback, hint=next(fixes, _DOCTOR))
+                self._warnings.append(fallback)
+            return self._build([device], request.origin, reason, selector)
+        blocked = self._evidence.find_block(found[0])
+        unusable = explain(ReasonCode.UNUSABLE, name=found[0].name, reason=blocked)
+        fix = (blocked.fix if blocked else "") or _DOCTOR
+        if self._strict:
+            raise DeviceUnusableError(str(unusable), hint=fix)
+        advice = fix if fix.endswith(".") else f"To fix: {fix}"
+        self._warnings.append(
+            f"{found[0].name} cannot be used ({blocked}); using the CPU. {advice}"
+        )
+        return self._build([cpu], "fallback", unusable, selector)
 
+    def _choose_best(self) -> DeviceChoice:
+        cpu, speeds = self._machine.cpu_device, self._evidence.speeds
+        usable = [d for d in self._machine.gpus if not self._evidence.find_block(d)]
+        if not usable:
+            code = ReasonCode.NO_USABLE_GPU if self._machine.gpus else ReasonCode.NO_GPU
+            return self._build([cpu], "fallback", explain(code))
+        candidates = usable
+        measured = [d for d in (*usable, cpu) if d.id in speeds]
+        if any(d.kind == "gpu" for d in measured):
+            # A GPU that was not measured yet is not skipped for that: specifications rank it.
+            best = max(measured, key=lambda d: speeds[d.id])
+            unmeasured = [d for d in usable if d.id not in speeds]
+            candidates = [d for d in unmeasured if best.kind == "cpu" or _rank(d) > _rank(best)]
+            if not candidates:
+                return self._build([best], "measured", self._compare_speeds(best, measured))
+        code = ReasonCode.ONLY_USABLE if len(usable) == 1 else ReasonCode.BEST_SPECIFICATIONS
+        return self._build(_rank_devices(candidates)[:1], "specifications", explain(code))
 
-def _choose_best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]) -> DeviceChoice:
-    usable = [d for d in machine.gpus if not evidence.find_block(d)]
-    cpu = machine.cpu_device
-    if not usable:
-        reason = "no GPU can be used" if machine.gpus else "no GPU found"
-        skipped = _list_skipped(machine, (cpu,), evidence)
-        return DeviceChoice((cpu,), "fallback", reason, skipped, warnings)
-    candidates = usable
-    measured = [d for d in (*usable, cpu) if d.id in evidence.speeds]
-    if any(d.kind == "gpu" for d in measured):
-        # A GPU that was not measured yet is not skipped for that: it is ranked by specifications.
-        best = max(measured, key=lambda d: evidence.speeds[d.id])
-        unmeasured = [d for d in usable if d.id not in evidence.speeds]
-        candidates = [d for d in unmeasured if best.kind == "cpu" or _rank(d) > _rank(best)]
-        if not candidates:
-            reason = _describe_speed(best, measured, evidence)
-            skipped = _list_skipped(machine, (best,), evidence, best)
-            return DeviceChoice((best,), "measured", reason, skipped, warnings)
-    best = _rank_devices(candidates)[0]
-    reason = "the only usable GPU" if len(usable) == 1 else "best specifications of the usable GPUs"
-    skipped = _list_skipped(machine, (best,), evidence, best)
-    return DeviceChoice((best,), "described", reason, skipped, warnings)
+    def _compare_speeds(self, best: Device, measured: Sequence[Device]) -> DeviceReason:
+        speeds = self._evidence.speeds
+        speed = _format_speed(speeds[best.id])
+        others = [device for device in measured if device is not best]
+        if not others:
+            return explain(ReasonCode.ONLY_MEASURED, speed=speed)
+        second = max(others, key=lambda d: speeds[d.id])
+        code = ReasonCode.CPU_FASTEST if best.kind == "cpu" else ReasonCode.FASTEST
+        slower = _format_speed(speeds[second.id])
+        return explain(code, speed=speed, second=slower, name=_short_name(second))
 
-
-def _describe_speed(best: Device, measured: Sequence[Device], evidence: Evidence) -> str:
-    speed = f"{_format_speed(evidence.speeds[best.id])} TFLOP/s"
-    others = [d for d in measured if d is not best]
-    if not others:
-        return f"measured: {speed}"
-    second = max(others, key=lambda d: evidence.speeds[d.id])
-    subject = "the CPU is the fastest measured" if best.kind == "cpu" else "the fastest measured"
-    other = _format_speed(evidence.speeds[second.id])
-    return f"{subject}: {speed}, compared to {other} on {_short_name(second)}"
+    def _skip_reason(self, device: Device, best: Device | None) -> DeviceReason:
+        """Why a device is not used; `best` is the one that was chosen without a request."""
+        blocked = None if device.kind == "cpu" else self._evidence.find_block(device)
+        if blocked or best is None:
+            return blocked or explain(ReasonCode.NOT_REQUESTED)
+        speeds = self._evidence.speeds
+        if device.id in speeds and best.id in speeds:
+            own, others = _format_speed(speeds[device.id]), _format_speed(speeds[best.id])
+            return explain(ReasonCode.SLOWER, name=_short_name(best), speed=own, best=others)
+        if device.kind == "cpu":
+            return explain(ReasonCode.GPU_AVAILABLE)
+        if device.id in speeds:
+            return explain(ReasonCode.UNMEASURED_IS_BETTER)
+        return explain(ReasonCode.LOWER_SPECIFICATIONS)
 
 
 def _format_speed(value: float) -> str:
@@ -313,36 +313,6 @@ def _format_speed(value: float) -> str:
 
 def _short_name(device: Device) -> str:
     return "the CPU" if device.kind == "cpu" else device.name
-
-
-def _list_skipped(
-    machine: Machine, chosen: Sequence[Device], evidence: Evidence, best: Device | None = None
-) -> tuple[SkippedDevice, ...]:
-    ids = {device.id for device in chosen}
-    return tuple(
-        SkippedDevice(device, _skip_reason(device, evidence, best))
-        for device in machine.devices
-        if device.id not in ids
-    )
-
-
-def _skip_reason(device: Device, evidence: Evidence, best: Device | None) -> BlockReason:
-    block = None if device.kind == "cpu" else evidence.find_block(device)
-    if block:
-        return block
-    if best is None:
-        return BlockReason(BlockCode.NOT_REQUESTED, "not requested")
-    own, others = evidence.speeds.get(device.id), evidence.speeds.get(best.id)
-    if own is not None and others is not None:
-        speeds = f"{_format_speed(own)} compared to {_format_speed(others)} TFLOP/s"
-        text = f"measured slower than {_short_name(best)}: {speeds}"
-    elif device.kind == "cpu":
-        text = "a GPU is available"
-    elif own is not None:
-        text = "measured, but one with better specifications was not measured yet"
-    else:
-        text = "lower specifications"
-    return BlockReason(BlockCode.SLOWER, text)
 
 
 def suggest_workers(device: Device) -> int:
@@ -379,17 +349,15 @@ def describe_memory(device: Device) -> str:
 
 def parse_kind(selector: str) -> str:
     """The kind of device that a selector means (`directml` is `dml`); empty for one device."""
-    kind = _replace_synonym(selector.strip().lower())
+    name = selector.strip().lower()
+    kind = _SYNONYMS.get(name, name)
     return kind if kind in _KINDS else ""
-
-
-def _replace_synonym(library: str) -> str:
-    return _SYNONYMS.get(library, library)
 
 
 def _parse_library(selector: str) -> str:
     """`directml:0` is `dml`."""
-    return _replace_synonym(selector.strip().lower().partition(":")[0])
+    name = selector.strip().lower().partition(":")[0]
+    return _SYNONYMS.get(name, name)
 
 
 def match_devices(machine: Machine, selector: str) -> tuple[Device, ...]:
@@ -416,7 +384,7 @@ def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
         return _rank_devices(d for d in machine.gpus if d.vendor == selector)
     _, colon, number = selector.partition(":")
     if _parse_library(selector) in _LIBRARIES and (not colon or is_whole_number(number)):
-        return _match_library(machine, selector) if len(number) <= _MAX_DIGITS else ()
+        return _match_library(machine, selector)
     found = _match_id(machine, selector)
     # `2.5` or `4,0` is not a name either, though a CPU's name ends in 2.50GHz.
     return found if found or not any(map(str.isalpha, selector)) else _match_name(machine, selector)
@@ -425,12 +393,7 @@ def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
 def _match_index(machine: Machine, selector: str) -> tuple[Device, ...]:
     """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
     number, colon, part = selector.partition(":")
-    valid = (
-        is_whole_number(number)
-        and (not colon or is_whole_number(part))
-        and len(selector) <= _MAX_DIGITS
-    )
-    if not valid:
+    if not is_whole_number(number) or (colon and not is_whole_number(part)):
         return ()
     wanted = (int(number), int(part) if colon else None)
     return tuple(d for d in machine.gpus if (d.indices.get("gpu"), d.indices.get("mig")) == wanted)
@@ -518,7 +481,7 @@ def _suggest_selector(machine: Machine, selector: str) -> str:
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
-def describe_detour(device: Device, selector: str) -> str:
+def describe_backend_fallback(device: Device, selector: str) -> str:
     """A warning if a selector names a backend that is unusable, while another one is usable."""
     if _parse_library(selector) not in _LIBRARIES or device.kind == "cpu":
         return ""
@@ -543,14 +506,11 @@ def _list_named_backends(device: Device, selector: str) -> list[DeviceBackend]:
 def select_backend(device: Device, selector: str = "") -> DeviceBackend | None:
     """The backend that the selector names if it is usable, else torch, else any usable one."""
     library = _parse_library(selector)
-    usable = [backend for backend in device.backends if backend.usable]
-    requested = [one for one in usable if one.selector.partition(":")[0] == library]
-    for backends in (requested, usable):
-        for name in ("torch", "onnx"):
-            for backend in backends:
-                if backend.library == name:
-                    return backend
-    return None
+    return min(
+        (backend for backend in device.backends if backend.usable),
+        key=lambda one: (one.selector.partition(":")[0] != library, one.library != "torch"),
+        default=None,
+    )
 
 
 def _rank_devices(devices: Iterable[Device]) -> tuple[Device, ...]:

@@ -22,6 +22,7 @@ from anyrig.devices.machine import (
     SystemName,
 )
 from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import format_bytes, pluralize
 
@@ -347,23 +348,11 @@ def describe_device(processor: Cpu) -> Device:
 
 
 def list_backends(host: HostFacts) -> tuple[DeviceBackend, ...]:
-    onnx, torch = host.installed.onnx, host.installed.torch
-    onnx_title = f"{onnx[0]} {host.installed.versions[onnx[0]]}" if onnx else ""
+    torch_block = None
+    if host.installed.torch is None:
+        fix = format_install("anyrig[torch]")
+        torch_block = explain(ReasonCode.NOT_INSTALLED, fix, package="torch")
     return (
-        DeviceBackend(
-            "onnx",
-            "cpu",
-            "CPUExecutionProvider",
-            bool(onnx),
-            onnx_title or "no onnxruntime package is installed",
-            "" if onnx else format_install("onnxruntime"),
-        ),
-        DeviceBackend(
-            "torch",
-            "cpu",
-            "cpu",
-            torch is not None,
-            torch.title if torch else "torch is not installed",
-            "" if torch else format_install("anyrig[torch]"),
-        ),
+        DeviceBackend("onnx", "cpu", "CPUExecutionProvider", *host.plain_onnx()),
+        DeviceBackend("torch", "cpu", "cpu", host.torch_title, torch_block),
     )

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from anyrig.devices import cpu, nvidia, pci, visibility, wheels
+from anyrig.devices import amd, apple, cpu, intel, nvidia, pci, visibility, wheels, windows
 from anyrig.devices.machine import (
     Cpu,
     Device,
@@ -24,10 +24,10 @@ from anyrig.devices.machine import (
     SourceReport,
 )
 from anyrig.devices.probe import LiveProbe, RecordedProbe, RecordingProbe, System, select_variables
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _NODES = ("/dev/kfd", "/dev/dxg", "/dev/nvidiactl", "/dev/nvidia0")
 _VULKAN_MANIFESTS = (
@@ -55,31 +55,23 @@ def discover(
     elif environment is not None:
         system.environment = {**system.environment, **environment}
     reports: list[SourceReport] = []
-    host_info: dict[str, Any] = _guard(reports, "host", system.host, {})
-    platform = _guard(reports, "platform", lambda: cpu.read_platform(system), Platform())
+    guard = partial(_guard, reports)
+    info: dict[str, Any] = guard("host", {}, system.host)
+    platform = guard("platform", Platform(), cpu.read_platform, system)
     unknown = Cpu("unknown processor", "unknown", "", 1, 1, Memory())
-    processor = _guard(reports, "cpu", lambda: cpu.read_cpu(system), unknown)
+    processor = guard("cpu", unknown, cpu.read_cpu, system)
     reports.append(SourceReport("cpu", "found", processor.name))
-    host = _guard(reports, "packages", lambda: _read_host(system, platform), HostFacts(platform))
-    none: tuple[Device, ...] = ()
-    gpus = _guard(
-        reports, "devices", lambda: _find_gpus(system, host, processor.memory, reports), none
-    )
+    host = guard("packages", HostFacts(platform), _read_host, system, platform)
+    gpus = guard("devices", (), _find_gpus, system, host, processor.memory, reports)
     machine = Machine(
         host=host,
         cpu=processor,
         gpus=gpus,
         cpu_device=replace(cpu.describe_device(processor), backends=cpu.list_backends(host)),
-        environment=select_variables(system.environment),
-        nodes=_guard(reports, "nodes", lambda: tuple(_list_nodes(system)), ()),
-        groups=_guard(
-            reports, "groups", lambda: tuple(map(str, host_info.get("groups") or ())), ()
-        ),
-        root=bool(host_info.get("root", False)),
-        disk_free_bytes=_guard(reports, "disk", lambda: system.disk_free(""), None),
-        unmatched=_guard(
-            reports, "visible", lambda: visibility.find_unmatched(gpus, system.environment), ()
-        ),
+        groups=guard("groups", (), lambda: tuple(map(str, info.get("groups") or ()))),
+        root=bool(info.get("root", False)),
+        disk_free_bytes=guard("disk", None, system.disk_free),
+        unmatched=guard("visible", (), visibility.find_unmatched, gpus, system.environment),
     )
     for report in reports:
         log.info("source %s: %s (%s)", report.source, report.state, report.reason)
@@ -102,10 +94,12 @@ def from_record(data: Mapping[str, Any], environment: Mapping[str, str] | None =
     return discover(environment, system=System(RecordedProbe(data), recorded))
 
 
-def _guard(reports: list[SourceReport], name: str, ask: Callable[[], T], default: T) -> T:
+def _guard(
+    reports: list[SourceReport], name: str, default: Any, ask: Callable[..., Any], *arguments: Any
+) -> Any:
     """The answer, or a report of the failure: a broken driver must not look absent."""
     try:
-        return ask()
+        return ask(*arguments)
     except Exception as error:  # noqa: BLE001 - any source may meet unforeseen hardware
         log.debug("source %s failed", name, exc_info=True)
         reports.append(SourceReport(name, "failed", f"{type(error).__name__}: {error}"))
@@ -116,18 +110,14 @@ def _guard(reports: list[SourceReport], name: str, ask: Callable[[], T], default
 
 
 def _read_host(system: System, platform: Platform) -> HostFacts:
-    kfd = system.node("/dev/kfd")
-    renders = [system.node(path) for path in _list_render_nodes(system)]
     return HostFacts(
         platform=platform,
         installed=wheels.read_installed(system),
+        environment=select_variables(system.environment),
+        nodes=tuple(_list_nodes(system)),
         cuda_driver=nvidia.read_cuda_version(system),
-        gfx_override=system.environment.get("HSA_OVERRIDE_GFX_VERSION", ""),
-        kfd_access=kfd["access"] if kfd else None,
-        render_access=max((node["access"] for node in renders if node), key=len, default=None),
         has_rocdxg=any(system.node(path) is not None for path in _ROCDXG),
         has_vulkan=_has_vulkan(system),
-        driver_capabilities=system.environment.get("NVIDIA_DRIVER_CAPABILITIES", ""),
         rocm_version=system.peek("/opt/rocm/.info/version"),
         nvidia_module=system.peek("/proc/driver/nvidia/version").partition("\n")[0],
     )
@@ -142,12 +132,9 @@ def _has_vulkan(system: System) -> bool:
     return any(system.node(f"{folder}/libvulkan.so.1") is not None for folder in folders if folder)
 
 
-def _list_render_nodes(system: System) -> list[str]:
-    return [f"/dev/dri/{name}" for name in system.names("/dev/dri") if name.startswith("render")]
-
-
 def _list_nodes(system: System) -> Iterator[DeviceNode]:
-    for path in (*_NODES, *_list_render_nodes(system)):
+    renders = [name for name in system.names("/dev/dri") if name.startswith("render")]
+    for path in (*_NODES, *(f"/dev/dri/{name}" for name in renders)):
         status = system.node(path)
         if status is not None:
             yield DeviceNode(path, status.get("access", ""), status.get("group", ""))
@@ -160,84 +147,59 @@ def _find_gpus(
     system: System, host: HostFacts, memory: Memory, reports: list[SourceReport]
 ) -> tuple[Device, ...]:
     """Every GPU with its indices and backends."""
-    platform = host.platform
+    guard, platform = partial(_guard, reports), host.platform
     found = _ask_sources(system, platform, memory, reports)
     if platform.system == "Windows":
-        from anyrig.devices import windows
-
         found = windows.add_dxgi_indices(system, found)
-    distinct = _make_ids_distinct(found)
-    visible = _guard(
-        reports,
-        "visible",
-        lambda: visibility.apply_visibility(distinct, system.environment, platform),
-        tuple(distinct),
+    distinct = tuple(_make_ids_distinct(found))
+    apply = visibility.apply_visibility
+    visible = guard("visible", distinct, apply, distinct, system.environment, platform)
+    return tuple(
+        replace(gpu, backends=guard("backends", (), list_backends, gpu, host))
+        for gpu in _number(visible)
     )
-    gpus = []
-    for gpu in _number(visible):
-        none: tuple[DeviceBackend, ...] = ()
-        backends = _guard(reports, "backends", partial(list_backends, gpu, host), none)
-        gpus.append(replace(gpu, backends=backends))
-    return tuple(gpus)
 
 
 def _ask_sources(
     system: System, platform: Platform, memory: Memory, reports: list[SourceReport]
 ) -> list[Device]:
     """Every GPU that a source of this platform finds, each once."""
-    controllers: tuple[pci.Controller, ...] = ()
-    if platform.system == "Linux":
-        controllers = _guard(reports, "pci", lambda: pci.list_controllers(system), ())
-        if not platform.wsl:  # in WSL the bus shows virtual devices, not cards
-            reports += pci.report_display_only(controllers)
     found: list[Device] = []
-    for name, find in _list_sources(system, platform, controllers, memory, found):
-        failed: tuple[list[Device], SourceReport] = ([], SourceReport(name, "failed", ""))
-        devices, report = _guard(reports, name, find, failed)
-        found += devices
+
+    def ask(name: str, find: Callable[..., Any], *arguments: Any) -> None:
+        failed = ((), SourceReport(name, "failed", ""))
+        devices, report = _guard(reports, name, failed, find, system, *arguments)
+        found.extend(devices)
         if report.reason:
             reports.append(report)
+
+    if platform.system == "macOS":
+        ask("apple", apple.find_devices, memory)
+        return found
+    controllers: tuple[pci.Controller, ...] = ()
+    if platform.system == "Linux":
+        controllers = _guard(reports, "pci", (), pci.list_controllers, system)
+        if not platform.wsl:  # in WSL the bus shows virtual devices, not cards
+            reports += pci.report_display_only(controllers)
+    ask("nvidia", nvidia.find_devices, controllers, memory, platform)
+    if platform.system == "Linux":
+        ask("amd", amd.find_devices, controllers, memory)
+        ask("intel", intel.find_devices, controllers, memory)
+    if platform.wsl == 2:
+        ask("wsl", windows.find_devices_in_wsl, list(found), memory)
+    elif platform.system == "Windows":
+        ask("windows", windows.find_devices, list(found), memory)
     return found
 
 
-def _list_sources(
-    system: System,
-    platform: Platform,
-    controllers: tuple[pci.Controller, ...],
-    memory: Memory,
-    found: list[Device],
-) -> Iterator[tuple[str, Callable[[], tuple[list[Device], SourceReport]]]]:
-    """The sources of a platform, in order; only their modules are imported."""
-    if platform.system == "macOS":
-        from anyrig.devices import apple
-
-        yield "apple", lambda: apple.find_devices(system, memory)
-        return
-    yield "nvidia", lambda: nvidia.find_devices(system, controllers, memory, platform)
-    if platform.system == "Linux":
-        from anyrig.devices import amd, intel
-
-        yield "amd", lambda: amd.find_devices(system, controllers, memory)
-        yield "intel", lambda: intel.find_devices(system, controllers, memory)
-    if platform.wsl == 2 or platform.system == "Windows":
-        from anyrig.devices import windows
-
-        if platform.wsl == 2:
-            yield "wsl", lambda: windows.find_devices_in_wsl(system, list(found), memory)
-        else:
-            yield "windows", lambda: windows.find_devices(system, list(found), memory)
-
-
-def _make_ids_distinct(gpus: list[Device]) -> list[Device]:
+def _make_ids_distinct(gpus: list[Device]) -> Iterator[Device]:
     """Some machines give one id to two dies or cards."""
     seen: set[str] = set()
-    found = []
     for gpu in gpus:
         if gpu.id in seen:
             gpu = replace(gpu, id=f"{gpu.id}@{gpu.pci_address or len(seen)}")
         seen.add(gpu.id)
-        found.append(gpu)
-    return found
+        yield gpu
 
 
 def _number(gpus: tuple[Device, ...]) -> Iterator[Device]:
@@ -257,6 +219,9 @@ def _number(gpus: tuple[Device, ...]) -> Iterator[Device]:
 # -- backends ------------------------------------------------------------------------------------
 
 
+_VENDORS = {"nvidia": nvidia, "amd": amd, "intel": intel}
+
+
 def list_backends(device: Device, host: HostFacts) -> tuple[DeviceBackend, ...]:
     """Every backend of a GPU, usable or not, the fastest kind first.
 
@@ -264,62 +229,42 @@ def list_backends(device: Device, host: HostFacts) -> tuple[DeviceBackend, ...]:
     running a kernel.
     """
     backends: list[DeviceBackend] = []
-    vendor = device.vendor
     # Macs with Intel's, AMD's or NVIDIA's graphics have WebGPU alone.
     if host.platform.system == "macOS":
-        if vendor == "apple":
-            from anyrig.devices import apple
-
-            backends += apple.list_backends(host)
-    elif vendor == "nvidia":
-        backends += nvidia.list_backends(device, host)
-    elif vendor == "amd":
-        from anyrig.devices import amd
-
-        backends += amd.list_backends(device, host)
-    elif vendor == "intel":
-        from anyrig.devices import intel
-
-        backends += intel.list_backends(device, host)
+        backends += apple.list_backends(host) if device.vendor == "apple" else []
+    elif device.vendor in _VENDORS:
+        backends += _VENDORS[device.vendor].list_backends(device, host)
     if host.platform.system == "Windows" or host.platform.wsl == 2:
-        from anyrig.devices import windows
-
         backends += windows.list_directml(device, host)
     if device.part != "mig":
         backends.append(_webgpu(device, host))
-    blocked = device.blocked
-    if blocked:
-        backends = [
-            replace(one, usable=False, reason=blocked.message, fix=blocked.fix)
-            if one.usable
-            else one
-            for one in backends
-        ]
-    return tuple(backends)
+    return tuple(
+        replace(one, package="", blocked=one.blocked or device.blocked)
+        if one.blocked or device.blocked
+        else one
+        for one in backends
+    )
 
 
 def torch_fix(device: Device, host: HostFacts) -> str:
     """The command that installs a torch for a GPU; empty if there is none."""
     if host.platform.system == "macOS":
-        return format_install("anyrig[torch]") if device.vendor == "apple" else ""
-    from anyrig.devices import amd, intel
-
-    fixes = {"nvidia": nvidia.torch_fix, "amd": amd.torch_fix, "intel": intel.torch_fix}
-    return fixes[device.vendor](device, host) if device.vendor in fixes else ""
+        return apple.TORCH_FIX if device.vendor == "apple" else ""
+    return _VENDORS[device.vendor].torch_fix(device, host) if device.vendor in _VENDORS else ""
 
 
 def _webgpu(device: Device, host: HostFacts) -> DeviceBackend:
     """ONNX Runtime on WebGPU runs on any brand with Vulkan, D3D12 or Metal."""
-    selector = device.selector_for("webgpu")
-    webgpu = partial(DeviceBackend, "onnx", selector, "WebGpuExecutionProvider")
+    package = wheels.WEBGPU_PACKAGE
+    blocked = None
     if not host.installed.has_webgpu:
-        reason = f"{wheels.WEBGPU_PACKAGE} is not installed"
-        return webgpu(False, reason, format_install("anyrig[webgpu]"))
-    if host.platform.system == "Linux" and not host.has_vulkan:
+        fix = format_install("anyrig[webgpu]")
+        blocked = explain(ReasonCode.NOT_INSTALLED, fix, package=package)
+    elif host.platform.system == "Linux" and not host.has_vulkan:
         fix = "sudo apt install libvulkan1 mesa-vulkan-drivers"
-        return webgpu(False, "no Vulkan loader or driver found", fix)
-    block = host.render_block if device.vendor in ("amd", "intel") else None
-    if block:
-        return webgpu(False, block.message, block.fix)
-    version = host.installed.versions[wheels.WEBGPU_PACKAGE]
-    return webgpu(True, f"{wheels.WEBGPU_PACKAGE} {version}")
+        blocked = explain(ReasonCode.NO_VULKAN, fix)
+    elif device.vendor in ("amd", "intel"):
+        blocked = host.render_block
+    title = f"{package} {host.installed.versions.get(package, '')}"
+    selector = device.selector_for("webgpu")
+    return DeviceBackend("onnx", selector, "WebGpuExecutionProvider", title, blocked)

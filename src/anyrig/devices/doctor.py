@@ -6,14 +6,16 @@ Checks are pure functions of a `Machine` and of the kernels that child processes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from anyrig.devices import amd, nvidia
 from anyrig.devices.choose import gpu_number
 from anyrig.devices.discover import torch_fix
-from anyrig.devices.machine import BlockCode, Device, DeviceBackend, Machine, NoteCode
+from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode
+from anyrig.devices.reasons import ReasonCode
 from anyrig.devices.wheels import ONNX_PACKAGES
 from anyrig.install import format_install
 from anyrig.units import GIB, format_bytes, pluralize
@@ -66,55 +68,53 @@ _EXPLAINING = (
 def diagnose(machine: Machine, results: Iterable[KernelResult] = ()) -> tuple[Finding, ...]:
     """Every check's findings, in the order a person would look."""
     ran = tuple(results)
-    found = [
-        *_check_platform(machine),
-        *_check_wsl(machine),
-        *_check_sources(machine),
-        *_check_limits(machine),
-        *_check_disk(machine),
-        *_check_nvidia_driver(machine),
-        *_check_nvidia_container(machine),
-        *_check_cuda_runtime(machine),
-        *_check_cuda_kernels(machine, ran),
-        *_check_nvidia_parts(machine),
-        *_check_amd_access(machine),
-        *_check_amd_container(machine),
-        *_check_rocm_kernels(machine, ran),
-        *_check_intel_access(machine),
-        *_check_visibility(machine),
-        *_check_torch_build(machine),
-        *_check_onnx_providers(machine),
-        *_check_onnx_conflicts(machine),
-        *_check_obsolete_packages(machine),
-        *_check_flash_attention(machine),
-        *_check_bf16(machine),
-        *_check_allocator(machine),
-        *_check_memory_spill(machine),
-        *_check_kernels(machine, ran),
-    ]
+    checks: dict[str, Callable[[Machine], Findings]] = {
+        "platform": _check_platform,
+        "wsl": _check_wsl,
+        "sources": _check_sources,
+        "limits": _check_limits,
+        "disk": _check_disk,
+        "nvidia-driver": _check_nvidia_driver,
+        "nvidia-container": _check_nvidia_container,
+        "cuda-runtime": _check_cuda_runtime,
+        "torch-kernels": partial(_check_torch_kernels, results=ran),
+        "nvidia-parts": _check_nvidia_parts,
+        "amd-access": partial(_check_access, vendor="amd"),
+        "amd-container": _check_amd_container,
+        "intel-access": partial(_check_access, vendor="intel"),
+        "visibility": _check_visibility,
+        "torch": _check_torch_build,
+        "onnx": _check_onnx_providers,
+        "onnx-shadow": _check_onnx_conflicts,
+        "leftovers": _check_obsolete_packages,
+        "flash-attention": _check_flash_attention,
+        "bf16": _check_bf16,
+        "allocator": _check_allocator,
+        "spill": _check_memory_fallback,
+        "kernel": partial(_check_kernels, results=ran),
+    }
+    found = [replace(one, check=name) for name, check in checks.items() for one in check(machine)]
     if not any(finding.state == "broken" and finding.check in _EXPLAINING for finding in found):
-        found += _check_usable(machine)
+        found += [replace(finding, check="usable") for finding in _check_usable(machine)]
     return tuple(found)
 
 
-def _good(check: str, message: str, device: Device | None = None, fix: str = "") -> Finding:
-    return Finding(check, "good", message, fix, device.id if device else "")
+def _good(message: str, device: Device | None = None, fix: str = "") -> Finding:
+    return Finding("", "good", message, fix, device.id if device else "")
 
 
-def _warning(check: str, message: str, fix: str = "", device: Device | None = None) -> Finding:
-    return Finding(check, "warning", message, fix, device.id if device else "")
+def _warning(message: str, fix: str = "", device: Device | None = None) -> Finding:
+    return Finding("", "warning", message, fix, device.id if device else "")
 
 
-def _broken(check: str, message: str, fix: str, device: Device | None = None) -> Finding:
-    return Finding(check, "broken", message, fix, device.id if device else "")
+def _broken(message: str, fix: str, device: Device | None = None) -> Finding:
+    return Finding("", "broken", message, fix, device.id if device else "")
 
 
-def _fault(
-    machine: Machine, check: str, message: str, fix: str, device: Device | None = None
-) -> Finding:
+def _unusable(machine: Machine, message: str, fix: str) -> Finding:
     """A GPU that cannot be used is broken; beside another that works it is a warning."""
     make = _warning if any(gpu.usable for gpu in machine.gpus) else _broken
-    return make(check, message, fix, device)
+    return make(message, fix)
 
 
 def _title(device: Device) -> str:
@@ -138,71 +138,64 @@ _WSL_ADVICE = {
 
 def _check_platform(machine: Machine) -> Findings:
     """The packages have wheels for this operating system and Python."""
-    here, check = machine.platform, "platform"
+    here = machine.platform
     title = " ".join(
         filter(None, (here.title, here.release, here.machine, f"Python {here.python}"))
     )
     version = tuple(int(part) for part in here.python.split(".")[:2] if part.isdigit())
     if version and version < _MIN_PYTHON:
         fix = "uv tool install --python 3.12 anyrig"
-        yield _broken(check, f"{title}: anyrig requires Python 3.11 or newer", fix)
-    elif here.system == "macOS" and machine.cpu.vendor == "apple" and here.machine == "x86_64":
-        fix = "uv tool install --python cpython-3.12-macos-aarch64 anyrig"
-        text = "this Python is built for Intel and runs under Rosetta translation"
-        yield _broken(check, f"{title}: {text}", fix)
+        yield _broken(f"{title}: anyrig requires Python 3.11 or newer", fix)
     elif here.system == "macOS" and here.machine == "x86_64":
         text = "ONNX Runtime and torch have no wheel for macOS on Intel"
-        yield _broken(check, f"{title}: {text}", "use a Mac with Apple silicon, or Linux")
+        fix = "use a Mac with Apple silicon, or Linux"
+        if machine.cpu.vendor == "apple":
+            text = "this Python is built for Intel and runs under Rosetta translation"
+            fix = "uv tool install --python cpython-3.12-macos-aarch64 anyrig"
+        yield _broken(f"{title}: {text}", fix)
     elif here.system == "Windows" and here.machine.upper() == "ARM64":
         text = "sentencex, pyebur128 and PyYAML have no wheel for Windows on ARM"
-        fix = "install the x64 Python, which Windows emulates"
-        yield _warning(check, f"{title}: {text}", fix)
+        yield _warning(f"{title}: {text}", "install the x64 Python, which Windows emulates")
     elif here.system == "other":
         fix = "the CPU may still work: anyrig bench"
-        yield _warning(check, f"{title}: unknown operating system", fix)
+        yield _warning(f"{title}: unknown operating system", fix)
     else:
-        yield _good(check, title)
+        yield _good(title)
 
 
 def _check_wsl(machine: Machine) -> Findings:
-    """WSL1 has no GPU; in WSL2 each brand needs its own setup."""
+    """WSL1 has no GPU; in WSL2 each brand needs its own setup, and can do more than on Windows."""
     if machine.platform.wsl == 1:
-        yield _broken("wsl", "WSL1 has no GPU access", "wsl --set-version <name> 2")
+        yield _broken("WSL1 has no GPU access", "wsl --set-version <name> 2")
     if machine.platform.system == "Windows":
-        yield from _advise_wsl(machine)
+        cards = [gpu for gpu in machine.of("nvidia") if _in_nvml(gpu)]
+        if sum(gpu.usable for gpu in cards) > 1:
+            text = "training on several GPUs needs NCCL, which is not built for Windows: use WSL2"
+            yield _warning(f"{text}, which uses the installed driver", "wsl --install")
+        elif cards:
+            text = "the FlashAttention package and NCCL are not built for Windows: WSL2 has both"
+            yield _good(f"{text} and uses the installed driver", fix="wsl --install")
     if machine.platform.wsl != 2:
         return
     vendors = sorted({gpu.vendor for gpu in machine.gpus} & set(_WSL_ADVICE))
     if not vendors:
         text = "no GPU in WSL2: the Windows driver is too old or /dev/dxg is missing"
-        yield _warning("wsl", text, "wsl --update")
+        yield _warning(text, "wsl --update")
     for vendor in vendors:
         if any(gpu.usable for gpu in machine.of(vendor)):
-            yield _good("wsl", _WSL_ADVICE[vendor])
+            yield _good(_WSL_ADVICE[vendor])
         else:
-            yield _warning("wsl", _WSL_ADVICE[vendor], "docs/troubleshooting.md#wsl2")
-
-
-def _advise_wsl(machine: Machine) -> Findings:
-    """What NVIDIA's cards can do in WSL2 but not on Windows itself."""
-    cards = [gpu for gpu in machine.of("nvidia") if "nvml" in gpu.indices]
-    fix = "wsl --install"
-    if sum(gpu.usable for gpu in cards) > 1:
-        text = "training on several GPUs needs NCCL, which is not built for Windows: use WSL2"
-        yield _warning("wsl", f"{text}, which uses the installed driver", fix)
-    elif cards:
-        text = "the FlashAttention package and NCCL are not built for Windows: WSL2 has both"
-        yield _good("wsl", f"{text} and uses the installed driver", fix=fix)
+            yield _warning(_WSL_ADVICE[vendor], "docs/troubleshooting.md#wsl2")
 
 
 def _check_sources(machine: Machine) -> Findings:
     failed = [report for report in machine.sources if report.state == "failed"]
     for report in failed:
         text = f"the {report.source} source failed: {report.reason}"
-        yield _warning("sources", text, "anyrig -vv devices")
+        yield _warning(text, "anyrig -vv devices")
     if not failed:
         found = [report.source for report in machine.sources if report.state == "found"]
-        yield _good("sources", f"no source failed; devices from {', '.join(found)}")
+        yield _good(f"no source failed; devices from {', '.join(found)}")
 
 
 def _check_limits(machine: Machine) -> Findings:
@@ -215,11 +208,11 @@ def _check_limits(machine: Machine) -> Findings:
         "affinity": "taskset -cp 0-$(($(nproc --all)-1)) $$",
     }
     for limit in machine.cpu.limits:
-        yield _warning("limits", limit.message, fixes[limit.kind])
+        yield _warning(limit.message, fixes[limit.kind])
     if not machine.cpu.limits:
         memory = machine.cpu.memory.total_bytes
         cores = pluralize(int(machine.cpu.cores_usable), "core")
-        yield _good("limits", f"no limits: {cores}{f', {format_bytes(memory)}' if memory else ''}")
+        yield _good(f"no limits: {cores}{f', {format_bytes(memory)}' if memory else ''}")
 
 
 def _check_disk(machine: Machine) -> Findings:
@@ -228,25 +221,25 @@ def _check_disk(machine: Machine) -> Findings:
         return
     text = f"{format_bytes(free)} free in the home folder"
     if free < _MIN_DISK:
-        yield _broken("disk", f"only {text}", "pip cache purge")
+        yield _broken(f"only {text}", "pip cache purge")
     elif free < _COMFORTABLE_DISK:
-        yield _warning("disk", f"{text}: torch with CUDA alone needs 8 GiB", "pip cache purge")
+        yield _warning(f"{text}: torch with CUDA alone needs 8 GiB", "pip cache purge")
     else:
-        yield _good("disk", text)
+        yield _good(text)
 
 
 def _check_visibility(machine: Machine) -> Findings:
     """Variables that hide devices, or list devices that do not exist."""
     for one in machine.unmatched:
         text = f"{one.variable} lists {one.entry}, which does not exist"
-        yield _warning("visibility", text, machine.platform.unset_command(one.variable))
+        yield _warning(text, machine.platform.unset_command(one.variable))
     hidden = False
     for gpu in machine.gpus:
-        if gpu.blocked and gpu.blocked.code is BlockCode.HIDDEN:
+        if gpu.blocked and gpu.blocked.code is ReasonCode.HIDDEN:
             hidden = True
-            yield _warning("visibility", f"{_title(gpu)} is {gpu.blocked}", gpu.blocked.fix, gpu)
+            yield _warning(f"{_title(gpu)} is {gpu.blocked}", gpu.blocked.fix, gpu)
     if machine.gpus and not hidden and not machine.unmatched:
-        yield _good("visibility", "no variable hides a device")
+        yield _good("no variable hides a device")
 
 
 # -- NVIDIA --------------------------------------------------------------------------------------
@@ -259,7 +252,6 @@ def _in_nvml(gpu: Device) -> bool:
 
 def _check_nvidia_driver(machine: Machine) -> Findings:
     """The driver works for every card on the bus."""
-    check = "nvidia-driver"
     report = next((r for r in machine.sources if r.source == "nvidia"), None)
     gpus = list(machine.of("nvidia"))
     for gpu in gpus:
@@ -271,45 +263,42 @@ def _check_nvidia_driver(machine: Machine) -> Findings:
         fix = (gpu.blocked.fix if gpu.blocked else "") or (report.fix if report else "")
         # If DirectX or the registry lists it while NVML does not, it may work all the same.
         make = _warning if gpu.notes else _broken
-        yield make(check, text, fix or "nvidia-smi", gpu)
+        yield make(text, fix or "nvidia-smi", gpu)
     working = [gpu for gpu in gpus if _in_nvml(gpu)]
     if working:
         cuda = machine.host.cuda_driver
         version = working[0].driver_version or "of unknown version"
-        yield _good(check, f"driver {version}" + (f" supports CUDA up to {cuda}" if cuda else ""))
+        yield _good(f"driver {version}" + (f" supports CUDA up to {cuda}" if cuda else ""))
     elif not gpus and report and report.state == "failed":
         text = f"the NVIDIA driver library is installed but fails to start: {report.reason}"
         make = _broken if machine.platform.container else _warning
-        yield make(check, text, report.fix or "nvidia-smi")
+        yield make(text, report.fix or "nvidia-smi")
 
 
 def _lacks_toolkit(machine: Machine) -> bool:
     """In a container that shows the host's card but not the host's driver."""
     if not machine.platform.container:
         return False
-    mapped = any(node.path.startswith("/dev/nvidia") for node in machine.nodes)
+    mapped = any(node.path.startswith("/dev/nvidia") for node in machine.host.nodes)
     return not mapped and any(not _in_nvml(gpu) for gpu in machine.of("nvidia"))
 
 
 def _check_nvidia_container(machine: Machine) -> Findings:
-    check = "nvidia-container"
     if not machine.platform.container:
         return
-    visible = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    visible = machine.host.environment.get("NVIDIA_VISIBLE_DEVICES", "")
     if _lacks_toolkit(machine):
         text = "the host has an NVIDIA GPU that is not mapped into this container"
         fix = "sudo apt install nvidia-container-toolkit && docker run --gpus all ..."
-        yield _broken(check, text, fix)
+        yield _broken(text, fix)
     elif visible in ("void", "none"):
         text = f"NVIDIA_VISIBLE_DEVICES={visible} excludes all GPUs from this container"
-        yield _warning(check, text, "docker run --gpus all ...")
+        yield _warning(text, "docker run --gpus all ...")
     elif any(_in_nvml(gpu) for gpu in machine.of("nvidia")):
-        if nvidia.lacks_compute(machine.host):
-            capabilities = machine.host.driver_capabilities
-            text = f"NVIDIA_DRIVER_CAPABILITIES={capabilities} excludes compute"
-            yield _broken(check, text, nvidia.COMPUTE_FIX)
+        if blocked := nvidia.compute_block(machine.host):
+            yield _broken(blocked.message, blocked.fix)
         else:
-            yield _good(check, "the GPU is mapped into the container")
+            yield _good("the GPU is mapped into the container")
 
 
 def _check_cuda_runtime(machine: Machine) -> Findings:
@@ -318,141 +307,94 @@ def _check_cuda_runtime(machine: Machine) -> Findings:
     if torch is None or torch.flavour != "cuda" or not have or not torch.runtime:
         return
     need = torch.runtime
-    if int(have.split(".")[0]) < int(need.split(".")[0]):
+    if nvidia.driver_is_too_old(machine.host, need):
         gpu = next(machine.of("nvidia"), None)
         fix = torch_fix(gpu, machine.host) if gpu else ""
         text = f"torch was built with CUDA {need}, the driver supports CUDA {have} at most"
-        yield _broken("cuda-runtime", text, fix or "update the NVIDIA driver")
+        yield _broken(text, fix or "update the NVIDIA driver")
     else:
-        text = f"torch's CUDA {need} works with a driver for CUDA {have}"
-        yield _good("cuda-runtime", text)
+        yield _good(f"torch's CUDA {need} works with a driver for CUDA {have}")
 
 
-def _list_kernels(machine: Machine, results: Results, device: Device) -> tuple[str, ...]:
-    """The machine code in torch: what it lists itself, else what the wheel table says."""
-    for result in results:
-        if result.backend == "torch" and result.device == device.id and result.kernels:
-            return result.kernels
-    torch = machine.host.installed.torch
-    return (torch.kernels if torch else None) or ()
-
-
-def _check_cuda_kernels(machine: Machine, results: Results) -> Findings:
+def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
     """The torch wheel has machine code for each card."""
-    if machine.host.torch_flavour != "cuda":
+    torch, override = machine.host.installed.torch, machine.host.gfx_override
+    if torch is None or torch.flavour not in ("cuda", "rocm"):
         return
-    for gpu in machine.of("nvidia"):
-        capability = nvidia.parse_capability(gpu.capability)
-        kernels = _list_kernels(machine, results, gpu)
-        if not capability or not kernels or gpu.part == "mig":
+    vendor = nvidia if torch.flavour == "cuda" else amd
+    own = (one for one in results if one.backend == "torch" and one.kernels)
+    listed = {result.device: result.kernels for result in own}
+    for gpu in machine.of("nvidia" if vendor is nvidia else "amd"):
+        kernels = listed.get(gpu.id) or torch.kernels  # what torch lists itself wins
+        if not gpu.capability or not kernels or gpu.part == "mig":
             continue
-        text = f"{_title(gpu)} has compute capability {gpu.capability}"
-        if nvidia.can_run(capability, kernels):
-            yield _good("torch-kernels", f"{text}, which torch supports", gpu)
+        if vendor is amd and override:
+            text = f"{_title(gpu)} runs with HSA_OVERRIDE_GFX_VERSION={override}, at your own risk"
+            yield _warning(text, "anyrig doctor compares each result with the CPU", gpu)
+        elif vendor.has_kernels(gpu, kernels):
+            yield _good(f"{_title(gpu)}: torch has kernels for {gpu.capability_title}", gpu)
         else:
-            fix = torch_fix(gpu, machine.host)
-            fix = fix or "no official wheel has kernels for it: use another backend"
-            text += f"; the torch wheel has kernels only for {' '.join(kernels)}"
-            yield _broken("torch-kernels", text, fix, gpu)
+            # Not the backend's own fix: that may be about access to the card.
+            webgpu = f"no official wheel has them; use WebGPU: {format_install('anyrig[webgpu]')}"
+            text = f"{_title(gpu)} needs kernels for {gpu.capability_title}"
+            text += f"; the torch wheel has only {' '.join(kernels)}"
+            yield _broken(text, torch_fix(gpu, machine.host) or webgpu, gpu)
 
 
 def _check_nvidia_parts(machine: Machine) -> Findings:
     """MIG instances and compute modes."""
     for gpu in machine.of("nvidia"):
         for note in gpu.notes:
-            if note.code is NoteCode.MIG_PENDING and gpu.part != "mig":
+            if note.code is NoteCode.MIG_PENDING:
                 fix = f"sudo nvidia-smi --gpu-reset -i {gpu.indices.get('nvml', 0)}"
-                yield _warning("nvidia-parts", f"{_title(gpu)}: {note.message}", fix, gpu)
-        code = gpu.blocked.code if gpu.blocked else None
-        if code is BlockCode.MIG_PARENT:
-            yield _good("nvidia-parts", f"{_title(gpu)}: {gpu.blocked}", gpu)
-        elif gpu.blocked and code in (BlockCode.MIG_EMPTY, BlockCode.COMPUTE_PROHIBITED):
-            yield _broken("nvidia-parts", f"{_title(gpu)}: {gpu.blocked}", gpu.blocked.fix, gpu)
+                yield _warning(f"{_title(gpu)}: {note.message}", fix, gpu)
+        if gpu.blocked is None:
+            continue
+        text = f"{_title(gpu)}: {gpu.blocked}"
+        if gpu.blocked.code is ReasonCode.MIG_PARENT:
+            yield _good(text, gpu)
+        elif gpu.blocked.code in (ReasonCode.MIG_EMPTY, ReasonCode.COMPUTE_PROHIBITED):
+            yield _broken(text, gpu.blocked.fix, gpu)
 
 
 # -- AMD and Intel -------------------------------------------------------------------------------
 
 
-def _group_fix(machine: Machine, group: str) -> str:
-    """How a user gets access to a device file of a group, which may be a bare number."""
-    if machine.platform.container:
-        return f"docker run --group-add {group or 'render'} ..."
-    if not group or group.isdigit():
-        group = "render"
-    return f"sudo usermod -aG {group} $USER && newgrp {group}"
-
-
-def _has_native_linux(machine: Machine, vendor: str) -> bool:
-    native = machine.platform.system == "Linux" and not machine.platform.wsl
-    return native and any(machine.of(vendor))
-
-
-def _check_amd_access(machine: Machine) -> Findings:
-    """This user may open /dev/kfd and the render nodes."""
-    if not _has_native_linux(machine, "amd"):
+def _check_access(machine: Machine, vendor: str) -> Findings:
+    """This user may open the render nodes, and /dev/kfd for AMD."""
+    here = machine.platform
+    if here.system != "Linux" or here.wsl or not any(machine.of(vendor)):
         return
-    kfd = any(node.path == "/dev/kfd" for node in machine.nodes)
-    needed = [n for n in machine.nodes if n.path == "/dev/kfd" or "/renderD" in n.path]
+    renders = [node for node in machine.host.nodes if "/renderD" in node.path]
+    kfd = [node for node in machine.host.nodes if node.path == "/dev/kfd"]
+    needed = [*kfd, *renders] if vendor == "amd" else renders
     denied = [node for node in needed if "w" not in node.access]
     for node in denied:
+        if here.container:
+            fix = f"docker run --group-add {node.group or 'render'} ..."
+        else:
+            group = "render" if not node.group or node.group.isdigit() else node.group
+            fix = f"sudo usermod -aG {group} $USER && newgrp {group}"
         owner = f" (group {node.group})" if node.group else ""
-        text = f"no permission to open {node.path}{owner}"
-        yield _fault(machine, "amd-access", text, _group_fix(machine, node.group))
-    if not kfd and not machine.platform.container:
-        text = "/dev/kfd does not exist: no compute on AMD"
-        yield _fault(machine, "amd-access", text, amd.KFD_FIX)
-    elif kfd and not denied:
-        yield _good("amd-access", "/dev/kfd and the render nodes are accessible")
+        yield _unusable(machine, f"no permission to open {node.path}{owner}", fix)
+    if vendor == "intel" and not renders:
+        fix = "docker run --device /dev/dri ..." if here.container else "sudo modprobe xe"
+        yield _unusable(machine, "no /dev/dri/renderD* for the Intel GPU", fix)
+    elif vendor == "amd" and not kfd:
+        if not here.container:  # where `amd-container` explains it
+            yield _unusable(machine, "/dev/kfd does not exist: no compute on AMD", amd.KFD_FIX)
+    elif not denied:
+        yield _good(f"{', '.join(node.path for node in needed)}: accessible")
 
 
 def _check_amd_container(machine: Machine) -> Findings:
     if not machine.platform.container or not any(machine.of("amd")):
         return
-    if any(node.path == "/dev/kfd" for node in machine.nodes):
-        yield _good("amd-container", "/dev/kfd is mapped into the container")
+    if any(node.path == "/dev/kfd" for node in machine.host.nodes):
+        yield _good("/dev/kfd is mapped into the container")
     else:
         text = "the host's AMD GPU is not mapped into this container"
-        yield _fault(machine, "amd-container", text, amd.CONTAINER_FIX)
-
-
-def _check_rocm_kernels(machine: Machine, results: Results) -> Findings:
-    """The ROCm wheel has code for each card's gfx target."""
-    if machine.host.torch_flavour != "rocm":
-        return
-    check, override = "torch-kernels", machine.host.gfx_override
-    for gpu in machine.of("amd"):
-        kernels = _list_kernels(machine, results, gpu)
-        if not gpu.capability or not kernels:
-            continue
-        if override:
-            text = f"{_title(gpu)} runs with HSA_OVERRIDE_GFX_VERSION={override}, at your own risk"
-            yield _warning(check, text, "anyrig doctor compares each result with the CPU", gpu)
-        elif amd.can_run(gpu.capability, kernels):
-            yield _good(check, f"torch has kernels for {gpu.capability}", gpu)
-        else:
-            # Not the backend's own fix: that may be about access to the card.
-            fix = torch_fix(gpu, machine.host)
-            fix = fix or f"use the webgpu extra: {format_install('anyrig[webgpu]')}"
-            text = f"the torch wheel has kernels only for {' '.join(kernels)}"
-            yield _broken(check, f"{_title(gpu)} is {gpu.capability}; {text}", fix, gpu)
-
-
-def _check_intel_access(machine: Machine) -> Findings:
-    """This user may open the render nodes."""
-    if not _has_native_linux(machine, "intel"):
-        return
-    check = "intel-access"
-    renders = [node for node in machine.nodes if "/renderD" in node.path]
-    denied = [node for node in renders if "w" not in node.access]
-    for node in denied:
-        text = f"no permission to open {node.path} (group {node.group or 'render'})"
-        yield _fault(machine, check, text, _group_fix(machine, node.group))
-    if not renders:
-        container = machine.platform.container
-        fix = "docker run --device /dev/dri ..." if container else "sudo modprobe xe"
-        yield _fault(machine, check, "no /dev/dri/renderD* for the Intel GPU", fix)
-    elif not denied:
-        yield _good(check, "the render nodes are accessible")
+        yield _unusable(machine, text, amd.CONTAINER_FIX)
 
 
 # -- packages ------------------------------------------------------------------------------------
@@ -470,19 +412,19 @@ def _check_torch_build(machine: Machine) -> Findings:
     if torch is None:
         if machine.gpus:
             text = "torch is not installed: training and torch-only models need it"
-            yield _good("torch", text, fix=format_install("anyrig[torch]"))
+            yield _good(text, fix=format_install("anyrig[torch]"))
         return
     gpus = [gpu for gpu in machine.gpus if gpu.vendor in _TORCH_FLAVOURS and not gpu.blocked]
     unserved = [gpu for gpu in gpus if _TORCH_FLAVOURS[gpu.vendor] != torch.flavour]
     if not unserved or any(_has_torch(gpu) for gpu in gpus):
-        yield _good("torch", torch.title)
+        yield _good(torch.title)
         return
     # DirectML does not count: it keeps torch at 2.4.
     fix = next(filter(None, (torch_fix(gpu, machine.host) for gpu in unserved)), "")
     target = "the CPU only" if torch.flavour == "cpu" else "another brand"
     names = ", ".join(_title(gpu) for gpu in unserved)
     make = _broken if fix else _warning
-    yield make("torch", f"{torch.title} was built for {target}, not for {names}", fix)
+    yield make(f"{torch.title} was built for {target}, not for {names}", fix)
 
 
 def _group_equal_gpus(machine: Machine) -> Iterator[tuple[Device, str]]:
@@ -501,21 +443,21 @@ def _check_onnx_providers(machine: Machine) -> Findings:
     """ONNX Runtime has a provider for each GPU."""
     if not machine.host.installed.onnx:
         text = "no onnxruntime package is installed: speech and documents need it"
-        yield _broken("onnx", text, format_install("onnxruntime"))
+        yield _broken(text, format_install("onnxruntime"))
         return
     brands = {gpu.vendor for gpu in machine.gpus if not gpu.blocked}
     for gpu, name in _group_equal_gpus(machine):
         backends = [backend for backend in gpu.backends if backend.library == "onnx"]
         usable = ", ".join(backend.provider for backend in backends if backend.usable)
         if usable:
-            yield _good("onnx", f"{name}: ONNX Runtime has {usable}", gpu)
+            yield _good(f"{name}: ONNX Runtime has {usable}", gpu)
         elif backends:
             # Brands' packages overwrite each other: only WebGPU serves several at once.
             own = next((backend.fix for backend in backends if backend.fix), "")
             fix = format_install("anyrig[webgpu]") if len(brands) > 1 else own
             reasons = "; ".join(backend.reason for backend in backends)
             text = f"{name}: ONNX Runtime has no provider for it ({reasons})"
-            yield _warning("onnx", text, fix, gpu)
+            yield _warning(text, fix, gpu)
 
 
 def _check_onnx_conflicts(machine: Machine) -> Findings:
@@ -524,9 +466,9 @@ def _check_onnx_conflicts(machine: Machine) -> Findings:
     if len(installed) > 1:
         text = f"{' and '.join(installed)} overwrite each other"
         fix = format_install(_best_onnx_package(machine), uninstall=list(installed))
-        yield _broken("onnx-shadow", text, fix)
+        yield _broken(text, fix)
     elif installed:
-        yield _good("onnx-shadow", f"one ONNX Runtime: {installed[0]}")
+        yield _good(f"one ONNX Runtime: {installed[0]}")
 
 
 def _best_onnx_package(machine: Machine) -> str:
@@ -541,21 +483,21 @@ def _best_onnx_package(machine: Machine) -> str:
 
 
 def _check_obsolete_packages(machine: Machine) -> Findings:
-    check, installed = "leftovers", machine.host.installed.versions
+    installed = machine.host.installed.versions
     if "pynvml" in installed:
         text = "the package pynvml is deprecated in favour of nvidia-ml-py"
         fix = format_install("nvidia-ml-py", options="--force-reinstall", uninstall=["pynvml"])
-        yield _warning(check, text, fix)
+        yield _warning(text, fix)
     if "intel-extension-for-pytorch" in installed:
         text = "intel-extension-for-pytorch is discontinued: torch's own XPU build replaces it"
-        yield _warning(check, text, "pip uninstall -y intel-extension-for-pytorch")
+        yield _warning(text, "pip uninstall -y intel-extension-for-pytorch")
     if "torch-directml" not in installed:
         return
     text = "torch-directml is in maintenance, keeps torch at 2.4.1 and has no autocast"
     needed = [gpu for gpu in machine.gpus if _only_directml(gpu)]
     if needed:
         names = ", ".join(_title(gpu) for gpu in needed)
-        yield _good(check, f"{text}. Keep it: no other torch build supports {names}")
+        yield _good(f"{text}. Keep it: no other torch build supports {names}")
         return
     fix = "pip uninstall -y torch-directml"
     for gpu in machine.gpus:
@@ -563,7 +505,7 @@ def _check_obsolete_packages(machine: Machine) -> Findings:
         without = not gpu.blocked and not _has_torch(gpu) and not torch_fix(gpu, machine.host)
         if unusable and without:
             fix = unusable[0].fix or fix  # no other torch is built for it
-    yield _warning(check, text, fix)
+    yield _warning(text, fix)
 
 
 def _only_directml(gpu: Device) -> bool:
@@ -586,13 +528,13 @@ def _check_usable(machine: Machine) -> Findings:
                 block = gpu.block_reason
                 fix = backend.fix or (block.fix if block else "") or "anyrig -vv devices"
                 text = f"{_title(gpu)} cannot be used: {backend.reason}"
-                yield _broken("usable", text, fix, gpu)
+                yield _broken(text, fix, gpu)
                 return
     fixes = [backend.fix for gpu in gpus for backend in gpu.backends if backend.fix]
     webgpu = format_install("anyrig[webgpu]")  # one package for every brand
     names = ", ".join(_title(gpu) for gpu in gpus)
     text = f"no GPU can be used: no installed package supports {names}"
-    yield _warning("usable", text, webgpu if webgpu in fixes else "".join(fixes[:1]))
+    yield _warning(text, webgpu if webgpu in fixes else "".join(fixes[:1]))
 
 
 def _is_installed_for(machine: Machine, backend: DeviceBackend) -> bool:
@@ -625,7 +567,6 @@ _FLASH_ADVICE = {
 
 def _check_flash_attention(machine: Machine) -> Findings:
     """Which FlashAttention packages are installed, and which run on each GPU."""
-    check = "flash-attention"
     versions = machine.host.installed.versions
     installed = [(name, versions[name]) for name in _FLASH_PACKAGES if name in versions]
     seen: set[str] = set()
@@ -644,14 +585,12 @@ def _check_flash_attention(machine: Machine) -> Findings:
                 continue
             newer = fix if name == "flash-attn" else ""
             text = f"{name} {version} has no kernels for {gpu.capability}; {advice}"
-            yield _warning(
-                check, f"{_title(gpu)}: {text}", newer or f"pip uninstall -y {name}", gpu
-            )
+            yield _warning(f"{_title(gpu)}: {text}", newer or f"pip uninstall -y {name}", gpu)
         if working:
             text = f"{' and '.join(working)} {'is' if len(working) == 1 else 'are'} installed"
-            yield _good(check, f"{_title(gpu)}: {text}; {advice}", gpu)
+            yield _good(f"{_title(gpu)}: {text}; {advice}", gpu)
         elif not installed:
-            yield _good(check, f"{_title(gpu)}: {advice}", gpu, fix)
+            yield _good(f"{_title(gpu)}: {advice}", gpu, fix)
 
 
 def _flash_runs(gpu: Device, package: str, version: str) -> bool:
@@ -692,16 +631,14 @@ def _check_bf16(machine: Machine) -> Findings:
             continue
         seen.add((gpu.name, native))
         if native:
-            yield _good(
-                "bf16", f"{_title(gpu)} supports bf16 natively: no loss scaling needed", gpu
-            )
+            yield _good(f"{_title(gpu)} supports bf16 natively: no loss scaling needed", gpu)
         elif native is False:
             better = "fp16" if gpu.features.fp16 in ("matrix", "fast") else "fp32"
             text = f"{_title(gpu)} only emulates bf16, whatever torch reports: use {better}"
-            yield _warning("bf16", text, device=gpu)
+            yield _warning(text, device=gpu)
         else:
             text = f"{_title(gpu)}: native bf16 support is unknown; it is measured before use"
-            yield _good("bf16", text, gpu)
+            yield _good(text, gpu)
 
 
 # -- memory --------------------------------------------------------------------------------------
@@ -716,39 +653,35 @@ _HARMFUL_VARIABLES = {
 
 def _check_allocator(machine: Machine) -> Findings:
     """Variables of torch's allocator."""
-    check, environment = "allocator", machine.environment
+    environment = machine.host.environment
     unset = machine.platform.unset_command
     found = False
     names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     if all(name in environment for name in names):
         found = True
-        yield _warning(
-            check, f"{' and '.join(names)} are both set: the first wins", unset(names[0])
-        )
+        yield _warning(f"{' and '.join(names)} are both set: the first wins", unset(names[0]))
     name = next((name for name in names if name in environment), names[1])
     settings = environment.get(name, "")
     windows = machine.platform.system == "Windows" or machine.platform.wsl
     if "expandable_segments:True" in settings and windows:
         found = True
-        yield _warning(
-            check, "expandable_segments is not supported on Windows or WSL2", unset(name)
-        )
+        yield _warning("expandable_segments is not supported on Windows or WSL2", unset(name))
     for name, effect in _HARMFUL_VARIABLES.items():
         if environment.get(name, "0") not in ("", "0"):
             found = True
-            yield _warning(check, f"{name} {effect}", unset(name))
+            yield _warning(f"{name} {effect}", unset(name))
     if not found and machine.host.torch_flavour in ("cuda", "rocm"):
-        yield _good(check, f"allocator settings are valid ({settings or 'torch defaults'})")
+        yield _good(f"allocator settings are valid ({settings or 'torch defaults'})")
 
 
-def _check_memory_spill(machine: Machine) -> Findings:
+def _check_memory_fallback(machine: Machine) -> Findings:
     """NVIDIA's Windows driver may use system memory instead of reporting out-of-memory."""
     if machine.platform.system != "Windows" and machine.platform.wsl != 2:
         return
     if any(gpu.usable for gpu in machine.of("nvidia")):
         text = "a full GPU spills into system memory instead of failing, and becomes slow"
         fix = "NVIDIA Control Panel: CUDA - Sysmem Fallback Policy: Prefer No Sysmem Fallback"
-        yield _warning("spill", text, fix)
+        yield _warning(text, fix)
 
 
 # -- kernels -------------------------------------------------------------------------------------
@@ -784,12 +717,12 @@ def _check_kernel(device: Device, result: KernelResult) -> Finding:
     selector = "cpu" if device.kind == "cpu" else gpu_number(device)
     verbose = f"anyrig -vv doctor --device {selector}"
     if not result.ok:
-        return _broken("kernel", f"{name} failed to run: {result.error}", verbose, device)
+        return _broken(f"{name} failed to run: {result.error}", verbose, device)
     if wrong := describe_wrong_result(result):
         fix = "update its driver; it is not used until its results are right"
-        return _broken("kernel", f"{name} gives {wrong}", fix, device)
+        return _broken(f"{name} gives {wrong}", fix, device)
     if device.kind == "gpu" and result.ran_on in ("cpu", "CPUExecutionProvider"):
-        return _broken("kernel", f"{name} silently fell back to the CPU", verbose, device)
+        return _broken(f"{name} silently fell back to the CPU", verbose, device)
     error = f"{result.max_error or 0:.0e}"
     text = f"{name}: a kernel ran on {result.ran_on} and agrees with the CPU ({error})"
-    return _good("kernel", text, device)
+    return _good(text, device)

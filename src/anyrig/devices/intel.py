@@ -7,8 +7,7 @@ for Xe2 and later it is unknown. torch supports Arc A and B, Core Ultra and Data
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anyrig.devices import pci
 from anyrig.devices.machine import (
@@ -21,6 +20,7 @@ from anyrig.devices.machine import (
     SourceReport,
 )
 from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.units import pluralize
 
 # -- hardware ------------------------------------------------------------------------------------
@@ -129,63 +129,60 @@ def _describe(system: System, card: pci.Controller, system_memory: Memory) -> De
     )
 
 
+class _Region(NamedTuple):
+    """A memory region, as i915 or xe describes it."""
+
+    is_local: bool
+    total_bytes: int
+    free_bytes: int | None
+
+
 def _read_memory(
     system: System, card: pci.Controller, family: GraphicsFamily, system_memory: Memory
 ) -> Memory:
     regions, failure = _read_regions(system, card)
-    local = [region for region in regions if _region_class(region) == _DEVICE_MEMORY]
+    local = [region for region in regions if region.is_local]
+    mapped = sum(region.total_bytes for region in regions if not region.is_local)
     if local:
-        total = sum(_region_size(region) for region in local)
-        borrowed = [region for region in regions if _region_class(region) != _DEVICE_MEMORY]
-        pools = tuple(MemoryPool("system", _region_size(region)) for region in borrowed)
-        free = _free_bytes(local)
+        sizes = [region.free_bytes for region in local if region.free_bytes is not None]
+        free = sum(sizes) if len(sizes) == len(local) else None
         note = "the kernel reports free memory to privileged users only" if free is None else ""
-        return Memory("dedicated", total, free, pools, note)
-    by_sysfs = _sysfs_bytes(system, card)
-    if by_sysfs:
+        pools = tuple(MemoryPool("system", r.total_bytes) for r in regions if not r.is_local)
+        return Memory("dedicated", sum(r.total_bytes for r in local), free, pools, note)
+    if by_sysfs := _sysfs_bytes(system, card):
         return Memory("dedicated", by_sysfs, None, note=failure)
     if family.integrated or regions:
         # The kernel's own figure of the system memory that the GPU may map, if it has one.
-        mapped = sum(_region_size(region) for region in regions) or system_memory.total_bytes
-        free = system_memory.free_bytes
-        pools = (MemoryPool("system", mapped, free),)
-        shared = min(filter(None, (mapped, system_memory.total_bytes)), default=None)
+        total, free = system_memory.total_bytes, system_memory.free_bytes
+        pools = (MemoryPool("system", mapped or total, free),)
+        shared = min(filter(None, (mapped, total)), default=None)
         free = min(free, shared) if free and shared else free
         note = "shared with the system" + (f" ({failure})" if failure else "")
         return Memory("unified", shared, free, pools, note)
     return Memory(note=failure or "the driver does not report its memory")
 
 
-def _read_regions(system: System, card: pci.Controller) -> tuple[list[dict[str, Any]], str]:
+def _read_regions(system: System, card: pci.Controller) -> tuple[list[_Region], str]:
+    """The regions, or why there are none.
+
+    Without CAP_PERFMON xe reports 0 used and i915 everything unallocated, as an idle card would:
+    free memory is unknown then.
+    """
     node = card.render_node or (f"/dev/dri/{card.card}" if card.card else "")
     if not node:
         return [], "no DRM node"
     try:
-        return list(system.drm(node).get("regions", [])), ""
+        rows = list(system.drm(node).get("regions", []))
     except Unavailable as error:
         return [], str(error)
-
-
-def _region_class(region: dict[str, Any]) -> int:
-    return int(region.get("mem_class", region.get("memory_class", -1)))
-
-
-def _region_size(region: dict[str, Any]) -> int:
-    return int(region.get("total_size", region.get("probed_size", 0)))
-
-
-def _free_bytes(local: list[dict[str, Any]]) -> int | None:
-    """Without CAP_PERFMON xe reports 0 used and i915 everything unallocated, as an idle card would:
-    free memory is unknown then.
-    """
-    free = 0
-    for region in local:
-        size = _region_size(region)
-        left = size - int(region["used"]) if "used" in region else region.get("unallocated_size")
-        if left is None or left >= size:
-            return None
-        free += int(left)
-    return free
+    regions = []
+    for row in rows:  # xe's names, or i915's
+        total = int(row.get("total_size", row.get("probed_size", 0)))
+        left = total - int(row["used"]) if "used" in row else row.get("unallocated_size")
+        is_local = int(row.get("mem_class", row.get("memory_class", -1))) == _DEVICE_MEMORY
+        free = None if left is None or left >= total else int(left)
+        regions.append(_Region(is_local, total, free))
+    return regions, ""
 
 
 def _sysfs_bytes(system: System, card: pci.Controller) -> int:
@@ -199,7 +196,24 @@ def _sysfs_bytes(system: System, card: pci.Controller) -> int:
 
 
 def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
-    return [_torch_xpu(device, host), _onnx_openvino(device, host)]
+    family, selector = _family_of(device), device.selector_for("xpu")
+    unsupported = explain(ReasonCode.XPU_UNSUPPORTED, architecture=family.architecture)
+    torch_block = (
+        (unsupported if family.xpu is False else None)
+        or host.render_block
+        or host.torch_block("xpu", torch_fix(device, host))
+    )
+    doubt = "; whether it supports this GPU is unknown" if family.xpu is None else ""
+    return [
+        DeviceBackend("torch", selector, "xpu", host.torch_title + doubt, torch_block),
+        host.onnx_backend(
+            selector,
+            "OpenVINOExecutionProvider",
+            "onnxruntime-openvino",
+            host.onnx_command("onnxruntime-openvino"),
+            host.render_block,
+        ),
+    ]
 
 
 def torch_fix(device: Device, host: HostFacts) -> str:
@@ -209,32 +223,3 @@ def torch_fix(device: Device, host: HostFacts) -> str:
 
 def _family_of(device: Device) -> GraphicsFamily:
     return find_family(int(device.pci_id.partition(":")[2], 16) if device.pci_id else None)
-
-
-def _torch_xpu(device: Device, host: HostFacts) -> DeviceBackend:
-    torch, family = host.installed.torch, _family_of(device)
-    xpu = partial(DeviceBackend, "torch", device.selector_for("xpu"), "xpu")
-    if family.xpu is False:
-        return xpu(False, f"torch's XPU build does not support {family.architecture}")
-    if block := host.render_block:
-        return xpu(False, block.message, block.fix)
-    fix = torch_fix(device, host)
-    if torch is None:
-        return xpu(False, "torch is not installed", fix)
-    if torch.flavour != "xpu":
-        return xpu(False, f"{torch.title} was built without XPU", fix)
-    if family.xpu is None:
-        return xpu(True, f"{torch.title}; whether it supports this GPU is unknown")
-    return xpu(True, torch.title)
-
-
-def _onnx_openvino(device: Device, host: HostFacts) -> DeviceBackend:
-    provider = "OpenVINOExecutionProvider"
-    openvino = partial(DeviceBackend, "onnx", device.selector_for("xpu"), provider)
-    package = host.installed.package_of(provider)
-    if not package:
-        fix = host.onnx_command("onnxruntime-openvino")
-        return openvino(False, "onnxruntime-openvino is not installed", fix)
-    if block := host.render_block:
-        return openvino(False, block.message, block.fix)
-    return openvino(True, host.onnx_title(package))

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
 
-from anyrig.devices.wheels import InstalledPackages
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
+from anyrig.devices.wheels import FLAVOUR_TITLES, InstalledPackages, TorchFlavour
 from anyrig.install import format_install
 
 TORCH_INDEX_URL = "https://download.pytorch.org/whl"
+GROUPS_FIX = "sudo usermod -aG render,video $USER"
 
 DeviceKind = Literal["gpu", "cpu"]
 Fp16Speed = Literal["matrix", "fast", "slow", "none"]
@@ -49,45 +51,6 @@ def parse_precision(value: object) -> str | None:
         return None
     text = value.__name__ if isinstance(value, type) else str(value)
     return _PRECISION_NAMES.get(text.strip().lower().removeprefix("torch."))
-
-
-class BlockCode(StrEnum):
-    """Why a device is not used."""
-
-    # Whatever is installed:
-    HIDDEN = "hidden"
-    MIG_PARENT = "mig_parent"
-    MIG_EMPTY = "mig_empty"
-    COMPUTE_PROHIBITED = "compute_prohibited"
-    PASSED_THROUGH = "passed_through"
-    NO_DRIVER = "no_driver"
-    WRONG_DRIVER = "wrong_driver"
-    DRIVER_FAILED = "driver_failed"
-    NOT_IN_CONTAINER = "not_in_container"
-    NO_PERMISSION = "no_permission"
-    LOST = "lost"
-    UNSUPPORTED = "unsupported"
-    # With what is installed:
-    NO_BACKEND = "no_backend"
-    # For this piece of work:
-    WRONG_RESULTS = "wrong_results"
-    NOT_REQUESTED = "not_requested"
-    SLOWER = "slower"
-    INSUFFICIENT_MEMORY = "insufficient_memory"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class BlockReason:
-    """Why a device is not used. Code decides by `code`; people read `message` and `fix`."""
-
-    code: BlockCode
-    message: str
-    fix: str = ""
-    """A command, or where to read on."""
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class NoteCode(StrEnum):
@@ -141,18 +104,31 @@ class Features:
 
 @dataclass(frozen=True)
 class DeviceBackend:
-    """One way to run work on a device, and whether it is usable."""
+    """One way to run work on a device."""
 
     library: Library
     selector: str
     """What a user selects it by: `cuda:0`, `rocm:0`, `webgpu:0`, `cpu`."""
     provider: str
     """What the library calls it: `cuda`, `CUDAExecutionProvider`."""
-    usable: bool
-    reason: str
-    """Why it is usable, or why not."""
-    fix: str = ""
-    """The command that would make it usable, if there is one."""
+    package: str = ""
+    """What provides it: `torch 2.11.0 (CUDA 13.0)`; empty if blocked."""
+    blocked: DeviceReason | None = None
+    """Why it is not usable."""
+
+    @property
+    def usable(self) -> bool:
+        return self.blocked is None
+
+    @property
+    def reason(self) -> str:
+        """Why it is usable, or why not."""
+        return self.blocked.message if self.blocked else self.package
+
+    @property
+    def fix(self) -> str:
+        """The command that would make it usable, if there is one."""
+        return self.blocked.fix if self.blocked else ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +157,7 @@ class Device:
     """Shader cores, compute units or CPU cores: compares devices of one vendor."""
     indices: Mapping[str, int] = field(default_factory=dict)
     """Position in each library's own order: {"nvml": 0, "cuda": 1}."""
-    blocked: BlockReason | None = None
+    blocked: DeviceReason | None = None
     """Why no backend can use it, whatever is installed."""
     backends: tuple[DeviceBackend, ...] = ()
     notes: tuple[DeviceNote, ...] = ()
@@ -196,13 +172,19 @@ class Device:
         return tuple(dict.fromkeys(backend.selector for backend in self.backends))
 
     @property
-    def block_reason(self) -> BlockReason | None:
+    def block_reason(self) -> DeviceReason | None:
         """Why it cannot be used, with the first command that would change that."""
         if self.blocked or self.usable:
             return self.blocked
         reasons = "; ".join(dict.fromkeys(backend.reason for backend in self.backends))
         fix = next((backend.fix for backend in self.backends if backend.fix), "")
-        return BlockReason(BlockCode.NO_BACKEND, reasons or "no backend supports it", fix)
+        return explain(ReasonCode.NO_BACKEND, fix, reasons=reasons or "no backend supports it")
+
+    @property
+    def capability_title(self) -> str:
+        """`compute capability 8.9`, `gfx1100`."""
+        prefix = "compute capability " if self.vendor == "nvidia" else ""
+        return f"{prefix}{self.capability}" if self.capability else ""
 
     def selector_for(self, library: str) -> str:
         """`cuda:0`; without a number if the library does not count the device.
@@ -277,28 +259,43 @@ class Platform:
 
 
 @dataclass(frozen=True)
+class DeviceNode:
+    """A device file and this user's access to it."""
+
+    path: str
+    access: str
+    """`rw`, `r` or empty."""
+    group: str = ""
+
+
+@dataclass(frozen=True)
 class HostFacts:
     """What decides which backends can use a device, beside the device itself."""
 
     platform: Platform = field(default_factory=Platform)
     installed: InstalledPackages = field(default_factory=InstalledPackages)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that affect devices, no others."""
+    nodes: tuple[DeviceNode, ...] = ()
     cuda_driver: str = ""
     """The newest CUDA that the NVIDIA driver supports: `12.4`."""
-    gfx_override: str = ""
-    """HSA_OVERRIDE_GFX_VERSION: run as another gfx target."""
-    kfd_access: str | None = None
-    """Access rights to /dev/kfd; None if it does not exist."""
-    render_access: str | None = None
-    """The best access rights to any /dev/dri/renderD*; None if there is none."""
     has_rocdxg: bool = False
     """ROCm's bridge to DirectX in WSL2 is installed."""
     has_vulkan: bool = False
     """Linux has a Vulkan loader and a driver manifest."""
-    driver_capabilities: str = ""
-    """NVIDIA_DRIVER_CAPABILITIES of the container; empty if not set."""
     rocm_version: str = ""
     nvidia_module: str = ""
     """The kernel module's own version line."""
+
+    def find_access(self, prefix: str) -> str | None:
+        """The best access rights to a device file; None if there is none."""
+        found = (node.access for node in self.nodes if node.path.startswith(prefix))
+        return max(found, key=len, default=None)
+
+    @property
+    def gfx_override(self) -> str:
+        """The gfx target that ROCm runs a GPU as, if it is not its own."""
+        return self.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
 
     @property
     def torch_flavour(self) -> str:
@@ -312,34 +309,64 @@ class HostFacts:
         old = ["torch"] if self.installed.torch else []
         return format_install(requirement, index_url=f"{TORCH_INDEX_URL}/{flavour}", uninstall=old)
 
+    def torch_block(self, flavour: TorchFlavour, fix: str) -> DeviceReason | None:
+        """Why the installed torch is not a build for such devices."""
+        torch = self.installed.torch
+        if torch is None:
+            return explain(ReasonCode.NOT_INSTALLED, fix, package="torch")
+        if torch.flavour != flavour:
+            feature = FLAVOUR_TITLES[flavour]
+            return explain(ReasonCode.WRONG_BUILD, fix, package=torch.title, feature=feature)
+        return None
+
+    @property
+    def torch_title(self) -> str:
+        return self.installed.torch.title if self.installed.torch else ""
+
     def onnx_command(self, package: str) -> str:
         """The command that replaces the installed ONNX Runtime packages by one."""
         return format_install(package, uninstall=list(self.installed.onnx))
 
-    def onnx_title(self, package: str) -> str:
-        """The package with its version, and a caveat if another one installs the same files."""
-        title = f"{package} {self.installed.versions[package]}"
-        others = [name for name in self.installed.onnx if name != package]
-        return title + (f", unless overwritten by {' and '.join(others)}" if others else "")
+    def onnx_backend(
+        self,
+        selector: str,
+        provider: str,
+        package: str,
+        fix: str,
+        blocked: DeviceReason | None = None,
+    ) -> DeviceBackend:
+        """A provider of ONNX Runtime; `package` and `fix` are for messages if none has it."""
+        installed = self.installed.package_of(provider)
+        if not installed:
+            missing = explain(ReasonCode.NOT_INSTALLED, fix, package=package)
+            return DeviceBackend("onnx", selector, provider, blocked=missing)
+        # Packages that install the same files overwrite each other.
+        others = " and ".join(name for name in self.installed.onnx if name != installed)
+        caveat = f", unless overwritten by {others}" if others else ""
+        title = f"{installed} {self.installed.versions[installed]}{caveat}"
+        return DeviceBackend("onnx", selector, provider, title, blocked)
+
+    def plain_onnx(self) -> tuple[str, DeviceReason | None]:
+        """The ONNX Runtime for providers that every package has, or why there is none."""
+        onnx = self.installed.onnx
+        if onnx:
+            return f"{onnx[0]} {self.installed.versions[onnx[0]]}", None
+        fix = format_install("onnxruntime")
+        return "", explain(ReasonCode.NOT_INSTALLED, fix, package="onnxruntime")
 
     @property
-    def render_block(self) -> BlockReason | None:
+    def render_block(self) -> DeviceReason | None:
         """Why this user cannot open the render nodes, which Level Zero and Vulkan need."""
         if self.platform.system != "Linux" or self.platform.wsl:
             return None
-        if self.render_access is None:
+        access = self.find_access("/dev/dri/render")
+        if access is None:
             if self.platform.container:
-                return BlockReason(
-                    BlockCode.NOT_IN_CONTAINER,
-                    "/dev/dri is not mapped into this container",
-                    "docker run --device /dev/dri ...",
-                )
-            return BlockReason(BlockCode.NO_DRIVER, "no /dev/dri/renderD* found")
-        if "w" not in self.render_access:
-            fix = "sudo usermod -aG render,video $USER"
-            return BlockReason(
-                BlockCode.NO_PERMISSION, "no permission to open /dev/dri/render*", fix
-            )
+                fix = "docker run --device /dev/dri ..."
+                return explain(ReasonCode.NOT_IN_CONTAINER, fix, path="/dev/dri")
+            return explain(ReasonCode.NO_RENDER_NODE)
+        if "w" not in access:
+            return explain(ReasonCode.NO_PERMISSION, GROUPS_FIX, path="/dev/dri/render*")
         return None
 
 
@@ -351,16 +378,6 @@ class SourceReport:
     state: SourceState
     reason: str
     fix: str = ""
-
-
-@dataclass(frozen=True)
-class DeviceNode:
-    """A device file and this user's access to it."""
-
-    path: str
-    access: str
-    """`rw`, `r` or empty."""
-    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -380,9 +397,6 @@ class Machine:
     gpus: tuple[Device, ...]
     cpu_device: Device
     sources: tuple[SourceReport, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables that affect devices, no others."""
-    nodes: tuple[DeviceNode, ...] = ()
     groups: tuple[str, ...] = ()
     root: bool = False
     disk_free_bytes: int | None = None
@@ -444,9 +458,9 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
             for report in machine.sources
         ],
         "packages": dict(machine.packages),
-        "environment": dict(machine.environment),
+        "environment": dict(host.environment),
         "facts": {name: fact for name, fact in facts.items() if fact},
-        "nodes": [asdict(node) for node in machine.nodes],
+        "nodes": [asdict(node) for node in host.nodes],
         "groups": list(machine.groups),
         "root": machine.root,
         "disk_free_bytes": machine.disk_free_bytes,
@@ -464,28 +478,51 @@ def _device_json(device: Device) -> dict[str, Any]:
     data["usable"] = device.usable
     data["words"] = list(device.selectors)
     data["why_not"] = str(device.block_reason or "")
-    return data
+    return data | reason_to_json(device.block_reason)
+
+
+def reason_to_json(reason: DeviceReason | None) -> dict[str, Any]:
+    """What translations need beside the message."""
+    if reason is None:
+        return {"code": "", "values": {}}
+    return {"code": reason.code.value, "values": dict(reason.values)}
 
 
 def backend_to_json(backend: DeviceBackend) -> dict[str, Any]:
-    data = asdict(backend)
-    return {"backend": data.pop("library"), "word": data.pop("selector"), **data}
+    return {
+        "backend": backend.library,
+        "word": backend.selector,
+        "provider": backend.provider,
+        "usable": backend.usable,
+        "reason": backend.reason,
+        "fix": backend.fix,
+        **reason_to_json(backend.blocked),
+    }
 
 
 def backend_from_json(data: Mapping[str, Any]) -> DeviceBackend:
     """The inverse of `backend_to_json`."""
-    values = dict(data)
-    return DeviceBackend(values.pop("backend"), values.pop("word"), **values)
+    package = data["reason"] if data["usable"] else ""
+    blocked = None if data["usable"] else _reason_from_json(data, data["fix"])
+    return DeviceBackend(data["backend"], data["word"], data["provider"], package, blocked)
+
+
+def _reason_from_json(data: Mapping[str, Any], fix: str) -> DeviceReason:
+    return explain(ReasonCode(data["code"]), fix, **data["values"])
 
 
 def device_from_json(data: Mapping[str, Any]) -> Device:
-    """The inverse of `to_json` for a device that is not blocked: codes and notes are not kept."""
-    derived = ("usable", "words", "why_not", "drives", "blocked", "blocked_fix", "notes")
-    values = {key: value for key, value in data.items() if key not in derived}
+    """The inverse of `to_json` for a device; notes are not kept."""
+    values = {one.name: data[one.name] for one in fields(Device) if one.name in data}
     memory = dict(values["memory"])
     memory["pools"] = tuple(MemoryPool(**pool) for pool in memory["pools"])
-    values["memory"] = Memory(**memory)
-    values["features"] = Features(**values["features"])
-    if data["blocked"]:
-        values["blocked"] = BlockReason(BlockCode.UNKNOWN, data["blocked"], data["blocked_fix"])
-    return Device(backends=tuple(map(backend_from_json, data["drives"])), **values)
+    return Device(
+        **values
+        | {
+            "memory": Memory(**memory),
+            "features": Features(**values["features"]),
+            "blocked": _reason_from_json(data, data["blocked_fix"]) if data["blocked"] else None,
+            "backends": tuple(map(backend_from_json, data["drives"])),
+            "notes": (),
+        }
+    )

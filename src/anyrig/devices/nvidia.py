@@ -7,15 +7,12 @@ table is unknown; it is not guessed from its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from anyrig.devices import pci, wheels
 from anyrig.devices.machine import (
-    BlockCode,
-    BlockReason,
     Device,
     DeviceBackend,
     DeviceNote,
@@ -28,6 +25,7 @@ from anyrig.devices.machine import (
     SourceState,
 )
 from anyrig.devices.probe import PYNVML_MISSING, NotFound, System, Unavailable
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.devices.wheels import parse_version
 from anyrig.install import format_install
 from anyrig.units import normalize_pci_address, pluralize
@@ -96,9 +94,11 @@ def parse_capability(text: str | None) -> Capability | None:
     return (int(major), int(minor)) if dot and major.isdigit() and minor.isdigit() else None
 
 
-def describe_capability(capability: Capability, name: str) -> tuple[str | None, Features]:
+def describe_capability(capability: Capability | None, name: str) -> tuple[str | None, Features]:
     """Architecture and features; unknown for a capability that is not listed."""
-    architecture, features = CAPABILITIES.get(capability, (None, Features()))
+    if capability not in CAPABILITIES:
+        return None, Features()
+    architecture, features = CAPABILITIES[capability]
     # The small Turing chips have no tensor cores; the capability alone does not show it.
     if capability == (7, 5) and any(part in name for part in _NO_TENSOR_CORES):
         features = _FAST
@@ -151,11 +151,7 @@ def find_devices(
 ) -> tuple[list[Device], SourceReport]:
     """Every NVIDIA device, usable or not, and what NVML reported.
 
-    Args:
-        system: the machine to ask.
-        controllers: the PCI bus, to see cards that NVML does not list.
-        memory: the machine's, which systems on a chip share.
-        platform: the operating system, for advice.
+    The PCI bus shows cards that NVML does not list; systems on a chip share the machine's memory.
     """
     cards = [c for c in controllers if c.vendor == pci.NVIDIA]
     try:
@@ -163,29 +159,46 @@ def find_devices(
         driver = str(_query(system, "nvmlSystemGetDriverVersion") or "") or None
         count = int(system.nvml("nvmlDeviceGetCount"))
     except Unavailable as error:
-        blocked = [_describe_without_nvml(system, card, error, platform) for card in cards]
+        blocked = [_describe_card(system, c, _driver_block(c, error, platform)) for c in cards]
         # On Windows pynvml itself looks for the library, and reports an NVML error.
         missing = isinstance(error, NotFound) or error.code == "NVML_ERROR_LIBRARY_NOT_FOUND"
         state: SourceState = "nothing" if missing and not cards else "failed"
         return blocked, SourceReport("nvidia", state, str(error), _nvml_fix(error))
-    devices, errors = _describe_all(system, count, driver, memory)
+    devices: list[Device] = []
+    lost: list[DeviceReason] = []
+    for index in range(count):
+        try:
+            if _query(system, "nvmlDeviceGetUUID", str(index)) is None:
+                system.nvml("nvmlDeviceGetName", str(index))
+            devices += _describe(system, index, driver, memory)
+        except Unavailable as error:
+            lost.append(explain(ReasonCode.LOST, "sudo reboot", index=index, error=error))
     listed = {device.pci_address for device in devices}
     unlisted = [card for card in cards if card.address not in listed]
     report = f"driver {driver or 'of unknown version'}, {pluralize(count, 'GPU')} in NVML"
-    if errors:
-        report += f"; {errors[0]}"
-        # Cards bound to NVIDIA's driver that NVML does not describe are the failed ones, if their
+    if lost:
+        report += f"; {lost[0]}"
+        # Cards bound to NVIDIA's driver that NVML does not describe are the lost ones, if their
         # number matches.
         bound = [card for card in unlisted if card.driver in ("nvidia", "")]
-        failed = bound if len(bound) == len(errors) else []
-        devices += _describe_lost(system, failed, errors, platform)
-        unlisted = [card for card in unlisted if card not in failed]
+        if len(bound) == len(lost):
+            devices += [_describe_card(system, c, r) for c, r in zip(bound, lost, strict=True)]
+            unlisted = [card for card in unlisted if card not in bound]
+        else:
+            name = "unresponsive NVIDIA GPU"
+            devices += [
+                Device(f"nvml-lost-{number}", "gpu", "nvidia", name, blocked=reason)
+                for number, reason in enumerate(lost)
+            ]
     if unlisted and platform.container:
         # The bus shows all cards of the host, NVML only those of the container.
         report += f"; {pluralize(len(unlisted), 'more card')} of the host not in this container"
     else:
-        missing_in_nvml = Unavailable("NVML does not list this PCI device")
-        devices += [_describe_without_nvml(system, c, missing_in_nvml, platform) for c in unlisted]
+        problem = Unavailable("NVML does not list this PCI device")
+        devices += [
+            _describe_card(system, card, _driver_block(card, problem, platform))
+            for card in unlisted
+        ]
     return devices, SourceReport("nvidia", "found" if devices else "nothing", report)
 
 
@@ -207,36 +220,33 @@ def _query(system: System, function: str, handle: str = "") -> Any:
         return None
 
 
-def _describe_all(
-    system: System, count: int, driver: str | None, memory: Memory
-) -> tuple[list[Device], list[str]]:
-    """The GPUs that NVML describes, and why it cannot describe the others."""
-    devices: list[Device] = []
-    errors: list[str] = []
-    for index in range(count):
-        try:
-            if _query(system, "nvmlDeviceGetUUID", str(index)) is None:
-                system.nvml("nvmlDeviceGetName", str(index))
-            devices += _describe(system, index, driver, memory)
-        except Unavailable as error:
-            errors.append(f"GPU {index} is not responding: {error}")
-    return devices, errors
-
-
 def _describe(system: System, index: int, driver: str | None, memory: Memory) -> list[Device]:
     """One GPU, then its MIG instances."""
     query = partial(_query, system, handle=str(index))
     name = str(query("nvmlDeviceGetName") or "unknown NVIDIA GPU")
     answer = query("nvmlDeviceGetCudaComputeCapability")
     capability = (int(answer[0]), int(answer[1])) if answer and len(answer) == 2 else None
-    architecture, features = (
-        describe_capability(capability, name) if capability else (None, Features())
-    )
+    architecture, features = describe_capability(capability, name)
     if architecture is None:
         number = query("nvmlDeviceGetArchitecture")
         architecture = _NVML_ARCHITECTURES.get(number) if isinstance(number, int) else None
     address, pci_id = _read_pci(query("nvmlDeviceGetPciInfo"))
-    is_vgpu = query("nvmlDeviceGetVirtualizationMode") == _VGPU_GUEST
+    mode = query("nvmlDeviceGetMigMode") or [0, 0]
+    enabled, pending = mode[0] == 1, mode[-1] == 1
+    num_instances = int(query("mig") or 0) if enabled else 0
+    notes = []
+    if enabled != pending:
+        text = f"MIG mode will be {'enabled' if pending else 'disabled'} at the next GPU reset"
+        notes.append(DeviceNote(NoteCode.MIG_PENDING, text))
+    blocked = None
+    if num_instances:
+        instances = pluralize(num_instances, "MIG instance")
+        blocked = explain(ReasonCode.MIG_PARENT, f"anyrig use {index}:0", instances=instances)
+    elif enabled:
+        blocked = explain(ReasonCode.MIG_EMPTY, f"sudo nvidia-smi mig -i {index} -lgip")
+    elif query("nvmlDeviceGetComputeMode") == _COMPUTE_PROHIBITED:
+        fix = f"sudo nvidia-smi -i {index} -c DEFAULT"
+        blocked = explain(ReasonCode.COMPUTE_PROHIBITED, fix)
     gpu = Device(
         id=str(query("nvmlDeviceGetUUID") or address or f"nvml-{index}"),
         kind="gpu",
@@ -244,35 +254,19 @@ def _describe(system: System, index: int, driver: str | None, memory: Memory) ->
         name=name,
         architecture=architecture,
         capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        memory=_read_memory(system, index, capability, memory),
+        memory=_read_memory(system, str(index), capability, memory),
         driver="nvidia",
         driver_version=driver,
         pci_address=address,
         pci_id=pci_id,
         features=features,
-        part="vgpu" if is_vgpu else "whole",
+        part="vgpu" if query("nvmlDeviceGetVirtualizationMode") == _VGPU_GUEST else "whole",
         units=query("nvmlDeviceGetNumGpuCores"),
         indices={"nvml": index},
+        blocked=blocked,
+        notes=tuple(notes),
     )
-    mode = query("nvmlDeviceGetMigMode") or [0, 0]
-    enabled, pending = mode[0] == 1, mode[-1] == 1
-    instances = list(_describe_instances(system, gpu, index)) if enabled else []
-    if query("nvmlDeviceGetComputeMode") == _COMPUTE_PROHIBITED:
-        fix = f"sudo nvidia-smi -i {index} -c DEFAULT"
-        reason = BlockReason(BlockCode.COMPUTE_PROHIBITED, "compute mode is Prohibited", fix)
-        gpu = replace(gpu, blocked=reason)
-    if enabled != pending:
-        text = f"MIG mode will be {'enabled' if pending else 'disabled'} at the next GPU reset"
-        gpu = replace(gpu, notes=(DeviceNote(NoteCode.MIG_PENDING, text),))
-    if instances:
-        text = f"partitioned into {pluralize(len(instances), 'MIG instance')}: use those instead"
-        reason = BlockReason(BlockCode.MIG_PARENT, text, f"anyrig use {index}:0")
-        gpu = replace(gpu, blocked=reason)
-    elif enabled:
-        fix = f"sudo nvidia-smi mig -i {index} -lgip"
-        reason = BlockReason(BlockCode.MIG_EMPTY, "MIG mode is enabled but has no instance", fix)
-        gpu = replace(gpu, blocked=reason)
-    return [gpu, *instances]
+    return [gpu, *(_describe_instance(system, gpu, n) for n in range(num_instances))]
 
 
 def _read_pci(info: Any) -> tuple[str | None, str | None]:
@@ -284,10 +278,10 @@ def _read_pci(info: Any) -> tuple[str | None, str | None]:
 
 
 def _read_memory(
-    system: System, index: int, capability: Capability | None, system_memory: Memory
+    system: System, handle: str, capability: Capability | None, system_memory: Memory
 ) -> Memory:
     try:
-        answer, failure = system.nvml("nvmlDeviceGetMemoryInfo", str(index)), ""
+        answer, failure = system.nvml("nvmlDeviceGetMemoryInfo", handle), ""
     except Unavailable as error:
         answer, failure = None, f" (NVML: {error})"
     if capability in _INTEGRATED:
@@ -299,43 +293,25 @@ def _read_memory(
     return Memory(note=f"NVML does not report this device's memory{failure}")
 
 
-def _describe_instances(system: System, gpu: Device, index: int) -> Iterator[Device]:
-    for number in range(int(_query(system, "mig", str(index)) or 0)):
-        query = partial(_query, system, handle=f"{index}/{number}")
-        info = query("nvmlDeviceGetMemoryInfo")
-        memory = Memory(note="NVML does not report this instance's memory")
-        if isinstance(info, dict):
-            memory = Memory("dedicated", int(info["total"]), int(info["free"]))
-        yield replace(
-            gpu,
-            id=str(query("nvmlDeviceGetUUID") or f"{gpu.id}/{number}"),
-            name=str(query("nvmlDeviceGetName") or f"{gpu.name} MIG {number}"),
-            memory=memory,
-            part="mig",
-            parent=gpu.id,
-            units=None,
-            indices={"nvml": index, "mig": number},
-        )
+def _describe_instance(system: System, gpu: Device, number: int) -> Device:
+    index = gpu.indices["nvml"]
+    query = partial(_query, system, handle=f"{index}/{number}")
+    return replace(
+        gpu,
+        id=str(query("nvmlDeviceGetUUID") or f"{gpu.id}/{number}"),
+        name=str(query("nvmlDeviceGetName") or f"{gpu.name} MIG {number}"),
+        memory=_read_memory(system, f"{index}/{number}", None, Memory()),
+        part="mig",
+        parent=gpu.id,
+        units=None,
+        indices={"nvml": index, "mig": number},
+        blocked=None,
+        notes=(),
+    )
 
 
-def _describe_lost(
-    system: System, cards: list[pci.Controller], errors: list[str], platform: Platform
-) -> list[Device]:
-    """Cards that NVML counts but cannot describe: off the bus, or in need of a reset."""
-    reasons = [BlockReason(BlockCode.LOST, text, "sudo reboot") for text in errors]
-    if cards:
-        found = [_describe_without_nvml(system, c, Unavailable(""), platform) for c in cards]
-        return [replace(d, blocked=r) for d, r in zip(found, reasons, strict=True)]
-    return [
-        Device(f"nvml-lost-{number}", "gpu", "nvidia", "unresponsive NVIDIA GPU", blocked=reason)
-        for number, reason in enumerate(reasons)
-    ]
-
-
-def _describe_without_nvml(
-    system: System, card: pci.Controller, error: Unavailable, platform: Platform
-) -> Device:
-    """A card on the bus that the driver does not answer for."""
+def _describe_card(system: System, card: pci.Controller, blocked: DeviceReason) -> Device:
+    """A card on the bus that NVML does not describe."""
     listed = system.hardware_name("pci", card.pci_id)
     title = listed.partition("[")[2].rstrip("]") or listed
     chip = listed[:2] if listed[2:5].isalnum() and listed[2:3].isdigit() else ""
@@ -349,34 +325,28 @@ def _describe_without_nvml(
         driver=card.driver or None,
         pci_address=card.address,
         pci_id=card.pci_id,
-        blocked=_driver_block(card, error, platform),
+        blocked=blocked,
     )
 
 
-def _driver_block(card: pci.Controller, error: Unavailable, platform: Platform) -> BlockReason:
+def _driver_block(card: pci.Controller, error: Unavailable, platform: Platform) -> DeviceReason:
+    if "Ubuntu" in platform.distribution:
+        install = "sudo ubuntu-drivers install"
+    elif "Debian" in platform.distribution:
+        install = "sudo apt install nvidia-driver"
+    else:
+        install = "install the NVIDIA driver from your distribution"
     if card.driver in ("nouveau", "nova_core"):
-        text = f"it uses the {card.driver} driver, which does not support CUDA"
-        fix = f"{_driver_command(platform)} && sudo reboot"
-        return BlockReason(BlockCode.WRONG_DRIVER, text, fix)
-    block = card.driver_block("nvidia")
-    if block and block.code is BlockCode.PASSED_THROUGH:
-        return block
+        fix = f"{install} && sudo reboot"
+        return explain(ReasonCode.WRONG_DRIVER, fix, driver=card.driver, feature="CUDA")
+    if card.driver == "vfio-pci":
+        return explain(ReasonCode.PASSED_THROUGH)
     missing = isinstance(error, NotFound)
     if missing and platform.container:
-        text = f"the NVIDIA driver is not available in this {platform.container} container"
         fix = "docker run --gpus all ... (with nvidia-container-toolkit on the host)"
-        return BlockReason(BlockCode.NOT_IN_CONTAINER, text, fix)
-    text = f"the NVIDIA driver is not responding: {error}"
-    fix = _driver_command(platform) if missing else _nvml_fix(error)
-    return BlockReason(BlockCode.DRIVER_FAILED, text, fix)
-
-
-def _driver_command(platform: Platform) -> str:
-    if "Ubuntu" in platform.distribution:
-        return "sudo ubuntu-drivers install"
-    if "Debian" in platform.distribution:
-        return "sudo apt install nvidia-driver"
-    return "install the NVIDIA driver from your distribution"
+        return explain(ReasonCode.DRIVER_NOT_IN_CONTAINER, fix, container=platform.container)
+    fix = install if missing else _nvml_fix(error)
+    return explain(ReasonCode.DRIVER_FAILED, fix, error=error)
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -385,25 +355,36 @@ def _driver_command(platform: Platform) -> str:
 _JETSON = frozenset({(5, 3), (6, 2), (7, 2), (8, 7)})
 # Newest, and the last for CUDA 12 and for GPUs before Turing.
 ONNX_RELEASES = (("onnxruntime-gpu", "1.31.1"), ("onnxruntime-gpu==1.26.0", "1.26.0"))
-COMPUTE_FIX = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ..."
 
 
 def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
-    backends = [_torch_cuda(device, host), _onnx_cuda(device, host)]
+    selector, torch = device.selector_for("cuda"), host.installed.torch
+    unlisted = torch is not None and torch.kernels is None
+    check = "; run `anyrig doctor` to check its kernels" if unlisted else ""
+    onnx = _onnx_cuda(device, host, selector)
+    backends = [
+        DeviceBackend(
+            "torch", selector, "cuda", host.torch_title + check, _torch_block(device, host)
+        ),
+        onnx,
+    ]
     versions = host.installed.versions
     tensorrt = next((name for name in versions if name.startswith("tensorrt")), "")
-    if tensorrt and backends[1].usable:
-        selector = backends[1].selector.replace("cuda", "tensorrt", 1)
-        reason = f"{backends[1].reason} with {tensorrt} {versions[tensorrt]}"
+    if tensorrt and onnx.usable:
+        selector = selector.replace("cuda", "tensorrt", 1)
+        package = f"{onnx.package} with {tensorrt} {versions[tensorrt]}"
         provider = "TensorrtExecutionProvider"
-        backends.append(DeviceBackend("onnx", selector, provider, True, reason))
+        backends.append(replace(onnx, selector=selector, provider=provider, package=package))
     return backends
 
 
-def lacks_compute(host: HostFacts) -> bool:
-    """Whether the container was given the driver without CUDA."""
-    given = host.driver_capabilities
-    return bool(given) and {"compute", "all"}.isdisjoint(given.split(","))
+def compute_block(host: HostFacts) -> DeviceReason | None:
+    """The container was given the driver without CUDA."""
+    given = host.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
+    if not given or not {"compute", "all"}.isdisjoint(given.split(",")):
+        return None
+    fix = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ..."
+    return explain(ReasonCode.NO_COMPUTE, fix, setting=f"NVIDIA_DRIVER_CAPABILITIES={given}")
 
 
 def torch_fix(device: Device, host: HostFacts) -> str:
@@ -423,61 +404,38 @@ def torch_fix(device: Device, host: HostFacts) -> str:
         last = "580, the last for this card" if capability < (7, 5) else "580 or newer"
         return f"update the NVIDIA driver to {last}"
     if capability >= (10, 0) and driver == 12:
-        return host.torch_command("'torch<2.12'", "cu128")
+        return host.torch_command("torch<2.12", "cu128")
     if capability < (7, 5) or driver == 12:
-        return host.torch_command("'torch<2.15'", "cu126")
+        return host.torch_command("torch<2.15", "cu126")
     return host.torch_command("torch", "cu130")
 
 
-def _torch_cuda(device: Device, host: HostFacts) -> DeviceBackend:
+def _torch_block(device: Device, host: HostFacts) -> DeviceReason | None:
     torch, fix = host.installed.torch, torch_fix(device, host)
-    cuda = partial(DeviceBackend, "torch", device.selector_for("cuda"), "cuda")
     if torch is None:
-        return cuda(False, "torch is not installed", fix)
-    if lacks_compute(host):
-        return cuda(False, _no_compute_text(host), COMPUTE_FIX)
-    if torch.flavour != "cuda":
-        return cuda(False, f"{torch.title} was built without CUDA", fix)
-    problem = _find_mismatch(device, host, torch.title, torch.runtime, torch.kernels)
-    if problem:
-        return cuda(False, problem, fix)
-    if torch.kernels is None:
-        return cuda(True, f"{torch.title}; run `anyrig doctor` to check its kernels")
-    return cuda(True, torch.title)
+        return host.torch_block("cuda", fix)
+    return (
+        compute_block(host)
+        or host.torch_block("cuda", fix)
+        or _build_block(device, host, fix, torch.title, torch.runtime, torch.kernels)
+    )
 
 
-def _onnx_cuda(device: Device, host: HostFacts) -> DeviceBackend:
-    provider = "CUDAExecutionProvider"
-    cuda = partial(DeviceBackend, "onnx", device.selector_for("cuda"), provider)
-    package = host.installed.package_of(provider)
-    if not package:
-        return cuda(False, "onnxruntime-gpu is not installed", _onnx_fix(device, host))
-    if lacks_compute(host):
-        return cuda(False, _no_compute_text(host), COMPUTE_FIX)
-    version = host.installed.versions[package]
-    runtime, kernels = _onnx_build(host, version)
-    problem = _find_mismatch(device, host, f"{package} {version}", runtime, kernels)
-    if problem:
-        return cuda(False, problem, _onnx_fix(device, host))
-    return cuda(True, host.onnx_title(package))
-
-
-def _no_compute_text(host: HostFacts) -> str:
-    return f"NVIDIA_DRIVER_CAPABILITIES={host.driver_capabilities} excludes compute"
-
-
-def _find_mismatch(
-    device: Device, host: HostFacts, title: str, runtime: str, kernels: tuple[str, ...] | None
-) -> str:
-    """Why a build does not run on this driver or device; empty if it does."""
-    # Any driver of a major version of CUDA runs all of that version.
-    have, need = parse_version(host.cuda_driver), parse_version(runtime)
-    if have and need and have[0] < need[0]:
-        return f"the driver supports CUDA {host.cuda_driver}, {title} requires {runtime}"
-    capability = parse_capability(device.capability)
-    if capability and kernels is not None and not can_run(capability, kernels):
-        return f"{title} has no kernels for compute capability {device.capability}"
-    return ""
+def _onnx_cuda(device: Device, host: HostFacts, selector: str) -> DeviceBackend:
+    provider, fix = "CUDAExecutionProvider", ""
+    # The newest release that runs on this driver and device, if there is one.
+    for requirement, version in reversed(ONNX_RELEASES):
+        runtime, kernels = _onnx_build(host, version)
+        if kernels and not _build_block(device, host, "", "", runtime, kernels):
+            fix = host.onnx_command(requirement)
+    blocked = None
+    if package := host.installed.package_of(provider):
+        version = host.installed.versions[package]
+        runtime, kernels = _onnx_build(host, version)
+        blocked = compute_block(host) or _build_block(
+            device, host, fix, f"{package} {version}", runtime, kernels
+        )
+    return host.onnx_backend(selector, provider, "onnxruntime-gpu", fix, blocked)
 
 
 def _onnx_build(host: HostFacts, version: str) -> tuple[str, tuple[str, ...] | None]:
@@ -485,10 +443,31 @@ def _onnx_build(host: HostFacts, version: str) -> tuple[str, tuple[str, ...] | N
     return wheels.onnx_gpu(version, arm=host.platform.is_arm, windows=windows)
 
 
-def _onnx_fix(device: Device, host: HostFacts) -> str:
-    """Install the newest release that runs on this driver and device, if there is one."""
-    for requirement, version in ONNX_RELEASES:
-        runtime, kernels = _onnx_build(host, version)
-        if kernels and not _find_mismatch(device, host, requirement, runtime, kernels):
-            return host.onnx_command(requirement)
-    return ""
+def driver_is_too_old(host: HostFacts, runtime: str) -> bool:
+    """Any driver of a major version of CUDA runs all of that version."""
+    have, need = parse_version(host.cuda_driver), parse_version(runtime)
+    return have is not None and need is not None and have[0] < need[0]
+
+
+def has_kernels(device: Device, kernels: tuple[str, ...] | None) -> bool:
+    """Whether a build runs on the device; one that is not listed may."""
+    capability = parse_capability(device.capability)
+    return capability is None or kernels is None or can_run(capability, kernels)
+
+
+def _build_block(
+    device: Device,
+    host: HostFacts,
+    fix: str,
+    package: str,
+    runtime: str,
+    kernels: tuple[str, ...] | None,
+) -> DeviceReason | None:
+    """Why a build does not run on this driver or device."""
+    if driver_is_too_old(host, runtime):
+        code = ReasonCode.DRIVER_TOO_OLD
+        return explain(code, fix, supported=host.cuda_driver, package=package, required=runtime)
+    if not has_kernels(device, kernels):
+        capability = device.capability_title
+        return explain(ReasonCode.NO_KERNELS, fix, package=package, capability=capability)
+    return None

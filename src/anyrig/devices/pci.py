@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from anyrig.devices.machine import BlockCode, BlockReason, SourceReport
+from anyrig.devices.machine import SourceReport
 from anyrig.devices.probe import System
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.units import normalize_pci_address
 
 NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
@@ -47,14 +48,12 @@ class Controller(NamedTuple):
         """`10de:2684`."""
         return f"{self.vendor:04x}:{self.device:04x}"
 
-    def driver_block(self, module: str) -> BlockReason | None:
+    def driver_block(self, module: str) -> DeviceReason | None:
         """Why no driver of this system can use it; `module` is the one to load."""
         if self.driver == "vfio-pci":
-            text = "passed through to a virtual machine (vfio-pci)"
-            return BlockReason(BlockCode.PASSED_THROUGH, text)
+            return explain(ReasonCode.PASSED_THROUGH)
         if not self.driver and not self.card:
-            fix = f"sudo modprobe {module}"
-            return BlockReason(BlockCode.NO_DRIVER, "no driver is loaded for it", fix)
+            return explain(ReasonCode.NO_DRIVER, f"sudo modprobe {module}")
         return None
 
 

@@ -83,16 +83,9 @@ class System:
         """What Python knows: system, machine, release, user, groups, affinity."""
         return dict(self._ask("host"))
 
-    def read(self, path: str) -> str:
-        """A file's text; of /proc/cpuinfo, the first processor's."""
-        return str(self._ask("files", path))
-
     def peek(self, path: str) -> str:
-        """A file's text, stripped; empty if it cannot be read."""
-        try:
-            return self.read(path).strip("\x00 \n\t")
-        except Unavailable:
-            return ""
+        """A file's text, stripped, of /proc/cpuinfo the first processor's; empty if unreadable."""
+        return str(self._ask_or("", "files", path)).strip("\x00 \n\t")
 
     def number(self, path: str) -> int | None:
         """A file that contains one number, decimal or 0x."""
@@ -149,9 +142,9 @@ class System:
         """The text of a file inside site-packages, or an empty string."""
         return str(self._ask_or("", "package_files", path))
 
-    def disk_free(self, path: str) -> int | None:
-        """Free bytes on the file system of `path`, for this user."""
-        free = self._ask_or(None, "disk", path)
+    def disk_free(self) -> int | None:
+        """Free bytes on the file system of the home folder, for this user."""
+        free = self._ask_or(None, "disk", "")
         return None if free is None else int(free)
 
     def _ask_or(self, default: Any, interface: str, *query: str) -> Any:
@@ -319,13 +312,11 @@ class LiveProbe:
                 return file.read_text(encoding="utf-8", errors="replace")
         raise NotFound(f"no installed package contains {path}")
 
-    def _disk(self, path: str) -> int:
+    def _disk(self, _: str) -> int:
         import shutil
 
-        folder = Path(path or Path.home())
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        return shutil.disk_usage(folder).free
+        home = Path.home()  # which need not exist yet
+        return shutil.disk_usage(next(f for f in (home, *home.parents) if f.exists())).free
 
     def _nvml(self, function: str, handle: str) -> Any:
         if self._library is None:
@@ -553,12 +544,11 @@ class RecordedProbe:
             answers = library["devices"][int(index)]
             if instance:
                 answers = answers["mig"][int(instance)]
-        elif function == "nvmlDeviceGetCount":
-            return library.get(function, len(library.get("devices", [])))
-        elif function == "nvmlInit":
-            return library.get(function)
         if function == "mig":
             return len(answers.get("mig", []))
+        defaults = {"nvmlInit": None, "nvmlDeviceGetCount": len(library.get("devices", []))}
+        if function in defaults:
+            return library.get(function, defaults[function])
         if function not in answers:
             code = "NVML_ERROR_FUNCTION_NOT_FOUND"
             raise Unavailable(code, code)

@@ -12,18 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from anyrig.devices.machine import (
-    BlockCode,
-    BlockReason,
-    Device,
-    NoteCode,
-    Platform,
-    UnmatchedEntry,
-)
+from anyrig.devices.machine import Device, NoteCode, Platform, UnmatchedEntry
 from anyrig.devices.nvidia import parse_capability
+from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.units import is_whole_number
 
-_MAX_DIGITS = 18
 _VARIABLES = {
     "CUDA_VISIBLE_DEVICES": ("nvidia", "amd"),
     "HIP_VISIBLE_DEVICES": ("amd",),
@@ -60,7 +53,7 @@ def _number_devices(order: _Order, platform: Platform) -> Iterator[Device]:
     index = {device.id: number for number, device in enumerate(counted)}
     visible = {device.id for device in order.visible}
     fix = platform.unset_command(order.setting.partition("=")[0])
-    hidden = BlockReason(BlockCode.HIDDEN, f"hidden by {order.setting}", fix)
+    hidden = explain(ReasonCode.HIDDEN, fix, setting=order.setting)
     for device in order.devices:
         if device.id not in visible:
             yield replace(device, blocked=hidden)
@@ -108,7 +101,7 @@ def _may_match(devices: Sequence[Device], vendor: str, entry: str) -> bool:
     own = [device for device in devices if device.vendor == vendor]
     if is_whole_number(entry):
         cards = [d for d in own if d.part != "mig"] or own
-        return len(entry) < _MAX_DIGITS and int(entry) < len(cards)
+        return int(entry) < len(cards)
     ids = [device.id.lower() for device in own]
     any_without_uuid = any(not device_id.startswith(("gpu-", "mig-")) for device_id in ids)
     return any_without_uuid or any(device_id.startswith(entry.lower()) for device_id in ids)

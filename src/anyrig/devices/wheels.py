@@ -16,6 +16,10 @@ from typing import Literal, NamedTuple
 from anyrig.devices.probe import System
 
 TorchFlavour = Literal["cuda", "rocm", "xpu", "cpu", "mac", "unknown"]
+FLAVOUR_TITLES: dict[TorchFlavour, str] = {
+    "cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "cpu": "CPU only", "mac": "macOS",
+    "unknown": "build unknown",
+}  # fmt: skip
 Version = tuple[int, int]
 
 # First CUDA version and torch version of a row, to what Linux x86_64 wheels hold.
@@ -120,8 +124,7 @@ class TorchBuild(NamedTuple):
     @property
     def title(self) -> str:
         """`torch 2.11.0 (CUDA 13.0)`."""
-        names = {"cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "cpu": "CPU only", "mac": "macOS"}
-        build = f"{names.get(self.flavour, 'build unknown')} {self.runtime}".strip()
+        build = f"{FLAVOUR_TITLES[self.flavour]} {self.runtime}".strip()
         return f"torch {self.version} ({build})"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from anyrig.devices import amd, intel, pci
@@ -24,8 +23,10 @@ from anyrig.devices.machine import (
     MemoryPool,
     NoteCode,
     SourceReport,
+    SourceState,
 )
 from anyrig.devices.probe import NotFound, System, Unavailable
+from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import MIB, format_bytes, pluralize
 
@@ -51,14 +52,17 @@ class Adapter(NamedTuple):
     dedicated_bytes: int
     driver_version: str
     shared_bytes: int = 0
-    budget_bytes: int | None = None
-    used_bytes: int | None = None
+    free_bytes: int | None = None
     dxgi_index: int | None = None
     """Its place in DXGI's order, which is DirectML's."""
     integrated: bool | None = None
     installed_bytes: int = 0
     """The registry's qwMemorySize, beside what DXGI lets programs have of it."""
     source: str = "dxgi"
+
+    @property
+    def is_software(self) -> bool:
+        return self.vendor == _MICROSOFT
 
     @property
     def pci_id(self) -> str:
@@ -69,24 +73,17 @@ class Adapter(NamedTuple):
 def find_devices(
     system: System, others: list[Device], memory: Memory
 ) -> tuple[list[Device], SourceReport]:
-    """Every adapter that no other source has described.
-
-    Args:
-        system: the machine to ask.
-        others: what other sources found, so that a card in NVML is not listed twice.
-        memory: the machine's, which integrated GPUs share.
-    """
+    """Every adapter that no other source has described: `others` are those of NVML."""
     registry = _read_registry(system)
     try:
         listed = [_from_dxgi(row, n) for n, row in enumerate(system.adapters("dxgi"))]
         source = "DXGI"
     except Unavailable as error:
         listed, source = registry, f"the registry only ({error})"
-    adapters = [_add_registry(adapter, registry) for adapter in _drop_software(listed)]
-    present = {adapter.pci_id for adapter in adapters}
+    listed = [_add_registry(adapter, registry) for adapter in listed]
+    present = {adapter.pci_id for adapter in listed if not adapter.is_software}
     removed = [entry for entry in registry if entry.pci_id not in present]
-    report = _report("windows", source, adapters, len(listed) - len(adapters), removed)
-    return _describe_new(adapters, others, memory), report
+    return _describe_new(listed, others, memory), _report("windows", source, listed, removed)
 
 
 def find_devices_in_wsl(
@@ -95,13 +92,10 @@ def find_devices_in_wsl(
     """The same through DXCore: the Windows host's adapters as a WSL2 guest sees them."""
     try:
         listed = [_from_dxcore(row, n) for n, row in enumerate(system.adapters("dxcore"))]
-    except NotFound as error:
-        return [], SourceReport("wsl", "nothing", str(error))
     except Unavailable as error:
-        return [], SourceReport("wsl", "failed", str(error))
-    adapters = _drop_software(listed)
-    report = _report("wsl", "DXCore", adapters, len(listed) - len(adapters), [])
-    return _describe_new(adapters, others, memory), report
+        state: SourceState = "nothing" if isinstance(error, NotFound) else "failed"
+        return [], SourceReport("wsl", state, str(error))
+    return _describe_new(listed, others, memory), _report("wsl", "DXCore", listed, [])
 
 
 def add_dxgi_indices(system: System, devices: list[Device]) -> list[Device]:
@@ -122,20 +116,16 @@ def add_dxgi_indices(system: System, devices: list[Device]) -> list[Device]:
     return found
 
 
-def _report(
-    name: str, source: str, adapters: list[Adapter], num_software: int, removed: list[Adapter]
-) -> SourceReport:
-    text = f"{pluralize(len(adapters), 'adapter')} in {source}"
+def _report(name: str, source: str, listed: list[Adapter], removed: list[Adapter]) -> SourceReport:
+    num_software = sum(adapter.is_software for adapter in listed)
+    num_adapters = len(listed) - num_software
+    text = f"{pluralize(num_adapters, 'adapter')} in {source}"
     for entry in removed:
         size = format_bytes(entry.dedicated_bytes) if entry.dedicated_bytes else "memory unknown"
         text += f", {entry.name} ({size}, driver {entry.driver_version}) only in the registry"
     if num_software:
         text += f", {pluralize(num_software, 'software adapter')} ignored"
-    return SourceReport(name, "found" if adapters else "nothing", text)
-
-
-def _drop_software(listed: list[Adapter]) -> list[Adapter]:
-    return [adapter for adapter in listed if adapter.vendor != _MICROSOFT]
+    return SourceReport(name, "found" if num_adapters else "nothing", text)
 
 
 def _describe_new(adapters: list[Adapter], others: list[Device], memory: Memory) -> list[Device]:
@@ -144,6 +134,8 @@ def _describe_new(adapters: list[Adapter], others: list[Device], memory: Memory)
     known_names = [device.name for device in others]
     devices: list[Device] = []
     for adapter in adapters:
+        if adapter.is_software:
+            continue
         if adapter.pci_id in known_ids:
             known_ids.remove(adapter.pci_id)
         elif adapter.name in known_names and not any(known_ids):
@@ -200,10 +192,7 @@ def _is_integrated(adapter: Adapter, target: str | None) -> bool:
 
 
 def _describe_memory(adapter: Adapter, integrated: bool, system_memory: Memory) -> Memory:
-    dedicated, shared = adapter.dedicated_bytes, adapter.shared_bytes
-    free = None
-    if adapter.budget_bytes is not None and adapter.used_bytes is not None:
-        free = max(0, adapter.budget_bytes - adapter.used_bytes)
+    dedicated, shared, free = adapter.dedicated_bytes, adapter.shared_bytes, adapter.free_bytes
     if not integrated:
         installed = adapter.installed_bytes
         return Memory(
@@ -225,6 +214,7 @@ def _describe_memory(adapter: Adapter, integrated: bool, system_memory: Memory) 
 def _from_dxgi(row: dict[str, Any], index: int) -> Adapter:
     software = bool(int(row.get("Flags", 0)) & _SOFTWARE_FLAG)
     budget, used = row.get("Budget"), row.get("CurrentUsage")
+    free = None if budget is None or used is None else max(0, int(budget) - int(used))
     return Adapter(
         name=str(row.get("Description", "unknown adapter")).strip(),
         vendor=_MICROSOFT if software else int(row.get("VendorId", 0)),
@@ -232,24 +222,20 @@ def _from_dxgi(row: dict[str, Any], index: int) -> Adapter:
         dedicated_bytes=int(row.get("DedicatedVideoMemory", 0)),
         driver_version=str(row.get("DriverVersion", "")),
         shared_bytes=int(row.get("SharedSystemMemory", 0)),
-        budget_bytes=None if budget is None else int(budget),
-        used_bytes=None if used is None else int(used),
+        free_bytes=free,
         dxgi_index=index,
     )
 
 
 def _from_dxcore(row: dict[str, Any], index: int) -> Adapter:
     numbers = row.get("HardwareID") or {}
-    version, integrated = row.get("DriverVersion", ""), row.get("IsIntegrated")
-    if isinstance(version, int) and version > 0xFFFF:
-        # DXCore packs four numbers of 16 bits into one.
-        version = ".".join(str(version >> shift & 0xFFFF) for shift in (48, 32, 16, 0))
+    integrated = row.get("IsIntegrated")
     return Adapter(
         name=str(row.get("DriverDescription", "unknown adapter")).strip(),
         vendor=int(numbers.get("vendorID", 0)) if row.get("IsHardware", True) else _MICROSOFT,
         device=int(numbers.get("deviceID", 0)),
         dedicated_bytes=int(row.get("DedicatedAdapterMemory", 0)),
-        driver_version=str(version or ""),
+        driver_version=str(row.get("DriverVersion") or ""),
         shared_bytes=int(row.get("SharedSystemMemory", 0)),
         dxgi_index=index,
         integrated=None if integrated is None else bool(integrated),
@@ -301,25 +287,29 @@ def list_directml(device: Device, host: HostFacts) -> Iterator[DeviceBackend]:
     """DirectML runs on any brand on Windows; through torch also in WSL2."""
     # Without DXGI's order DirectML's numbers are unknown.
     selector = f"dml:{device.indices['dxgi']}" if "dxgi" in device.indices else "dml"
-    versions, torch = host.installed.versions, host.installed.torch
-    directml = partial(DeviceBackend, "torch", selector, "privateuseone")
+    version = host.installed.versions.get("torch-directml", "")
+    title = f"torch-directml {version}"
+    yield DeviceBackend("torch", selector, "privateuseone", title, _directml_block(host, version))
+    if host.platform.system == "Windows":
+        package = "onnxruntime-directml"
+        fix = host.onnx_command(package)
+        yield host.onnx_backend(selector, "DmlExecutionProvider", package, fix)
+
+
+def _directml_block(host: HostFacts, version: str) -> DeviceReason | None:
+    package, torch = "torch-directml", host.installed.torch
+    if version:
+        if torch is None or torch.version.startswith("2.4."):
+            return None
+        return explain(
+            ReasonCode.WRONG_VERSION,
+            format_install("torch==2.4.1"),
+            package=f"{package} {version}",
+            required="torch 2.4.1",
+            installed=torch.version,
+        )
     python = ".".join(host.platform.python.split(".")[:2])
-    if version := versions.get("torch-directml"):
-        if torch and not torch.version.startswith("2.4."):
-            text = f"torch-directml {version} requires torch 2.4.1, not {torch.version}"
-            yield directml(False, text, format_install("torch==2.4.1"))
-        else:
-            yield directml(True, f"torch-directml {version}")
-    elif python in _DIRECTML_PYTHONS and not host.platform.is_arm:
-        yield directml(False, "torch-directml is not installed", format_install("torch-directml"))
-    else:
-        text = f"torch-directml has no wheel for Python {python} on {host.platform.machine}"
-        yield directml(False, text)
-    if host.platform.system != "Windows":
-        return
-    onnx = partial(DeviceBackend, "onnx", selector, "DmlExecutionProvider")
-    if package := host.installed.package_of("DmlExecutionProvider"):
-        yield onnx(True, f"{package} {versions[package]}")
-    else:
-        fix = host.onnx_command("onnxruntime-directml")
-        yield onnx(False, "onnxruntime-directml is not installed", fix)
+    if python in _DIRECTML_PYTHONS and not host.platform.is_arm:
+        return explain(ReasonCode.NOT_INSTALLED, format_install(package), package=package)
+    platform = f"Python {python} on {host.platform.machine}"
+    return explain(ReasonCode.NO_WHEEL, package=package, platform=platform)

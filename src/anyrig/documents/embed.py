@@ -21,8 +21,8 @@ from anyrig.documents.model import ENGINE, VERSION, Model
 from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser, chunks_of_texts
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.units import pluralize
+from anyrig.work.engine import EngineFactory, load_engine
 from anyrig.work.outcome import ItemOutcome, RunReport
-from anyrig.work.protocol import EngineFactory, load_engine
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Use
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
+    from anyrig.work.engine import BaseEngine
     from anyrig.work.live import LiveQueue
     from anyrig.work.pool import WorkerPool
-    from anyrig.work.protocol import Engine, WorkerStatus
+    from anyrig.work.protocol import WorkerStatus
 
 LOOK_AHEAD, NEAR_AHEAD = 1024, 32
 """Bundles that may be made ahead; and on a CPU, where that many take a quarter of a minute.
@@ -59,7 +60,7 @@ class Embedder:
         *,
         placed: PlacementPlan,
         environment: Mapping[str, str],
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
         here: bool = False,
         shared: bool = False,
@@ -91,7 +92,7 @@ class Embedder:
         self._tokeniser = _tokeniser(model, long, self._chunk)
         self.report = RunReport()
         """The figures of everything so far."""
-        self._engine: Engine | None = None
+        self._engine: BaseEngine | None = None
         self._pool: WorkerPool | None = None
         self._shared, self._opening = shared and not here, threading.Lock()
         self._live: LiveQueue[bytes, bytes] | None = None
@@ -117,7 +118,7 @@ class Embedder:
             self._workers().wait_ready()
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> BaseEngine | None:
         """The engine, where it is in this process and loaded."""
         return self._engine
 
@@ -225,10 +226,10 @@ class Embedder:
         if not self._here:
             return self._workers().run(parcels, cost=cost, look_ahead=self._ahead, report=report)
         from anyrig.work.batching import BatchSizer
-        from anyrig.work.local import run_local
+        from anyrig.work.in_process import run_in_process
 
         engine = self._in_process()
-        return run_local(
+        return run_in_process(
             parcels, engine.run, cost=cost, handle=engine.handle, report=report,
             sizer=BatchSizer(grow=not self.deterministic), look_ahead=NEAR_AHEAD,
         )  # fmt: skip
@@ -259,13 +260,16 @@ class Embedder:
 
     def _workers(self) -> WorkerPool:
         from anyrig.work.pool import WorkerPool
+        from anyrig.work.worker import LocalWorkers
 
         self._check_open()
         if self._pool is None:
-            self._pool = WorkerPool(self._placed.placements, self._recipe, **self._start)
+            self._pool = WorkerPool(
+                LocalWorkers(self._placed.placements, self._recipe, **self._start)
+            )
         return self._pool
 
-    def _in_process(self) -> Engine:
+    def _in_process(self) -> BaseEngine:
         self._check_open()
         if self._engine is None:
             # One thread: a question of ten words is done before a second one is awake, and a second

@@ -2,9 +2,9 @@
 
     with JobQueue(path) as queue:
         job = queue.submit("book", {"file": "/books/alice.epub"})
-        run_jobs(queue, function)
+        run_jobs(queue, handler)
 
-The function is passed in: this package stores and schedules jobs, and knows no kind of them.
+This package stores and schedules jobs; what a kind of job means is up to the handler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anyrig.jobs.job import (
     Job,
     JobError,
     JobEvent,
-    JobFunction,
+    JobHandler,
     JobNotFoundError,
     JobPage,
     JobState,
@@ -33,7 +33,7 @@ __all__ = [
     "Job",
     "JobError",
     "JobEvent",
-    "JobFunction",
+    "JobHandler",
     "JobNotFoundError",
     "JobPage",
     "JobQueue",

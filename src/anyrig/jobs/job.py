@@ -23,7 +23,7 @@ class JobNotFoundError(InvalidInputError):
 
 
 class JobStopped(Exception):
-    """Raised by a job's function that was told to stop and did."""
+    """Raised by a handler that was told to stop and did."""
 
 
 class JobError(NamedTuple):
@@ -75,7 +75,7 @@ class JobEvent(NamedTuple):
     """Counted for each job from 1; old ones may be deleted, none is used twice."""
     time: float
     kind: str
-    """`state`, `progress`, or what the job's function reports."""
+    """`state`, `progress`, or what the handler reports."""
     data: Mapping[str, JsonValue]
 
 
@@ -93,7 +93,7 @@ class JobPage(NamedTuple):
 
 
 class StopSignal:
-    """Tells a running job to stop; its function checks it often.
+    """Tells a running job to stop; its handler checks it often.
 
     It is also set when the job may have passed to another process: a lease is valid for a while
     and renewed by whoever runs the queue. One that was frozen must not go on beside its successor.
@@ -134,5 +134,8 @@ class StopSignal:
 
 ReportEvent = Callable[[str, Mapping[str, JsonValue]], None]
 """Called with a kind of event and its data. `progress` is thinned out; everything else is kept."""
-JobFunction = Callable[[Job, ReportEvent, StopSignal], JsonValue]
-"""Does a job and returns its result; raises `JobStopped` when told to stop."""
+JobHandler = Callable[[Job, ReportEvent, StopSignal], JsonValue]
+"""Does a job of any kind and returns its result; raises `JobStopped` when told to stop.
+
+It needs the kind and the arguments, which are JSON, so it may pass both to a process of its own.
+"""

@@ -17,8 +17,9 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from anyrig.errors import InvalidInputError
 from anyrig.jobs.job import (
@@ -102,19 +103,7 @@ class _Row(NamedTuple):
     client: str
 
 
-class _Summary(NamedTuple):
-    """A job without what may be long."""
-
-    number: int
-    id: str
-    kind: str
-    state: JobState
-
-    def matches(self, kinds: Sequence[str], states: Sequence[JobState]) -> bool:
-        return (not kinds or self.kind in kinds) and (not states or self.state in states)
-
-
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a run of a job ended: with a result, with an error, or because it was told to stop."""
 
     result: JsonValue = None
@@ -190,36 +179,25 @@ class JobQueue:
 
     def get(self, id: str) -> Job:
         """A job by its id; `JobNotFoundError`."""
-        return self._to_job(self.file.read(lambda connection: _select_job(connection, id)))
+        return self._to_job(self.file.read(partial(_select_job, id=id)))
 
-    def list(
-        self, *, kinds: Sequence[str] = (), states: Sequence[JobState] = ()
-    ) -> tuple[Job, ...]:
+    def list(self, *, kinds: Sequence[str] = (), states: Sequence[JobState] = ()) -> Sequence[Job]:
         """Those of some kinds and states, or all; the oldest first."""
-
-        def select(connection: sqlite3.Connection) -> Sequence[_Row]:
-            if not kinds and not states:
-                return _select_jobs(connection)
-            summaries = self._summarize(connection)
-            return _select_jobs(
-                connection, [job.number for job in summaries if job.matches(kinds, states)]
-            )
-
-        return tuple(map(self._to_job, self.file.read_snapshot(select)))
+        return self.list_page(None, kinds=kinds, states=states).jobs
 
     def list_page(
         self,
-        limit: int,
+        limit: int | None,
         *,
         before: int | None = None,
         kinds: Sequence[str] = (),
         states: Sequence[JobState] = (),
         client: str | None = None,
     ) -> JobPage:
-        """The newest jobs that match, and counts; with `limit` 0 only the counts.
+        """The newest jobs that match, and counts.
 
         Args:
-            limit: how many at most.
+            limit: how many at most; with 0 only the counts.
             before: `next_before` of the page before this one.
             kinds: only these.
             states: only these; they do not change the counts.
@@ -228,57 +206,54 @@ class JobQueue:
 
         def select(
             connection: sqlite3.Connection,
-        ) -> tuple[Sequence[_Summary], Sequence[_Summary], Sequence[_Row], int | None]:
-            everyone = own = self._summarize(connection)
-            if client is not None:
-                numbers = {
-                    number
-                    for (number,) in connection.execute(
-                        "SELECT number FROM jobs WHERE client = ?", (client,)
-                    )
-                }
-                own = [job for job in everyone if job.number in numbers]
-            found = [
-                job.number for job in own
-                if (before is None or job.number < before) and job.matches(kinds, states)
-            ]  # fmt: skip
-            page = found[-limit:] if limit else []
-            next_before = page[0] if page and len(found) > limit else None
-            return everyone, own, _select_jobs(connection, page), next_before
+        ) -> tuple[Sequence[_Row], dict[JobState, int], int | None, dict[str, int]]:
+            # SQLite has to walk through a row to reach what stands behind its arguments. States are
+            # therefore read from their index; kinds stand before the arguments.
+            running = _select_rows(connection, "state = 'running'")
+            abandoned = {row.number for row in running if self._is_abandoned(row)}
+            state_of = dict(connection.execute("SELECT number, state FROM jobs ORDER BY state"))
+            own = None if client is None else _select_numbers(connection, client)
+            counts = dict.fromkeys((*ACTIVE_STATES, *FINISHED_STATES), 0)
+            positions: dict[str, int] = {}
+            found = []
+            for number, id, kind in connection.execute(
+                "SELECT number, id, kind FROM jobs ORDER BY number"
+            ):
+                state: JobState = "queued" if number in abandoned else state_of[number]
+                if state == "queued":
+                    positions[id] = len(positions) + 1
+                if (kinds and kind not in kinds) or (own is not None and number not in own):
+                    continue
+                counts[state] += 1
+                if (not states or state in states) and (before is None or number < before):
+                    found.append(number)
+            page = found if limit is None else found[max(0, len(found) - limit) :]
+            next_before = page[0] if page and len(found) > len(page) else None
+            return _select_jobs(connection, page), counts, next_before, positions
 
-        everyone, own, rows, next_before = self.file.read_snapshot(select)
-        counts: dict[JobState, int] = dict.fromkeys((*ACTIVE_STATES, *FINISHED_STATES), 0)
-        for job in own:
-            if job.matches(kinds, ()):
-                counts[job.state] += 1
-        queued = [job.id for job in everyone if job.state == "queued"]
-        positions = {id: position for position, id in enumerate(queued, 1)}
+        rows, counts, next_before, positions = self.file.read_snapshot(select)
         # Decoded once the file is free again: others wait for it.
         return JobPage(tuple(map(self._to_job, rows)), counts, next_before, positions)
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[JobEvent]:
         """What happened after the event of a number; with `follow` until the job is finished."""
 
-        def select(
-            connection: sqlite3.Connection,
-        ) -> tuple[_Row, Sequence[tuple[int, float, str, str]]]:
+        def select(connection: sqlite3.Connection) -> tuple[_Row, Sequence[tuple[Any, ...]]]:
             row = _select_job(connection, id)
-            events = connection.execute(
+            query = (
                 "SELECT number, time, kind, data FROM events WHERE job = ? AND number > ?"
-                " ORDER BY number",
-                (row.number, after),
+                " ORDER BY number"
             )
-            return row, events.fetchall()
+            return row, connection.execute(query, (row.number, after)).fetchall()
 
         self.get(id)
         # Deleted while it is followed: there is nothing more to report.
         with contextlib.suppress(JobNotFoundError):
             while True:
                 row, events = self.file.read_snapshot(select)
-                for number, when, kind, data in events:
-                    yield JobEvent(number, when, kind, self._decode_object(data))
-                    after = number
-                if not follow or self._to_job(row).is_finished:
+                for after, when, kind, data in events:
+                    yield JobEvent(after, when, kind, self._decode_object(data))
+                if not follow or self._get_state(row) in FINISHED_STATES:
                     return
                 time.sleep(_POLL_S)
 
@@ -291,41 +266,47 @@ class JobQueue:
         return self._stop(id, "cancel", "cancelled")
 
     def _stop(self, id: str, request: StopRequest, stopped_state: JobState) -> Job:
-        def change(connection: sqlite3.Connection, row: _Row, state: JobState) -> None:
+        def change(connection: sqlite3.Connection) -> Job:
+            row = _select_job(connection, id)
+            state = self._get_state(row)
             if state in FINISHED_STATES and state != stopped_state:
                 raise InvalidInputError(
                     f"the job is {state}", hint=f"Only active jobs can be {stopped_state}."
                 )
             if state == "running":
                 # A job that was told to end is not paused instead.
-                cancelled = row.stop_request == "cancel"
-                self._request_stop(connection, row, "cancel" if cancelled else request)
+                if row.stop_request != "cancel":
+                    _update(connection, row.number, wish=request)
             elif state != stopped_state:
                 self._set_state(connection, row.number, stopped_state)
+            return self._to_job(_select_job(connection, id))
 
-        return self._change(id, change)
+        return self.file.write(change)
 
     def resume(self, id: str) -> Job:
         """Queue it again, after it was paused or cancelled, or failed."""
 
-        def change(connection: sqlite3.Connection, row: _Row, state: JobState) -> None:
+        def change(connection: sqlite3.Connection) -> Job:
+            row = _select_job(connection, id)
+            state = self._get_state(row)
             if state == "done":
                 raise InvalidInputError("the job is done", hint="Submit a new one to do it again.")
             if state == "running":
                 # If it has stopped for a request already, it is queued instead of paused.
-                self._request_stop(connection, row, "")
+                _update(connection, row.number, wish="")
             elif row.state != "queued":
                 self._set_state(connection, row.number, "queued")
-                connection.execute("UPDATE jobs SET deaths = 0 WHERE number = ?", (row.number,))
+                _update(connection, row.number, deaths=0)
+            return self._to_job(_select_job(connection, id))
 
-        return self._change(id, change)
+        return self.file.write(change)
 
     def delete(self, id: str) -> None:
         """Delete a job that is not running."""
 
         def delete(connection: sqlite3.Connection) -> None:
             row = _select_job(connection, id)
-            if self._current_state(row) == "running":
+            if self._get_state(row) == "running":
                 raise InvalidInputError("the job is running", hint="Cancel it first.")
             connection.execute("DELETE FROM jobs WHERE number = ?", (row.number,))
 
@@ -346,11 +327,10 @@ class JobQueue:
             ).fetchone()
             if row is None:
                 return None
-            now = self._clock()
             connection.execute(
-                "UPDATE jobs SET state = 'running', owner = ?, beat = ?, attempts = attempts + 1,"
-                " started = coalesce(started, ?) WHERE number = ?",
-                (owner, now, now, row[0]),
+                "UPDATE jobs SET state = 'running', owner = ?1, beat = ?2, attempts = attempts + 1,"
+                " started = coalesce(started, ?2) WHERE number = ?3",
+                (owner, self._clock(), row[0]),
             )
             self._add_event(connection, row[0], "state", {"state": "running"})
             return self._to_job(_select_jobs(connection, row)[0])
@@ -397,16 +377,13 @@ class JobQueue:
             if row.owner != owner:
                 return
             if kind == "progress":
-                connection.execute(
-                    "UPDATE jobs SET progress = ?, deaths = 0 WHERE number = ?",
-                    (_to_json(data, "progress"), row.number),
-                )
+                _update(connection, row.number, progress=_to_json(data, "progress"), deaths=0)
             self._add_event(connection, row.number, kind, data)
 
         with contextlib.suppress(JobNotFoundError):
             self.file.write(insert)
 
-    def finish(self, owner: str, id: str, outcome: Outcome) -> None:
+    def finish(self, owner: str, id: str, outcome: JobOutcome) -> None:
         """Record how an owner's run of a job ended."""
         result = None if outcome.result is None else _to_json(outcome.result, "result")
 
@@ -420,7 +397,7 @@ class JobQueue:
                 state = "cancelled"
             else:
                 state = "failed" if outcome.error else "done"
-            connection.execute("UPDATE jobs SET result = ? WHERE number = ?", (result, row.number))
+            _update(connection, row.number, result=result)
             error = outcome.error if state == "failed" else None
             self._set_state(connection, row.number, state, error)
 
@@ -428,40 +405,20 @@ class JobQueue:
             self.file.write(update)
 
     def _select_open_jobs(self) -> Sequence[_Row]:
-        return self.file.read(
-            lambda connection: _to_rows(
-                connection.execute(
-                    f"SELECT {_FIELDS} FROM jobs WHERE state IN ('queued', 'running')"
-                )
-            )
-        )
+        return self.file.read(partial(_select_rows, condition="state IN ('queued', 'running')"))
 
     def _requeue_abandoned(self, connection: sqlite3.Connection) -> None:
         """Queue what crashed workers left, or do with it what they were told to."""
-        running = connection.execute(f"SELECT {_FIELDS} FROM jobs WHERE state = 'running'")
-        for row in _to_rows(running):
+        for row in _select_rows(connection, "state = 'running'"):
             if not self._is_abandoned(row):
                 continue
             state, error, crashes = _state_after_stop(row.stop_request), None, row.crashes + 1
             if state == "queued" and crashes >= _MAX_CRASHES:
                 state, error = "failed", _CRASHED
             self._set_state(connection, row.number, state, error)
-            connection.execute("UPDATE jobs SET deaths = ? WHERE number = ?", (crashes, row.number))
+            _update(connection, row.number, deaths=crashes)
 
-    # -- changes, within a transaction -------------------------------------------------------------
-
-    def _change(self, id: str, change: Callable[[sqlite3.Connection, _Row, JobState], None]) -> Job:
-        def work(connection: sqlite3.Connection) -> Job:
-            row = _select_job(connection, id)
-            change(connection, row, self._current_state(row))
-            return self._to_job(_select_job(connection, id))
-
-        return self.file.write(work)
-
-    def _request_stop(
-        self, connection: sqlite3.Connection, row: _Row, request: StopRequest
-    ) -> None:
-        connection.execute("UPDATE jobs SET wish = ? WHERE number = ?", (request, row.number))
+    # -- rows --------------------------------------------------------------------------------------
 
     def _set_state(
         self,
@@ -471,11 +428,11 @@ class JobQueue:
         error: JobError | None = None,
     ) -> None:
         ended = self._clock() if state in FINISHED_STATES else None
-        connection.execute(
-            "UPDATE jobs SET state = ?, wish = '', owner = '', beat = NULL, ended = ?, error = ?,"
-            " hint = ? WHERE number = ?",
-            (state, ended, *(error or (None, None)), number),
-        )
+        message, hint = error or (None, None)
+        _update(
+            connection, number, state=state, wish="", owner="", beat=None, ended=ended,
+            error=message, hint=hint,
+        )  # fmt: skip
         data: dict[str, JsonValue] = {"state": state}
         if error:
             data |= {"error": error.message, "hint": error.hint}
@@ -501,23 +458,6 @@ class JobQueue:
                 (job, count - self._max_events),
             )
 
-    # -- reading -----------------------------------------------------------------------------------
-
-    def _summarize(self, connection: sqlite3.Connection) -> Sequence[_Summary]:
-        """All jobs, the oldest first.
-
-        SQLite has to walk through a row to reach what stands behind its arguments. States are
-        therefore read from their index; kinds stand before the arguments.
-        """
-        running = connection.execute(f"SELECT {_FIELDS} FROM jobs WHERE state = 'running'")
-        abandoned = {row.number for row in _to_rows(running) if self._is_abandoned(row)}
-        states = dict(connection.execute("SELECT number, state FROM jobs ORDER BY state, number"))
-        jobs = connection.execute("SELECT number, id, kind FROM jobs ORDER BY number")
-        return [
-            _Summary(number, id, kind, "queued" if number in abandoned else states[number])
-            for number, id, kind in jobs
-        ]
-
     def _is_abandoned(self, row: _Row) -> bool:
         """Whether the owner of a running job is gone."""
         if row.state != "running":
@@ -527,7 +467,7 @@ class JobQueue:
         late = heartbeat is None or abs(self._clock() - heartbeat) > self.lease_s
         return late or is_dead(row.owner)
 
-    def _current_state(self, row: _Row) -> JobState:
+    def _get_state(self, row: _Row) -> JobState:
         return "queued" if self._is_abandoned(row) else row.state
 
     def _to_job(self, row: _Row) -> Job:
@@ -535,7 +475,7 @@ class JobQueue:
             id=row.id,
             kind=row.kind,
             arguments=self._decode_object(row.arguments),
-            state=self._current_state(row),
+            state=self._get_state(row),
             created=row.created,
             started=row.started,
             ended=row.ended,
@@ -560,38 +500,41 @@ class JobQueue:
         return value
 
 
-def _select_job(connection: sqlite3.Connection, id: str) -> _Row:
-    row = connection.execute(f"SELECT {_FIELDS} FROM jobs WHERE id = ?", (id,)).fetchone()
-    if row is None:
-        raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
-    return _Row(*row)
-
-
-def _select_jobs(
-    connection: sqlite3.Connection, numbers: Sequence[int] | None = None
+def _select_rows(
+    connection: sqlite3.Connection, condition: str, values: Sequence[object] = ()
 ) -> list[_Row]:
-    """Those of some numbers, or all; the oldest first."""
-    if numbers is None:
-        return _to_rows(connection.execute(f"SELECT {_FIELDS} FROM jobs ORDER BY number"))
+    query = f"SELECT {_FIELDS} FROM jobs WHERE {condition} ORDER BY number"
+    return [_Row(*row) for row in connection.execute(query, values)]
+
+
+def _select_job(connection: sqlite3.Connection, id: str) -> _Row:
+    for row in _select_rows(connection, "id = ?", (id,)):
+        return row
+    raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
+
+
+def _select_jobs(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[_Row]:
+    """Those of some numbers, the oldest first."""
     rows: list[_Row] = []
     for start in range(0, len(numbers), MAX_VARIABLES):
         some = numbers[start : start + MAX_VARIABLES]
-        marks = ", ".join("?" * len(some))
-        query = f"SELECT {_FIELDS} FROM jobs WHERE number IN ({marks}) ORDER BY number"
-        rows += _to_rows(connection.execute(query, some))
+        rows += _select_rows(connection, f"number IN ({', '.join('?' * len(some))})", some)
     return rows
 
 
+def _select_numbers(connection: sqlite3.Connection, client: str) -> set[int]:
+    cursor = connection.execute("SELECT number FROM jobs WHERE client = ?", (client,))
+    return {number for (number,) in cursor}
+
+
 def _select_owned(connection: sqlite3.Connection, owner: str) -> dict[str, StopRequest]:
-    return dict(
-        connection.execute(
-            "SELECT id, wish FROM jobs WHERE state = 'running' AND owner = ?", (owner,)
-        )
-    )
+    query = "SELECT id, wish FROM jobs WHERE state = 'running' AND owner = ?"
+    return dict(connection.execute(query, (owner,)))
 
 
-def _to_rows(cursor: sqlite3.Cursor) -> list[_Row]:
-    return [_Row(*row) for row in cursor]
+def _update(connection: sqlite3.Connection, number: int, **columns: object) -> None:
+    terms = ", ".join(f"{name} = ?" for name in columns)
+    connection.execute(f"UPDATE jobs SET {terms} WHERE number = ?", (*columns.values(), number))
 
 
 def _state_after_stop(request: StopRequest) -> JobState:

@@ -11,10 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from anyrig.errors import AnyrigError, InvalidInputError, StorageError
-from anyrig.jobs.job import Job, JobError, JobFunction, JobStopped, StopSignal
-from anyrig.jobs.queue import JobQueue, Outcome, make_owner_name
+from anyrig.jobs.job import Job, JobError, JobHandler, JobStopped, ReportEvent, StopSignal
+from anyrig.jobs.queue import JobOutcome, JobQueue, make_owner_name
 from anyrig.storage.keys import JsonValue
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ _STOP_TIMEOUT_S = 10.0  # for the jobs that are told to stop at the end
 
 def run_jobs(
     queue: JobQueue,
-    function: JobFunction,
+    handler: JobHandler,
     *,
     max_parallel: int = 1,
     until_empty: bool = False,
@@ -36,12 +37,12 @@ def run_jobs(
 
     Args:
         queue: the jobs.
-        function: does one job.
+        handler: does one job of any kind; called in a thread.
         max_parallel: how many run at once.
         until_empty: return when nothing is left to do; otherwise only when told to.
         stop: set it, and running jobs are stopped and queued again.
     """
-    runner = _JobRunner(queue, function, max_parallel)
+    runner = _JobRunner(queue, handler, max_parallel)
     stop = stop or threading.Event()
     try:
         while not stop.is_set():
@@ -57,11 +58,11 @@ class _RunningJob:
     """A job and the thread that does it."""
 
     def __init__(
-        self, job: Job, function: JobFunction, queue: JobQueue, owner: str, lease_s: float
+        self, job: Job, handler: JobHandler, report_event: ReportEvent, lease_s: float
     ) -> None:
-        self.job, self.outcome = job, Outcome()
+        self.job, self.outcome = job, JobOutcome()
         self.stop = StopSignal(lease_s)
-        self._function, self._queue, self._owner = function, queue, owner
+        self._handler, self._report_event = handler, report_event
         self._progress: Mapping[str, JsonValue] | None = None
         self._next_progress = 0.0
         self.thread = threading.Thread(target=self._run, name=f"job {job.id}", daemon=True)
@@ -69,26 +70,25 @@ class _RunningJob:
 
     def _run(self) -> None:
         try:
-            result = self._function(self.job, self._report, self.stop)
-            self.outcome = Outcome(result=result)
+            self.outcome = JobOutcome(self._handler(self.job, self._report, self.stop))
         except JobStopped:
-            self.outcome = Outcome(stopped=True)
+            self.outcome = JobOutcome(stopped=True)
         except AnyrigError as error:
-            self.outcome = Outcome(error=JobError(error.message, error.hint))
+            self.outcome = JobOutcome(error=JobError(error.message, error.hint))
         except Exception as error:  # noqa: BLE001 - whatever it is, the job failed and the rest goes on
             log.exception("job %s failed", self.job.id)
             message = f"{type(error).__name__}: {error}"
-            self.outcome = Outcome(error=JobError(message, "See the log (-vv, --log-file)."))
+            self.outcome = JobOutcome(error=JobError(message, "See the log (-vv, --log-file)."))
         self._flush_progress()
 
     def _report(self, kind: str, data: Mapping[str, JsonValue]) -> None:
-        if kind == "progress":
-            self._progress = data
-            if time.monotonic() >= self._next_progress:
-                self._flush_progress()
+        if kind != "progress":
+            self._flush_progress()
+            self._write(kind, data)
             return
-        self._flush_progress()
-        self._write(kind, data)
+        self._progress = data
+        if time.monotonic() >= self._next_progress:
+            self._flush_progress()
 
     def _flush_progress(self) -> None:
         data, self._progress = self._progress, None
@@ -98,14 +98,14 @@ class _RunningJob:
 
     def _write(self, kind: str, data: Mapping[str, JsonValue]) -> None:
         try:
-            self._queue.report_event(self._owner, self.job.id, kind, data)
+            self._report_event(kind, data)
         except StorageError as error:  # the work itself is worth more than reports of it
             log.warning("cannot record the progress of job %s: %s", self.job.id, error.message)
 
 
 class _JobRunner:
-    def __init__(self, queue: JobQueue, function: JobFunction, max_parallel: int) -> None:
-        self._queue, self._function, self._max_parallel = queue, function, max_parallel
+    def __init__(self, queue: JobQueue, handler: JobHandler, max_parallel: int) -> None:
+        self._queue, self._handler, self._max_parallel = queue, handler, max_parallel
         self._owner = make_owner_name()
         self._running: dict[str, _RunningJob] = {}
         self._next_renewal = 0.0
@@ -171,7 +171,7 @@ class _JobRunner:
             try:
                 self._queue.finish(self._owner, id, running.outcome)
             except InvalidInputError as error:  # a result that is not JSON
-                failed = Outcome(error=JobError(error.message, error.hint))
+                failed = JobOutcome(error=JobError(error.message, error.hint))
                 self._queue.finish(self._owner, id, failed)
             del self._running[id]
 
@@ -181,9 +181,8 @@ class _JobRunner:
             job = self._queue.claim(self._owner)
             if job is None:
                 return
+            report_event = partial(self._queue.report_event, self._owner, job.id)
             lease_s = self._queue.lease_s - (time.monotonic() - before)
-            self._running[job.id] = _RunningJob(
-                job, self._function, self._queue, self._owner, lease_s
-            )
+            self._running[job.id] = _RunningJob(job, self._handler, report_event, lease_s)
             renewal = before + self._queue.lease_s / _RENEWALS_PER_LEASE
             self._next_renewal = min(self._next_renewal, renewal)

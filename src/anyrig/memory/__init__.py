@@ -1,9 +1,12 @@
 """Memory of devices: batch sizes that fit, out-of-memory errors, recovery from them."""
 
-from anyrig.memory.batch_size import BatchSizeResult, find_batch_size
+from anyrig.memory.batch_size import (
+    BatchSizeResult,
+    find_batch_size,
+    plot_profile,
+    sweep_batch_sizes,
+)
 from anyrig.memory.oom import MemoryShortage, detect_oom
-from anyrig.memory.plot import plot_profile
-from anyrig.memory.profile import profile_batch_sizes
 from anyrig.memory.recovery import RecoveryOutcome, run_with_recovery
 
 __all__ = [
@@ -13,6 +16,6 @@ __all__ = [
     "detect_oom",
     "find_batch_size",
     "plot_profile",
-    "profile_batch_sizes",
     "run_with_recovery",
+    "sweep_batch_sizes",
 ]

@@ -45,10 +45,7 @@ def choose_allocator_settings(
     """Choose what to add to the environment of a worker process before torch starts.
 
     Args:
-        device: the device the worker uses.
-        backend: how it is used.
         environment: what is set already; it wins.
-        torch_version: from 2.9 on the general variable is read.
         linux: whether this is native Linux, not WSL.
     """
     unsupported = _unsupported_reason(device, backend, linux)
@@ -60,7 +57,8 @@ def choose_allocator_settings(
     conflict = next((key for key in _CONFLICTS if key in given), "")
     if conflict:
         return AllocatorSettings({}, f"{name} sets {conflict}: unchanged")
-    name = name or (GENERAL if _parse_version(torch_version) >= _GENERAL_SINCE else CUDA)
+    version = tuple(int(part) for part in re.findall(r"\d+", torch_version)[:2])
+    name = name or (GENERAL if version >= _GENERAL_SINCE else CUDA)
     text = ",".join(f"{key}:{value}" for key, value in {**given, **_SETTING}.items())
     return AllocatorSettings({name: text}, "expandable segments reduce fragmentation")
 
@@ -81,8 +79,3 @@ def _parse(text: str) -> dict[str, str]:
     """Parse an allocator string; values in brackets may contain commas."""
     pairs = re.findall(r"\s*([\w.]+)\s*:\s*(\[[^\]]*\]|[^,]*)", text)
     return {key: value.strip() for key, value in pairs}
-
-
-def _parse_version(text: str) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)

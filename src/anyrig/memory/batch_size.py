@@ -1,33 +1,33 @@
 """Find the largest batch size that works within a memory budget, in a few trials.
 
 `find_batch_size` runs a step at a few sizes, reads the peak memory of each, and predicts the next
-one. The first trial runs several steps, because an optimizer's state appears with the first one;
-trials on the way run one, and the answer is run for several again, so it is never untested. A size
-is too large if it runs out of memory; if it ran and took more than the budget, as where a driver
-spills into host memory and never fails; or if its speed drops by half, the last resort where the
-device does not report its memory.
+one (`size_search.py`). The first trial runs several steps, because an optimizer's state appears
+with the first one; trials on the way run one, and the answer is run for several again, so it is
+never untested. `sweep_batch_sizes` measures given sizes or powers of two before it searches.
 
-With memory figures the search takes small probes, then what they safely allow, then steps that may
-fail at most once on a curve that is nearly a line. Without figures it doubles, then bisects.
+A size is too large if it runs out of memory; if it takes more than the budget, as where a driver
+spills into host memory and never fails; if the framework's allocator can only serve it by emptying
+its cache in every step; or if its speed drops by half, the last resort where the device does not
+report its memory.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
-from anyrig.memory.estimate import MemoryForecast, PeakMemory, forecast_memory
 from anyrig.memory.recovery import run_with_recovery
-from anyrig.units import MIB, format_bytes, format_duration
+from anyrig.memory.size_search import SearchBounds, forecast_sizes, largest_working, next_size
+from anyrig.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
+    from anyrig.backends import DeviceHandle
     from anyrig.backends.memory import MemoryUsage
     from anyrig.memory.oom import MemoryShortage
 
@@ -38,38 +38,19 @@ _FAILURES = {
     "over budget": "exceeded the budget",
     "slow": "ran at less than half the best speed",
 }
-# How far below the largest possible size the answer may lie.
-_TOLERANCE = 0.05
+# An optimizer creates its state in the first step, so an answer has run at least two.
+_VERIFY_STEPS = 2
+# In a sweep every size is timed: the first step warms up, the fastest of the others counts.
+_SWEEP_STEPS = 3
+_MAX_SWEPT, _MAX_TRIALS_AFTER_SWEEP = 4096, 12
 # A size slower than this share of the best speed has spilled out of the device's memory. With
 # memory figures that takes a batch that fills this much of the budget.
 _SPILL_SPEED, _SPILL_MIN_SHARE = 0.5, 0.5
-# A slow step is repeated so often before it counts: another program may have used the device.
-_SLOW_REPEATS = 2
-# A trial this close to the budget is likely the answer.
+# A slow step is repeated so often before it counts: another program may have used the device. So is
+# one in which the allocator emptied its cache: the next may find the blocks that it needs.
+_MAX_REPEATS = 2
+# A trial this close to the budget is likely the answer: it is verified at once, still warm.
 _FILLED_SHARE = 0.98
-# How many times larger than the largest tested size the next may be, by what that one added to the
-# memory: much, little, or nothing, as with a runtime that never releases what it once took.
-_GROWTH_MUCH, _GROWTH_LITTLE, _GROWTH_NOTHING = 32, 16, 4
-_MUCH_SHARE, _NOTHING_BYTES = 1 / 64, 4 * MIB
-# After a failed prediction: this much of it; if it was this many times off, the geometric mean.
-_BACK_OFF, _FAR_OFF = 0.95, 8
-# Trials that added this much of the budget predict well, however far off the failure was.
-_TRUSTED_SHARE = 1 / 20
-_SHRINK = 4
-
-
-class MemoryMeter(Protocol):
-    """What the search needs of a device; `anyrig.backends.DeviceHandle` is one."""
-
-    on_host: bool
-
-    def synchronize(self) -> None: ...
-
-    def memory(self) -> MemoryUsage: ...
-
-    def reset_peak(self) -> None: ...
-
-    def release(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -92,26 +73,19 @@ class BatchTrial:
     """What stayed allocated after the steps."""
 
     @property
+    def ran(self) -> bool:
+        return self.outcome == "ran"
+
+    @property
     def rate(self) -> float | None:
         """Items per second."""
         return self.size / self.step_s if self.step_s else None
 
-    @property
-    def steady_s(self) -> float:
-        """Seconds that the trial would take again, warmed up."""
-        return (self.step_s or 0.0) * self.num_steps
-
-    @property
-    def ran(self) -> bool:
-        return self.outcome == "ran"
-
     def __str__(self) -> str:
         speed = f", {self.rate:.4g} items/s" if self.rate else ""
         result = "ran" if self.ran else _FAILURES[self.outcome]
-        return (
-            f"batch size {self.size}: {result}{_peak_text(self, None)} "
-            f"in {format_duration(self.seconds)}{speed}"
-        )
+        seconds = format_duration(self.seconds)
+        return f"batch size {self.size}: {result}{_peak_text(self)} in {seconds}{speed}"
 
 
 @dataclass(frozen=True)
@@ -141,31 +115,16 @@ class BatchSizeResult:
         return sum(one.outcome == "out of memory" for one in self.trials)
 
 
-@dataclass(frozen=True)
-class SearchBounds:
-    budget_bytes: int | None
-    max_size: int | None = None
-    start: int = 1
-    multiple: int = 1
-
-    def round_down(self, size: float) -> int:
-        """The next lower multiple, but at least one."""
-        return max(self.multiple, int(size) // self.multiple * self.multiple)
-
-
 def find_batch_size(
     step: Callable[[int], object],
-    device: MemoryMeter,
+    device: DeviceHandle,
     *,
     budget_bytes: int | None,
     max_size: int | None = None,
     start: int = 1,
     multiple: int = 1,
     max_trials: int = 24,
-    verify_steps: int = 2,
-    probe_steps: int = 1,
     max_trial_s: float = 120.0,
-    trials: Sequence[BatchTrial] = (),
     on_progress: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> BatchSizeResult:
@@ -181,52 +140,125 @@ def find_batch_size(
         start: the first size: 1, or a size that worked before.
         multiple: sizes are multiples of this.
         max_trials: the most sizes to run.
-        verify_steps: steps of a full trial; at least two, because the first creates an optimizer's
-            state.
-        probe_steps: steps of the trials on the way; more than one measure their speed, too.
         max_trial_s: no size is tried that would take longer.
-        trials: what a `TrialRunner` ran already under the same budget; the search continues there.
         on_progress: called with a message before each trial.
-        clock: the time in seconds.
     """
-    if (
-        start < 1
-        or multiple < 1
-        or max_trials < 1
-        or (max_size is not None and max_size < multiple)
-    ):
+    if min(start, multiple, max_trials) < 1 or (max_size is not None and max_size < multiple):
         raise InvalidInputError(
             f"invalid batch sizes: start {start}, multiple {multiple}, maximum {max_size}",
             hint="Sizes start at 1, and the maximum is at least one multiple.",
         )
-    if budget_bytes is not None and budget_bytes < 1:
+    runner = TrialRunner(step, device, budget_bytes, clock=clock)
+    bounds = SearchBounds(budget_bytes, max_trial_s / _VERIFY_STEPS, max_size, start, multiple)
+    return _search(runner, [], bounds, max_trials, on_progress, probe_steps=1)
+
+
+def sweep_batch_sizes(
+    step: Callable[[int], object],
+    device: DeviceHandle,
+    *,
+    sizes: Sequence[int] = (),
+    budget_bytes: int | None = None,
+    max_size: int | None = None,
+    max_trial_s: float = 60.0,
+    on_progress: Callable[[str, int, int], None] = lambda message, done, total: None,
+) -> BatchSizeResult:
+    """Measure memory and speed over batch sizes; running out of memory at one is part of it.
+
+    Args:
+        step: runs a whole step of a given batch size, as in `find_batch_size`.
+        device: where the step runs, from `anyrig.backends.open_device`.
+        sizes: batch sizes to run, until one fails; by default powers of two, followed by a search
+            for the largest size that fits.
+        budget_bytes: the most that may be taken of the device's memory.
+        max_size: no larger size than this.
+        max_trial_s: no size is run that would take longer.
+        on_progress: called with a message, the items that are done and those expected in total.
+    """
+    top = min(max_size or _MAX_SWEPT, _MAX_SWEPT)
+    swept = sorted(set(sizes)) or [1 << power for power in range(top.bit_length())]
+    if swept[0] < 1:
+        raise InvalidInputError(f"invalid batch sizes: {list(sizes)}", hint="Sizes start at 1.")
+    runner = TrialRunner(step, device, budget_bytes, _SWEEP_STEPS)
+    trials: list[BatchTrial] = []
+    done = total = 0
+    end = swept[-1]
+    for size in swept:
+        if trials:
+            last = trials[-1]
+            forecast = None if sizes else forecast_sizes(trials, budget_bytes)
+            if forecast is not None and forecast.max_size is not None:
+                end = min(end, forecast.max_size)
+            if last.step_s:
+                end = min(end, int(last.size * max_trial_s / (last.step_s * last.num_steps)))
+            if not last.ran or size > end:
+                break
+        total = sum(one for one in swept if one <= end) + (0 if sizes else 2 * end)
+        on_progress(f"batch size {size}", done, total)
+        trials.append(runner.run(size, best_rate(trials)))
+        done += size
+    return _search(
+        runner,
+        trials,
+        SearchBounds(budget_bytes, max_trial_s / _SWEEP_STEPS, max_size, swept[0]),
+        len(trials) + (0 if sizes else _MAX_TRIALS_AFTER_SWEEP),
+        lambda message: on_progress(message, done, total),
+        probe_steps=_SWEEP_STEPS,
+    )
+
+
+def _search(
+    runner: TrialRunner,
+    trials: list[BatchTrial],
+    bounds: SearchBounds,
+    max_trials: int,
+    on_progress: Callable[[str], None],
+    *,
+    probe_steps: int,
+) -> BatchSizeResult:
+    """Continue from the trials so far, which ran under the same budget."""
+    if bounds.budget_bytes is not None and bounds.budget_bytes < 1:
         raise InvalidInputError(
-            f"invalid memory budget: {budget_bytes} bytes", hint="Pass None if it is unknown."
+            f"invalid memory budget: {bounds.budget_bytes} bytes",
+            hint="Pass None if it is unknown.",
         )
-    if not max_trial_s > 0:
-        raise InvalidInputError(f"invalid trial time: {max_trial_s} s", hint="Use a time above 0.")
-    bounds = SearchBounds(budget_bytes, max_size, start, multiple)
-    runner = TrialRunner(step, device, budget_bytes, max(2, verify_steps), clock)
-    done = list(trials)
-    max_step_s = max_trial_s / max(2, verify_steps)
+    if not bounds.max_step_s > 0:
+        raise InvalidInputError("invalid maximum time of a trial", hint="Use a time above 0.")
     while True:
-        last = len(done) >= max_trials - 1
-        wanted = next_size(done, bounds)
-        size = None if wanted is None else _affordable(wanted, done, bounds, max_step_s)
-        why_stop = "" if size is None else _why_stop(size, done, max_trials, runner)
-        filled = bool(done) and runner.fills_budget(done[-1])  # likely the answer: verify it warm
-        if runner.is_unverified(largest_working(done)) and (
-            size is None or why_stop or last or filled
-        ):
-            runner.verify(done, on_progress)
-        elif size is None or why_stop:
-            return _build_result(done, bounds, why_stop, runner.shortage)
+        size, working = next_size(trials, bounds), largest_working(trials)
+        stopped = "" if size is None else _why_stop(size, trials, max_trials, runner)
+        last = len(trials) >= max_trials - 1
+        ends = size is None or stopped or last or (trials and runner.fills_budget(trials[-1]))
+        if working is not None and working.num_steps < runner.num_steps and ends:
+            runner.verify(trials, working, on_progress)
+        elif size is None or stopped:
+            runner.release()
+            return _build_result(trials, bounds, stopped, runner.shortage)
         else:
-            on_progress(_progress_text(size, done, budget_bytes))
+            known = f", {working.size} worked{_peak_text(working, bounds)}" if working else ""
+            on_progress(f"batch size {size}{known}")
             # On the way one step is enough; the last possible trial must verify itself.
-            num_steps = probe_steps if done and not last else None
-            done.append(runner.run(size, best_rate(done), num_steps=num_steps))
-            log.info("%s", done[-1])
+            num_steps = probe_steps if trials and not last else None
+            trials.append(runner.run(size, best_rate(trials), num_steps=num_steps))
+        log.info("%s", trials[-1])
+
+
+def _why_stop(size: int, trials: Sequence[BatchTrial], max_trials: int, runner: TrialRunner) -> str:
+    """Why no other size is tried; empty if the search may continue."""
+    if len(trials) >= max_trials:
+        return f"all {max_trials} trials are used"
+    working = largest_working(trials)
+    if working is not None and size <= working.size:
+        return f"a trial takes {format_duration((working.step_s or 0.0) * working.num_steps)}"
+    if trials and trials[-1].outcome == "over budget" and runner.exceeds_budget_idle():
+        # A smaller size would be judged by the memory of the larger one.
+        return "the runtime does not release memory"
+    return ""
+
+
+def best_rate(trials: Sequence[BatchTrial]) -> float:
+    """The most items per second so far."""
+    return max((one.rate or 0.0 for one in trials if one.ran), default=0.0)
 
 
 class TrialRunner:
@@ -235,13 +267,13 @@ class TrialRunner:
     def __init__(
         self,
         step: Callable[[int], object],
-        device: MemoryMeter,
+        device: DeviceHandle,
         budget_bytes: int | None,
-        num_steps: int = 2,
+        num_steps: int = _VERIFY_STEPS,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._step, self._device, self._budget_bytes = step, device, budget_bytes
-        self._num_steps, self._clock = num_steps, clock
+        self.num_steps, self._clock = num_steps, clock
         # A CPU has nowhere to spill to: a slow batch there is slow for another reason.
         self._spill_speed = 0.0 if device.on_host else _SPILL_SPEED
         self.shortage: MemoryShortage | None = None
@@ -251,13 +283,46 @@ class TrialRunner:
         """Run one size for all its steps or until it fails.
 
         Args:
-            size: the batch size.
             best_rate: items per second of the fastest size so far.
-            num_steps: how many steps; as many as an answer needs if None.
+            num_steps: as many as an answer needs if None.
         """
         self.release()
         self._device.reset_peak()
-        return self._continue(size, best_rate, num_steps or self._num_steps)
+        return self._continue(size, best_rate, num_steps or self.num_steps)
+
+    def verify(
+        self, trials: list[BatchTrial], answer: BatchTrial, on_progress: Callable[[str], None]
+    ) -> None:
+        """Run the largest working size for the rest of its steps; it stays, or fails after all.
+
+        If it was the last to run, it continues where it is, and is still one trial.
+        """
+        on_progress(f"batch size {answer.size}, for {self.num_steps} steps")
+        rate = best_rate([one for one in trials if one is not answer])
+        if trials[-1] is not answer:
+            verified = self.run(answer.size, rate)
+        else:
+            more = self._continue(answer.size, rate, self.num_steps - answer.num_steps)
+            verified = replace(
+                more,
+                num_steps=answer.num_steps + more.num_steps,
+                seconds=answer.seconds + more.seconds,
+            )
+        if trials[-1] is answer or not verified.ran:
+            trials.remove(answer)
+        trials.append(verified)
+
+    def fills_budget(self, trial: BatchTrial) -> bool:
+        if self._budget_bytes is None or trial.peak_bytes is None or not trial.ran:
+            return False
+        return trial.peak_bytes >= _FILLED_SHARE * self._budget_bytes
+
+    def exceeds_budget_idle(self) -> bool:
+        """Whether the runtime holds more than the budget between steps, after a release."""
+        if self._budget_bytes is None:
+            return False
+        self.release()
+        return (self._device.memory().allocated_bytes or 0) > self._budget_bytes
 
     def synchronize(self) -> None:
         self._device.synchronize()
@@ -274,50 +339,10 @@ class TrialRunner:
         if self._device.on_host:
             trim_heap()
 
-    def exceeds_budget_idle(self) -> bool:
-        """Whether the runtime holds more than the budget between steps, after a release."""
-        if self._budget_bytes is None:
-            return False
-        self.release()
-        held = self._device.memory().allocated_bytes
-        return held is not None and held > self._budget_bytes
-
-    def fills_budget(self, trial: BatchTrial) -> bool:
-        if self._budget_bytes is None or trial.peak_bytes is None or not trial.ran:
-            return False
-        return trial.peak_bytes >= _FILLED_SHARE * self._budget_bytes
-
-    def is_unverified(self, answer: BatchTrial | None) -> bool:
-        """Whether a possible answer has run fewer steps than an answer must."""
-        return answer is not None and answer.num_steps < self._num_steps
-
-    def verify(self, trials: list[BatchTrial], on_progress: Callable[[str], None]) -> None:
-        """Run the largest working size for the rest of its steps; it stays, or fails after all.
-
-        If it was the last to run, it continues where it is, and is still one trial.
-        """
-        answer = largest_working(trials)
-        assert answer is not None
-        on_progress(f"batch size {answer.size}, for {self._num_steps} steps")
-        rate = best_rate([one for one in trials if one is not answer])
-        if trials[-1] is not answer:
-            verified = self.run(answer.size, rate)
-        else:
-            more = self._continue(answer.size, rate, self._num_steps - answer.num_steps)
-            verified = replace(
-                more,
-                num_steps=answer.num_steps + more.num_steps,
-                seconds=answer.seconds + more.seconds,
-            )
-        if trials[-1] is answer or not verified.ran:
-            trials.remove(answer)
-        trials.append(verified)
-        log.info("%s", verified)
-
     def _continue(self, size: int, best_rate: float, num_steps: int) -> BatchTrial:
         start = self._clock()
         times: list[float] = []
-        ended = run_with_recovery(lambda: self._steps(size, times, best_rate, num_steps), self)
+        ended = run_with_recovery(lambda: self._run_steps(size, times, best_rate, num_steps), self)
         seconds = self._clock() - start
         if ended.result is None:
             self.shortage = ended.shortage
@@ -328,34 +353,37 @@ class TrialRunner:
                 )
             return BatchTrial(size, "out of memory", len(times), seconds)
         usage = self._device.memory()
-        self.release()  # on a CPU, idle memory is known only then
-        idle = self._device.memory().allocated_bytes
         peak = _reserved(usage)
         live = usage.peak_bytes if usage.peak_bytes is not None else peak
+        if self._device.on_host:
+            # Only then is idle memory known. On a GPU the cache stays: real work never empties it
+            # between steps, and a step that finds blocks of another one may need more than a first.
+            self.release()
+            usage = self._device.memory()
+        idle = usage.allocated_bytes
         return BatchTrial(size, ended.result, len(times), seconds, _pace(times), live, peak, idle)
 
-    def _steps(
+    def _run_steps(
         self, size: int, times: list[float], best_rate: float, num_steps: int
     ) -> TrialOutcome:
-        repeats = 0
+        repeats, num_retries = 0, self._device.memory().num_alloc_retries
         while len(times) < num_steps + repeats:
             times.append(self._time_step(size))
-            share = self._budget_share(_reserved(self._device.memory()))
+            usage = self._device.memory()
+            emptied, num_retries = usage.num_alloc_retries > num_retries, usage.num_alloc_retries
+            taken, share = _reserved(usage), 1.0  # just full if it is unknown
+            if self._budget_bytes is not None and taken is not None:
+                share = taken / self._budget_bytes
             if share > 1:
                 return "over budget"
-            done = len(times) == num_steps + repeats
-            slow = size < self._spill_speed * best_rate * _pace(times)
-            if done and slow and share >= _SPILL_MIN_SHARE:
-                if repeats == _SLOW_REPEATS:
-                    return "slow"
+            if len(times) < num_steps + repeats:
+                continue
+            slow = size < self._spill_speed * best_rate * _pace(times) and share >= _SPILL_MIN_SHARE
+            if emptied or slow:
+                if repeats == _MAX_REPEATS:
+                    return "over budget" if emptied else "slow"
                 repeats += 1
         return "ran"
-
-    def _budget_share(self, taken: int | None) -> float:
-        """How full the budget is; just full if it is unknown."""
-        if self._budget_bytes is None or taken is None:
-            return 1.0
-        return taken / self._budget_bytes
 
     def _time_step(self, size: int) -> float:
         before = self._clock()
@@ -378,173 +406,31 @@ def _reserved(usage: MemoryUsage) -> int | None:
     return max(peaks or held, default=None)
 
 
-# -- which size is next: pure functions of what was tried ------------------------------------------
-
-
-def largest_working(trials: Sequence[BatchTrial]) -> BatchTrial | None:
-    """The trial of the largest size that ran; of two trials of it, the longer one."""
-    ran = (one for one in trials if one.ran)
-    return max(ran, key=lambda one: (one.size, one.num_steps), default=None)
-
-
-def best_rate(trials: Sequence[BatchTrial]) -> float:
-    """The most items per second so far."""
-    return max((one.rate or 0.0 for one in trials if one.ran), default=0.0)
-
-
-def next_size(trials: Sequence[BatchTrial], bounds: SearchBounds) -> int | None:
-    """The size to try next; None if the search is over, or if nothing fits at all."""
-    if not trials:
-        return min(bounds.round_down(bounds.start), _max_size(bounds) or 1 << 60)
-    working = largest_working(trials)
-    failed = min((one.size for one in trials if not one.ran), default=None)
-    if working is None:
-        assert failed is not None
-        return bounds.round_down(failed / _SHRINK) if failed > bounds.multiple else None
-    forecast = forecast_trials(trials, bounds.budget_bytes)
-    upper = _upper_bound(failed, forecast, bounds)
-    size = working.size
-    if upper is not None and (upper - size < bounds.multiple or size >= (1 - _TOLERANCE) * upper):
-        return None
-    target = bounds.round_down(_target(trials, size, upper, forecast, bounds))
-    target = max(size + bounds.multiple, target)
-    return target if upper is None else min(target, upper)
-
-
-def forecast_trials(
-    trials: Sequence[BatchTrial], budget_bytes: int | None
-) -> MemoryForecast | None:
-    """Forecast which sizes fit the budget, if the trials have memory figures."""
-    peaks = {
-        one.size: PeakMemory(one.size, one.live_bytes or one.peak_bytes, one.peak_bytes)
-        for one in trials
-        if one.peak_bytes is not None and one.outcome in ("ran", "over budget")
-    }
-    working = largest_working(trials)
-    if budget_bytes is None or working is None or working.size not in peaks:
-        return None
-    # A framework that is capped at the budget cannot exceed it.
-    capped = not any(one.outcome == "over budget" for one in trials)
-    idle = working.rest_bytes or 0
-    return forecast_memory(list(peaks.values()), budget_bytes, idle_bytes=idle, capped=capped)
-
-
-def _max_size(bounds: SearchBounds) -> int | None:
-    return None if bounds.max_size is None else bounds.round_down(bounds.max_size)
-
-
-def _upper_bound(
-    failed: int | None, forecast: MemoryForecast | None, bounds: SearchBounds
-) -> int | None:
-    """The largest size that may still work; None if nothing bounds it yet."""
-    ends = [failed - bounds.multiple] if failed is not None else []
-    largest = _max_size(bounds)
-    ends += [largest] if largest is not None else []
-    if forecast is not None and forecast.max_size is not None:
-        ends.append(bounds.round_down(forecast.max_size))
-    return min(ends, default=None)
-
-
-def _target(
-    trials: Sequence[BatchTrial],
-    size: int,
-    upper: int | None,
-    forecast: MemoryForecast | None,
-    bounds: SearchBounds,
-) -> float:
-    """Where to go from the largest working size."""
-    last = trials[-1]
-    # A trial over the budget shows where it ends; if that was wrong, bisect.
-    misled = len(trials) > 1 and not trials[-2].ran
-    if not last.ran and (last.outcome != "over budget" or misled):
-        return _back_off(size, last.size, None if misled else forecast, bounds)
-    failed = min(
-        (one.size for one in trials if one.outcome in ("out of memory", "slow")), default=0
-    )
-    if forecast is None:
-        return (size + failed) / 2 if failed else size * 2
-    # No further than where a failure would already be close enough to the answer: one is enough.
-    careful = size / (1 - _TOLERANCE) + bounds.multiple
-    if upper is not None:
-        careful = min(careful, (size + upper) / 2)
-    if failed and forecast.safe_size >= (1 - _TOLERANCE) * failed:
-        # Where a working size is close enough to the one that failed.
-        return max(careful, math.ceil((1 - _TOLERANCE) * failed))
-    return max(careful, min(forecast.safe_size, size * _growth(forecast, bounds.budget_bytes or 0)))
-
-
-def _growth(forecast: MemoryForecast, budget_bytes: int) -> int:
-    if forecast.batch_bytes < _NOTHING_BYTES:
-        return _GROWTH_NOTHING
-    much = forecast.batch_bytes >= _MUCH_SHARE * budget_bytes
-    return _GROWTH_MUCH if much else _GROWTH_LITTLE
-
-
-def _back_off(
-    size: int, failed: int, forecast: MemoryForecast | None, bounds: SearchBounds
-) -> float:
-    """Where to go after a failure."""
-    if forecast is None:
-        return (size + failed) / 2
-    trusted = forecast.batch_bytes >= _TRUSTED_SHARE * (bounds.budget_bytes or 0)
-    if failed <= size * _FAR_OFF or trusted:
-        # A little below a prediction that was nearly right, never below the middle.
-        return max(failed * _BACK_OFF, (size + failed) / 2)
-    return math.sqrt(size * failed)
-
-
-def _affordable(
-    wanted: int, trials: Sequence[BatchTrial], bounds: SearchBounds, max_step_s: float
-) -> int:
-    """The wanted size, or as much of it as can run in the time for a step."""
-    working = largest_working(trials)
-    if working is None or not working.step_s or wanted <= working.size:
-        return wanted
-    return min(wanted, bounds.round_down(working.size * max_step_s / working.step_s))
-
-
-def _why_stop(size: int, trials: Sequence[BatchTrial], max_trials: int, runner: TrialRunner) -> str:
-    """Why no other size is tried; empty if the search may continue."""
-    if len(trials) >= max_trials:
-        return f"all {max_trials} trials are used"
-    working = largest_working(trials)
-    if working is not None and size <= working.size:
-        return f"a trial takes {format_duration(working.steady_s)}"
-    if trials and trials[-1].outcome == "over budget" and runner.exceeds_budget_idle():
-        # A smaller size would be judged by the memory of the larger one.
-        return "the runtime does not release memory"
-    return ""
-
-
-# -- messages --------------------------------------------------------------------------------------
-
-
 def _build_result(
     trials: Sequence[BatchTrial],
     bounds: SearchBounds,
-    why_stop: str,
+    stopped: str,
     shortage: MemoryShortage | None,
 ) -> BatchSizeResult:
     working = largest_working(trials)
     if working is None:
         smallest = min(trials, key=lambda one: one.size)
-        raise _nothing_fits(smallest, bounds, why_stop, shortage)
+        raise _nothing_fits(smallest, bounds, stopped, shortage)
     failed = min((one for one in trials if not one.ran), key=lambda one: one.size, default=None)
-    peak = _peak_text(working, bounds.budget_bytes)
-    parts = [f"{working.size} ran {working.num_steps} steps{peak}"]
+    parts = [f"{working.size} ran {working.num_steps} steps{_peak_text(working, bounds)}"]
     if failed is not None:
         parts.append(f"{failed.size} {_FAILURES[failed.outcome]}")
     elif bounds.max_size is not None and working.size + bounds.multiple > bounds.max_size:
         parts.append(f"{bounds.max_size} is the requested maximum")
-    elif not why_stop:
+    elif not stopped:
         parts.append("larger sizes would exceed the budget")
-    if why_stop:
-        parts.append(f"search stopped: {why_stop}")
+    if stopped:
+        parts.append(f"search stopped: {stopped}")
     return BatchSizeResult(working.size, tuple(trials), "; ".join(parts), bounds.budget_bytes)
 
 
 def _nothing_fits(
-    smallest: BatchTrial, bounds: SearchBounds, why_stop: str, shortage: MemoryShortage | None
+    smallest: BatchTrial, bounds: SearchBounds, stopped: str, shortage: MemoryShortage | None
 ) -> OutOfMemoryError:
     cause = (shortage.message if shortage else "") or "out of memory"
     if smallest.outcome == "over budget" and smallest.peak_bytes and bounds.budget_bytes:
@@ -553,7 +439,7 @@ def _nothing_fits(
     message = f"batch size {smallest.size} does not fit: {cause}"
     if smallest.size > bounds.multiple:
         return OutOfMemoryError(
-            f"{message}; smaller sizes were not tried: {why_stop}",
+            f"{message}; smaller sizes were not tried: {stopped}",
             hint=f"Start below {smallest.size}.",
         )
     return OutOfMemoryError(
@@ -563,14 +449,52 @@ def _nothing_fits(
     )
 
 
-def _peak_text(trial: BatchTrial, budget_bytes: int | None) -> str:
+def _peak_text(trial: BatchTrial, bounds: SearchBounds | None = None) -> str:
     if trial.peak_bytes is None:
         return ""
-    of = f" of {format_bytes(budget_bytes)}" if budget_bytes is not None else ""
+    budget = bounds.budget_bytes if bounds is not None else None
+    of = f" of {format_bytes(budget)}" if budget is not None else ""
     return f" and took {format_bytes(trial.peak_bytes)}{of}"
 
 
-def _progress_text(size: int, trials: Sequence[BatchTrial], budget_bytes: int | None) -> str:
-    working = largest_working(trials)
-    known = f", {working.size} worked{_peak_text(working, budget_bytes)}" if working else ""
-    return f"batch size {size}{known}"
+def plot_profile(profile: BatchSizeResult, subtitle: str) -> str:
+    """An SVG document: peak memory with the budget, and items per second, by batch size."""
+    from anyrig.plots import (
+        AxisUnit,
+        ChartMark,
+        ChartSeries,
+        LineChart,
+        choose_byte_unit,
+        draw_document,
+    )
+
+    trials = sorted(profile.trials, key=lambda one: one.size)
+    peaks = [(one.size, one.peak_bytes) for one in trials if one.peak_bytes is not None]
+    rates = [(one.size, one.rate) for one in trials if one.rate]
+    budget = profile.budget_bytes
+    unit = choose_byte_unit(max([peak for _, peak in peaks] + [budget or 0]))
+    memory = "peak memory" if peaks else "peak memory: not reported by this device"
+    charts = [
+        LineChart(
+            memory,
+            unit if peaks else AxisUnit(1.0, ""),
+            (ChartSeries("peak", "c0", peaks, "dots"),),
+            limit=(budget, f"budget {budget / unit.size:.4g} {unit.name}") if budget else None,
+        ),
+        LineChart(
+            "items per second", AxisUnit(1.0, ""), (ChartSeries("rate", "c1", rates, "dots"),)
+        ),
+    ]
+    marks = [ChartMark(one.size, one.outcome, severe=True) for one in trials if not one.ran]
+    marks.append(ChartMark(profile.batch_size, "largest that worked"))
+    x_values = tuple(float(one.size) for one in trials)
+    failed = [str(one.size) for one in trials if not one.ran]
+    title = f"Memory and speed by batch size: largest {profile.batch_size}"
+    return draw_document(
+        title + (f", failed {', '.join(failed)}" if failed else ""),
+        subtitle,
+        [
+            replace(chart, marks=tuple(marks), x_values=x_values, x_name="batch size")
+            for chart in charts
+        ],
+    )

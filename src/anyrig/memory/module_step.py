@@ -13,12 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from anyrig.backends.torch import DTYPES
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
-
-_DTYPES: Mapping[str, torch.dtype] = {
-    "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
-}  # fmt: skip
 
 
 def build_step(
@@ -42,12 +39,12 @@ def build_step(
         precision: fp16 and bf16 through autocast when training; tf32 is left to torch's flags.
         vocab_size: inputs are token ids below this instead of floats.
     """
-    if precision not in _DTYPES:
+    if precision not in DTYPES:
         raise InvalidInputError(
             f"precision {precision} is not supported for a plain module",
-            hint=f"Use {', '.join(_DTYPES)}.",
+            hint=f"Use {', '.join(DTYPES)}.",
         )
-    where, dtype = torch.device(device), _DTYPES[precision]
+    where, dtype = torch.device(device), DTYPES[precision]
     module.to(where)
 
     def make_inputs(batch_size: int, dtype: torch.dtype) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Detect errors that mean out-of-memory or a lost device, and translate them into ours.
+"""Detect errors that mean out-of-memory or a lost device; translate the former into ours.
 
 By type first: torch's, CuPy's and NumPy's own classes, MemoryError, the operating system's codes.
 By text last, and only for types that frameworks raise for it: the text of a KeyError, ValueError,
@@ -43,7 +43,6 @@ _OOM_CLASSES: dict[tuple[str, str], MemoryLocation] = {
     ("ray", "OutOfMemoryError"): "host",
 }
 _LOST_CLASSES = {("onnxruntime", "DeviceReset")}
-_WITH_ERROR_CODE = {("torch", "AcceleratorError")}
 _WINDOWS_CODES = (8, 14, 1455)  # not enough memory, out of memory, paging file too small
 # torch.AcceleratorError.error_code: cudaError_t, and hipError_t where they agree.
 _CODE_OOM = 2
@@ -64,7 +63,6 @@ _CLIENT_PACKAGES = frozenset(
 _MAX_MESSAGE = 300
 # TensorFlow lists every buffer it holds; what happened is at the top.
 _MAX_TEXT = 50_000
-_RESTART = "Only a new process can use the device again: restart the command."
 
 
 @dataclass(frozen=True)
@@ -105,34 +103,39 @@ def translate_oom(
     options: Sequence[str] = (),
     memory: MemoryUsage | None = None,
     memory_of: MemoryLocation = "device",
-) -> OutOfMemoryError | DeviceLostError:
-    """Build our error for one that `detect_oom` or `detect_device_loss` recognises.
+) -> OutOfMemoryError:
+    """Build our error for one that `detect_oom` recognises.
 
     Args:
-        error: the library's error.
         doing: what was running: `embedding 64 texts with minilm`.
         options: what the user can change, as typed: `--batch-size 4`.
         memory: the memory at that time, for amounts that the library does not tell.
         memory_of: whose memory that is; `host` for work on the CPU.
     """
-    shortage, lost = detect_oom(error), detect_device_loss(error)
-    if shortage is None and lost is None:
-        raise ValueError(f"not an out-of-memory or lost-device error: {error!r}")
-    advice = f"Try {_join_options(options)}." if options else ""
+    shortage = detect_oom(error)
     if shortage is None:
-        return DeviceLostError(
-            f"the device was lost while {doing}: {lost}", hint=f"{_RESTART} {advice}".strip()
-        )
-    message = _describe(shortage, doing, memory if memory_of == shortage.location else None)
-    if shortage.fatal or lost is not None:
-        return DeviceLostError(
-            f"{message}; the driver lost the device", hint=f"{advice} {_RESTART}".strip()
-        )
-    ours = OutOfMemoryError(
-        message, hint=advice or "Use smaller batches or inputs, or a device with more memory."
+        raise ValueError(f"not an out-of-memory error: {error!r}")
+    free, total = shortage.free_bytes, shortage.total_bytes
+    if memory is not None and memory_of == shortage.location:
+        free = memory.free_bytes if free is None else free
+        total = memory.total_bytes if total is None else total
+    parts = []
+    if shortage.requested_bytes is not None:
+        parts.append(f"tried to allocate {format_bytes(shortage.requested_bytes)}")
+    if free is not None:
+        parts.append(f"{format_bytes(free)}{f' of {format_bytes(total)}' if total else ''} free")
+    elif total:
+        parts.append(f"{format_bytes(total)} in total")
+    amounts = f": {', '.join(parts)}" if parts else ""
+    hint = "Use smaller batches or inputs, or a device with more memory."
+    if options:
+        *most, last = options
+        hint = f"Try {', '.join(most)} or {last}." if most else f"Try {last}."
+    translated = OutOfMemoryError(
+        f"the {shortage.location} ran out of memory while {doing}{amounts}", hint=hint
     )
-    ours.on_host = shortage.location == "host"
-    return ours
+    translated.on_host = shortage.location == "host"
+    return translated
 
 
 def _detect(error: BaseException, seen: set[int]) -> MemoryShortage | None:
@@ -140,30 +143,18 @@ def _detect(error: BaseException, seen: set[int]) -> MemoryShortage | None:
         return None  # a KeyboardInterrupt stays one, whatever came before it
     seen.add(id(error))
     if isinstance(error, BaseExceptionGroup):
-        return _detect_group(error, seen)
+        # A cancelled task did not fail.
+        members = [one for one in error.exceptions if type(one).__name__ != "CancelledError"]
+        shortages = [found for one in members if (found := _detect(one, set(seen)))]
+        if len(shortages) < len(members):
+            return None
+        return next((one for one in shortages if one.fatal), shortages[0] if shortages else None)
     found = _detect_single(error)
-    if found is None and error.__cause__ is not None:
-        found = _detect(error.__cause__, seen)
-    if found is None and error.__context__ is not None and _quotes(error, error.__context__):
-        found = _detect(error.__context__, seen)
+    if found is None:
+        found = next(filter(None, (_detect(cause, seen) for cause in _causes(error))), None)
     if found is not None and isinstance(error, DeviceLostError):
         found = replace(found, fatal=True)
     return found
-
-
-def _detect_group(
-    group: BaseExceptionGroup[BaseException], seen: set[int]
-) -> MemoryShortage | None:
-    """The first shortage of a group in which nothing else failed; a cancelled task did not fail."""
-    members = [one for one in group.exceptions if type(one).__name__ != "CancelledError"]
-    shortages = []
-    for member in members:
-        found = _detect(member, set(seen))
-        if found is None:
-            return None
-        shortages.append(found)
-    fatal = (one for one in shortages if one.fatal)
-    return next(fatal, shortages[0]) if shortages else None
 
 
 def _detect_single(error: Exception) -> MemoryShortage | None:
@@ -221,8 +212,8 @@ def _class_names(error: BaseException) -> Iterator[tuple[str, str]]:
 def _error_code(error: BaseException) -> int | None:
     """The runtime's error number, which torch.AcceleratorError carries."""
     code = getattr(error, "error_code", None)
-    has_code = isinstance(code, int) and not _WITH_ERROR_CODE.isdisjoint(_class_names(error))
-    return code if has_code else None
+    known = isinstance(code, int) and ("torch", "AcceleratorError") in _class_names(error)
+    return code if known else None
 
 
 def _explanations(error: BaseException) -> Iterator[BaseException]:
@@ -230,21 +221,21 @@ def _explanations(error: BaseException) -> Iterator[BaseException]:
     pending, seen = [error], set[int]()
     while pending:
         link = pending.pop(0)
-        if id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        if isinstance(link, BaseExceptionGroup):
-            pending += link.exceptions
-        if link.__cause__ is not None:
-            pending.append(link.__cause__)
-        if link.__context__ is not None and _quotes(link, link.__context__):
-            pending.append(link.__context__)
+        if id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            pending += link.exceptions if isinstance(link, BaseExceptionGroup) else ()
+            pending += _causes(link)
 
 
-def _quotes(error: BaseException, other: BaseException) -> bool:
-    quoted = _first_line(_text(other))
-    return bool(quoted) and quoted in _text(error)
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The explicit cause of an error, and its context if the error quotes that."""
+    if error.__cause__ is not None:
+        yield error.__cause__
+    if error.__context__ is not None:
+        quoted = _first_line(_text(error.__context__))
+        if quoted and quoted in _text(error):
+            yield error.__context__
 
 
 def _text(error: BaseException) -> str:
@@ -274,24 +265,3 @@ def _strip_traceback(text: str) -> str:
 def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= _MAX_MESSAGE else f"{line[:_MAX_MESSAGE]}..."
-
-
-def _describe(shortage: MemoryShortage, doing: str, memory: MemoryUsage | None) -> str:
-    parts = []
-    if shortage.requested_bytes is not None:
-        parts.append(f"tried to allocate {format_bytes(shortage.requested_bytes)}")
-    free, total = shortage.free_bytes, shortage.total_bytes
-    if memory is not None:
-        free = memory.free_bytes if free is None else free
-        total = memory.total_bytes if total is None else total
-    if free is not None:
-        parts.append(f"{format_bytes(free)}{f' of {format_bytes(total)}' if total else ''} free")
-    elif total:
-        parts.append(f"{format_bytes(total)} in total")
-    amounts = f": {', '.join(parts)}" if parts else ""
-    return f"the {shortage.location} ran out of memory while {doing}{amounts}"
-
-
-def _join_options(options: Sequence[str]) -> str:
-    *most, last = options
-    return f"{', '.join(most)} or {last}" if most else last

@@ -13,7 +13,7 @@ import gc
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -49,9 +49,8 @@ def run_with_recovery(
 ) -> RecoveryOutcome[T]:
     """Run a step; if it runs out of memory, free everything it held and return the shortage.
 
-    Args:
-        step: what to run. Other errors than out-of-memory are raised unchanged.
-        device: where it runs, to be synchronised and to free its cache after a shortage.
+    Other errors than out-of-memory are raised unchanged. The device is synchronised and its cache
+    emptied after a shortage.
     """
     try:
         return RecoveryOutcome(step())
@@ -76,9 +75,19 @@ def clear_frames(error: BaseException) -> None:
     Frames that still run keep their variables, and so does an error that is being handled further
     out.
     """
-    for link in _chain(error):
+    handled = sys.exception()
+    seen = set() if handled is None or handled is error else {id(handled)}
+    pending: list[BaseException | None] = [error]
+    while pending:
+        link = pending.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
         traceback.clear_frames(link.__traceback__)
         link.__traceback__ = None
+        pending += (link.__cause__, link.__context__)
+        if isinstance(link, BaseExceptionGroup):
+            pending += link.exceptions
 
 
 def release_memory(device: ReleasableDevice) -> bool:
@@ -89,13 +98,13 @@ def release_memory(device: ReleasableDevice) -> bool:
     gc.collect()
     # Work that was queued when the step failed still uses its inputs. Its own failure may be
     # reported now, once; a failure that is reported twice is permanent.
-    responds = _synchronise(device) or _synchronise(device)
+    responds = _synchronize(device) or _synchronize(device)
     with contextlib.suppress(Exception):
         device.release()
     return responds
 
 
-def _synchronise(device: ReleasableDevice) -> bool:
+def _synchronize(device: ReleasableDevice) -> bool:
     try:
         device.synchronize()
     except Exception as error:  # noqa: BLE001 - whatever it is, recovery goes on
@@ -103,19 +112,3 @@ def _synchronise(device: ReleasableDevice) -> bool:
         clear_frames(error)
         return False
     return True
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error with its causes, contexts and group members, each once."""
-    handled = sys.exception()
-    seen = set() if handled is None or handled is error else {id(handled)}
-    pending: list[BaseException | None] = [error]
-    while pending:
-        link = pending.pop()
-        if link is None or id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        pending += (link.__cause__, link.__context__)
-        if isinstance(link, BaseExceptionGroup):
-            pending += link.exceptions

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -12,9 +11,15 @@ from anyrig.monitor.sample import DeviceSample, ThrottleReason
 from anyrig.units import format_bytes, format_duration, pluralize
 
 AlertKind = Literal["memory-trend", "memory-full", "hot", "memory-errors", "lost"]
-# Clocks drop for a moment now and then, and noise may look like a trend for one sample.
-_NUM_SAMPLES_TO_RAISE = 3
-_NUM_SAMPLES_TO_CLEAR = 10
+# Samples in a row with the cause until an alert is raised, and without it until it may be raised
+# again: clocks drop for a moment now and then, and noise may look like a trend for one sample.
+_NUM_SAMPLES: dict[AlertKind, tuple[int, int]] = {
+    "lost": (1, 1),
+    "memory-full": (1, 1),
+    "memory-trend": (3, 10),
+    "hot": (3, 10),
+    "memory-errors": (1, 1),
+}
 _FULL = 0.95
 _NO_LONGER_FULL = 0.90
 # Memory that lasts longer than this at the current rate needs no alert.
@@ -49,90 +54,87 @@ class AlertDetector:
 
     def __init__(self) -> None:
         self._active: set[AlertKind] = set()
-        self._num_present: Counter[AlertKind] = Counter()
-        """Samples in a row that show the cause."""
-        self._num_absent: Counter[AlertKind] = Counter()
+        self._streaks: dict[AlertKind, int] = {}
+        """Samples in a row with the cause, or without it, then negative."""
         self._num_errors = 0
 
     def check(self, history: Sequence[DeviceSample]) -> list[DeviceAlert]:
         """Alerts that the newest sample raises."""
         newest = history[-1]
         if newest.lost:
-            self._num_present.clear()
-            return self._raise("lost", newest, f"device lost: {newest.lost}")
-        self._active.discard("lost")
+            self._streaks.clear()
+            causes: dict[AlertKind, str] = {"lost": f"device lost: {newest.lost}"}
+        else:
+            causes = {"lost": "", "memory-full": self._find_full_memory(newest)}
+            if causes["memory-full"]:
+                # A full memory is where the trend ends: one alert for both.
+                self._active.add("memory-trend")
+            else:
+                causes["memory-trend"] = _find_trend(history)
+            causes["hot"] = _find_thermal_throttling(newest)
+            causes["memory-errors"] = self._find_new_errors(newest)
         return [
-            *self._check_memory(history),
-            *self._check_temperature(newest),
-            *self._check_memory_errors(newest),
+            DeviceAlert(kind, newest.device, newest.name, text, newest.wall_s)
+            for kind, text in causes.items()
+            if (text or kind in self._active or self._streaks.get(kind))
+            and self._update(kind, bool(text))
         ]
 
-    def _check_memory(self, history: Sequence[DeviceSample]) -> list[DeviceAlert]:
-        newest = history[-1]
+    def _update(self, kind: AlertKind, present: bool) -> bool:
+        """Whether to raise an alert, now that its cause is present or not."""
+        active = kind in self._active
+        if not present and not active:
+            del self._streaks[kind]
+            return False
+        num_to_raise, num_to_clear = _NUM_SAMPLES[kind]
+        streak = self._streaks.get(kind, 0)
+        self._streaks[kind] = streak = max(streak, 0) + 1 if present else min(streak, 0) - 1
+        if -streak >= num_to_clear:
+            self._active.discard(kind)
+        elif streak >= num_to_raise and not active:
+            self._active.add(kind)
+            return True
+        return False
+
+    def _find_full_memory(self, newest: DeviceSample) -> str:
         total, used = newest.memory_total_bytes, newest.memory_used_bytes
-        if not total or used is None:
-            return []
-        if used >= _FULL * total:
-            # A full memory is where the trend ends: one alert for both.
-            self._active.add("memory-trend")
-            free = format_bytes(max(0, total - used))
-            text = f"memory is {used / total:.0%} full, {free} left"
-            return self._raise("memory-full", newest, text)
-        if used < _NO_LONGER_FULL * total:
-            self._active.discard("memory-full")
-        forecast = None
-        if used >= _MIN_SHARE * total:
-            points = [
-                (sample.monotonic_s, float(sample.memory_used_bytes))
-                for sample in history
-                if sample.memory_used_bytes is not None
-            ]
-            forecast = predict_out_of_memory(points, float(total))
-        if forecast is not None and forecast.seconds_left <= _HORIZON_S:
-            return self._raise_if_steady("memory-trend", newest, forecast.text)
-        return self._clear_if_steady("memory-trend")
+        limit = _NO_LONGER_FULL if "memory-full" in self._active else _FULL
+        if not total or used is None or used < limit * total:
+            return ""
+        return f"memory is {used / total:.0%} full, {format_bytes(max(0, total - used))} left"
 
-    def _check_temperature(self, newest: DeviceSample) -> list[DeviceAlert]:
-        reasons = newest.throttling or ()
-        if ThrottleReason.THERMAL not in reasons:
-            return self._clear_if_steady("hot")
-        at = f" at {newest.temperature_c:.0f} C" if newest.temperature_c is not None else ""
-        slow = " (hardware slowdown)" if ThrottleReason.HARDWARE_SLOWDOWN in reasons else ""
-        return self._raise_if_steady("hot", newest, f"thermal throttling{at}{slow}")
-
-    def _check_memory_errors(self, newest: DeviceSample) -> list[DeviceAlert]:
+    def _find_new_errors(self, newest: DeviceSample) -> str:
         count = newest.ecc_errors or 0
         if count <= self._num_errors:
-            return []
+            return ""
         self._num_errors = count
-        self._active.discard("memory-errors")
-        text = f"{pluralize(count, 'uncorrectable memory error')}: results may be wrong"
-        return self._raise("memory-errors", newest, text)
-
-    def _raise_if_steady(
-        self, kind: AlertKind, sample: DeviceSample, text: str
-    ) -> list[DeviceAlert]:
-        self._num_present[kind] += 1
-        if self._num_present[kind] < _NUM_SAMPLES_TO_RAISE:
-            return []
-        self._num_absent[kind] = 0
-        return self._raise(kind, sample, text)
-
-    def _clear_if_steady(self, kind: AlertKind) -> list[DeviceAlert]:
-        self._num_present[kind] = 0
-        self._num_absent[kind] += 1
-        if self._num_absent[kind] >= _NUM_SAMPLES_TO_CLEAR:
-            self._active.discard(kind)
-        return []
-
-    def _raise(self, kind: AlertKind, sample: DeviceSample, text: str) -> list[DeviceAlert]:
-        if kind in self._active:
-            return []
-        self._active.add(kind)
-        return [DeviceAlert(kind, sample.device, sample.name, text, sample.wall_s)]
+        self._active.discard("memory-errors")  # raised again with every further error
+        return f"{pluralize(count, 'uncorrectable memory error')}: results may be wrong"
 
 
-class MemoryForecast(NamedTuple):
+def _find_thermal_throttling(newest: DeviceSample) -> str:
+    reasons = newest.throttling or ()
+    if ThrottleReason.THERMAL not in reasons:
+        return ""
+    at = f" at {newest.temperature_c:.0f} C" if newest.temperature_c is not None else ""
+    slow = " (hardware slowdown)" if ThrottleReason.HARDWARE_SLOWDOWN in reasons else ""
+    return f"thermal throttling{at}{slow}"
+
+
+def _find_trend(history: Sequence[DeviceSample]) -> str:
+    total, used = history[-1].memory_total_bytes, history[-1].memory_used_bytes
+    if not total or used is None or used < _MIN_SHARE * total:
+        return ""  # before the history is read: most samples end here
+    points = [
+        (one.monotonic_s, float(one.memory_used_bytes))
+        for one in history
+        if one.memory_used_bytes is not None
+    ]
+    forecast = predict_out_of_memory(points, float(total))
+    return forecast.text if forecast and forecast.seconds_left <= _HORIZON_S else ""
+
+
+class OutOfMemoryForecast(NamedTuple):
     seconds_left: float
     bytes_per_s: float
     free_bytes: float
@@ -150,7 +152,7 @@ class MemoryForecast(NamedTuple):
 
 def predict_out_of_memory(
     points: Sequence[MemoryPoint], total_bytes: float
-) -> MemoryForecast | None:
+) -> OutOfMemoryForecast | None:
     """When memory runs out at the current rate, or None when it does not look like it will.
 
     Work allocates and frees with every batch, so the forecast looks at the peaks: the highest use
@@ -176,7 +178,7 @@ def predict_out_of_memory(
         return None
     rate = min(slope, late)
     free = total_bytes - peaks[-1][1]
-    return MemoryForecast(max(0.0, free / rate), rate, free)
+    return OutOfMemoryForecast(max(0.0, free / rate), rate, free)
 
 
 def _find_peaks(points: Sequence[MemoryPoint]) -> list[MemoryPoint]:
@@ -199,8 +201,8 @@ def _fit_slope(points: Sequence[MemoryPoint]) -> float:
 
 def _rise_steadily(peaks: Sequence[MemoryPoint], slope: float) -> bool:
     """Whether the peaks rise repeatedly, not in one or two steps, and by more than their noise."""
-    pairs = zip(peaks, peaks[1:], strict=False)
-    if 3 * sum(later[1] > earlier[1] for earlier, later in pairs) < len(peaks):
+    num_rises = sum(later[1] > earlier[1] for earlier, later in pairwise(peaks))
+    if 3 * num_rises < len(peaks):
         return False
     levels = [used - slope * at_s for at_s, used in peaks]
     middle = median(levels)

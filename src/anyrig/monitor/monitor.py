@@ -141,7 +141,15 @@ class Monitor:
         """Sample once, now, and add it to the history. The background thread calls this."""
         with self._sample_lock:
             snapshot = self._read()
-            self._store(snapshot)
+            with self._lock:
+                for sample in snapshot.devices:
+                    self._histories[sample.device].append(sample)
+                self._host_history.append(snapshot.host)
+                self._latest = snapshot
+            # Only this method changes histories, one call at a time: reading them needs no lock.
+            for device_id, history in self._histories.items():
+                for alert in self._detectors[device_id].check(history) if history else ():
+                    self._publish(alert)
         return snapshot
 
     def _read(self) -> MachineSnapshot:
@@ -163,17 +171,6 @@ class Monitor:
         ordered = tuple(samples[id_] for id_ in self._histories if id_ in samples)
         return MachineSnapshot(*at, ordered, host)
 
-    def _store(self, snapshot: MachineSnapshot) -> None:
-        with self._lock:
-            for sample in snapshot.devices:
-                self._histories[sample.device].append(sample)
-            self._host_history.append(snapshot.host)
-            self._latest = snapshot
-        # Only this method changes histories, one call at a time: reading them needs no lock.
-        for device_id, history in self._histories.items():
-            for alert in self._detectors[device_id].check(history) if history else ():
-                self._publish(alert)
-
     def _publish(self, alert: DeviceAlert) -> None:
         with self._lock:
             self._alerts.append(alert)
@@ -188,15 +185,13 @@ class Monitor:
     def _run(self) -> None:
         """Sample at whole intervals from the start: late samples are skipped, not made up for."""
         start_s = time.monotonic()
-        tick = 0
         while not self._stopped.is_set():
             try:
                 self.sample()
             except Exception:
                 log.exception("sampling failed")
             elapsed_s = time.monotonic() - start_s
-            tick = max(tick + 1, int(elapsed_s / self._interval_s) + 1)
-            self._stopped.wait(start_s + tick * self._interval_s - time.monotonic())
+            self._stopped.wait(self._interval_s - elapsed_s % self._interval_s)
 
 
 class ReaderThread:
@@ -240,13 +235,11 @@ class ReaderThread:
     def _run(self) -> None:
         while request := self._requests.get():
             at, future = request
-            future.set_result(self._read(at))
+            try:
+                samples = self._reader.read(at, self._processes)
+            except Exception as error:  # noqa: BLE001 - a reader must not end the monitor
+                log.debug("reader failed", exc_info=True)
+                reason = f"{type(error).__name__}: {error}"
+                samples = [unknown_sample(device, at, reason) for device in self._reader.devices]
+            future.set_result(samples)
         self._reader.close()
-
-    def _read(self, at: SampleTime) -> list[DeviceSample]:
-        try:
-            return self._reader.read(at, self._processes)
-        except Exception as error:  # noqa: BLE001 - a reader that fails must not end the monitor
-            log.debug("reader failed", exc_info=True)
-            reason = f"{type(error).__name__}: {error}"
-            return [unknown_sample(device, at, reason) for device in self._reader.devices]

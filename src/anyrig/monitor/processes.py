@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 import psutil
 
-from anyrig.monitor.queries import Queries, QueryBudget
+from anyrig.monitor.queries import Queries
 from anyrig.monitor.sample import DeviceProcess, HostProcess
 
 # The kernel gives the initial PID namespace this number (include/linux/proc_ns.h).
@@ -23,7 +23,7 @@ _ERRORS = (psutil.Error, OSError, ValueError, KeyError)
 
 
 class ProcessTable:
-    """The processes of this machine that matter here; fixed facts of each are read once.
+    """The processes that use devices, and ours; what is fixed of each is read once.
 
     Args:
         find_ours: returns the pids that count as ours.
@@ -31,7 +31,7 @@ class ProcessTable:
 
     def __init__(self, find_ours: Callable[[], frozenset[int]]) -> None:
         self._find_ours = find_ours
-        self._queries = Queries(QueryBudget(_CPU_SHARE))
+        self._queries = Queries(_CPU_SHARE)
         self._processes: dict[int, _Process | None] = {}
         self.ours: frozenset[int] = frozenset()
         self.all_visible = _in_initial_namespace()
@@ -75,11 +75,12 @@ class _Process:
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
         self.is_running = self._process.is_running
-        with self._process.oneshot():
-            self.name = _replace_invalid(self._process.name())
-            command = _read_or_none(lambda: " ".join(self._process.cmdline()))
-            self._command = _replace_invalid(command or "")[:_COMMAND_LENGTH] or self.name
-            self._user = _read_or_none(lambda: self._process.username().rpartition("\\")[2])
+        facts = self._process.as_dict(["name", "cmdline", "username"])  # None where denied
+        self.name = _replace_invalid(facts["name"] or "")
+        command = _replace_invalid(" ".join(facts["cmdline"] or ()))
+        self._command = command[:_COMMAND_LENGTH] or self.name
+        user = facts["username"]
+        self._user = user.rpartition("\\")[2] if user else None
         self._process.cpu_percent(None)  # the first call only starts the measurement
 
     def describe(self, ours: bool) -> HostProcess | None:
@@ -93,13 +94,6 @@ class _Process:
             return None
         pid = self._process.pid
         return HostProcess(pid, self.name, self._user, self._command, cpu, memory, ours)
-
-
-def _read_or_none(read: Callable[[], str]) -> str | None:
-    try:
-        return read()
-    except _ERRORS:
-        return None
 
 
 def _replace_invalid(text: str) -> str:
@@ -116,15 +110,12 @@ def _in_initial_namespace() -> bool:
         return False
 
 
-def sum_own_memory(processes: Sequence[DeviceProcess] | None, *, all_visible: bool) -> int:
-    """Device memory of our processes.
+def sum_own_memory(processes: Sequence[DeviceProcess] | None, all_visible: bool) -> int:
+    """Device memory of our processes; raises LookupError where it cannot be known.
 
     Args:
         processes: what the driver lists; None where it does not.
         all_visible: whether its pids mean the same processes here.
-
-    Raises:
-        LookupError: it cannot be known.
     """
     if processes is None:
         raise LookupError("the driver does not list processes")
@@ -157,9 +148,8 @@ class AnyrigProcesses:
             except _ERRORS:
                 continue  # another user's process, or ended
         self._runs = runs
-        own_pid = os.getpid()
-        roots = [process.pid for process, found in runs.items() if found and process.pid != own_pid]
-        return _add_descendants(roots) - {own_pid}
+        roots = [process.pid for process, found in runs.items() if found]
+        return _add_descendants([pid for pid in roots if pid != os.getpid()]) - {os.getpid()}
 
 
 def runs_anyrig(command: Sequence[str]) -> bool:

@@ -1,8 +1,8 @@
-"""Queries to drivers and to the system: the answer or the reason, expensive ones throttled.
+"""Queries to drivers and to the system: the answer or the reason why there is none.
 
-Drivers differ a thousandfold in what a query costs (NVML measures PCIe throughput for 20 ms). So
-each query that can wait is timed, and repeated so rarely that all of them together stay within a
-CPU budget; in between the last answer is used.
+Queries differ a thousandfold in cost (NVML measures PCIe throughput for 20 ms). Those that can wait
+are timed and throttled so that all together stay within a CPU budget; in between, the last answer
+is used.
 """
 
 from __future__ import annotations
@@ -15,32 +15,22 @@ from typing import Any, TypeVar
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+CPU_SHARE = 0.004
+"""Of one core, for the throttled queries of one reader."""
 # However little CPU a query takes, a reader must not spend all its time waiting for it.
 _MAX_WAIT_SHARE = 0.05
 _MAX_INTERVAL_S = 30.0
 
 
-class Unsupported(Exception):
+class UnsupportedQuery(Exception):
     """The device never answers this query: it is not repeated."""
 
 
-class DeviceLost(Exception):
-    """The device itself is gone."""
+class DeviceGone(Exception):
+    """The device itself no longer responds."""
 
 
-class QueryBudget:
-    """The CPU time that all throttled queries of one reader share.
-
-    Args:
-        cpu_share: of one core.
-    """
-
-    def __init__(self, cpu_share: float = 0.004) -> None:
-        self.cpu_share = cpu_share
-        self.num_queries = 0
-
-
-class _Throttled:
+class _LastAnswer:
     __slots__ = ("answer", "due_s", "cpu_s")
 
     def __init__(self) -> None:
@@ -50,51 +40,50 @@ class _Throttled:
 
 
 class Queries:
-    """Queries to one device, with the reason where there is no answer."""
+    """Queries to one device.
 
-    def __init__(self, budget: QueryBudget | None = None) -> None:
+    Args:
+        cpu_share: of one core, for all throttled queries together.
+    """
+
+    def __init__(self, cpu_share: float = CPU_SHARE) -> None:
         self.errors: Mapping[str, str] = {}
         """By query. Replaced, never changed: samples share it."""
-        self._budget = budget or QueryBudget()
+        self._cpu_share = cpu_share
         self._unsupported: set[str] = set()
-        self._throttled: dict[str, _Throttled] = {}
+        self._throttled: dict[str, _LastAnswer] = {}
 
-    def run(self, name: str, query: Callable[[], T]) -> T | None:
-        """The answer now, or None with the reason in `errors`.
-
-        Raises:
-            DeviceLost: the device is gone.
-        """
+    def run(self, name: str, query: Callable[..., T], *arguments: Any) -> T | None:
+        """The answer, or None with the reason in `errors`; `DeviceGone` is raised."""
         if name in self._unsupported:
             return None
         try:
-            answer = query()
-        except DeviceLost:
+            answer = query(*arguments)
+        except DeviceGone:
             raise
         except Exception as error:  # noqa: BLE001 - a driver may fail in unforeseen ways
-            if isinstance(error, Unsupported):
+            if isinstance(error, UnsupportedQuery):
                 self._unsupported.add(name)
             self.set_error(name, str(error) or type(error).__name__)
             return None
         self.set_error(name, "")
         return answer
 
-    def run_throttled(self, name: str, query: Callable[[], T]) -> T | None:
+    def run_throttled(self, name: str, query: Callable[..., T], *arguments: Any) -> T | None:
         """As `run`, but the last answer until the budget allows the query again."""
         last = self._throttled.get(name)
         if last is None:
-            last = self._throttled[name] = _Throttled()
-            self._budget.num_queries += 1
+            last = self._throttled[name] = _LastAnswer()
         now_s = time.monotonic()
         if now_s >= last.due_s:
             before_s = time.thread_time()
-            last.answer = self.run(name, query)
+            last.answer = self.run(name, query, *arguments)
             spent_s, waited_s = time.thread_time() - before_s, time.monotonic() - now_s
             if last.cpu_s is None:
                 last.cpu_s = 0.0  # the first query loads and opens things: it predicts nothing
             else:
                 last.cpu_s = 0.5 * last.cpu_s + 0.5 * spent_s
-                cpu_interval_s = last.cpu_s * self._budget.num_queries / self._budget.cpu_share
+                cpu_interval_s = last.cpu_s * len(self._throttled) / self._cpu_share
                 interval_s = max(cpu_interval_s, waited_s / _MAX_WAIT_SHARE)
                 last.due_s = now_s + min(_MAX_INTERVAL_S, interval_s)
         answer: T | None = last.answer
@@ -110,7 +99,7 @@ class Queries:
 
 
 class CounterRates:
-    """How fast counters grow, per second."""
+    """How fast counters grow, per second; None where a counter was reset or wrapped."""
 
     def __init__(self, max_rate: float = float("inf")) -> None:
         self._last: tuple[float, Sequence[float]] | None = None
@@ -118,10 +107,10 @@ class CounterRates:
         self._max_rate = max_rate
 
     def update(self, at_s: float, counts: Sequence[float]) -> tuple[float, ...] | None:
-        """The rates; None before the second reading and where a counter was reset or wrapped.
+        """The rates since the last reading; the same reading gives the same rates.
 
         Args:
-            at_s: when the counters were read: the same reading gives the same rates.
+            at_s: when the counters were read.
             counts: always of the same counters, in the same order.
         """
         last = self._last

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,22 +113,17 @@ class DeviceSample:
         return 100.0 * self.memory_used_bytes / self.memory_total_bytes
 
 
+def _subtract(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None else max(0, whole - part)
+
+
 def unknown_sample(
     device: Device, at: SampleTime, reason: str, *, lost: bool = False
 ) -> DeviceSample:
     """What discovery found of a device that cannot be sampled."""
-    return DeviceSample(
-        device.id,
-        device.name,
-        *at,
-        lost=reason if lost else "",
-        memory_total_bytes=device.memory.total_bytes,
-        unknown={"device": reason},
-    )
-
-
-def _subtract(whole: int | None, part: int | None) -> int | None:
-    return None if whole is None or part is None else max(0, whole - part)
+    total, unknown = device.memory.total_bytes, {"device": reason}
+    sample = DeviceSample(device.id, device.name, *at, memory_total_bytes=total, unknown=unknown)
+    return replace(sample, lost=reason) if lost else sample
 
 
 class HostProcess(NamedTuple):

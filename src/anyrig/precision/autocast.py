@@ -7,17 +7,17 @@ inference loop never asks which format it runs in.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
 
-from anyrig.devices.machine import Precision, parse_precision
-from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.precision.dynamic import FallbackEvent, FallbackSettings, OverflowCounter
+from anyrig.backends.torch import DTYPES
+from anyrig.devices.machine import Precision
+from anyrig.errors import InvalidSettingError
+from anyrig.precision.choose import resolve_precision
 from anyrig.precision.fp8 import convert_to_fp8
 from anyrig.precision.scaler import (
     LossScaler,
@@ -28,9 +28,10 @@ from anyrig.precision.scaler import (
     SyncFlag,
 )
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from anyrig.precision.fp16_fallback import FallbackEvent, FallbackSettings
+
 T = TypeVar("T")
-_HALF_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 # DirectML is missing: its autocast does nothing, so models are cast whole.
 _AUTOCAST_DEVICES = frozenset({"cuda", "xpu", "mps", "cpu"})
 _TF32_DEVICES = frozenset({"cuda", "xpu"})
@@ -124,88 +125,6 @@ class Fp8InferencePolicy(PrecisionPolicy):
         return convert_to_fp8(model)
 
 
-class DynamicPrecision(PrecisionPolicy):
-    """fp16 that switches once to another format if it keeps overflowing; see `dynamic.py`.
-
-    Args:
-        make_fallback: makes the policy to switch to.
-        on_fallback: called with the event, which is logged too.
-    """
-
-    def __init__(
-        self,
-        device_type: str,
-        scaler: LossScaler,
-        make_fallback: Callable[[], PrecisionPolicy],
-        *,
-        settings: FallbackSettings | None = None,
-        on_fallback: Callable[[FallbackEvent], None] | None = None,
-    ) -> None:
-        super().__init__("fp16", device_type, scaler, autocast_dtype=torch.float16)
-        self._make_fallback = make_fallback
-        self._on_fallback = on_fallback
-        self._overflows = OverflowCounter(settings or FallbackSettings(), scaler.settings.floor)
-        self._num_steps = 0
-        self.fallback: FallbackEvent | None = None
-
-    def step(
-        self,
-        optimizers: Optimizers,
-        parameters: Iterable[torch.Tensor] | None = None,
-        max_norm: float | None = None,
-    ) -> StepOutcome:
-        outcome = super().step(optimizers, parameters, max_norm)
-        self._num_steps += 1
-        if self.fallback is None:
-            reason = self._overflows.record(outcome.skipped, outcome.scale)
-            if reason is not None:
-                before = self.precision
-                self._switch()
-                self.fallback = FallbackEvent(self._num_steps, before, self.precision, reason)
-                log.warning("%s: training continues in %s", reason, self.precision)
-                if self._on_fallback is not None:
-                    self._on_fallback(self.fallback)
-        return outcome
-
-    def _switch(self) -> None:
-        self.restore()
-        vars(self).update(vars(self._make_fallback()))  # format, dtypes and scaler
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "precision": self.precision,
-            "steps": self._num_steps,
-            "recent": list(self._overflows.recent),
-            "floored": self._overflows.at_floor,
-            "moved": list(self.fallback) if self.fallback else None,
-            "inner": super().state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a checkpoint's state; a run that gave up fp16 does not return to it.
-
-        The state may also be that of a plain scaler, or of a run that did not scale.
-        """
-        if "inner" not in state and "moved" not in state:
-            super().load_state_dict(state)
-            return
-        try:
-            fallback = FallbackEvent(*state["moved"]) if state["moved"] else None
-            recent = [bool(value) for value in state["recent"]]
-            steps, at_floor, inner = int(state["steps"]), int(state["floored"]), state["inner"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"the checkpoint's precision state is invalid: {error!r}",
-                hint="Use an earlier checkpoint, or leave the precision state out.",
-            ) from error
-        if fallback is not None and self.fallback is None:
-            self._switch()
-            log.info("continuing in %s, as before the checkpoint", self.precision)
-        super().load_state_dict(inner)
-        self.fallback, self._num_steps = fallback, steps
-        self._overflows.restore(recent, at_floor)
-
-
 def make_policy(
     precision: Precision,
     device_type: str,
@@ -221,7 +140,8 @@ def make_policy(
     """Make the policy for a number format.
 
     Args:
-        precision: one of fp32, tf32, bf16, fp16, fp8; other spellings (`half`) are accepted.
+        precision: fp32, tf32, bf16, fp16 or fp8; other spellings (`half`) are accepted, and `auto`
+            is fp32.
         device_type: torch's name: cuda, cpu, mps, xpu, privateuseone.
         training: whether gradients are needed; for inference 16-bit models are cast whole.
         scaler: settings of the loss scaler; only training in fp16 has one.
@@ -232,13 +152,7 @@ def make_policy(
             too, at the price of one synchronisation per step.
         sync_flag: for gradients that differ between processes; see `LossScaler`.
     """
-    named = parse_precision(precision)
-    if named not in get_args(Precision):
-        raise InvalidSettingError(
-            f"unknown number format {precision!r}",
-            hint=f"Available formats: {', '.join(get_args(Precision))}.",
-        )
-    precision = cast("Precision", named)
+    precision = resolve_precision(str(precision)) or "fp32"  # a torch.dtype will do, too
     unscaled = NoOpScaler(skip_nonfinite=skip_nonfinite, sync_flag=sync_flag)
     if precision in ("fp32", "tf32"):
         return PrecisionPolicy(
@@ -251,7 +165,7 @@ def make_policy(
                 hint="Train in bf16 and cast the trained model to fp8.",
             )
         return Fp8InferencePolicy(device_type)
-    dtype = _HALF_DTYPES[precision]
+    dtype = DTYPES[precision]
     if not training:
         return PrecisionPolicy(
             precision, device_type, unscaled, weight_dtype=dtype, input_dtype=dtype
@@ -270,6 +184,8 @@ def make_policy(
         raise InvalidSettingError(
             f"cannot fall back from fp16 to {fallback}", hint="Use bf16, tf32 or fp32."
         )
+    from anyrig.precision.fp16_fallback import DynamicPrecision
+
     return DynamicPrecision(
         device_type,
         loss_scaler,

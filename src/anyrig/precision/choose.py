@@ -37,11 +37,21 @@ _TF32_SPEED = 1.5
 _FP16_SPEED = {"matrix": 3.0, "fast": 1.7, "slow": 0.9, "none": 0.5, None: 1.0}
 _BF16_CPU_SPEED = 1.5
 _FP8_SPEED = 4.0
+_DIRECTML = "privateuseone"
 
 SupportLevel = Literal["good", "slow", "unreliable", "no effect", "unsupported"]
 """Only `good` is chosen automatically. `slow` is a matter of speed alone, or unknown: a measurement
 decides. `unreliable` runs with results that are wrong or not proven, and `no effect` computes as
 fp32: no measurement changes that. `unsupported` cannot run."""
+
+
+_FP16_RATES: Mapping[str | None, tuple[SupportLevel, str]] = {
+    "matrix": ("good", "fp16 matrix units"),
+    "fast": ("good", "fp16 runs at twice the fp32 rate or more"),
+    "slow": ("slow", "fp16 is no faster than fp32 here"),
+    "none": ("slow", "there is no fp16 arithmetic here"),
+    None: ("slow", "the speed of fp16 is unknown here"),
+}
 
 
 class FormatSupport(NamedTuple):
@@ -60,8 +70,6 @@ class PrecisionChoice:
     precision: Precision
     reason: str
     warnings: tuple[str, ...] = ()
-    rejected: tuple[tuple[Precision, str], ...] = ()
-    """Formats that the model supports and that were not chosen, with the reason."""
 
 
 def choose_precision(
@@ -84,7 +92,7 @@ def choose_precision(
         speeds: measured FLOP/s by format, on this device through this backend.
         failed: formats that failed the self-test here, and what it found.
     """
-    preferences = get_profile(profile)
+    rules, name = get_profile(profile), resolve_precision(requested)
     support = {
         precision: check_format(precision, device, backend, training=training, speeds=speeds or {})
         for precision in PRECISIONS
@@ -93,10 +101,8 @@ def choose_precision(
         if support[precision].level != "unsupported":
             reason = f"{precision} failed the self-test: {finding}"
             support[precision] = support[precision]._replace(level="unreliable", reason=reason)
-    name = resolve_precision(requested)
-    if name is not None:
-        return _choose_requested(name, device, backend, supported, support, training)
-    return _choose_best(preferences, backend, supported, support, training)
+    chooser = _Chooser(device, backend, supported, support, training)
+    return chooser.choose_best(rules) if name is None else chooser.choose_requested(name)
 
 
 def resolve_precision(text: str) -> Precision | None:
@@ -112,152 +118,109 @@ def resolve_precision(text: str) -> Precision | None:
     return name
 
 
-# -- a requested format ----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Chooser:
+    device: Device
+    backend: DeviceBackend
+    supported: Sequence[Precision]
+    support: Mapping[Precision, FormatSupport]
+    training: bool
+
+    def choose_requested(self, name: Precision) -> PrecisionChoice:
+        found, supported, device = self.support[name], self.supported, self.device
+        if found.level == "unsupported":
+            able = [p for p in PRECISIONS if self.support[p].level != "unsupported"]
+            raise InvalidSettingError(
+                f"{name} cannot be used on {device.name}: {found.reason}",
+                hint=f"Use auto, or one of: {', '.join(able)}.",
+            )
+        if self.backend.library == "onnx" and name not in supported:
+            # ONNX Runtime computes in the format that the file was written in.
+            runs = next((p for p in supported if self.support[p].level == "good"), None)
+            runs = runs or (supported[0] if supported else "fp32")
+            warning = f"{name} was requested, but the model has no {name} file; it runs in {runs}"
+            return PrecisionChoice(runs, f"the model's file is in {runs}", (warning,))
+        if name == "tf32" and found.level in ("slow", "no effect"):
+            warning = f"tf32 was requested, but fp32 is used on {device.name}: {found.reason}"
+            reason = "requested as tf32, which gains nothing here"
+            return PrecisionChoice("fp32", reason, (warning,))
+        warnings = []
+        if found.level != "good":
+            warnings.append(f"{name} was requested, although {found.reason}")
+        if name not in supported and name != "fp32":
+            known = ", ".join(supported) or "no format"
+            warnings.append(f"{name} was requested, although the model is known to support {known}")
+        if self.training and name == "fp16":
+            native = self.support["bf16"].level == "good"
+            safer = "; bf16 is native here and needs no scaling" if native else ""
+            warnings.append(f"training in fp16 may overflow, so the loss is scaled{safer}")
+        return PrecisionChoice(name, "requested", tuple(warnings))
+
+    def choose_best(self, profile: Profile) -> PrecisionChoice:
+        names = dict.fromkeys(self.supported)
+        reasons = {name: self._exclusion_reason(name, profile) for name in names}
+        candidates = [self.support[name] for name in names if not reasons[name]]
+        excluded = {name: reason for name, reason in reasons.items() if reason}
+        if not candidates:
+            return self._fall_back(excluded)
+        best = candidates[0]
+        if profile.rule == "smallest":
+            best = min(candidates, key=lambda one: BYTES_PER_VALUE[one.precision])
+        elif profile.rule == "fastest":
+            for other in candidates[1:]:
+                if other.speed >= profile.min_speedup * best.speed:
+                    best = other
+        reason = _choice_reason(best, candidates, profile, excluded)
+        if best.precision == "fp16" and self.training and self.backend.library == "torch":
+            reason += "; the loss is scaled"
+        return PrecisionChoice(best.precision, reason)
+
+    def _exclusion_reason(self, name: Precision, profile: Profile) -> str:
+        """Why a format is out before speeds are compared; empty if it is not."""
+        if self.support[name].level != "good":
+            return self.support[name].reason
+        if name == "tf32" and profile.rule == "best":
+            return "this profile does not round fp32 products"
+        if name == "fp8" and not profile.auto_fp8 and self.supported[0] != "fp8":
+            return "fp8 is only chosen by the profiles fast and low-memory, or by name"
+        native = self.support["bf16"].level == "good" and "bf16" in self.supported
+        if name == "fp16" and self.training and native:
+            return "bf16 is native here and trains without loss scaling"
+        return ""
+
+    def _fall_back(self, excluded: Mapping[Precision, str]) -> PrecisionChoice:
+        """No supported format runs well here: use fp32, or for ONNX Runtime the file's format."""
+        supported = self.supported
+        if self.backend.library == "onnx" and supported and "fp32" not in supported:
+            able = (p for p in supported if self.support[p].level != "unsupported")
+            name = next(able, supported[0])
+            warning = self.support[name].reason
+            return PrecisionChoice(name, f"the model's file is in {name}", (warning,))
+        reason = "; ".join(dict.fromkeys(excluded.values())) or "the model lists no format"
+        return PrecisionChoice("fp32", reason)
 
 
-def _choose_requested(
-    name: Precision,
-    device: Device,
-    backend: DeviceBackend,
-    supported: Sequence[Precision],
-    support: Mapping[Precision, FormatSupport],
-    training: bool,
-) -> PrecisionChoice:
-    found = support[name]
-    if found.level == "unsupported":
-        able = [p for p in PRECISIONS if support[p].level != "unsupported"]
-        raise InvalidSettingError(
-            f"{name} cannot be used on {device.name}: {found.reason}",
-            hint=f"Use auto, or one of: {', '.join(able)}.",
-        )
-    if backend.library == "onnx" and name not in supported:
-        # ONNX Runtime computes in the format that the file was written in.
-        runs = next((p for p in supported if support[p].level == "good"), None)
-        runs = runs or (supported[0] if supported else "fp32")
-        warning = f"{name} was requested, but the model has no {name} file; it runs in {runs}"
-        return PrecisionChoice(runs, f"the model's file is in {runs}", (warning,))
-    if name == "tf32" and found.level in ("slow", "no effect"):
-        warning = f"tf32 was requested, but fp32 is used on {device.name}: {found.reason}"
-        return PrecisionChoice("fp32", "requested as tf32, which gains nothing here", (warning,))
-    warnings = []
-    if found.level != "good":
-        warnings.append(f"{name} was requested, although {found.reason}")
-    if name not in supported and name != "fp32":
-        known = ", ".join(supported) or "no format"
-        warnings.append(f"{name} was requested, although the model is known to support {known}")
-    if training and name == "fp16":
-        safer = "; bf16 is native here and needs no scaling" if _has_native_bf16(support) else ""
-        warnings.append(f"training in fp16 may overflow, so the loss is scaled{safer}")
-    return PrecisionChoice(name, "requested", tuple(warnings))
-
-
-def _has_native_bf16(support: Mapping[Precision, FormatSupport]) -> bool:
-    return support["bf16"].level == "good"
-
-
-# -- the best format -------------------------------------------------------------------------------
-
-
-def _choose_best(
+def _choice_reason(
+    best: FormatSupport,
+    candidates: Sequence[FormatSupport],
     profile: Profile,
-    backend: DeviceBackend,
-    supported: Sequence[Precision],
-    support: Mapping[Precision, FormatSupport],
-    training: bool,
-) -> PrecisionChoice:
-    rejected: dict[Precision, str] = {}
-    candidates: list[FormatSupport] = []
-    for name in dict.fromkeys(supported):
-        reason = _exclusion_reason(name, support, profile, supported, training)
-        if reason:
-            rejected[name] = reason
-        else:
-            candidates.append(support[name])
-    if not candidates:
-        return _fall_back(backend, supported, support, rejected)
-    best = _pick(profile, candidates)
-    for other in candidates:
-        if other is not best:
-            rejected[other.precision] = _comparison(other, best, profile)
-    reason = _choice_reason(best, profile, rejected)
-    if best.precision == "fp16" and training and backend.library == "torch":
-        reason += "; the loss is scaled"
-    return PrecisionChoice(best.precision, reason, (), tuple(rejected.items()))
-
-
-def _exclusion_reason(
-    name: Precision,
-    support: Mapping[Precision, FormatSupport],
-    profile: Profile,
-    supported: Sequence[Precision],
-    training: bool,
+    excluded: Mapping[Precision, str],
 ) -> str:
-    """Why a format is out before speeds are compared; empty if it is not."""
-    if support[name].level != "good":
-        return support[name].reason
-    if name == "tf32" and profile.rule == "best":
-        return "this profile does not round fp32 products"
-    if name == "fp8" and not profile.auto_fp8 and supported[0] != "fp8":
-        return "fp8 is only chosen by the profiles fast and low-memory, or by name"
-    if name == "fp16" and training and _has_native_bf16(support) and "bf16" in supported:
-        return "bf16 is native here and trains without loss scaling"
-    return ""
-
-
-def _pick(profile: Profile, candidates: Sequence[FormatSupport]) -> FormatSupport:
-    best = candidates[0]
-    if profile.rule == "smallest":
-        return min(candidates, key=lambda one: BYTES_PER_VALUE[one.precision])
-    if profile.rule == "fastest":
-        for other in candidates[1:]:
-            if other.speed >= profile.min_speedup * best.speed:
-                best = other
-    return best
-
-
-def _fall_back(
-    backend: DeviceBackend,
-    supported: Sequence[Precision],
-    support: Mapping[Precision, FormatSupport],
-    rejected: Mapping[Precision, str],
-) -> PrecisionChoice:
-    """No supported format runs well here: use fp32, or for ONNX Runtime what the file is in."""
-    if backend.library == "onnx" and supported and "fp32" not in supported:
-        able = (p for p in supported if support[p].level not in ("good", "unsupported"))
-        name = next(able, supported[0])
-        return PrecisionChoice(name, f"the model's file is in {name}", (support[name].reason,))
-    reason = "; ".join(dict.fromkeys(rejected.values())) or "the model lists no format"
-    return PrecisionChoice("fp32", reason, (), tuple(rejected.items()))
-
-
-def _choice_reason(best: FormatSupport, profile: Profile, rejected: Mapping[Precision, str]) -> str:
     if profile.rule == "best":
         return "ranked first by the model's author"
     if best.precision == "fp32":
-        others = dict.fromkeys(reason for name, reason in rejected.items() if name != "tf32")
-        return "; ".join(others) or "the only format that the model supports"
+        others = [reason for name, reason in excluded.items() if name != "tf32"]
+        others += [
+            f"{one.precision} is not enough faster than fp32, which the model's author ranks higher"
+            for one in candidates
+            if one.precision not in ("fp32", "tf32")
+        ]
+        return "; ".join(dict.fromkeys(others)) or "the only format that the model supports"
     reason = best.reason if best.measured else f"{best.reason} (not measured)"
     if profile.rule == "smallest":
-        return f"{_size_text(best)}; {reason}"
+        size = BYTES_PER_VALUE[best.precision]
+        return f"{size} {'byte' if size == 1 else 'bytes'} per value; {reason}"
     return reason
-
-
-def _comparison(other: FormatSupport, best: FormatSupport, profile: Profile) -> str:
-    """Why a format that runs well lost to the best one."""
-    if profile.rule == "best":
-        return f"the model's author ranks {best.precision} higher"
-    if profile.rule == "smallest":
-        return _size_text(other)
-    if other.measured and best.measured and other.speed < best.speed:
-        return f"{best.speed / other.speed:.1f} times slower than {best.precision}"
-    if other.speed < best.speed:
-        return f"expected to be slower than {best.precision}"
-    return f"not enough faster than {best.precision}, which the model's author ranks higher"
-
-
-def _size_text(support: FormatSupport) -> str:
-    size = BYTES_PER_VALUE[support.precision]
-    return f"{size} {'byte' if size == 1 else 'bytes'} per value"
 
 
 # -- what a device supports ------------------------------------------------------------------------
@@ -299,42 +262,11 @@ def _describe(
         return FormatSupport("fp32", "good", "every device computes in fp32")
     if precision == "tf32":
         return _describe_tf32(device, backend)
-    if backend.library == "onnx":
-        return _describe_onnx(precision, device)
-    if backend.provider == "privateuseone":
-        return _describe_directml(precision, device, training)
-    if precision == "fp8":
-        return _describe_fp8(device, backend, training)
     if precision == "bf16":
-        return _describe_bf16(device)
-    if device.kind == "cpu":
-        reason = "torch computes fp16 no faster than fp32 on a CPU"
-        return FormatSupport("fp16", "slow", reason, 0.5)
-    if backend.provider == "mps" and training:
-        return FormatSupport("fp16", "slow", "training in fp16 on Metal is not proven")
-    return _describe_fp16(device)
-
-
-def _describe_onnx(precision: Precision, device: Device) -> FormatSupport:
-    if precision == "fp8":
-        return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
-    if precision == "bf16":
-        return FormatSupport("bf16", "unreliable", "few ONNX Runtime operators support bf16")
-    if device.kind == "cpu":
-        reason = "ONNX Runtime casts fp16 to fp32 and back on a CPU"
-        return FormatSupport("fp16", "slow", reason, 0.5)
-    return _describe_fp16(device)
-
-
-def _describe_directml(precision: Precision, device: Device, training: bool) -> FormatSupport:
-    if precision != "fp16":
-        return FormatSupport(precision, "unsupported", f"DirectML does not support {precision}")
-    if training:
-        reason = "autocast has no effect on DirectML, and weights kept in fp16 do not train"
-        return FormatSupport("fp16", "unsupported", reason)
-    found = _describe_fp16(device)
-    reason = f"{found.reason}; the whole model is cast, as autocast has no effect on DirectML"
-    return found._replace(reason=reason)
+        return _describe_bf16(device, backend)
+    if precision == "fp16":
+        return _describe_fp16(device, backend, training)
+    return _describe_fp8(device, backend, training)
 
 
 def _describe_tf32(device: Device, backend: DeviceBackend) -> FormatSupport:
@@ -345,43 +277,53 @@ def _describe_tf32(device: Device, backend: DeviceBackend) -> FormatSupport:
         if device.features.tf32 is None:
             reason = "it is unknown whether the device has TF32 matrix units"
             return FormatSupport("tf32", "slow", reason)
-    reason = "without TF32 matrix units it is the same as fp32"
-    return FormatSupport("tf32", "no effect", reason)
+    return FormatSupport("tf32", "no effect", "without TF32 matrix units it is the same as fp32")
 
 
-def _describe_bf16(device: Device) -> FormatSupport:
-    if device.features.bf16:
-        speed = _BF16_CPU_SPEED if device.kind == "cpu" else _FP16_SPEED["matrix"]
-        return FormatSupport("bf16", "good", "bf16 is native here", speed)
-    if device.features.bf16 is None:
+def _describe_bf16(device: Device, backend: DeviceBackend) -> FormatSupport:
+    if backend.provider == _DIRECTML:
+        return FormatSupport("bf16", "unsupported", "DirectML does not support bf16")
+    native = device.features.bf16
+    if native is False:
+        # A GPU without bf16 units rounds every product in software: fast does not mean right.
+        level: SupportLevel = "unreliable" if device.kind == "gpu" else "slow"
+        return FormatSupport("bf16", level, "bf16 is emulated here and slower than fp32", 0.5)
+    if backend.library == "onnx":
+        return FormatSupport("bf16", "slow", "few ONNX Runtime operators support bf16")
+    if native is None:
         return FormatSupport("bf16", "slow", "it is unknown whether bf16 is native here")
-    # A GPU without bf16 units rounds every product in software: being fast does not make it right.
-    level: SupportLevel = "unreliable" if device.kind == "gpu" else "slow"
-    return FormatSupport("bf16", level, "bf16 is emulated here and slower than fp32", 0.5)
+    speed = _BF16_CPU_SPEED if device.kind == "cpu" else _FP16_SPEED["matrix"]
+    return FormatSupport("bf16", "good", "bf16 is native here", speed)
 
 
-def _describe_fp16(device: Device) -> FormatSupport:
+def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
+    if device.kind == "cpu":
+        reason = "torch computes fp16 no faster than fp32 on a CPU"
+        if backend.library == "onnx":
+            reason = "ONNX Runtime casts fp16 to fp32 and back on a CPU"
+        return FormatSupport("fp16", "slow", reason, 0.5)
+    if backend.provider == _DIRECTML and training:
+        reason = "autocast has no effect on DirectML, and weights kept in fp16 do not train"
+        return FormatSupport("fp16", "unsupported", reason)
+    if backend.provider == "mps" and training:
+        return FormatSupport("fp16", "slow", "training in fp16 on Metal is not proven")
     rate = device.features.fp16
-    speed = _FP16_SPEED[rate]
-    if rate == "matrix":
-        return FormatSupport("fp16", "good", "fp16 matrix units", speed)
+    level, reason = _FP16_RATES[rate]
     if rate == "fast" and device.capability == "7.5":
         # Turing without tensor cores (GTX 16xx). ComfyUI and Stable Diffusion's web UI exclude
         # these cards from fp16 by name.
+        level = "unreliable"
         reason = "fp16 convolutions return NaN on Turing GPUs without tensor cores"
-        return FormatSupport("fp16", "unreliable", reason, speed)
-    if rate == "fast":
-        return FormatSupport("fp16", "good", "fp16 runs at twice the fp32 rate or more", speed)
-    if rate is None:
-        return FormatSupport("fp16", "slow", "the speed of fp16 is unknown here", speed)
-    slow = rate == "slow"
-    reason = "fp16 is no faster than fp32 here" if slow else "there is no fp16 arithmetic here"
-    return FormatSupport("fp16", "slow", reason, speed)
+    if backend.provider == _DIRECTML:
+        reason += "; the whole model is cast, as autocast has no effect on DirectML"
+    return FormatSupport("fp16", level, reason, _FP16_SPEED[rate])
 
 
 def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
+    if backend.library == "onnx":
+        return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
     if not device.features.fp8 or backend.provider != "cuda":
-        reason = f"{device.name} does not support fp8 through {backend.library}"
+        reason = f"{device.name} does not support fp8 through torch"
         return FormatSupport("fp8", "unsupported", reason)
     if is_fnuz(device.capability):
         reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"

@@ -14,7 +14,7 @@ _MAX = torch.finfo(_DTYPE).max
 _MULTIPLE = 16
 
 
-class Fp8Linear(nn.Module):
+class Fp8InferenceLinear(nn.Module):
     """A linear layer whose weights are stored in fp8."""
 
     weight: torch.Tensor
@@ -50,7 +50,7 @@ def convert_to_fp8(model: nn.Module) -> nn.Module:
     """Convert a trained model in place: linear layers to fp8, everything else to bf16."""
     model = model.to(torch.bfloat16)
     if _is_convertible(model):
-        return Fp8Linear(model)  # type: ignore[arg-type]  # it is a Linear
+        return Fp8InferenceLinear(model)  # type: ignore[arg-type]  # it is a Linear
     _convert_children(model)
     return model
 
@@ -58,7 +58,7 @@ def convert_to_fp8(model: nn.Module) -> nn.Module:
 def _convert_children(module: nn.Module) -> None:
     for name, child in module.named_children():
         if _is_convertible(child):
-            setattr(module, name, Fp8Linear(child))  # type: ignore[arg-type]  # it is a Linear
+            setattr(module, name, Fp8InferenceLinear(child))  # type: ignore[arg-type]  # it is a Linear
         else:
             _convert_children(child)
 

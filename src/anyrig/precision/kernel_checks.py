@@ -7,12 +7,14 @@ format, and what is measured is the error of the kernel, not of the rounded inpu
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -23,7 +25,7 @@ from anyrig.backends.torch import DTYPES
 from anyrig.devices.machine import Precision
 from anyrig.errors import KernelError
 from anyrig.precision.autocast import use_tf32
-from anyrig.precision.selftest import CheckResult
+from anyrig.precision.selftest import CheckResult, Verdict
 
 log = logging.getLogger(__name__)
 MaskKind = Literal["none", "causal", "bool", "additive", "padding", "empty rows"]
@@ -61,12 +63,45 @@ class Reference(NamedTuple):
     magnitudes: tuple[torch.Tensor, ...]
 
 
-def judge(
+def _check(
+    check: CheckResult,
+    compute: Callable[[], Sequence[torch.Tensor]],
+    reference: Reference,
+    tolerance: float,
+) -> CheckResult:
+    """Run a kernel and compare its results with the reference; what it raises is a result too."""
+    try:
+        return _compare(check, compute(), reference, tolerance)
+    except (NotImplementedError, torch.OutOfMemoryError) as raised:
+        return replace(check, verdict="unsupported", note=_first_line(raised))
+    except RuntimeError as raised:
+        note = _first_line(raised)
+        # A format that was not built for this device is not a fault: the device's description says
+        # whether it may be chosen.
+        missing = check.area == "product" and check.precision != "fp32"
+        if missing or any(words in note for words in _NO_KERNEL):
+            return replace(check, verdict="unsupported", note=note)
+        if type(raised).__name__ == "AcceleratorError":
+            # The driver's error state persists: every later call in this process fails as well.
+            raise KernelError(
+                f"{check.backend} {check.area} in {check.precision} failed: {note}".lstrip(),
+                hint="Start a new process. `anyrig doctor` checks the device.",
+            ) from raised
+        return replace(check, verdict="wrong", note=f"raised: {note}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:200]
+
+
+def _compare(
     check: CheckResult, found: Sequence[torch.Tensor], reference: Reference, tolerance: float
 ) -> CheckResult:
-    """Compare results with the reference: the worst error, and values that are not finite."""
+    """The worst error, and values that are not finite."""
+    if check.area == "attention" and len(found) < len(reference.names):
+        return replace(check, verdict="wrong", note="a gradient is missing")
     worst, num_bad, where = 0.0, 0, ""
-    # fp8 has no backward pass, so there may be fewer results than references.
+    # fp8 products have no backward pass, so there may be fewer results than references.
     for name, ours, right, magnitude in zip(reference.names, found, *reference[1:], strict=False):
         host = ours.cpu().double()
         bad = int((~torch.isfinite(host)).sum())
@@ -76,7 +111,7 @@ def judge(
         error = float(((host - right).abs() / (magnitude * tolerance)).max())
         if error > worst:
             worst, where = error, where or (name if error > 1 else "")
-    verdict: Literal["right", "wrong"] = "wrong" if num_bad or worst > 1 else "right"
+    verdict: Verdict = "wrong" if num_bad or worst > 1 else "right"
     return replace(check, verdict=verdict, error=worst, num_bad=num_bad, where=where)
 
 
@@ -200,12 +235,7 @@ def attention_reference(given: AttentionInputs) -> Reference:
     )
     return Reference(
         ("out", "grad_q", "grad_k", "grad_v"),
-        (
-            out,
-            logits @ keys,
-            sum_groups(logits.mT @ query),
-            sum_groups(weights.mT @ grad_out),
-        ),
+        (out, logits @ keys, sum_groups(logits.mT @ query), sum_groups(weights.mT @ grad_out)),
         tuple(m.clamp(min=float(m.max()) * _MIN_MAGNITUDE + 1e-30) for m in magnitudes),
     )
 
@@ -237,13 +267,11 @@ def run_attention(
     options: dict[str, Any] = {"attn_mask": mask, "is_causal": given.causal}
     if query.shape[1] != key.shape[1]:
         options["enable_gqa"] = True
+    choice = contextlib.nullcontext() if backend is None else sdpa_kernel([backend])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # each backend that declines explains why, at length
-        if backend is None:
+        with choice:
             out = F.scaled_dot_product_attention(query, key, value, **options)
-        else:
-            with sdpa_kernel([backend]):
-                out = F.scaled_dot_product_attention(query, key, value, **options)
         out.backward(given.grad_out.to(dtype).to(device))  # type: ignore[no-untyped-call]  # torch's
     return [out.detach(), *(t.grad for t in (query, key, value) if t.grad is not None)]
 
@@ -268,41 +296,17 @@ def check_attention(
             return
         given = make_attention_inputs(case)
         reference = attention_reference(given)
-        for backend in ATTENTION_BACKENDS:
+        for backend, kernel in ATTENTION_BACKENDS.items():
             for precision in precisions:
-                yield _check_attention_case(case, given, reference, backend, precision, device)
-
-
-def _check_attention_case(
-    case: AttentionCase,
-    given: AttentionInputs,
-    reference: Reference,
-    backend: str,
-    precision: Precision,
-    device: torch.device,
-) -> CheckResult:
-    missing = CheckResult(
-        "attention", backend, precision, case.name, "not there", decides=case.decides
-    )
-    check = replace(missing, verdict="wrong", source=case.source)
-    try:
-        found = run_attention(given, precision, device, ATTENTION_BACKENDS[backend])
-        if len(found) != len(reference.names):
-            return replace(check, note="a gradient is missing")
-        return judge(check, found, reference, _ATTENTION_TOLERANCE[precision])
-    except torch.OutOfMemoryError:
-        return replace(missing, note="out of memory")
-    except RuntimeError as raised:
-        text = str(raised).partition("\n")[0]
-        if type(raised).__name__ == "AcceleratorError":
-            # The driver's error state persists: every later call in this process fails as well.
-            raise KernelError(
-                f"{backend} attention in {precision} failed: {text}",
-                hint="Start a new process. `anyrig doctor` checks the device.",
-            ) from raised
-        if any(words in text for words in _NO_KERNEL):
-            return replace(missing, note=text[:120])
-        return replace(check, note=f"raised: {text[:200]}")
+                yield _check(
+                    CheckResult(
+                        "attention", backend, precision, case.name,
+                        source=case.source, decides=case.decides,
+                    ),
+                    partial(run_attention, given, precision, device, kernel),
+                    reference,
+                    _ATTENTION_TOLERANCE[precision],
+                )  # fmt: skip
 
 
 # -- matrix products -------------------------------------------------------------------------------
@@ -329,14 +333,6 @@ PRODUCT_CASES: tuple[ProductCase, ...] = (
 )
 
 
-class ProductInputs(NamedTuple):
-    """Two matrices and a gradient on the host in fp64, exact in every format down to fp8."""
-
-    left: torch.Tensor
-    right: torch.Tensor
-    grad_out: torch.Tensor
-
-
 def check_products(
     device: torch.device,
     precisions: Sequence[Precision],
@@ -348,13 +344,24 @@ def check_products(
     device, whatever its description says.
     """
     for case in cases:
-        given = _make_product_inputs(case)
-        reference = _product_reference(given)
+        left, right, grad_out = given = _make_product_inputs(case)
+        pairs = ((left, right), (grad_out, right.t()), (left.t(), grad_out))
+        reference = Reference(
+            ("product", "grad_left", "grad_right"),
+            tuple(a @ b for a, b in pairs),
+            tuple((a.square() @ b.square()).sqrt().clamp(min=1e-30) for a, b in pairs),
+        )
         for precision in precisions:
-            yield _check_product_case(case, given, reference, precision, device)
+            yield _check(
+                CheckResult("product", "", precision, case.name, decides=case.decides),
+                partial(run_product, given, precision, device),
+                reference,
+                _PRODUCT_TOLERANCE[precision],
+            )
 
 
-def _make_product_inputs(case: ProductCase) -> ProductInputs:
+def _make_product_inputs(case: ProductCase) -> tuple[torch.Tensor, ...]:
+    """Two matrices and a gradient on the host in fp64, exact in every format down to fp8."""
     random = torch.Generator().manual_seed(_SEED)
 
     def draw(rows: int, columns: int) -> torch.Tensor:
@@ -366,61 +373,24 @@ def _make_product_inputs(case: ProductCase) -> ProductInputs:
         part = case.inner // 16
         left[:, : 2 * part] = case.large
         right[:part], right[part : 2 * part] = case.large, -case.large
-    return ProductInputs(left, right, draw(case.rows, case.columns))
-
-
-def _product_reference(given: ProductInputs) -> Reference:
-    left, right, grad_out = given
-    pairs = ((left, right), (grad_out, right.t()), (left.t(), grad_out))
-    return Reference(
-        ("product", "grad_left", "grad_right"),
-        tuple(a @ b for a, b in pairs),
-        tuple((a.square() @ b.square()).sqrt().clamp(min=1e-30) for a, b in pairs),
-    )
-
-
-def _check_product_case(
-    case: ProductCase,
-    given: ProductInputs,
-    reference: Reference,
-    precision: Precision,
-    device: torch.device,
-) -> CheckResult:
-    missing = CheckResult("product", "", precision, case.name, "not there", decides=case.decides)
-    try:
-        found = run_product(given, precision, device)
-    except (NotImplementedError, torch.OutOfMemoryError) as raised:
-        return replace(missing, note=str(raised).partition("\n")[0][:120])
-    except RuntimeError as raised:
-        # A format that was not built for this device is not a fault: the device's description
-        # says whether it may be chosen.
-        failed = replace(missing, note=str(raised).partition("\n")[0][:200])
-        return replace(failed, verdict="wrong") if precision == "fp32" else failed
-    return judge(missing, found, reference, _PRODUCT_TOLERANCE[precision])
+    return left, right, draw(case.rows, case.columns)
 
 
 def run_product(
-    given: ProductInputs, precision: Precision, device: torch.device
+    given: Sequence[torch.Tensor], precision: Precision, device: torch.device
 ) -> list[torch.Tensor]:
     """The product and both gradients; in fp8 the product only."""
+    left, right, grad_out = given
     if precision == "fp8":
-        return [_run_fp8_product(given, device)]
+        if any(size % _FP8_MULTIPLE for size in (*left.shape[1:], *right.shape)):
+            raise NotImplementedError("fp8 kernels need sizes that are multiples of 16")
+        one = torch.ones((), device=device)
+        a = left.to(torch.float8_e4m3fn).to(device)
+        b = right.t().contiguous().to(torch.float8_e4m3fn).to(device).t()
+        return [torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16)]
     dtype = DTYPES[precision]
-    left, right = (tensor.to(dtype).to(device).requires_grad_() for tensor in given[:2])
+    a, b = (tensor.to(dtype).to(device).requires_grad_() for tensor in (left, right))
     with use_tf32(precision == "tf32"):
-        result = left @ right
-        result.backward(given.grad_out.to(dtype).to(device))  # type: ignore[no-untyped-call]  # torch's
-    assert left.grad is not None
-    assert right.grad is not None
-    return [result.detach(), left.grad, right.grad]
-
-
-def _run_fp8_product(given: ProductInputs, device: torch.device) -> torch.Tensor:
-    if any(size % _FP8_MULTIPLE for size in (*given.left.shape[1:], *given.right.shape)):
-        raise NotImplementedError("fp8 kernels need sizes that are multiples of 16")
-    one = torch.ones((), device=device)
-    return torch._scaled_mm(
-        given.left.to(torch.float8_e4m3fn).to(device),
-        given.right.t().contiguous().to(torch.float8_e4m3fn).to(device).t(),
-        one, one, out_dtype=torch.bfloat16,
-    )  # fmt: skip
+        result = a @ b
+        result.backward(grad_out.to(dtype).to(device))  # type: ignore[no-untyped-call]  # torch's
+    return [result.detach(), *(t.grad for t in (a, b) if t.grad is not None)]

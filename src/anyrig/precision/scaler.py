@@ -108,10 +108,7 @@ class NoOpScaler:
         if self._skip_nonfinite and unscale_gradients(gradients, 1.0, self._sync_flag):
             log.warning("step skipped: its gradients are not finite")
             return StepOutcome(True)
-        norm = clip_gradients(gradients.clipped, max_norm) if max_norm is not None else None
-        for optimizer in optimizers:
-            optimizer.step()
-        return StepOutcome(False, norm)
+        return StepOutcome(False, _clip_and_step(optimizers, gradients, max_norm))
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -180,9 +177,7 @@ class LossScaler:
         if unscale_gradients(gradients, 1.0 / scale, self._sync_flag):
             self._record_skipped()
             return StepOutcome(True, None, scale)
-        norm = clip_gradients(gradients.clipped, max_norm) if max_norm is not None else None
-        for optimizer in optimizers:
-            optimizer.step()
+        norm = _clip_and_step(optimizers, gradients, max_norm)
         self._record_good()
         return StepOutcome(False, norm, scale)
 
@@ -239,6 +234,15 @@ def _as_tuple(optimizers: Optimizers) -> tuple[torch.optim.Optimizer, ...]:
     if isinstance(optimizers, torch.optim.Optimizer):
         return (optimizers,)
     return tuple(optimizers)
+
+
+def _clip_and_step(
+    optimizers: Sequence[torch.optim.Optimizer], gradients: Gradients, max_norm: float | None
+) -> torch.Tensor | None:
+    norm = clip_gradients(gradients.clipped, max_norm) if max_norm is not None else None
+    for optimizer in optimizers:
+        optimizer.step()
+    return norm
 
 
 # -- gradients -------------------------------------------------------------------------------------

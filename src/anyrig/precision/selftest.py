@@ -16,7 +16,7 @@ import logging
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,9 @@ _VERSION = 1
 """Increase when cases or tolerances change: results cached under another version are not used."""
 BUDGET_S = 10.0
 """No new case is started after this time; the known faults come first."""
+Verdict = Literal["right", "wrong", "unsupported"]
+_STORED_VERDICTS = {"unsupported": "not there"}
+"""How verdicts are written in the results file, where that differs."""
 _BACKEND_NAMES = {
     "cudnn": "cuDNN", "flash": "flash", "efficient": "memory-efficient", "math": "plain",
 }  # fmt: skip
@@ -42,15 +45,15 @@ _SWITCHES = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check of attention or of a matrix product. Stored as it is in the results file."""
+    """One check of attention or of a matrix product. Its fields are those of the results file."""
 
     area: Literal["attention", "product"]
     backend: str
     """Of attention: cudnn, flash, efficient, math. Empty for products."""
     precision: Precision
     case: str
-    verdict: Literal["right", "wrong", "not there"]
-    """A backend that does not accept a shape or format is not there, which is not a fault."""
+    verdict: Verdict = "unsupported"
+    """A backend that does not accept a shape or format is unsupported, which is not a fault."""
     error: float = 0.0
     """The largest error relative to the tolerance: above 1 is wrong."""
     num_bad: int = 0
@@ -83,8 +86,6 @@ class SelfTestReport:
     """Device, driver and libraries that the results are valid for."""
     seconds: float
     cached: bool = False
-    messages: tuple[str, ...] = ()
-    """What was disabled in this process, and why."""
 
     @property
     def failed_formats(self) -> dict[Precision, str]:
@@ -123,19 +124,21 @@ def _describe_fault(backend: str, wrong: list[CheckResult]) -> str:
 
 
 def apply_selftest(
-    device: Device, backend: DeviceBackend, path: Path | None = None, *, rerun: bool = False
+    device: Device,
+    backend: DeviceBackend,
+    path: Path | None = None,
+    *,
+    budget_s: float = BUDGET_S,
 ) -> SelfTestReport:
     """Load or run the self-test, and disable faulty attention backends in this process."""
     if backend.library != "torch":
         return SelfTestReport((), "", 0.0)
-    report = load_or_run(device, backend, path, rerun=rerun)
-    messages = []
+    report = load_or_run(device, backend, path, budget_s=budget_s)
     for name, fault in report.attention_faults.items():
         disabled = disable_attention([name])
         done = "disabled, torch uses another backend" if disabled else "it cannot be disabled"
-        messages.append(f"{fault}; {done}")
-        log.warning("%s", messages[-1])
-    return replace(report, messages=tuple(messages))
+        log.warning("%s; %s", fault, done)
+    return report
 
 
 def load_or_run(
@@ -154,11 +157,13 @@ def load_or_run(
         rerun: run it even if results are cached.
         budget_s: seconds after which no new case is started.
     """
-    report = None if rerun or path is None else load_reports(path).get(report_key(device, backend))
-    if report is None:
-        report = run_selftest(device, backend, budget_s=budget_s)
-        if path is not None:
-            save_report(path, report)
+    if path is not None and not rerun:
+        report = load_reports(path).get(report_key(device, backend))
+        if report is not None:
+            return report
+    report = run_selftest(device, backend, budget_s=budget_s)
+    if path is not None:
+        save_report(path, report)
     return report
 
 
@@ -216,7 +221,7 @@ def disable_attention(backends: Iterable[str]) -> tuple[str, ...]:
 
 
 def select_disableable(backends: Iterable[str]) -> tuple[str, ...]:
-    """Those attention backends that torch can do without."""
+    """The attention backends of these that torch can do without."""
     return tuple(backend for backend in backends if backend in _SWITCHES)
 
 
@@ -229,15 +234,10 @@ def report_key(device: Device, backend: DeviceBackend) -> str:
 
     library: Any = torch.backends.cudnn
     cudnn = library.version() if backend.provider == "cuda" and library.is_available() else None
-    parts = (
-        device.id,
-        backend.provider,
-        f"driver {device.driver_version or '-'}",
-        f"torch {torch.__version__}",
-        f"cuDNN {cudnn or '-'}",
-        f"test {_VERSION}",
+    return (
+        f"{device.id}; {backend.provider}; driver {device.driver_version or '-'}; "
+        f"torch {torch.__version__}; cuDNN {cudnn or '-'}; test {_VERSION}"
     )
-    return "; ".join(parts)
 
 
 def find_reports(
@@ -245,14 +245,12 @@ def find_reports(
 ) -> dict[str, SelfTestReport]:
     """Cached reports by device id, for the present driver and torch. Does not import torch."""
     found: dict[str, SelfTestReport] = {}
-    devices = tuple(devices)
+    drivers = {device.id: f"driver {device.driver_version or '-'}" for device in devices}
     for key, report in load_reports(path).items():
-        parts = key.split("; ")
-        if f"torch {torch_version}" not in parts or f"test {_VERSION}" not in parts:
-            continue
-        for device in devices:
-            if parts[0] == device.id and f"driver {device.driver_version or '-'}" in parts:
-                found[device.id] = report
+        device_id, *parts = key.split("; ")
+        current = {f"torch {torch_version}", f"test {_VERSION}", drivers.get(device_id, "")}
+        if current.issubset(parts):
+            found[device_id] = report
     return found
 
 
@@ -268,7 +266,11 @@ def load_reports(path: Path) -> dict[str, SelfTestReport]:
 
 
 def _parse_report(key: str, row: Mapping[str, Any]) -> SelfTestReport:
-    results = tuple(CheckResult(**result) for result in row["results"])
+    verdicts = {stored: verdict for verdict, stored in _STORED_VERDICTS.items()}
+    results = tuple(
+        CheckResult(**{**one, "verdict": verdicts.get(one["verdict"], one["verdict"])})
+        for one in row["results"]
+    )
     return SelfTestReport(results, key, float(row["seconds"]), cached=True)
 
 
@@ -280,8 +282,7 @@ def save_report(path: Path, report: SelfTestReport) -> None:
         key: {
             "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "seconds": round(each.seconds, 3),
-            # JSON has no infinity.
-            "results": [asdict(replace(r, error=min(r.error, 1e30))) for r in each.results],
+            "results": [_store(result) for result in each.results],
         }
         for key, each in {**others, report.key: report}.items()
     }
@@ -291,19 +292,22 @@ def save_report(path: Path, report: SelfTestReport) -> None:
         log.warning("the self-test results could not be saved: %s", error)
 
 
+def _store(result: CheckResult) -> dict[str, Any]:
+    verdict = _STORED_VERDICTS.get(result.verdict, result.verdict)
+    return {**asdict(result), "verdict": verdict, "error": min(result.error, 1e30)}  # no infinity
+
+
 def results_table(results: Iterable[CheckResult]) -> list[tuple[str, ...]]:
     """Rows of text: area, backend, format, case, verdict, detail."""
     rows: list[tuple[str, ...]] = []
     for result in results:
-        detail = f"{result.error:.2f} of the tolerance"
-        if result.verdict == "wrong":
-            detail = result.problem
-        elif result.verdict == "not there":
-            detail = result.note
-        verdict = (
-            "told only" if result.verdict == "wrong" and not result.decides else result.verdict
-        )
-        rows.append(
-            (result.area, result.backend or "-", result.precision, result.case, verdict, detail)
-        )
+        details = {
+            "right": f"{result.error:.2f} of the tolerance",
+            "wrong": result.problem,
+            "unsupported": result.note,
+        }
+        ignored = result.verdict == "wrong" and not result.decides
+        verdict = "wrong, but ignored" if ignored else result.verdict
+        where = (result.area, result.backend or "-", result.precision, result.case)
+        rows.append((*where, verdict, details[result.verdict]))
     return rows

@@ -8,7 +8,7 @@ from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.recognise.moonshine import Moonshine
 from anyrig.recognise.protocol import INSTALL, Recogniser
 from anyrig.recognise.whisper import Whisper
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.engine import EngineFactory
 
 ALL: tuple[type[Recogniser], ...] = (Moonshine, Whisper)
 

@@ -22,7 +22,7 @@ from anyrig.placement import Workload
 from anyrig.recognise import moonshine, whisper
 from anyrig.recognise.choose import choose
 from anyrig.recognise.protocol import INSTALL, Recording
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.engine import EngineFactory
 
 log = logging.getLogger(__name__)
 EngineName = Literal["moonshine", "whisper", "transformers"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np

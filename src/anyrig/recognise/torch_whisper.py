@@ -15,7 +15,7 @@ from anyrig.errors import DeviceError, MissingWeightsError
 from anyrig.memory import oom
 from anyrig.recognise.guard import MOST_COMPRESSED, careful, compression_ratio
 from anyrig.recognise.protocol import RATE, Line, Recording, Transcript
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np

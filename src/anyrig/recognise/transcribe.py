@@ -28,6 +28,7 @@ from anyrig.recognise.tongue import Tongue
 from anyrig.recognise.whisper import drives_cuda
 from anyrig.storage.keys import CacheKey
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
     from anyrig.placement import PlacementPlan, Workload
@@ -213,9 +214,13 @@ class Transcriber:
         if name not in self._pools:
             placed = self._placed(model, 1 if alone else 1 << 30)
             pool = WorkerPool(
-                placed.placements, model.recipe(self._folder, words=self._wishes.words),
-                environment=self._environment, fallback=placed.fallback,
-            )  # fmt: skip
+                LocalWorkers(
+                    placed.placements,
+                    model.recipe(self._folder, words=self._wishes.words),
+                    environment=self._environment,
+                    fallback=placed.fallback,
+                )
+            )
             batches = any(seat.device.kind == "gpu" for seat in placed.placements)
             workers = sum(seat.workers for seat in placed.placements)
             self._pools[name] = (pool, _BATCH_AHEAD if batches else _LOOK_AHEAD * workers)

@@ -13,13 +13,12 @@ from anyio import to_thread
 from pydantic import BaseModel
 
 from anyrig.backends.memory import trim_heap
-from anyrig.errors import AnyrigError
+from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.expiry import expiring
 from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
 from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
 from anyrig.server.working import working
-from anyrig.work.protocol import error_from_dict
 
 log = logging.getLogger(__name__)
 SWEEP_S = 3.0

@@ -14,12 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyrig.errors import AnyrigError, LimitExceededError
+from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
 from anyrig.server.access import named_upload
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
 from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
-from anyrig.work.protocol import error_from_dict
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

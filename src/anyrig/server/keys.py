@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, StorageError
 from anyrig.storage import files
-from anyrig.storage.files import FileLock
+from anyrig.storage.files import lock_file
 
 SCOPES = {
     "speech": "speak and stream, transcribe, edit the lexicon",
@@ -149,7 +149,7 @@ class Keys:
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Key]]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self._path.with_name(f"{self._path.name}.lock")).exclusive(_WAIT_S) as alone:
+        with lock_file(self._path.with_name(f"{self._path.name}.lock"), _WAIT_S) as alone:
             if not alone:
                 raise StorageError("another process changes the keys", hint="Try again.")
             keys = _loaded(self._path)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from anyrig.app.settings import ServerSettings
-    from anyrig.jobs import JobFunction, JobQueue
+    from anyrig.jobs import JobHandler, JobQueue
     from anyrig.monitor import MachineSnapshot
     from anyrig.server.figures import Figures
     from anyrig.server.keeper import Keeper
@@ -129,7 +129,7 @@ class Parts:
     """Whether no key is needed: only this machine can call, or `--insecure` was said."""
     places: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the user by name: indexes, classifiers, runs."""
-    runner: JobFunction | None = None
+    runner: JobHandler | None = None
     """Does a job of the queue; none where the queue is left to others (`--no-jobs`)."""
     preload: Sequence[str] = ()
     """Of `PRELOADS`: what is loaded before the server says that it is ready."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from anyrig.errors import InvalidInputError
-from anyrig.jobs import Job, JobFunction, ReportEvent, StopSignal
+from anyrig.jobs import Job, JobHandler, ReportEvent, StopSignal
 from anyrig.services.command import run_command
 from anyrig.storage.keys import JsonValue
 
@@ -224,7 +224,7 @@ def _named(entry: Kind, arguments: Mapping[str, JsonValue]) -> list[str]:
     return [f"{entry.file_flag}={file}" if entry.file_flag else file]
 
 
-def runner(environment: Mapping[str, str]) -> JobFunction:
+def runner(environment: Mapping[str, str]) -> JobHandler:
     """Does a job of any kind, as its command does, in a process of its own."""
 
     def run(job: Job, tell: ReportEvent, stop: StopSignal) -> JsonValue:

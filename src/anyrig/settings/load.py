@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from anyrig.errors import InvalidSettingError
-from anyrig.settings.schema import Setting, Value, build_settings, list_settings
+from anyrig.settings.schema import Setting, build_settings, list_settings
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -47,23 +47,21 @@ class LoadedSettings(Generic[T]):
     """Variables for the process that the `.env` file sets and the environment does not."""
 
 
-@dataclass(frozen=True)
-class SettingsSource:
-    """A file or the environment, and what it sets."""
+class SettingValue(NamedTuple):
+    """A value that a file or the environment gives to a key."""
 
-    kind: Origin
-    path: str = ""
-    """Empty for the environment."""
+    key: str
+    value: Any
+    origin: Origin
+    source: str
+    """The file, or the variable."""
+    name: str
+    """As a user would call it: `server.port in anyrig.toml`, `ANYRIG_SERVER_PORT`."""
     trusted: bool = True
-    """Whether it may set restricted settings; not if it was merely found in the working directory.
+    """Whether restricted settings may be set; not by a file merely found in the working directory.
     """
-    values: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
-    """By key: the value, and the variable's name or nothing."""
-
-    def describe(self, key: str, variable: str) -> str:
-        """Name a value of this source: `server.port in anyrig.toml`, `ANYRIG_SERVER_PORT`."""
-        name = variable or key
-        return f"{name} in {self.path}" if self.path else name
+    is_legacy: bool = False
+    """Whether the variable may be meant for another program."""
 
 
 @dataclass(frozen=True)
@@ -108,20 +106,29 @@ class SettingsLoader(Generic[T]):
             project_named: whether the user named it; then it may set everything.
             dotenv: `.env` in the working directory.
         """
-        sources = []
+        given: list[SettingValue] = []
         if user_file is not None:
-            sources.append(self._read_toml(user_file, trusted=True))
+            given += self._read_toml(user_file, trusted=True)
         if project_file is not None and not _is_same_file(project_file, user_file):
-            sources.append(self._read_toml(project_file, trusted=project_named))
+            given += self._read_toml(project_file, trusted=project_named)
         from_dotenv = _read_dotenv(dotenv) if dotenv is not None else {}
-        values = self._read_variables(from_dotenv)
-        sources.append(SettingsSource("environment", str(dotenv or ""), False, values))
-        sources.append(SettingsSource("environment", values=self._read_variables(environment)))
+        given += self._read_variables(from_dotenv, f" in {dotenv}", trusted=False)
+        given += self._read_variables(environment, "", trusted=True)
 
+        chosen: dict[str, SettingValue] = {}
+        restricted, invalid = [], []
+        untrusted_keys = {item.key for item in given if not item.trusted}
+        for item in given:
+            setting = self.settings[item.key]
+            if not item.trusted and setting.is_restricted(item.value, untrusted_keys):
+                restricted.append(item.name)
+            elif item.is_legacy and not setting.accepts(item.value):
+                invalid.append(f"ignored {item.name}: {item.value!r} is not a valid {item.key}")
+            else:
+                chosen[item.key] = item
         unknown = [
             *self._find_unknown(from_dotenv, f" in {dotenv}"), *self._find_unknown(environment, "")
         ]  # fmt: skip
-        merged, origins, restricted, invalid = self._merge(sources)
         warnings = []
         if restricted:
             warnings.append(
@@ -132,9 +139,12 @@ class SettingsLoader(Generic[T]):
         if unknown:
             noun = "variable" if len(unknown) == 1 else "variables"
             warnings.append(f"ignored unknown {noun} {'; '.join(unknown)}")
+        values = {
+            key: self.settings[key].parse(item.value, item.source) for key, item in chosen.items()
+        }
         return LoadedSettings(
-            build_settings(self.schema, merged),
-            origins,
+            build_settings(self.schema, values),
+            {key: (item.origin, item.source) for key, item in chosen.items()},
             (*warnings, *invalid),
             {
                 name: value for name, value in from_dotenv.items()
@@ -142,43 +152,14 @@ class SettingsLoader(Generic[T]):
             },
         )  # fmt: skip
 
-    def _merge(
-        self, sources: Sequence[SettingsSource]
-    ) -> tuple[dict[str, Value], dict[str, tuple[Origin, str]], list[str], list[str]]:
-        """Return values and origins, then what was ignored: restricted values, invalid ones."""
-        raw: dict[str, Any] = {}
-        origins: dict[str, tuple[Origin, str]] = {}
-        restricted: list[str] = []
-        invalid: list[str] = []
-        legacy = self.legacy_variables
-        untrusted_keys = {key for one in sources if not one.trusted for key in one.values}
-        for source in sources:
-            for key, (value, variable) in source.values.items():
-                setting, name = self.settings[key], source.describe(key, variable)
-                if not source.trusted and setting.is_restricted(value, untrusted_keys):
-                    restricted.append(name)
-                    continue
-                if variable in legacy:  # other programs may read it too
-                    try:
-                        setting.parse(value, name)
-                    except InvalidSettingError:
-                        invalid.append(f"ignored {name}: {value!r} is not a valid {key}")
-                        continue
-                raw[key] = value
-                origins[key] = (source.kind, name if variable else source.path)
-        values = {
-            key: self.settings[key].parse(value, origins[key][1]) for key, value in raw.items()
-        }
-        return values, origins, restricted, invalid
-
-    def _read_toml(self, path: Path, *, trusted: bool) -> SettingsSource:
-        values: dict[str, tuple[Any, str]] = {}
+    def _read_toml(self, path: Path, *, trusted: bool) -> Iterator[SettingValue]:
+        values: dict[str, Any] = {}
         for key, value in _parse_toml(path).items():
             if isinstance(value, dict):
-                values |= {f"{key}.{name}": (inner, "") for name, inner in value.items()}
+                values |= {f"{key}.{name}": inner for name, inner in value.items()}
             else:
-                values[key] = (value, "")
-        for key in values:
+                values[key] = value
+        for key, value in values.items():
             if key not in self.settings:
                 near = _find_similar(key, self.settings)
                 hint = f"Did you mean {near!r}?" if near else None
@@ -186,24 +167,24 @@ class SettingsLoader(Generic[T]):
                     f"unknown key {key!r} in {path}",
                     hint=hint or f"Valid keys: {', '.join(sorted(self.settings))}.",
                 )
-        return SettingsSource("settings", str(path), trusted, values)
+            yield SettingValue(key, value, "settings", str(path), f"{key} in {path}", trusted)
 
-    def _read_variables(self, variables: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-        """Return by key the value and the variable's name; our own names win over legacy ones."""
-        values: dict[str, tuple[Any, str]] = {}
+    def _read_variables(
+        self, variables: Mapping[str, str], place: str, *, trusted: bool
+    ) -> Iterator[SettingValue]:
+        """What variables set; our own names win over legacy ones."""
         for key, setting in self.settings.items():
+            own = variable_name(key)
             if setting.read_legacy:
-                found = setting.read_legacy(variables)
-                if found:
-                    values[key] = found
-            for name in (
-                *(() if setting.read_legacy else setting.legacy_variables),
-                variable_name(key),
-            ):
-                value = variables.get(name, "")
-                if value and not _is_of_service(name, value):
-                    values[key] = (value, name)
-        return values
+                found = [setting.read_legacy(variables)]
+            else:
+                found = [(variables.get(name, ""), name) for name in setting.legacy_variables]
+            found.append((variables.get(own, ""), own))
+            usable = [pair for pair in found if pair and pair[0] and not _is_of_service(*pair)]
+            if usable:
+                value, name = usable[-1]
+                source = f"{name}{place}"
+                yield SettingValue(key, value, "environment", source, source, trusted, name != own)
 
     def _find_unknown(self, variables: Mapping[str, str], place: str) -> Iterator[str]:
         """Find variables that are meant for us but unknown, with the most similar known name.
@@ -217,7 +198,7 @@ class SettingsLoader(Generic[T]):
         known = {*map(variable_name, self.settings), *self.legacy_variables}
         prefixed = [name for name in known if name.startswith(prefixes)]
         for name, value in variables.items():
-            if name in known or self.other_variables.fullmatch(name) or _is_of_service(name, value):
+            if name in known or self.other_variables.fullmatch(name) or _is_of_service(value, name):
                 continue
             if name.startswith(prefixes) or (
                 place and _find_similar(name, prefixed, cutoff=_MISSPELT_CUTOFF)
@@ -238,7 +219,7 @@ def _is_same_file(path: Path, other: Path | None) -> bool:
         return False
 
 
-def _is_of_service(name: str, value: str) -> bool:
+def _is_of_service(value: str, name: str) -> bool:
     """Whether Kubernetes sets a variable for a service."""
     is_address = name.endswith("_PORT") and _SERVICE_ADDRESS.match(value)
     return bool(is_address or _SERVICE_VARIABLE.fullmatch(name))

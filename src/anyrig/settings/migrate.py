@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import shutil
 import sqlite3
 import sys
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anyrig.storage import files
-from anyrig.storage.files import FileLock
+from anyrig.storage.files import lock_file
 
 log = logging.getLogger(__name__)
 DATA = ("jobs.sqlite", "indexes", "runs", "server")
@@ -47,19 +48,17 @@ def migrate(old: Path, new: Path, names: tuple[str, ...]) -> Path:
         names: the files and folders to move, `DATA` or `STATE`.
     """
     marker = new / _MARKERS[names]
-    if old == new or marker.exists():
-        return new
-    if not any(os.path.lexists(old / name) for name in names):
+    if old == new or marker.exists() or not any(os.path.lexists(old / name) for name in names):
         return new
     try:
         new.mkdir(parents=True, exist_ok=True)
-        with FileLock(new / ".moving.lock").exclusive(_LOCK_TIMEOUT_S) as acquired:
-            if not acquired:
-                return old
+        with lock_file(new / ".moving.lock", _LOCK_TIMEOUT_S) as acquired:
             if marker.exists():  # another process did it in the meantime
                 return new
-            return new if _move_items(old, new, names, marker) else old
+            return new if acquired and _move_items(old, new, names, marker) else old
     except OSError as error:
+        if marker.exists():  # on a drive without locks
+            return new
         # shutil.copytree reports a list of (source, target, message).
         details = error.args[0] if error.args else None
         reason = details[0][-1] if isinstance(details, list) and details else error
@@ -82,10 +81,10 @@ def _move_items(old: Path, new: Path, names: Sequence[str], marker: Path) -> boo
     if pending and shutil.disk_usage(new).free < _MIN_FREE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # _rewrite_paths needs some
     journal = new / _JOURNAL
-    moved_before = _read_journal(journal)
+    moved_before = files.read_json(journal).get("items", [])
     with contextlib.suppress(OSError):
-        files.write_atomic(journal, json.dumps([*moved_before, *pending]))
-    copied = _move_all(old, new, pending)
+        files.write_atomic(journal, json.dumps({"items": [*moved_before, *pending]}))
+    copied = _move_all(old, new, pending, marker)
     # Paths stay as they are if the new folder had a server folder of its own.
     if "server" not in in_both or "server" in moved_before:
         _rewrite_paths(old, new)
@@ -102,15 +101,7 @@ def _move_items(old: Path, new: Path, names: Sequence[str], marker: Path) -> boo
     return True
 
 
-def _read_journal(path: Path) -> list[str]:
-    try:
-        names = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    return [str(name) for name in names] if isinstance(names, list) else []
-
-
-def _move_all(old: Path, new: Path, names: Sequence[str]) -> list[str]:
+def _move_all(old: Path, new: Path, names: Sequence[str], marker: Path) -> list[str]:
     """Move all items or none. Return those that were copied, and still exist in the old folder."""
     renamed: list[str] = []
     copied: list[str] = []
@@ -118,48 +109,14 @@ def _move_all(old: Path, new: Path, names: Sequence[str]) -> list[str]:
         for name in names:
             (renamed if _move(old / name, new / name) else copied).append(name)
     except OSError:
-        for name in copied:
-            _remove(new / name)
-        for name in renamed:
-            with contextlib.suppress(OSError):
-                os.rename(new / name, old / name)
+        if not marker.exists():  # otherwise another process needs them where they are
+            for name in copied:
+                _remove(new / name)
+            for name in renamed:
+                with contextlib.suppress(OSError):
+                    os.rename(new / name, old / name)
         raise
     return copied
-
-
-def _is_in_use(path: Path) -> bool:
-    if path.name == "cluster":
-        return _is_cluster_running(path)
-    databases = [path] if path.suffix == ".sqlite" else path.glob("*.sqlite")
-    return any(map(_is_database_open, databases))
-
-
-def _is_database_open(path: Path) -> bool:
-    """Return whether another process has a database open; merge its WAL file if none has."""
-    try:
-        connection = sqlite3.connect(path, timeout=0.2, isolation_level=None)
-    except sqlite3.Error:
-        return False
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-    finally:
-        connection.close()
-    return False
-
-
-def _is_cluster_running(folder: Path) -> bool:
-    """Return whether a coordinator, or a broker that it left behind, uses a folder."""
-    with contextlib.suppress(OSError, ValueError):
-        os.kill(int((folder / "broker" / "broker.pid").read_text().strip()), 0)
-        return True
-    if not (folder / ".lock").exists():
-        return False
-    with FileLock(folder / ".lock").exclusive(0.0) as acquired:
-        return not acquired
 
 
 def _move(old: Path, new: Path) -> bool:
@@ -177,7 +134,7 @@ def _move(old: Path, new: Path) -> bool:
     except OSError as error:
         if error.errno not in _RENAME_IMPOSSIBLE:
             raise
-    staged = new.with_name(_STAGING_PREFIX + new.name)
+    staged = new.with_name(f"{_STAGING_PREFIX}{secrets.token_hex(4)}-{new.name}")
     try:
         if old.is_dir():
             shutil.copytree(old, staged, symlinks=True)
@@ -187,6 +144,8 @@ def _move(old: Path, new: Path) -> bool:
                 shutil.copy2(wal, staged.with_name(f"{staged.name}-wal"))
                 _is_database_open(staged)  # merges the WAL file
         _make_durable(staged)
+        if os.path.lexists(new):  # moved by another process, on a drive without locks
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
         os.rename(staged, new)
     except BaseException:
         _remove(staged)
@@ -215,6 +174,42 @@ def _remove(path: Path) -> None:
             path.with_name(path.name + suffix).unlink()
 
 
+# -- in use ----------------------------------------------------------------------------------------
+
+
+def _is_in_use(path: Path) -> bool:
+    if path.name == "cluster":
+        return _is_cluster_running(path)
+    databases = [path] if path.suffix == ".sqlite" else path.glob("*.sqlite")
+    return any(map(_is_database_open, databases))
+
+
+def _is_database_open(path: Path) -> bool:
+    """Return whether another process has a database open; merge its WAL file if none has."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=0.2)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return False
+
+
+def _is_cluster_running(folder: Path) -> bool:
+    """Return whether a coordinator, or a broker that it left behind, uses a folder."""
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(int((folder / "broker" / "broker.pid").read_text().strip()), 0)
+        return True
+    if not (folder / ".lock").exists():
+        return False
+    with lock_file(folder / ".lock", 0.0) as acquired:
+        return not acquired
+
+
+# -- absolute paths inside of the data -------------------------------------------------------------
+
+
 def _rewrite_paths(old: Path, new: Path) -> None:
     """Jobs, indexes and training runs hold absolute paths of the server's files."""
     after = str(new.absolute() / "server")
@@ -231,44 +226,32 @@ def _rewrite_paths(old: Path, new: Path) -> None:
 def _rewrite_jobs(path: Path, before: str, after: str) -> None:
     if not path.is_file():
         return
-    columns = {"jobs": ("arguments", "progress", "result"), "events": ("data",)}
     # Within JSON: the folder itself, with its closing quote, and whatever is in it.
     replacements = [
         (json.dumps(before), json.dumps(after)),
         (json.dumps(before + os.sep)[:-1], json.dumps(after + os.sep)[:-1]),
     ]
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        for table, names in columns.items():
-            for name in names:
-                for pair in replacements:
-                    connection.execute(
-                        f"UPDATE {table} SET {name} = replace({name}, ?1, ?2)"
-                        f" WHERE instr({name}, ?1)",
-                        pair,
-                    )
-        connection.execute("COMMIT")
+    columns = ("jobs", "arguments"), ("jobs", "progress"), ("jobs", "result"), ("events", "data")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for table, name in columns:
+            query = f"UPDATE {table} SET {name} = replace({name}, ?1, ?2) WHERE instr({name}, ?1)"
+            connection.executemany(query, replacements)
 
 
 def _rewrite_index(path: Path, before: str, after: str) -> None:
     prefix = os.fsencode(before + os.sep)
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         for table in ("files", "roots", "excluded"):
             connection.execute(
                 f"UPDATE OR REPLACE {table} SET path = CAST(?1 || substr(path, ?2) AS BLOB)"
                 " WHERE substr(path, 1, ?3) = ?4",
                 (os.fsencode(after + os.sep), len(prefix) + 1, len(prefix), prefix),
             )
-        connection.execute("COMMIT")
 
 
 def _rewrite_run(path: Path, before: str, after: str) -> None:
-    try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-        folder = str(run["folder"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return
+    run = files.read_json(path)
+    folder = str(run.get("folder", ""))
     if folder.startswith(before + os.sep):
         run["folder"] = after + folder[len(before) :]
         # A run's id is a hash of its folder.

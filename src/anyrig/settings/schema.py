@@ -58,12 +58,24 @@ class Setting:
     def parse(self, value: Any, source: str) -> Value:
         """Convert and check a value; `source` is named in the error."""
         parsed = self._convert(value)
-        if parsed is None or not self._is_accepted(parsed):
+        if parsed is None or not self.accepts(value):
             raise InvalidSettingError(
                 f"invalid value for {self.key}: {value!r} ({source})",
                 hint=f"{self.key} must be {self._describe_accepted()}.",
             )
         return parsed
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is of the right type and within its bounds."""
+        parsed = self._convert(value)
+        if parsed is None or isinstance(parsed, str):
+            return parsed is not None and (not self.choices or parsed in self.choices)
+        return (
+            (self.ge is None or parsed >= self.ge)
+            and (self.gt is None or parsed > self.gt)
+            and (self.le is None or parsed <= self.le)
+            and (self.lt is None or parsed < self.lt)
+        )
 
     def is_restricted(self, value: Any, untrusted_keys: set[str]) -> bool:
         """Whether a file in the working directory may not set this value.
@@ -92,16 +104,6 @@ class Setting:
         if isinstance(value, (bool, dict, list)):
             return None
         return (self.normalize and self.normalize(text)) or str(value)
-
-    def _is_accepted(self, value: Value) -> bool:
-        if isinstance(value, str):
-            return not self.choices or value in self.choices
-        return (
-            (self.ge is None or value >= self.ge)
-            and (self.gt is None or value > self.gt)
-            and (self.le is None or value <= self.le)
-            and (self.lt is None or value < self.lt)
-        )
 
     def _describe_accepted(self) -> str:
         if self.kind is bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from anyrig.backends.memory import trim_heap
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line, SpeechEngine, Value
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

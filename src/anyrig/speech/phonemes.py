@@ -59,9 +59,7 @@ class English:
 
         path = f"{ASSETS}/{'oov_gb' if british else 'oov'}.onnx"
         # Tiny and called word by word: the host is the right place, whatever the voice runs on.
-        cpu = DeviceBackend(
-            "onnx", "cpu", "CPUExecutionProvider", True, "words are read on the host"
-        )
+        cpu = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
         unknown_words = OOV(path, session=create_session(path, device, cpu, threads=1))
         self._g2p = G2P(oov=unknown_words, british=british)
         self._british = british

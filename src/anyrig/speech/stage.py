@@ -15,14 +15,16 @@ from anyrig.speech.engines.packaged import hash_now
 from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.speech.shelf import KIND, Shelf
 from anyrig.storage import keys as keys
+from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import Placement, PlacementPlan
     from anyrig.storage.cache import Cache
-    from anyrig.work.pool import BasePool
+    from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
 
 
 @runtime_checkable
@@ -45,9 +47,9 @@ class Stage:
         environment: Mapping[str, str],
         options: Mapping[str, Value] | None = None,
         store: Cache | None = None,
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
-        hire: Callable[[EngineFactory], BasePool] | None = None,
+        hire: Callable[[EngineFactory], WorkerPool] | None = None,
     ) -> None:
         """Start the workers; they load while this goes on.
 
@@ -86,10 +88,20 @@ class Stage:
         )
         self.on_gpus = sum(one.workers for one in placed.placements if one.device.kind == "gpu")
         """Workers that have a GPU."""
-        self.crew: BasePool = hire(recipe) if hire is not None else WorkerPool(
-            placed.placements, recipe, environment=environment, fallback=placed.fallback,
-            limits=limits, stamp=stamp,
-        )  # fmt: skip
+        self.crew: WorkerPool = (
+            hire(recipe)
+            if hire is not None
+            else WorkerPool(
+                LocalWorkers(
+                    placed.placements,
+                    recipe,
+                    environment=environment,
+                    fallback=placed.fallback,
+                    limits=limits,
+                    stamp=stamp,
+                )
+            )
+        )
         if isinstance(self.crew, Distrusting):
             self.crew.on_distrust = self.shelf.forget
 

@@ -33,17 +33,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.storage.keys import JsonValue, to_canonical_json
-from anyrig.storage.sqlite import MAX_VARIABLES, DatabaseFormat, SqliteFile, Work
+from anyrig.storage.sqlite import MAX_VARIABLES, DatabaseFormat, SqliteFile
 from anyrig.units import GIB, format_bytes
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-_Row = tuple[int, "EncodedEntry"]
-"""With its id."""
 ProgressCallback = Callable[[int, int], None]
 """Called with how many are done, and how many there are."""
 _MAX_RESULT_BYTES = 512 << 20  # SQLite itself ends at 1 GB
@@ -59,11 +56,9 @@ _ROW_OVERHEAD_BYTES = 400  # its key twice, digest, metadata, and the pages' own
 _VACUUM_PAGES = 2000  # returned to the disk in one transaction: 8 MB, some 20 ms
 _USAGE_BATCH, _USAGE_FLUSH_S = 512, 10.0
 _PIN_EXPIRY_S = 3 * 86400.0
-_PIN_RENEWAL_S = 60.0
-_SELECT = (
-    "SELECT id, key, kind, note, digest, coalesce(bytes, x'') FROM results"
-    " LEFT JOIN data USING (id) WHERE "
-)
+_ENTRY = "key, kind, note, digest, coalesce(bytes, x'') FROM results LEFT JOIN data USING (id)"
+_WORKER = "CASE WHEN json_valid(note) THEN json_extract(note, '$.from') END"
+_IS_PINNED = "EXISTS (SELECT 1 FROM held WHERE result = results.id)"
 # Data is in a table of its own, so that looking for the oldest results does not read every page of
 # audio. The trigger keeps the tables in step whatever deletes a row.
 _FORMAT = DatabaseFormat(
@@ -89,6 +84,7 @@ _FORMAT = DatabaseFormat(
     pragmas=(
         f"wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}",
         f"journal_size_limit = {_LOG_BYTES}",
+        "secure_delete = OFF",  # for what the limit evicts it would cost as much as writing
     ),
     disposable=True,
     damage_hint="Cached results are computed again when they are needed.",
@@ -211,12 +207,10 @@ class Cache(ABC):
         """Delete what a worker of a cluster computed, where that is known."""
         return PruneResult(0, 0)
 
-    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
+    def pin_for_job(self, job: str) -> AbstractContextManager[None]:
         """A block in which nothing is evicted that is read or written, where that can be prevented.
 
-        Args:
-            job: the job's name.
-            release: False for a worker, whose job goes on elsewhere when the worker is done.
+        `job` is a name under which the job can be resumed.
         """
         return contextlib.nullcontext()
 
@@ -283,91 +277,55 @@ def _digest(key: str, kind: str, metadata: str, data: bytes) -> bytes:
     return digest.digest()
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """Some of the results."""
+class _Selection(NamedTuple):
+    """Some of the results: conditions of SQL, each with the value of its placeholder."""
 
-    kind: str | None = None
-    engine: str | None = None
-    used_before: float | None = None
-    before_id: int | None = None
+    part: Mapping[str, object] = {}
+    """Kind and engine. A size to get down to is that of this part, without them of the file."""
+    further: Mapping[str, object] = {}
     include_pinned: bool = False
 
-    @property
-    def is_whole_cache(self) -> bool:
-        return self.kind is None and self.engine is None
+    def where(self) -> tuple[str, list[object]]:
+        """Of those that are pinned as well."""
+        terms = {**self.part, **self.further}
+        return " AND ".join(terms) or "1", list(terms.values())
 
-    def where(self, *, any_age: bool = False) -> tuple[str, list[object]]:
-        """The condition in SQL, and its values."""
-        pairs: list[tuple[str, object]] = [("kind = ?", self.kind), ("engine = ?", self.engine)]
-        if not any_age:
-            pairs += [("used < ?", self.used_before), ("id < ?", self.before_id)]
-        terms = [text for text, value in pairs if value is not None]
-        if not any_age and not self.include_pinned:
-            terms.append("NOT EXISTS (SELECT 1 FROM held WHERE result = results.id)")
-        return " AND ".join(terms) or "1", [value for _, value in pairs if value is not None]
+    def select_oldest(
+        self, connection: sqlite3.Connection, to_bytes: int, *, one_step: bool
+    ) -> list[tuple[int, int]]:
+        """Id and size of the results to delete, the least recently used first."""
+        excess = self._get_excess_bytes(connection, to_bytes)
+        where, values = self.where()
+        if not self.include_pinned:
+            where += f" AND NOT {_IS_PINNED}"
+        found: list[tuple[int, int]] = []
+        freed = 0
+        # Left early: the rows are sorted by an index, so only those that are taken are read.
+        query = f"SELECT id, size FROM results WHERE {where} ORDER BY used, id"
+        with contextlib.closing(connection.execute(query, values)) as cursor:
+            for id, size in cursor:
+                is_step = len(found) >= _STEP_RESULTS or freed >= _STEP_BYTES
+                if freed >= excess or (one_step and is_step):
+                    break
+                found.append((id, size))
+                freed += size + (0 if self.part else _ROW_OVERHEAD_BYTES)
+        return found
 
-
-class _Pins:
-    """The jobs that this process works for, and the keys known to be pinned for all of them.
-
-    Pins are rows of the file, so that every process respects them, and a killed job keeps its
-    results until it is resumed or its pins expire.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._jobs: list[str] = []
-        self._pinned: set[str] = set()
-        self._renewed = self._renewing = float("-inf")
-
-    def add_job(self, job: str) -> None:
-        self._jobs.append(job)
-        self._pinned.clear()
-        self._renewed = self._renewing = float("-inf")
-
-    def remove_job(self, job: str) -> None:
-        self._jobs.remove(job)
-
-    def find_unpinned(self, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if key not in self._pinned] if self._jobs else []
-
-    def forget(self, keys: Iterable[str]) -> None:
-        """The results of these keys may be deleted: pin them again when they are used."""
-        self._pinned.difference_update(keys)
-
-    def write(self, connection: sqlite3.Connection, keys: Iterable[str] = ()) -> None:
-        """Pin results and renew the jobs, within a transaction; call `commit` after it."""
-        now, jobs = self._clock(), dict.fromkeys(self._jobs)
-        if new := self.find_unpinned(keys):
-            for job in jobs:
-                # Exists, unless the file was replaced; a pin without its job would never expire.
-                connection.execute("INSERT OR IGNORE INTO jobs VALUES (?, ?)", (job, now))
-                connection.executemany(
-                    "INSERT OR IGNORE INTO held SELECT id, ? FROM results WHERE key = ?",
-                    [(job, key) for key in new],
-                )
-        if jobs and now - self._renewed > _PIN_RENEWAL_S:
-            rows = [(job, now) for job in jobs]
-            connection.executemany("INSERT OR REPLACE INTO jobs VALUES (?, ?)", rows)
-            self._renewing = now
-
-    def commit(self, keys: Iterable[str] = ()) -> None:
-        """The transaction of `write` was committed."""
-        self._renewed = self._renewing
-        if self._jobs:
-            self._pinned.update(keys)
-
-    def expire(self, connection: sqlite3.Connection) -> None:
-        """Unpin the jobs that were not renewed for long."""
-        before = self._clock() - _PIN_EXPIRY_S
-        jobs = connection.execute("SELECT job FROM jobs WHERE seen < ?", (before,)).fetchall()
-        for (job,) in jobs:
-            _unpin(connection, job)
+    def _get_excess_bytes(self, connection: sqlite3.Connection, to_bytes: int) -> int:
+        if to_bytes <= 0:
+            return 1 << 62
+        if not self.part:
+            return _get_used_bytes(connection) - to_bytes
+        where, values = _Selection(self.part).where()
+        query = f"SELECT total(size) FROM results WHERE {where}"
+        return int(connection.execute(query, values).fetchone()[0]) - to_bytes
 
 
 class ResultCache(Cache):
     """A cache in a file.
+
+    Pins are rows of the file, so that every process respects them, and a killed job keeps its
+    results until it is resumed or its pins expire.
 
     Args:
         path: the database file; its folder is created.
@@ -396,7 +354,9 @@ class ResultCache(Cache):
         self.limit_bytes = limit_bytes
         self.file = SqliteFile(self.path, _FORMAT)
         self._clock = clock
-        self._pins = _Pins(clock)
+        self._jobs: list[str] = []
+        self._pinned: set[str] = set()
+        """Keys that are known to be pinned for all of the jobs: reading them is no write."""
         # Written in batches, as a read must not cost a write. Lost with the process: a result then
         # looks a little older than it is, and nothing else happens.
         self._used: dict[str, float] = {}
@@ -405,22 +365,19 @@ class ResultCache(Cache):
         self._eviction_failed = float("-inf")
 
     def close(self) -> None:
-        if self.file.closed:
-            return
-        with self.file.locked():
-            self._flush_usage()
-            self.file.close()
+        if not self.file.closed:
+            with self.file.locked():
+                self._flush_usage()
+                self.file.close()
 
     # -- results -----------------------------------------------------------------------------------
 
     def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         wanted = list(dict.fromkeys(keys))
         found: dict[str, CacheEntry] = {}
-        for row in self._read_and_pin(lambda connection: _select_rows(connection, wanted), wanted):
-            entry = row[1].decode()
-            if entry is None:
-                self._delete_damaged(row)
-            else:
+        for row in self._select_and_pin(_ENTRY, wanted):
+            entry = self._decode(EncodedEntry(*row))
+            if entry is not None:
                 found[entry.key] = entry
         with self.file.locked():
             self._used.update(dict.fromkeys(found, self._clock()))
@@ -430,8 +387,7 @@ class ResultCache(Cache):
         return found
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        wanted = list(dict.fromkeys(keys))
-        return set(self._read_and_pin(lambda connection: _select_keys(connection, wanted), wanted))
+        return {key for (key,) in self._select_and_pin("key FROM results", list(set(keys)))}
 
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
         return self._insert([encode_entry(entry) for entry in entries])
@@ -448,16 +404,14 @@ class ResultCache(Cache):
         """
 
         def erase(connection: sqlite3.Connection) -> bool:
-            # Only here: for what a limit evicts, overwriting would cost as much as writing.
-            ((before,),) = connection.execute("PRAGMA secure_delete").fetchall()
             connection.execute("PRAGMA secure_delete = ON").fetchall()
             try:
                 return _delete_key(connection, key)
             finally:
-                connection.execute(f"PRAGMA secure_delete = {before}").fetchall()
+                connection.execute("PRAGMA secure_delete = OFF").fetchall()
 
         with self.file.locked():
-            self._pins.forget((key,))
+            self._pinned.discard(key)
             return self.file.write(erase)
 
     def scrub(self) -> None:
@@ -467,65 +421,177 @@ class ResultCache(Cache):
                 self._flush_usage()
                 self._release_space()
 
+    def _select_and_pin(self, columns: str, keys: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Rows of the results of some keys, the key first; within `pin_for_job` they are pinned."""
+
+        def select(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            rows = []
+            for start in range(0, len(keys), MAX_VARIABLES):
+                some = keys[start : start + MAX_VARIABLES]
+                marks = ", ".join("?" * len(some))
+                query = f"SELECT {columns} WHERE key IN ({marks})"
+                rows += connection.execute(query, some).fetchall()
+            return rows
+
+        def select_and_pin(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            rows = select(connection)
+            self._pin(connection, [row[0] for row in rows])
+            return rows
+
+        with self.file.locked():
+            if self.file.read_only or not self._jobs or self._pinned.issuperset(keys):
+                return self.file.read(select)
+            rows = self.file.write(select_and_pin)
+            self._pinned.update(row[0] for row in rows)
+            return rows
+
+    def _decode(self, entry: EncodedEntry) -> CacheEntry | None:
+        """The entry; a damaged one is deleted, unless its key has another one by now."""
+        decoded = entry.decode()
+        if decoded is not None:
+            return decoded
+        log.warning("%s: the result %s is damaged and counts as missing", self.path, entry.key)
+        with self.file.locked():
+            if self.file.read_only:
+                return None
+            self._pinned.discard(entry.key)
+            self._counts["bad"] += 1
+            with contextlib.suppress(StorageError):  # a full disk: it is found again next time
+                self.file.write(
+                    lambda connection: connection.execute(
+                        "DELETE FROM results WHERE key = ? AND digest = ?",
+                        (entry.key, entry.digest),
+                    )
+                )
+        return None
+
+    def _insert(self, entries: Sequence[EncodedEntry], *, replace: bool = False) -> int:
+        keys = [entry.key for entry in entries]
+
+        def insert(connection: sqlite3.Connection) -> tuple[list[int], int]:
+            ids = []
+            for entry in entries:
+                if replace:
+                    _delete_key(connection, entry.key)
+                ids.append(_insert_entry(connection, entry, self._clock()))
+            self._pin(connection, keys)
+            return [id for id in ids if id], _get_used_bytes(connection)
+
+        with self.file.locked():
+            inserted, used_bytes = self.file.write(insert)
+            if self._jobs:
+                self._pinned.update(keys)
+            self._flush_usage_if_due()
+            if used_bytes > self.limit_bytes and inserted:
+                self._evict({"id < ?": min(inserted)})
+        return len(inserted)
+
+    # -- pins and usage ----------------------------------------------------------------------------
+
     @contextlib.contextmanager
-    def pin_for_job(self, job: str, *, release: bool = True) -> Iterator[None]:
+    def pin_for_job(self, job: str) -> Iterator[None]:
         """Pin what is read or written in a block.
 
         The pins are removed at its end. When the block ends by an error, or its process is killed,
         they stay for three days, so that the job can be resumed under its name.
         """
         with self.file.locked():
-            self._pins.add_job(job)
-            try:
-                self._flush_usage(required=True)
-            except BaseException:
-                self._pins.remove_job(job)
-                raise
+            self._jobs.append(job)
+            self._pinned.clear()
         try:
+            try:
+                self._write_usage()
+            except StorageError:
+                if not self.file.read_only:
+                    raise
             yield
-            if release:
-                self._unpin_job(job)
         finally:
-            if not self.file.closed:
-                with self.file.locked():
-                    self._pins.remove_job(job)
+            self._jobs.remove(job)
+        self._unpin(job)
+
+    def _pin(self, connection: sqlite3.Connection, keys: Iterable[str]) -> None:
+        """Within a transaction; add the keys to `_pinned` once it is committed."""
+        for job in set(self._jobs):
+            # Exists, unless the file was replaced; a pin without its job would never expire.
+            connection.execute("INSERT OR IGNORE INTO jobs VALUES (?, ?)", (job, self._clock()))
+            connection.executemany(
+                "INSERT OR IGNORE INTO held SELECT id, ? FROM results WHERE key = ?",
+                [(job, key) for key in keys],
+            )
+
+    def _unpin(self, job: str) -> None:
+        with self.file.locked():
+            if self.file.read_only:
+                return
+            self.file.write(partial(_delete_pins, job=job))
+            self._eviction_failed = float("-inf")
+            if self.file.read(_get_used_bytes) > self.limit_bytes:
+                self._evict()
+
+    def _flush_usage_if_due(self) -> None:
+        late = time.monotonic() - self._usage_flushed > _USAGE_FLUSH_S
+        if len(self._used) >= _USAGE_BATCH or late:
+            self._flush_usage()
+
+    def _flush_usage(self) -> None:
+        """Write down which results were used; where that is not possible, forget it."""
+        if (self._used or self._counts or self._jobs) and not self.file.read_only:
+            try:
+                self._write_usage()
+            except StorageError as error:
+                log.debug("usage of cached results was not written: %s", error.message)
+
+    def _write_usage(self) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "UPDATE results SET used = ?1 WHERE key = ?2 AND used < ?1",
+                [(when, key) for key, when in self._used.items()],
+            )
+            connection.executemany(
+                "INSERT INTO counters VALUES (?1, ?2)"
+                " ON CONFLICT (name) DO UPDATE SET value = value + ?2",
+                list(self._counts.items()),
+            )
+            now = self._clock()
+            connection.executemany(
+                "INSERT OR REPLACE INTO jobs VALUES (?, ?)", [(job, now) for job in self._jobs]
+            )
+
+        with self.file.locked():
+            try:
+                self.file.write(write)
+            finally:
+                self._used.clear()
+                self._counts.clear()
+                self._usage_flushed = time.monotonic()
 
     # -- results of cluster workers ----------------------------------------------------------------
 
     def list_workers(self) -> list[str]:
         """The workers of a cluster that computed something of what is cached."""
-        return sorted({worker for worker, _ in self._select_remote_rows()})
+        query = f"SELECT DISTINCT {_WORKER} FROM results WHERE instr(note, '\"from\"')"
+        rows = self.file.read(lambda connection: connection.execute(query).fetchall())
+        return sorted(worker for (worker,) in rows if isinstance(worker, str))
 
     def list_keys_from_worker(self, worker: str) -> list[str]:
         """The keys of what a worker of a cluster computed."""
-        return [key for found, (_, key, _) in self._select_remote_rows() if found == worker]
+        return [key for _, key, _ in self._select_from_worker(worker)]
 
     def delete_from_worker(self, worker: str, *, dry_run: bool = False) -> PruneResult:
         """Delete what a worker of a cluster computed, also what unfinished jobs need."""
         with self.file.locked():
-            rows = [row for found, row in self._select_remote_rows() if found == worker]
-            if not dry_run and rows:
-                self._pins.forget([key for _, key, _ in rows])
-                ids = [id for id, _, _ in rows]
-                self.file.write(lambda connection: _delete_ids(connection, ids))
-        return PruneResult(len(rows), sum(size for _, _, size in rows))
+            rows = self._select_from_worker(worker)
+            if rows and not dry_run:
+                self._pinned.clear()
+                self.file.write(lambda connection: _delete_ids(connection, rows))
+        return PruneResult(len(rows), sum(size for *_, size in rows))
 
-    def _select_remote_rows(self) -> list[tuple[str, tuple[int, str, int]]]:
-        """The worker, and the id, key and size, of each result that a worker computed."""
-        found = []
-        rows = self.file.read(
-            lambda connection: connection.execute(
-                "SELECT id, key, size, note FROM results WHERE instr(note, '\"from\"') ORDER BY id"
-            ).fetchall()
+    def _select_from_worker(self, worker: str) -> list[tuple[int, str, int]]:
+        query = (
+            "SELECT id, key, size FROM results"
+            f" WHERE instr(note, '\"from\"') AND {_WORKER} = ? ORDER BY id"
         )
-        for id, key, size, metadata in rows:
-            try:
-                worker = json.loads(metadata).get("from")
-            except (ValueError, AttributeError):  # damaged: deleted when it is read
-                continue
-            if isinstance(worker, str):
-                found.append((worker, (id, key, size)))
-        return found
+        return self.file.read(lambda connection: connection.execute(query, (worker,)).fetchall())
 
     # -- maintenance -------------------------------------------------------------------------------
 
@@ -544,17 +610,16 @@ class ResultCache(Cache):
                 " GROUP BY kind ORDER BY kind"
             ).fetchall()
         )
-        ((num_pinned,),) = query("SELECT count(DISTINCT result) FROM held").fetchall()
         engines = query("SELECT DISTINCT engine FROM results WHERE engine != '' ORDER BY engine")
         files = [Path(f"{self.path}{suffix}") for suffix in ("", "-wal", "-journal")]
         return CacheStats(
             num_results=sum(row.num_results for row in kinds),
-            used_bytes=_used_bytes(connection),
+            used_bytes=_get_used_bytes(connection),
             file_bytes=sum(file.stat().st_size for file in files if file.exists()),
             limit_bytes=self.limit_bytes,
             kinds=kinds,
             engines=tuple(name for (name,) in engines.fetchall()),
-            num_pinned=num_pinned,
+            num_pinned=query("SELECT count(DISTINCT result) FROM held").fetchone()[0],
             jobs=tuple(job for (job,) in query("SELECT job FROM jobs ORDER BY job").fetchall()),
             counters=dict(query("SELECT name, value FROM counters ORDER BY name").fetchall()),
         )
@@ -583,133 +648,76 @@ class ResultCache(Cache):
             dry_run: delete nothing, return what would be deleted.
             on_progress: called after each step.
         """
+        part = {"kind = ?": kind, "engine = ?": engine}
+        part = {term: value for term, value in part.items() if value is not None}
+        further = {} if older_than_s is None else {"used < ?": self._clock() - older_than_s}
+        selection = _Selection(part, further, include_pinned)
         if to_bytes is None:
-            is_selective = any(part is not None for part in (older_than_s, kind, engine))
-            to_bytes = 0 if is_selective else self.limit_bytes
-        before = None if older_than_s is None else self._clock() - older_than_s
-        selection = _Selection(kind, engine, before, include_pinned=include_pinned)
+            to_bytes = 0 if part or further else self.limit_bytes
+
+        def plan(connection: sqlite3.Connection) -> tuple[PruneResult, bool]:
+            rows = selection.select_oldest(connection, to_bytes, one_step=False)
+            num_pinned = num_jobs = 0
+            if not include_pinned:
+                where, values = selection.where()
+                query = f"SELECT count(*) FROM results WHERE {where} AND {_IS_PINNED}"
+                num_pinned = connection.execute(query, values).fetchone()[0]
+                num_jobs = connection.execute("SELECT count(*) FROM jobs").fetchone()[0]
+            planned = PruneResult(len(rows), sum(size for _, size in rows), num_pinned)
+            return planned, not (to_bytes > 0 or part or further or num_jobs)
+
         with self.file.locked():
             self._flush_usage()
-            plan = self.file.read(lambda connection: _plan_prune(connection, selection, to_bytes))
-        if dry_run:
-            return plan
-        everything = to_bytes <= 0 and selection == _Selection(include_pinned=include_pinned)
-        if everything and not plan.num_pinned and not self.file.read_only and self.file.delete():
-            return plan
-        done = self._delete_oldest(selection, to_bytes, on_progress, plan.num_results)
+            planned, is_everything = self.file.read(plan)
+        if dry_run or (is_everything and not self.file.read_only and self.file.delete()):
+            return planned
+        num_results = data_bytes = 0
+        for rows in self._delete_oldest(selection, to_bytes):
+            num_results += len(rows)
+            data_bytes += sum(size for _, size in rows)
+            if on_progress:
+                on_progress(num_results, max(num_results, planned.num_results))
         self._release_space()
-        return done._replace(num_pinned=plan.num_pinned)
+        return PruneResult(num_results, data_bytes, planned.num_pinned)
 
     def verify(self, on_progress: ProgressCallback | None = None) -> VerifyResult:
         """Check every result; the damaged ones are deleted."""
-        num_results = num_bad = 0
-        for row in self._iter_rows(None, on_progress):
-            num_results += 1
-            if row[1].decode() is None:
-                num_bad += 1
-                self._delete_damaged(row)
-        return VerifyResult(num_results, num_bad)
+        entries = Counter(entry is None for entry in self._iter_entries(None, on_progress))
+        return VerifyResult(entries.total(), entries[True])
 
     def iter_results(
         self, kind: str | None = None, on_progress: ProgressCallback | None = None
     ) -> Iterator[CacheEntry]:
         """Every intact entry, the oldest first; it does not count as a use."""
-        for row in self._iter_rows(kind, on_progress):
-            entry = row[1].decode()
-            if entry is None:
-                self._delete_damaged(row)
-            else:
-                yield entry
+        return (entry for entry in self._iter_entries(kind, on_progress) if entry)
 
-    def _iter_rows(self, kind: str | None, on_progress: ProgressCallback | None) -> Iterator[_Row]:
-        """One by one, those that still exist when their turn comes."""
-        where, values = _Selection(kind, include_pinned=True).where()
-        ids = self.file.read(
-            lambda connection: connection.execute(
-                f"SELECT id FROM results WHERE {where} ORDER BY id", values
-            ).fetchall()
-        )
+    def _iter_entries(
+        self, kind: str | None, on_progress: ProgressCallback | None
+    ) -> Iterator[CacheEntry | None]:
+        """One by one, those that still exist when their turn comes; None for a damaged one."""
+
+        def select(connection: sqlite3.Connection, query: str, value: object) -> list[Any]:
+            return connection.execute(f"SELECT {query}", (value,)).fetchall()
+
+        query = "id FROM results WHERE kind = coalesce(?, kind) ORDER BY id"
+        ids = self.file.read(partial(select, query=query, value=kind))
         for done, (id,) in enumerate(ids, 1):
-            rows = self.file.read(partial(_select_id, id=id))
-            yield from rows
+            for row in self.file.read(partial(select, query=f"{_ENTRY} WHERE id = ?", value=id)):
+                yield self._decode(EncodedEntry(*row))
             if on_progress:
                 on_progress(done, len(ids))
 
-    def _delete_damaged(self, row: _Row) -> None:
-        """Delete a row that is not what was cached, unless its key has another one by now."""
-        id, entry = row
-        log.warning("%s: the result %s is damaged and counts as missing", self.path, entry.key)
-        with self.file.locked():
-            if self.file.read_only:
-                return
-            self._pins.forget((entry.key,))
-            self._counts["bad"] += 1
-            with contextlib.suppress(StorageError):  # a full disk: it is found again next time
-                self.file.write(
-                    lambda connection: connection.execute(
-                        "DELETE FROM results WHERE id = ? AND key = ? AND digest = ?",
-                        (id, entry.key, entry.digest),
-                    )
-                )
-
-    def _release_space(self) -> None:
-        """Return free pages to the disk, a few at a time, and fold the log into the file."""
-        while before := self.file.read(_num_free_pages):
-            self.file.run_script(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
-            if self.file.read(_num_free_pages) >= before:
-                break  # another process fills them as we go
-        self.file.run_script("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    # -- internals ---------------------------------------------------------------------------------
-
-    def _read_and_pin(self, work: Work[list[T]], keys: Sequence[str]) -> list[T]:
-        """Read; in one transaction with pinning what is found, within `pin_for_job`."""
-        with self.file.locked():
-            if self.file.read_only or not self._pins.find_unpinned(keys):
-                return self.file.read(work)
-            existing: list[str] = []
-
-            def pin_and_read(connection: sqlite3.Connection) -> list[T]:
-                existing[:] = _select_keys(connection, self._pins.find_unpinned(keys))
-                self._pins.write(connection, existing)
-                return work(connection)
-
-            answer = self.file.write(pin_and_read)
-            self._pins.commit(existing)
-            return answer
-
-    def _insert(self, entries: Sequence[EncodedEntry], *, replace: bool = False) -> int:
-        keys = [entry.key for entry in entries]
-
-        def insert(connection: sqlite3.Connection) -> tuple[list[int], int]:
-            ids = []
-            for entry in entries:
-                if replace:
-                    _delete_key(connection, entry.key)
-                ids.append(_insert_entry(connection, entry, self._clock()))
-            self._pins.write(connection, keys)
-            return [id for id in ids if id], _used_bytes(connection)
-
-        with self.file.locked():
-            self._pins.forget(keys)
-            inserted, used_bytes = self.file.write(insert)
-            self._pins.commit(keys)
-            self._flush_usage_if_due()
-            if used_bytes > self.limit_bytes and inserted:
-                self._evict(before_id=min(inserted))
-        return len(inserted)
-
-    def _evict(self, before_id: int | None = None) -> None:
+    def _evict(self, further: Mapping[str, object] = {}) -> None:
         """Get below the limit, sparing what is being cached right now; failing is no error."""
         if self._clock() - self._eviction_failed < _EVICTION_RETRY_S:
             return
         try:
             self._flush_usage()
-            self.file.write(self._pins.expire)
-            selection = _Selection(before_id=before_id)
-            deleted = self._delete_oldest(selection, int(self.limit_bytes * _EVICT_TO))
-            self._counts["evicted"] += deleted.num_results
-            used_bytes = self.file.read(_used_bytes)
+            self.file.write(self._delete_expired_pins)
+            selection = _Selection(further=further)
+            for rows in self._delete_oldest(selection, int(self.limit_bytes * _EVICT_TO)):
+                self._counts["evicted"] += len(rows)
+            used_bytes = self.file.read(_get_used_bytes)
         except StorageError as error:
             log.warning("cannot evict results from the cache: %s", error.message)
             return
@@ -720,108 +728,35 @@ class ResultCache(Cache):
                 self.path, format_bytes(used_bytes), format_bytes(self.limit_bytes),
             )  # fmt: skip
 
+    def _delete_expired_pins(self, connection: sqlite3.Connection) -> None:
+        before = self._clock() - _PIN_EXPIRY_S
+        jobs = connection.execute("SELECT job FROM jobs WHERE seen < ?", (before,)).fetchall()
+        for (job,) in jobs:
+            _delete_pins(connection, job)
+
     def _delete_oldest(
-        self,
-        selection: _Selection,
-        to_bytes: int,
-        on_progress: ProgressCallback | None = None,
-        total: int = 0,
-    ) -> PruneResult:
-        """Delete in several transactions, so that others get their turn."""
+        self, selection: _Selection, to_bytes: int
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Id and size of what each of several transactions deleted: others get their turn."""
 
         def delete_some(connection: sqlite3.Connection) -> list[tuple[int, int]]:
-            excess = _excess_bytes(connection, selection, to_bytes)
-            rows = _select_oldest(connection, selection, excess, one_step=True)
-            _delete_ids(connection, [id for id, _ in rows])
+            rows = selection.select_oldest(connection, to_bytes, one_step=True)
+            _delete_ids(connection, rows)
             return rows
 
-        num_results = data_bytes = 0
         while rows := self.file.write(delete_some):
-            num_results += len(rows)
-            data_bytes += sum(size for _, size in rows)
-            if on_progress:
-                on_progress(num_results, max(num_results, total))
-        return PruneResult(num_results, data_bytes)
+            yield rows
 
-    def _unpin_job(self, job: str) -> None:
-        with self.file.locked():
-            if self.file.read_only:
-                return
-            self.file.write(lambda connection: _unpin(connection, job))
-            self._eviction_failed = float("-inf")
-            if self.file.read(_used_bytes) > self.limit_bytes:
-                self._evict()
-
-    def _flush_usage_if_due(self) -> None:
-        late = time.monotonic() - self._usage_flushed > _USAGE_FLUSH_S
-        if len(self._used) >= _USAGE_BATCH or late:
-            self._flush_usage()
-
-    def _flush_usage(self, *, required: bool = False) -> None:
-        """Write down which results were used; where that is not possible, forget it.
-
-        Args:
-            required: renew the jobs also where nothing was used, and raise what goes wrong.
-        """
-        if not (self._used or self._counts or required) or self.file.read_only:
-            return
-
-        def write(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "UPDATE results SET used = ?1 WHERE key = ?2 AND used < ?1",
-                [(used, key) for key, used in self._used.items()],
-            )
-            for name, number in self._counts.items():
-                connection.execute("INSERT OR IGNORE INTO counters VALUES (?, 0)", (name,))
-                connection.execute(
-                    "UPDATE counters SET value = value + ? WHERE name = ?", (number, name)
-                )
-            self._pins.write(connection)
-
-        try:
-            self.file.write(write)
-        except StorageError as error:
-            if required and not self.file.read_only:
-                raise
-            log.debug("usage of cached results was not written: %s", error.message)
-        else:
-            self._pins.commit()
-        self._used.clear()
-        self._counts.clear()
-        self._usage_flushed = time.monotonic()
+    def _release_space(self) -> None:
+        """Return free pages to the disk, a few at a time, and fold the log into the file."""
+        while before := self.file.read(_get_num_free_pages):
+            self.file.run_script(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
+            if self.file.read(_get_num_free_pages) >= before:
+                break  # another process fills them as we go
+        self.file.run_script("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-# -- queries ---------------------------------------------------------------------------------------
-
-
-def _select_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[_Row]:
-    return [
-        (id, EncodedEntry(*entry))
-        for some, marks in _split(keys)
-        for id, *entry in connection.execute(f"{_SELECT} key IN ({marks})", some).fetchall()
-    ]
-
-
-def _select_id(connection: sqlite3.Connection, id: int) -> list[_Row]:
-    rows = connection.execute(f"{_SELECT} id = ?", (id,)).fetchall()
-    return [(id, EncodedEntry(*entry)) for id, *entry in rows]
-
-
-def _select_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[str]:
-    return [
-        key
-        for some, marks in _split(keys)
-        for (key,) in connection.execute(
-            f"SELECT key FROM results WHERE key IN ({marks})", some
-        ).fetchall()
-    ]
-
-
-def _split(keys: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
-    """Keys for one statement each, and the placeholders for them."""
-    for start in range(0, len(keys), MAX_VARIABLES):
-        some = keys[start : start + MAX_VARIABLES]
-        yield some, ", ".join("?" * len(some))
+# -- statements ------------------------------------------------------------------------------------
 
 
 def _insert_entry(connection: sqlite3.Connection, entry: EncodedEntry, now: float) -> int | None:
@@ -842,69 +777,21 @@ def _delete_key(connection: sqlite3.Connection, key: str) -> bool:
     return connection.execute("DELETE FROM results WHERE key = ?", (key,)).rowcount > 0
 
 
-def _delete_ids(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
-    connection.executemany("DELETE FROM results WHERE id = ?", [(id,) for id in ids])
+def _delete_ids(connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+    connection.executemany("DELETE FROM results WHERE id = ?", [row[:1] for row in rows])
 
 
-def _unpin(connection: sqlite3.Connection, job: str) -> None:
+def _delete_pins(connection: sqlite3.Connection, job: str) -> None:
     connection.execute("DELETE FROM held WHERE job = ?", (job,))
     connection.execute("DELETE FROM jobs WHERE job = ?", (job,))
 
 
-def _num_free_pages(connection: sqlite3.Connection) -> int:
-    ((free,),) = connection.execute("PRAGMA freelist_count").fetchall()
-    return int(free)
+def _get_num_free_pages(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
 
 
-def _used_bytes(connection: sqlite3.Connection) -> int:
+def _get_used_bytes(connection: sqlite3.Connection) -> int:
     """The bytes of all pages in use."""
-    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
-    ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
-    return int((pages - _num_free_pages(connection)) * page_bytes)
-
-
-def _excess_bytes(connection: sqlite3.Connection, selection: _Selection, to_bytes: int) -> int:
-    """How far a selection exceeds a size: pages for the whole cache, data for a part of it."""
-    if to_bytes <= 0:
-        return 1 << 62
-    if selection.is_whole_cache:
-        return _used_bytes(connection) - to_bytes
-    where, values = selection.where(any_age=True)
-    rows = connection.execute(f"SELECT total(size) FROM results WHERE {where}", values).fetchall()
-    return int(rows[0][0]) - to_bytes
-
-
-def _select_oldest(
-    connection: sqlite3.Connection, selection: _Selection, excess: int, *, one_step: bool
-) -> list[tuple[int, int]]:
-    """Id and size of the results to delete, the least recently used first."""
-    where, values = selection.where()
-    found: list[tuple[int, int]] = []
-    freed = 0
-    # Left early: the rows are sorted by an index, so only those that are taken are read.
-    cursor = connection.execute(
-        f"SELECT id, size FROM results WHERE {where} ORDER BY used, id", values
-    )
-    for id, size in cursor:
-        if freed >= excess or (one_step and (len(found) >= _STEP_RESULTS or freed >= _STEP_BYTES)):
-            break
-        found.append((id, size))
-        freed += size + (_ROW_OVERHEAD_BYTES if selection.is_whole_cache else 0)
-    cursor.close()
-    return found
-
-
-def _plan_prune(
-    connection: sqlite3.Connection, selection: _Selection, to_bytes: int
-) -> PruneResult:
-    excess = _excess_bytes(connection, selection, to_bytes)
-    rows = _select_oldest(connection, selection, excess, one_step=False)
-    where, values = _Selection(
-        selection.kind, selection.engine, selection.used_before, include_pinned=True
-    ).where()
-    ((num_pinned,),) = connection.execute(
-        f"SELECT count(*) FROM results WHERE {where} AND id IN (SELECT result FROM held)", values
-    ).fetchall()
-    return PruneResult(
-        len(rows), sum(size for _, size in rows), 0 if selection.include_pinned else num_pinned
-    )
+    num_pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    return int((num_pages - _get_num_free_pages(connection)) * page_bytes)

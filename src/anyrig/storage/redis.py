@@ -19,7 +19,6 @@ import contextlib
 import logging
 import secrets
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -222,8 +221,8 @@ class LayeredCache(Cache):
     ) -> None:
         self.local, self.shared = local, shared
         self._clock = clock
-        self._retry_at, self._is_down = float("-inf"), False
-        self._lock = threading.Lock()
+        self._retry_at: float | None = None
+        """When the shared cache, which failed, is asked again."""
 
     def close(self) -> None:
         try:
@@ -236,8 +235,7 @@ class LayeredCache(Cache):
         try:
             self.shared.has(("check",))
         except StorageError as error:
-            with self._lock:
-                self._is_down, self._retry_at = True, self._clock() + RETRY_S
+            self._retry_at = self._clock() + RETRY_S
             return error
         return None
 
@@ -247,8 +245,7 @@ class LayeredCache(Cache):
         missing = [key for key in wanted if key not in found]
         if not missing:
             return found
-        nothing: dict[str, CacheEntry] = {}
-        fetched = self._try_shared(lambda: self.shared.get_many(missing), nothing)
+        fetched = self._try_shared(lambda: self.shared.get_many(missing), dict[str, CacheEntry]())
         if fetched:
             try:
                 self.local.put_many(fetched.values())
@@ -259,10 +256,12 @@ class LayeredCache(Cache):
     def has(self, keys: Iterable[str]) -> set[str]:
         wanted = set(keys)
         found = self.local.has(wanted)
-        missing, nothing = wanted - found, set[str]()
-        if not missing:
-            return found
-        return found | self._try_shared(lambda: self.shared.has(missing), nothing)
+        missing = wanted - found
+        return (
+            found | self._try_shared(lambda: self.shared.has(missing), set[str]())
+            if missing
+            else found
+        )
 
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
         """`put` several in both; how many were cached locally."""
@@ -295,8 +294,8 @@ class LayeredCache(Cache):
             self.shared.delete(key)
         return self.local.delete_from_worker(worker)
 
-    def pin_for_job(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
-        return self.local.pin_for_job(job, release=release)
+    def pin_for_job(self, job: str) -> AbstractContextManager[None]:
+        return self.local.pin_for_job(job)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
         wanted = list(keys)
@@ -309,19 +308,18 @@ class LayeredCache(Cache):
 
     def _try_shared(self, call: Callable[[], T], otherwise: T) -> T:
         """The shared cache's answer; `otherwise` if it fails, or did so a moment ago."""
-        if self._clock() < self._retry_at:
+        retry_at = self._retry_at
+        if retry_at is not None and self._clock() < retry_at:
             return otherwise
         try:
             answer = call()
         except StorageError as error:
-            with self._lock:
-                was_down, self._is_down = self._is_down, True
-                self._retry_at = self._clock() + RETRY_S
-            level = logging.INFO if was_down else logging.WARNING
+            self._retry_at = self._clock() + RETRY_S
+            level = logging.WARNING if retry_at is None else logging.INFO
             log.log(level, "results are not shared for now: %s", error.message)
             return otherwise
-        if self._is_down:
-            self._is_down = False
+        if retry_at is not None:
+            self._retry_at = None
             log.info("results are shared again")
         return answer
 
@@ -391,25 +389,24 @@ def _describe_error(error: Exception) -> tuple[str, str]:
     import redis.exceptions as errors
 
     text = str(error).rstrip(".")
-    code = text.partition(" ")[0]  # servers begin their errors with one
-    if isinstance(error, (errors.AuthenticationError, errors.NoPermissionError)) or (
-        code in ("NOAUTH", "WRONGPASS", "NOPERM")
-    ):
-        return (
-            f"denied access: {text}",
-            "Check the user and the password in cache.url (ANYRIG_CACHE_URL).",
-        )
-    if isinstance(error, errors.OutOfMemoryError) or code == "OOM":
-        return "is full", "Raise its maxmemory, or set maxmemory-policy allkeys-lru."
-    if isinstance(error, errors.ReadOnlyError) or code in ("READONLY", "MISCONF"):
-        return f"accepts no writes: {text}", "Use its primary server, or check its disk."
-    if isinstance(error, (errors.ConnectionError, errors.TimeoutError, OSError)):
-        return (
-            f"does not answer: {text}",
-            "Start the server, fix the connection to it, or empty cache.url (ANYRIG_CACHE_URL).",
-        )
-    if isinstance(error, errors.InvalidResponse):
-        return f"is not a Redis server: {text}", "Check host and port in cache.url."
+    # Servers begin their errors with a code, which the library has no class for inside pipelines.
+    cases: list[tuple[tuple[type[Exception], ...], tuple[str, ...], str, str]] = [
+        ((errors.AuthenticationError, errors.NoPermissionError), ("NOAUTH", "WRONGPASS", "NOPERM"),
+         f"denied access: {text}",
+         "Check the user and the password in cache.url (ANYRIG_CACHE_URL)."),
+        ((errors.OutOfMemoryError,), ("OOM",),
+         "is full", "Raise its maxmemory, or set maxmemory-policy allkeys-lru."),
+        ((errors.ReadOnlyError,), ("READONLY", "MISCONF"),
+         f"accepts no writes: {text}", "Use its primary server, or check its disk."),
+        ((errors.ConnectionError, errors.TimeoutError, OSError), (),
+         f"does not answer: {text}",
+         "Start the server, fix the connection to it, or empty cache.url (ANYRIG_CACHE_URL)."),
+        ((errors.InvalidResponse,), (),
+         f"is not a Redis server: {text}", "Check host and port in cache.url."),
+    ]  # fmt: skip
+    for classes, codes, message, hint in cases:
+        if isinstance(error, classes) or text.partition(" ")[0] in codes:
+            return message, hint
     return f"failed: {text}", "Run with -vv for details."
 
 

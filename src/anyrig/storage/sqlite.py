@@ -26,17 +26,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from anyrig.errors import StorageBusyError, StorageError
-from anyrig.storage.files import FileLock
+from anyrig.errors import DiskFullError, StorageBusyError, StorageError
+from anyrig.storage.files import lock_file
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
+Transaction = Callable[[sqlite3.Connection], T]
 MAX_VARIABLES = 500  # values in one statement: old builds of SQLite accept 999
 _CORRUPT = ".corrupt-"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NO_FILE = (0, 0)
-_CLOSE_WAIT_S = 5.0  # for other processes to notice the damage too and close the file
+_LOCK_WAIT_S = 10.0  # for another process that opens or removes the file
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NO_ACCESS = (
@@ -73,11 +73,6 @@ class DatabaseFormat:
     move_hint: str = ""
     """How to keep the file elsewhere, to continue a sentence: `, or set x to another folder`."""
 
-    @property
-    def names(self) -> set[str]:
-        """The objects that a file of this format has."""
-        return {statement.split(None, 3)[2] for statement in self.schema}
-
 
 class SqliteFile:
     """A database file: one connection per process, one transaction at a time.
@@ -97,13 +92,14 @@ class SqliteFile:
         self._file_id = _NO_FILE
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._file_lock = FileLock(path.with_name(f"{path.name}.lock"))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other threads of this process out; `StorageError` once the file is closed."""
-        if self._pid != os.getpid():
-            self._reset_after_fork()
+        if self._pid != os.getpid():  # this process is a fork
+            if self._connection is not None:
+                _INHERITED.append(self._connection)
+            self._connection, self._pid, self._lock = None, os.getpid(), threading.RLock()
         with self._lock:
             if self.closed:
                 raise StorageError(
@@ -111,17 +107,17 @@ class SqliteFile:
                 )
             yield
 
-    def read(self, work: Work[T]) -> T:
+    def read(self, transaction: Transaction[T]) -> T:
         """Run queries; each sees a consistent state of the file, not all of them the same."""
-        return self._run(work, "")
+        return self._run("", transaction)
 
-    def read_snapshot(self, work: Work[T]) -> T:
+    def read_snapshot(self, transaction: Transaction[T]) -> T:
         """Run queries that all see the same state of the file."""
-        return self._run(work, "BEGIN")
+        return self._run("BEGIN", transaction)
 
-    def write(self, work: Work[T]) -> T:
+    def write(self, transaction: Transaction[T]) -> T:
         """Run statements in one transaction. They may be run twice: on a file that is replaced."""
-        return self._run(work, "BEGIN IMMEDIATE")
+        return self._run("BEGIN IMMEDIATE", transaction)
 
     def run_script(self, script: str) -> None:
         """Run statements outside of transactions, such as VACUUM."""
@@ -130,24 +126,28 @@ class SqliteFile:
             self._connect().executescript(script)
 
     def delete(self) -> bool:
-        """Delete the file with all its contents; False if another process has it open.
+        """Delete the file with all its contents; False where the system does not permit it.
 
         Immediate at any size, and possible on a full disk, where even deleting rows needs space.
+        Other processes that have it open continue with a new file.
         """
         with self.locked(), self._translate_errors():
-            self._disconnect()
-            with self._file_lock.exclusive(wait_s=0) as acquired:
-                if not acquired:
-                    return False
+            connection = self._connect()
+            with self._file_locked():
+                if _get_file_id(self.path) != self._file_id:
+                    return True  # another process has just done so
+                # Nobody else is in a transaction then, and will delete its journal by name.
+                connection.execute("BEGIN EXCLUSIVE")
+                if sys.platform == "win32":
+                    self._disconnect()
                 try:
-                    # First: SQLite deletes a log that it finds beside an empty file.
                     os.unlink(self.path)
+                    self._unlink_side_files()
                 except OSError as error:  # Windows, while another process has it open
                     log.debug("cannot delete %s: %s", self.path, error)
                     return False
-                for suffix in _SIDE_FILES:
-                    with contextlib.suppress(OSError):
-                        os.unlink(f"{self.path}{suffix}")
+                finally:
+                    self._disconnect()
             return True
 
     def close(self) -> None:
@@ -161,41 +161,28 @@ class SqliteFile:
         """The error for contents that are not what was written."""
         return StorageError(f"{self.path} is damaged: {reason}", hint=self.format.damage_hint)
 
-    # -- transactions ------------------------------------------------------------------------------
+    # -- transactions and errors -------------------------------------------------------------------
 
-    def _run(self, work: Work[T], begin: str) -> T:
+    def _run(self, begin: str, transaction: Transaction[T]) -> T:
         with self.locked(), self._translate_errors():
             try:
-                return self._transact(work, begin)
+                return _transact(self._connect(), begin, transaction)
             except sqlite3.DatabaseError as error:
-                if self.read_only or not self._recover(error):
+                if self.read_only or not self._replace_file(error):
                     raise
-            return self._transact(work, begin)
+            return _transact(self._connect(), begin, transaction)
 
-    def _transact(self, work: Work[T], begin: str) -> T:
-        connection = self._connect()
-        if not begin:
-            return work(connection)
-        connection.execute(begin)
-        try:
-            answer = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            _roll_back(connection)
-            raise
-        return answer
-
-    def _recover(self, error: sqlite3.DatabaseError) -> bool:
-        """Whether it is worth a second attempt, on another file."""
+    def _replace_file(self, error: sqlite3.DatabaseError) -> bool:
+        """Whether another file is there now, and a second attempt worth it."""
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
             self._disconnect()  # replaced after we looked
             return True
-        if _code(error) in _DAMAGED:
-            self._disconnect()
-            if self.format.disposable:
-                self._set_aside(str(error))
-                return True
-        return False
+        if _code(error) not in _DAMAGED:
+            return False
+        self._disconnect()
+        if self.format.disposable:
+            self._set_aside(str(error))
+        return self.format.disposable
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -223,7 +210,7 @@ class SqliteFile:
         if code in _DAMAGED:
             return self.damage_error(str(error))
         if code == sqlite3.SQLITE_FULL:
-            return StorageError(
+            return DiskFullError(
                 f"No space left on device: cannot write {self.path}",
                 hint=f"Free some space{self.format.move_hint}. {self.format.space_hint}".rstrip(),
             )
@@ -236,22 +223,21 @@ class SqliteFile:
             return StorageError(f"{self.path} is not writable", hint=self._access_hint)
         return StorageError(f"{self.path}: {error}", hint="Run with -vv for details.")
 
-    # -- connecting --------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
-        if self._connection is not None and _file_id(self.path) != self._file_id:
-            # Set aside by another process, or deleted by hand: nobody else sees what we have open.
+        if self._connection is not None and _get_file_id(self.path) != self._file_id:
+            # Set aside or deleted by another process, or by hand: nobody else sees what we have.
             log.info("%s was replaced; reopening it", self.path)
             self._disconnect()
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.format.disposable:
-                self._file_lock.acquire_shared()
-            # Taken before opening: what turns out to be damaged is this file and no later one.
-            self._file_id = _file_id(self.path)
-            self._connection = self._open()
-            if self._file_id == _NO_FILE:
-                self._file_id = _file_id(self.path)
+            with self._file_locked():
+                # Taken before opening: what turns out to be damaged is this file and no later one.
+                self._file_id = _get_file_id(self.path)
+                self._connection = self._open()
+                if self._file_id == _NO_FILE:
+                    self._file_id = _get_file_id(self.path)
         return self._connection
 
     def _disconnect(self) -> None:
@@ -259,22 +245,23 @@ class SqliteFile:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._file_lock.release()
 
-    def _reset_after_fork(self) -> None:
-        if self._connection is not None:
-            _INHERITED.append(self._connection)
-        self._connection, self._pid, self._lock = None, os.getpid(), threading.RLock()
-        self._file_lock.release()
+    @contextlib.contextmanager
+    def _file_locked(self) -> Iterator[None]:
+        """Let no process open the file while another removes it, and its journal beside it."""
+        if not self.format.disposable:
+            yield
+            return
+        with lock_file(self.path.with_name(f"{self.path.name}.lock"), _LOCK_WAIT_S):
+            yield
 
     def _open(self) -> sqlite3.Connection:
         exists = self.path.exists()
-        writable = os.access(self.path.parent, os.W_OK) and (
-            not exists or os.access(self.path, os.W_OK)
+        self.read_only = not os.access(self.path.parent, os.W_OK) or (
+            exists and not os.access(self.path, os.W_OK)
         )
-        if not writable and not exists:
+        if self.read_only and not exists:
             raise PermissionError(13, "permission denied", str(self.path.parent))
-        self.read_only = not writable
         connection = self._open_read_only() if self.read_only else self._sqlite(str(self.path))
         try:
             self._prepare(connection)
@@ -301,38 +288,32 @@ class SqliteFile:
             return self._sqlite(f"{address}&immutable=1", uri=True)
         return connection
 
-    # -- format ------------------------------------------------------------------------------------
-
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        version, names = self._check_format(connection)
-        outdated = bool(self.format.additions.keys() - names)
+        """Check the format, choose the journal, and create the tables that are missing."""
+        # In a transaction: another process may be creating the tables.
+        version, names = _transact(connection, "BEGIN", self._check_format)
+        is_outdated = bool(self.format.additions.keys() - names)
         if self.read_only:
-            if outdated:
+            if is_outdated:
                 raise StorageError(
                     f"{self.path} was written by an older anyrig and cannot be upgraded: it is not"
                     " writable",
                     hint=self._access_hint,
                 )
             return
-        if version == 0:
-            for pragma in self.format.new_file_pragmas:
-                connection.execute(f"PRAGMA {pragma}")
+        for pragma in self.format.new_file_pragmas if version == 0 else ():
+            connection.execute(f"PRAGMA {pragma}")
         self._choose_journal(connection)
         for pragma in self.format.pragmas:
             connection.execute(f"PRAGMA {pragma}")
-        if version == 0 or outdated:
-            self._create_missing(connection)
-            self._check_format(connection)
+        if is_outdated or version == 0:
+            _transact(connection, "BEGIN IMMEDIATE", self._create_missing)
 
     def _check_format(self, connection: sqlite3.Connection) -> tuple[int, set[str]]:
         """The version, 0 for an empty file, and the names of the tables, indexes and triggers."""
-        connection.execute("BEGIN")  # one state for all three: another process may be creating it
-        try:
-            ((version,),) = connection.execute("PRAGMA user_version").fetchall()
-            ((application_id,),) = connection.execute("PRAGMA application_id").fetchall()
-            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        finally:
-            _roll_back(connection)
+        ((version,),) = connection.execute("PRAGMA user_version").fetchall()
+        ((application_id,),) = connection.execute("PRAGMA application_id").fetchall()
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if application_id != self.format.application_id and (application_id or names or version):
             raise StorageError(
                 f"{self.path} is a database of another program",
@@ -344,30 +325,22 @@ class SqliteFile:
                 f" (format {version}, this one reads up to {self.format.version})",
                 hint=f"Update anyrig{self.format.move_hint}.",
             )
-        if version and not names >= self.format.names:
+        if version and not names >= {sql.split(None, 3)[2] for sql in self.format.schema}:
             error = sqlite3.DatabaseError("tables are missing")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error
         return version, names
 
     def _create_missing(self, connection: sqlite3.Connection) -> None:
-        """Create the tables, unless another process has just done so."""
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            ((version,),) = connection.execute("PRAGMA user_version").fetchall()
-            if version == 0:
-                for statement in self.format.schema:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {self.format.application_id}")
-                connection.execute(f"PRAGMA user_version = {self.format.version}")
-            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-            for name, statements in self.format.additions.items():
-                for statement in () if name in names else statements:
-                    connection.execute(statement)
-            connection.execute("COMMIT")
-        except BaseException:
-            _roll_back(connection)
-            raise
+        version, names = self._check_format(connection)  # another process may have been quicker
+        if version == 0:
+            for statement in self.format.schema:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {self.format.application_id}")
+            connection.execute(f"PRAGMA user_version = {self.format.version}")
+        for name, statements in self.format.additions.items():
+            for statement in () if name in names else statements:
+                connection.execute(statement)
 
     def _choose_journal(self, connection: sqlite3.Connection) -> None:
         drive = detect_network_drive(self.path)
@@ -385,8 +358,7 @@ class SqliteFile:
         end = time.monotonic() + self.format.busy_timeout_s
         while current != mode:
             try:
-                ((current,),) = connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
-                break
+                return str(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0])
             except sqlite3.OperationalError as error:
                 if _code(error) not in _BUSY:
                     if mode == "wal" and _code(error) not in _DAMAGED:
@@ -399,34 +371,25 @@ class SqliteFile:
                 time.sleep(0.01)  # SQLite's own timeout does not cover this statement
         return str(current)
 
+    # -- removing ----------------------------------------------------------------------------------
+
     def _set_aside(self, reason: str) -> None:
         """Rename a damaged file, unless another process has just done so."""
-        with self._file_lock.exclusive(_CLOSE_WAIT_S) as acquired:
-            if _file_id(self.path) != self._file_id:
+        with self._file_locked():
+            if _get_file_id(self.path) != self._file_id:
                 return
-            if not acquired:
-                log.debug("renaming %s while other processes have it open", self.path)
-            target = self._unused_name()
-            # The file last: with its name free, another process may create a new one at once.
-            for suffix in ("-wal", "-journal"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(f"{self.path}{suffix}", f"{target}{suffix}")
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self.path}-shm")
-            os.replace(self.path, target)
+            name = f"{self.path.name}{_CORRUPT}{time.strftime('%Y%m%d-%H%M%S')}"
+            os.replace(self.path, self.path.with_name(name))
+            self._unlink_side_files()
         log.warning(
             "%s is damaged (%s): it was set aside as %s and a new one was created. %s",
-            self.path, reason, target.name, self.format.damage_hint,
+            self.path, reason, name, self.format.damage_hint,
         )  # fmt: skip
 
-    def _unused_name(self) -> Path:
-        date = time.strftime("%Y%m%d-%H%M%S")
-        for number in range(1, 1000):
-            suffix = f"-{number}" if number > 1 else ""
-            name = self.path.with_name(f"{self.path.name}{_CORRUPT}{date}{suffix}")
-            if not name.exists():
-                break
-        return name
+    def _unlink_side_files(self) -> None:
+        for suffix in _SIDE_FILES:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.path}{suffix}")
 
 
 def find_set_aside(path: Path) -> tuple[Path, ...]:
@@ -435,9 +398,18 @@ def find_set_aside(path: Path) -> tuple[Path, ...]:
     return tuple(sorted(file for file in found if not file.name.endswith(_SIDE_FILES)))
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
-    with contextlib.suppress(sqlite3.Error):  # whatever failed may have ended the transaction
-        connection.execute("ROLLBACK")
+def _transact(connection: sqlite3.Connection, begin: str, transaction: Transaction[T]) -> T:
+    if not begin:
+        return transaction(connection)
+    connection.execute(begin)
+    try:
+        answer = transaction(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):  # what failed may have ended the transaction
+            connection.execute("ROLLBACK")
+        raise
+    return answer
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -445,7 +417,7 @@ def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _file_id(path: Path) -> tuple[int, int]:
+def _get_file_id(path: Path) -> tuple[int, int]:
     try:
         found = os.stat(path)
     except OSError:
@@ -464,24 +436,22 @@ _NETWORK_DRIVES = frozenset(
 _WINDOWS_DRIVE_REMOTE = 4
 
 
-def detect_network_drive(path: Path, mounts: str | None = None) -> str:
+def detect_network_drive(path: Path) -> str:
     """The type of network drive that a path is on; empty for a local disk, and on macOS.
 
     There the write-ahead log must not be used: it is shared through memory, which two machines do
     not have in common, and SQLite does not notice.
-
-    Args:
-        path: a file or folder; it need not exist.
-        mounts: the text of `/proc/self/mountinfo`, where it is not this machine's own.
     """
-    if sys.platform == "win32":
-        return _detect_windows_share(path)
-    if mounts is None:
-        try:
-            mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError:
-            return ""
     resolved = path.resolve()
+    if sys.platform == "win32":
+        import ctypes
+
+        remote = ctypes.WinDLL("kernel32").GetDriveTypeW(resolved.anchor) == _WINDOWS_DRIVE_REMOTE
+        return "network drive" if remote or resolved.anchor.startswith("\\\\") else ""
+    try:
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
     depth, kind = -1, ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -494,14 +464,3 @@ def detect_network_drive(path: Path, mounts: str | None = None) -> str:
         if resolved.is_relative_to(point) and len(point.parts) >= depth:
             depth, kind = len(point.parts), after.split(" ")[0]
     return kind if kind in _NETWORK_DRIVES else ""
-
-
-def _detect_windows_share(path: Path) -> str:
-    anchor = path.resolve().anchor
-    if anchor.startswith("\\\\"):
-        return "network share"
-    import ctypes
-
-    kernel = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined,unused-ignore]  # Windows alone
-    is_remote = kernel.GetDriveTypeW(anchor) == _WINDOWS_DRIVE_REMOTE
-    return "network drive" if is_remote else ""

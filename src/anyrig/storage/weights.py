@@ -1,8 +1,9 @@
 """Model weights in a folder: hashed once, downloaded from the model hub, verified, resumed.
 
 A file is downloaded to `NAME.part`, continued there the next time, hashed against what the hub
-lists, and only then gets its name. Pickles are not downloaded: loading one runs what is in it.
-`weights.json` beside the files records where they come from and at which revision.
+lists, and only then gets its name; huggingface_hub checks sizes only, and begins anew in each
+process. Pickles are not downloaded: loading one runs what is in it. `weights.json` beside the files
+records where they come from and at which revision.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
-from anyrig.storage.files import write_atomic
+from anyrig.storage.files import read_json, write_atomic
 from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
@@ -37,15 +38,14 @@ DownloadProgress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes of all files that are there, and how many there will be."""
 
 
-@dataclass(frozen=True)
-class HubFile:
+class HubFile(NamedTuple):
     """A file on the hub."""
 
     path: str
     size: int
-    digest: str
-    is_lfs: bool
-    """Then the digest is a SHA-256, otherwise Git's own hash."""
+    git_hash: str
+    sha256: str
+    """Empty for small files, which only have Git's hash."""
 
 
 def hash_files(paths: Iterable[Path]) -> str:
@@ -61,7 +61,7 @@ def hash_file(path: Path) -> str:
     state = path.stat()
     stamp = f"{state.st_size} {state.st_mtime_ns}"
     hashes_file = path.parent / _HASHES_FILE
-    known = _read_json(hashes_file)
+    known = read_json(hashes_file)
     entry = known.get(path.name)
     if isinstance(entry, list) and len(entry) == 2 and entry[0] == stamp:
         return str(entry[1])
@@ -71,14 +71,6 @@ def hash_file(path: Path) -> str:
     except OSError:
         log.debug("cannot write %s: the hash is computed each time", hashes_file)
     return digest
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _sha256(path: Path) -> str:
@@ -107,7 +99,7 @@ def download_weights(
     endpoint: str = "",
     revision: str = "main",
     token: str = "",
-    on_progress: DownloadProgress | None = None,
+    on_progress: DownloadProgress = lambda *_: None,
     patterns: Sequence[str] = DEFAULT_PATTERNS,
 ) -> list[Path]:
     """Download a repository's files to a folder, except those that are there and intact.
@@ -129,74 +121,68 @@ def download_weights(
         with httpx.Client(
             base_url=endpoint or ENDPOINT, headers=headers, follow_redirects=True, timeout=30
         ) as hub:
-            download = _Download(hub, repository, revision, folder, patterns, on_progress)
-            paths = [download.fetch(file) for file in download.files]
+            answer = hub.get(f"/api/models/{repository}/revision/{revision}?blobs=true")
+            commit, files = _parse_listing(answer.raise_for_status().json(), patterns)
+            if not files:
+                raise InvalidInputError(
+                    f"{repository} contains no file that can be used",
+                    hint="Is it the right repository?",
+                )
+            _check_space(folder, files)
+            total_bytes = sum(file.size for file in files)
+            download = _Download(hub, f"/{repository}/resolve/{commit}", total_bytes, on_progress)
+            for file in files:
+                download.fetch(file, folder / file.path)
     except httpx.HTTPError as error:
         raise MissingWeightsError(
             f"the weights of {repository} could not be downloaded: {_describe_error(error)}",
             hint=f"Run it again to resume, or copy the repository's files to {folder}.",
         ) from error
-    if not paths:
-        raise InvalidInputError(
-            f"{repository} contains no file that can be used", hint="Is it the right repository?"
-        )
-    origin = {
-        "repository": repository,
-        "revision": download.commit,
-        "files": {file.path: file.size for file in download.files},
-    }
+    sizes = {file.path: file.size for file in files}
+    origin = {"repository": repository, "revision": commit, "files": sizes}
     write_atomic(folder / ORIGIN_FILE, json.dumps(origin, indent=1))
-    return paths
+    return [folder / file.path for file in files]
+
+
+def _parse_listing(data: dict[str, Any], patterns: Sequence[str]) -> tuple[str, list[HubFile]]:
+    files = []
+    for row in data["siblings"]:
+        path = PurePosixPath(row["rfilename"])
+        if path.is_absolute() or ".." in path.parts or {"\\", ":"} & set(row["rfilename"]):
+            raise InvalidInputError(
+                f"the hub lists a file outside of its folder: {str(path)!r}", hint="Do not use it."
+            )
+        if any(fnmatch(path.name, pattern) for pattern in patterns):
+            sha256 = (row.get("lfs") or {}).get("sha256", "")
+            files.append(HubFile(str(path), int(row["size"]), row["blobId"], sha256))
+    return str(data["sha"]), files
 
 
 class _Download:
-    """The files of one commit on their way to a folder."""
+    """Files of one commit on their way to a folder."""
 
     def __init__(
-        self,
-        hub: httpx.Client,
-        repository: str,
-        revision: str,
-        folder: Path,
-        patterns: Sequence[str],
-        on_progress: DownloadProgress | None,
+        self, hub: httpx.Client, url: str, total_bytes: int, on_progress: DownloadProgress
     ) -> None:
-        self._hub, self._repository, self._folder = hub, repository, folder
-        answer = hub.get(f"/api/models/{repository}/revision/{revision}").raise_for_status()
-        self.commit = str(answer.json()["sha"])
-        self.files = [file for file in self._list_files() if _is_wanted(file.path, patterns)]
-        self._on_progress = on_progress
-        self._total_bytes, self._done_bytes = sum(file.size for file in self.files), 0
-        _check_space(folder, self.files)
+        self._hub, self._url, self._on_progress = hub, url, on_progress
+        self._total_bytes, self._done_bytes = total_bytes, 0
 
-    def _list_files(self) -> Iterator[HubFile]:
-        url = f"/api/models/{self._repository}/tree/{self.commit}?recursive=true"
-        while url:
-            answer = self._hub.get(url).raise_for_status()
-            for row in answer.json():
-                if row.get("type") == "file":
-                    lfs = row.get("lfs")
-                    digest = lfs["oid"] if lfs else row["oid"]
-                    yield HubFile(str(row["path"]), int(row["size"]), str(digest), bool(lfs))
-            url = answer.links.get("next", {}).get("url", "")
-
-    def fetch(self, file: HubFile) -> Path:
-        path = self._folder / file.path
+    def fetch(self, file: HubFile, path: Path) -> None:
         if path.is_file() and _is_intact(path, file):
             self._advance(file, file.size)
-            return path
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.part")
         for attempt in range(2):
             self._receive(file, part)
             if _is_intact(part, file):
                 os.replace(part, path)
-                return path
+                return
             part.unlink()  # a part of something else, or damaged in transit: from the beginning
             self._advance(file, -file.size)
             log.warning("%s is damaged%s", file.path, "" if attempt else "; downloading it again")
         raise MissingWeightsError(
-            f"{file.path} of {self._repository} does not match the hub's checksum, twice",
+            f"{file.path} does not match the hub's checksum, twice",
             hint="Try again later, or get it another way: something changes it in transit.",
         )
 
@@ -206,10 +192,8 @@ class _Download:
             self._advance(file, file.size)
             return
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-        url = f"/{self._repository}/resolve/{self.commit}/{file.path}"
-        with self._hub.stream("GET", url, headers=headers) as answer:
-            answer.raise_for_status()
-            resumed = answer.status_code == 206
+        with self._hub.stream("GET", f"{self._url}/{file.path}", headers=headers) as answer:
+            resumed = answer.raise_for_status().status_code == 206
             self._advance(file, start if resumed else 0)
             with part.open("ab" if resumed else "wb") as out:
                 for block in answer.iter_raw():  # as it comes, so that a cut loses nothing
@@ -218,8 +202,7 @@ class _Download:
 
     def _advance(self, file: HubFile, count: int) -> None:
         self._done_bytes += count
-        if self._on_progress is not None:
-            self._on_progress(file.path, self._done_bytes, self._total_bytes)
+        self._on_progress(file.path, self._done_bytes, self._total_bytes)
 
 
 def _describe_error(error: httpx.HTTPError) -> str:
@@ -233,18 +216,7 @@ def _describe_error(error: httpx.HTTPError) -> str:
     return f"no answer ({str(error) or type(error).__name__})"
 
 
-def _is_wanted(path: str, patterns: Sequence[str]) -> bool:
-    parts = PurePosixPath(path).parts
-    if path.startswith("/") or ".." in parts or "\\" in path or ":" in path:
-        raise InvalidInputError(
-            f"the hub lists a file outside of its folder: {path!r}", hint="Do not use it."
-        )
-    return any(fnmatch(parts[-1], pattern) for pattern in patterns)
-
-
 def _check_space(folder: Path, files: Sequence[HubFile]) -> None:
-    import shutil
-
     folder.mkdir(parents=True, exist_ok=True)
     needed_bytes = sum(file.size for file in files if not (folder / file.path).exists())
     free_bytes = shutil.disk_usage(folder).free
@@ -259,7 +231,7 @@ def _check_space(folder: Path, files: Sequence[HubFile]) -> None:
 def _is_intact(path: Path, file: HubFile) -> bool:
     if path.stat().st_size != file.size:
         return False
-    if file.is_lfs:
-        return _sha256(path) == file.digest
+    if file.sha256:
+        return _sha256(path) == file.sha256
     data = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest() == file.digest
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest() == file.git_hash

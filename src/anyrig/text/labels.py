@@ -12,7 +12,8 @@ from dataclasses import replace
 from anyrig.text.document import About, Chapter, Document
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_INVISIBLE = re.compile(r"[\u202a-\u202e\u2066-\u2069\u200b\u2060\ufeff]")
+"""Marks of direction, and spaces and joiners without width."""
 # How a spreadsheet tells a formula; telephone numbers and amounts begin with signs as well.
 _FORMULA = re.compile(r"[=@\t\r]|[+-].*?(?:[|!]|[A-Za-z]\()", re.DOTALL)
 _LONGEST = 500
@@ -29,7 +30,7 @@ def one_line(text: str, most: int = _LONGEST) -> str:
     """A text as one line without control characters, cut at a word if it is absurdly long."""
     text = text[: 4 * most]
     if not text.isprintable():
-        text = _TURNING.sub("", _CONTROL.sub(" ", text))
+        text = _INVISIBLE.sub("", _CONTROL.sub(" ", text))
     text = " ".join(text.split())
     if len(text) <= most:
         return text

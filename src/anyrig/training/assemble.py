@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anyrig.backends.torch import TorchHandle
     from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
-    from anyrig.precision.dynamic import FallbackEvent
+    from anyrig.precision.fp16_fallback import FallbackEvent
     from anyrig.training.compiling import Compiled
     from anyrig.training.settings import Settings
 

@@ -21,7 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from anyrig.errors import InvalidInputError
 
@@ -169,17 +169,32 @@ class BatchQueue(Generic[T]):
 # -- reading the input --------------------------------------------------------------------------
 
 
-def number_items(
-    payloads: Iterable[T], cost: Callable[[T], float], first: int = 0
-) -> Iterator[WorkItem[T]]:
-    for index, payload in enumerate(payloads, first):
-        value = float(cost(payload))
-        if not 0 <= value < float("inf"):
-            raise InvalidInputError(
-                f"item {index - first} has the invalid cost {value}",
-                hint="A cost must be a finite number that is not negative.",
-            )
-        yield WorkItem(index, payload, max(value, 1e-9))
+def check_cost(cost: float, position: int) -> float:
+    """The cost of an item, greater than zero."""
+    if not 0 <= cost < math.inf:
+        raise InvalidInputError(
+            f"item {position} has the invalid cost {cost}",
+            hint="A cost must be a finite number that is not negative.",
+        )
+    return max(float(cost), 1e-9)
+
+
+class ItemStream(Protocol):
+    """Where a run's items come from."""
+
+    first: int
+    """Index of the first item; an outcome's index counts from there."""
+    ended: bool
+    """Whether everything has been taken."""
+    error: BaseException | None
+    """Raised by the input; to be raised again once the items before it are done."""
+
+    def take(self, *, wait: bool) -> Iterator[WorkItem[Any]]:
+        """The items that have arrived and for which there is room.
+
+        Args:
+            wait: wait for the first one if more may come.
+        """
 
 
 class ItemReader(Generic[T]):
@@ -207,24 +222,20 @@ class ItemReader(Generic[T]):
     ) -> None:
         self.first = first
         self._on_arrival = on_arrival
-        self._items: Iterator[WorkItem[T]] = number_items(payloads, cost, first)
+        self._items = (
+            WorkItem(first + position, payload, check_cost(cost(payload), position))
+            for position, payload in enumerate(payloads)
+        )
         self._room = threading.Semaphore(max(1, look_ahead))
         self._closed = False
         self.ended = False
-        """Whether everything has been taken."""
         self.error: BaseException | None = None
-        """Raised by the input; to be raised again once the items before it are done."""
         self._arrived: queue.SimpleQueue[WorkItem[T] | None] | None = None
         if not isinstance(payloads, Sized):
             self._arrived = queue.SimpleQueue()
             threading.Thread(target=self._read_stream, name="anyrig-read", daemon=True).start()
 
     def take(self, *, wait: bool) -> Iterator[WorkItem[T]]:
-        """The items that have arrived and for which there is room.
-
-        Args:
-            wait: wait for the first one if more may come.
-        """
         while not self.ended and not self._closed:
             item = self._take_one(wait)
             if item is None:

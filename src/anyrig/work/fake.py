@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,14 +29,16 @@ from anyrig.errors import (
     PoisonItemError,
     WorkError,
     WorkersLostError,
+    error_from_dict,
+    error_to_dict,
     is_disk_full,
     to_disk_full_error,
 )
-from anyrig.work.outcome import RunReport
+from anyrig.work.batching import WorkItem, check_cost
+from anyrig.work.outcome import ItemFailure, ItemOutcome, OutcomeQueue, RunReport
 
 if TYPE_CHECKING:
-    from anyrig.work.outcome import ItemFailure, ItemOutcome
-    from anyrig.work.pool import BasePool
+    from anyrig.work.pool import WorkerPool
     from anyrig.work.protocol import WorkerStatus
 
 log = logging.getLogger(__name__)
@@ -48,6 +51,7 @@ _LIVE_PER_BULK = 15
 """So many live items before one of waiting bulk work: a stream of them must not block it."""
 _MIN_CANCELLED = 256
 """Fewer cancelled items than this stay in the heap until their turn."""
+_EXPIRED = ItemFailure("error", "the deadline passed while the item was waiting", 0)
 
 
 class ItemFuture(Future[R]):
@@ -60,6 +64,7 @@ class ItemFuture(Future[R]):
 @dataclass(eq=False)
 class _Request(Generic[T, R]):
     payload: T
+    cost: float
     lane: Lane
     future: ItemFuture[R] = field(default_factory=ItemFuture)
 
@@ -83,7 +88,7 @@ class LiveQueue(Generic[T, R]):
 
     def __init__(
         self,
-        pool: BasePool,
+        pool: WorkerPool,
         *,
         cost: Callable[[T], float],
         max_in_flight: int = 0,
@@ -95,8 +100,8 @@ class LiveQueue(Generic[T, R]):
         self._max_in_flight = max_in_flight or max(2, 2 * pool.size)
         self._max_waiting = max_waiting
         self.report = report if report is not None else RunReport()
-        self._changed = threading.Condition()
-        """Its lock guards all that follows."""
+        self._lock = threading.Lock()
+        """Guards all that follows."""
         self._heaps: dict[Lane, _Heap[T, R]] = {lane: [] for lane in LANES}
         self._counts: dict[Lane, int] = dict.fromkeys(LANES, 0)
         """Waiting items; cancelled ones stay in their heap for a while and do not count."""
@@ -104,7 +109,8 @@ class LiveQueue(Generic[T, R]):
         self._num_submitted = self._num_taken = self._live_in_a_row = 0
         self._error: BaseException | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="anyrig-live", daemon=True)
+        self._ready: OutcomeQueue[R] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._answer_all, name="anyrig-live", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> LiveQueue[T, R]:
@@ -132,25 +138,26 @@ class LiveQueue(Generic[T, R]):
             deadline: by the clock; an item that still waits then fails.
             admitted: it belongs to a request that was accepted before, and is not refused now.
         """
-        request: _Request[T, R] = _Request(payload, lane)
+        cost = check_cost(self._cost(payload), self._num_submitted)
+        request: _Request[T, R] = _Request(payload, cost, lane)
         request.future.deadline = deadline
-        with self._changed:
+        with self._lock:
             self._check(lane, admitted)
             heapq.heappush(self._heaps[lane], (turn, self._num_submitted, request))
             self._counts[lane] += 1
             self._num_submitted += 1
-            self._changed.notify()
+        self.pool.wake()
         request.future.add_done_callback(lambda future: self._remove_cancelled(future, lane))
         return request.future
 
     def waiting(self, lane: Lane) -> int:
-        with self._changed:
+        with self._lock:
             return self._counts[lane]
 
     @property
     def running(self) -> int:
         """How many items the pool holds."""
-        with self._changed:
+        with self._lock:
             return len(self._in_flight)
 
     @property
@@ -163,11 +170,10 @@ class LiveQueue(Generic[T, R]):
 
     def close(self) -> None:
         """End the workers; whatever waits fails."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
-            self._changed.notify_all()
         self.pool.close()
         self._thread.join(timeout=10)
         self._fail_all(_closed_error())
@@ -188,7 +194,7 @@ class LiveQueue(Generic[T, R]):
         """Do not count a cancelled item, and clear the heap once most of it is cancelled."""
         if not future.cancelled():
             return
-        with self._changed:
+        with self._lock:
             self._counts[lane] = max(0, self._counts[lane] - 1)
             heap = self._heaps[lane]
             if len(heap) < 2 * self._counts[lane] + _MIN_CANCELLED:
@@ -199,78 +205,58 @@ class LiveQueue(Generic[T, R]):
         for request in cancelled:
             request.future.set_running_or_notify_cancel()
 
-    # -- feeding the pool -----------------------------------------------------------------------
+    # -- feeding the pool: the reader of a `DispatchLoop` ----------------------------------------
 
-    def _run(self) -> None:
-        error: BaseException = _closed_error()
-        try:
-            for _ in self.pool.run(
-                self._take_items(),
-                cost=self._cost,
-                look_ahead=self._max_in_flight,
-                report=self.report,
-                on_outcome=self._answer,
-                ordered=False,
-            ):
-                pass
-        except BaseException as raised:  # noqa: BLE001 - every waiting future fails with it
-            error = raised
-            if not self._closed:
-                log.warning("a pool failed: %s", raised)
-        with self._changed:
-            self._error = error
-        self._fail_all(error)
+    ended = False
+    error: BaseException | None = None
 
-    def _take_items(self) -> Iterator[T]:
+    def take(self, *, wait: bool) -> Iterator[WorkItem[T]]:
         """Waiting items, the next one whenever the pool has room.
 
         Not before: an item that is taken cannot be cancelled, expire or be overtaken any more.
         """
-        while True:
-            with self._changed:
-                while not self._closed and not self._can_take():
-                    self._changed.wait()
-                if self._closed:
-                    return
-                request, expired = self._pop()
-                if request is not None and not expired:
-                    self._in_flight[self._num_taken] = request
-                    self._num_taken += 1
-            if request is None:
-                continue
-            if expired:  # outside the lock: its callbacks may submit something else
-                request.future.set_exception(
-                    OverloadedError(
-                        "the deadline passed while the item was waiting",
-                        hint="Try again when there is less load.",
-                    )
-                )
-                continue
-            yield request.payload
+        while (taken := self._take_one()) is not None:
+            index, request = taken
+            deadline, request.future.began = request.future.deadline, self._clock()
+            if deadline is not None and request.future.began > deadline:
+                self._ready.put(ItemOutcome(index, failure=_EXPIRED))
+            else:
+                yield WorkItem(self.first + index, request.payload, request.cost)
 
-    def _can_take(self) -> bool:
-        return len(self._in_flight) < self._max_in_flight and any(self._heaps.values())
+    def _take_one(self) -> tuple[int, _Request[T, R]] | None:
+        with self._lock:
+            live, bulk = self._heaps["live"], self._heaps["bulk"]
+            while len(self._in_flight) < self._max_in_flight and (live or bulk):
+                from_live = bool(live) and not (bulk and self._live_in_a_row >= _LIVE_PER_BULK)
+                request = heapq.heappop(live if from_live else bulk)[2]
+                if not request.future.set_running_or_notify_cancel():
+                    continue  # it uses up no turn of its lane
+                self._counts[request.lane] -= 1
+                self._live_in_a_row = self._live_in_a_row + 1 if from_live else 0
+                self._in_flight[self._num_taken] = request
+                self._num_taken += 1
+                return self._num_taken - 1, request
+        return None
 
-    def _pop(self) -> tuple[_Request[T, R] | None, bool]:
-        """The next item, and whether its deadline has passed; None if it was cancelled."""
-        live, bulk = self._heaps["live"], self._heaps["bulk"]
-        from_live = bool(live) and not (bulk and self._live_in_a_row >= _LIVE_PER_BULK)
-        request = heapq.heappop(live if from_live else bulk)[2]
-        if not request.future.set_running_or_notify_cancel():
-            return None, False  # it uses up no turn of its lane
-        self._counts[request.lane] -= 1
-        deadline, now = request.future.deadline, self._clock()
-        if deadline is not None and now > deadline:
-            return request, True
-        request.future.began = now
-        self._live_in_a_row = self._live_in_a_row + 1 if from_live else 0
-        return request, False
+    def _answer_all(self) -> None:
+        error: BaseException = _closed_error()
+        try:
+            self.first = self.pool.reserve_indices()
+            for outcome in self.pool.dispatch(self, self._ready, self.report):
+                self._answer(outcome)
+        except BaseException as raised:  # noqa: BLE001 - every waiting future fails with it
+            error = raised
+            if not self._closed:
+                log.warning("a pool failed: %s", raised)
+        with self._lock:
+            self._error = error
+        self._fail_all(error)
 
     def _answer(self, outcome: ItemOutcome[Any]) -> None:
-        with self._changed:
+        with self._lock:
             request = self._in_flight.pop(outcome.index, None)
-            self._changed.notify()
             self.report.failed.clear()  # kept, they would add up for days
+        self.pool.wake()
         if request is None:
             return
         if outcome.failure is not None:
@@ -279,7 +265,7 @@ class LiveQueue(Generic[T, R]):
             request.future.set_result(outcome.result)  # type: ignore[arg-type]
 
     def _fail_all(self, error: BaseException) -> None:
-        with self._changed:
+        with self._lock:
             left = list(self._in_flight.values())
             left += [request for heap in self._heaps.values() for *_, request in heap]
             self._in_flight.clear()
@@ -292,6 +278,8 @@ class LiveQueue(Generic[T, R]):
 
 
 def _failure_to_error(failure: ItemFailure) -> AnyrigError:
+    if failure is _EXPIRED:
+        return OverloadedError(failure.message, hint="Try again when there is less load.")
     kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemoryError, "killed": PoisonItemError}
     kind = kinds.get(failure.kind, WorkError)
     return kind(failure.message, hint=failure.hint or "Check the input; -vv shows more.")
@@ -301,11 +289,11 @@ def _copy_error(error: BaseException) -> AnyrigError:
     """A new error for each future: one exception object must not be raised in several threads."""
     if is_disk_full(error):
         return to_disk_full_error(error)
+    if not isinstance(error, AnyrigError):
+        return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv shows more.")
     if type(error) is WorkError:
         return WorkersLostError(error.message, hint=error.hint)
-    if isinstance(error, AnyrigError):
-        return type(error)(error.message, hint=error.hint)
-    return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv shows more.")
+    return error_from_dict(error_to_dict(error))
 
 
 def _closed_error() -> WorkersLostError:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import queue
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar, cast
 
-from anyrig.units import format_bytes, pluralize
+from anyrig.units import format_bytes, format_duration, pluralize
 
+log = logging.getLogger(__name__)
 R = TypeVar("R")
 FailureKind = Literal["error", "memory", "killed"]
+_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,20 @@ class BatchStats:
             self.peak_bytes = max(other.peak_bytes, self.peak_bytes or 0)
 
 
+def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        peak = stats.peak_bytes
+        log.debug(
+            "%s: %d items, cost %g (%g padded), %s%s",
+            name,
+            num_items,
+            stats.real_cost,
+            stats.padded_cost,
+            format_duration(stats.busy_s),
+            f", peak memory {format_bytes(peak)}" if peak is not None else "",
+        )
+
+
 @dataclass
 class RunReport(BatchStats):
     """Statistics of a run, filled while it goes on."""
@@ -94,6 +112,24 @@ class RunReport(BatchStats):
         if self.failed:
             parts.append(f"{len(self.failed)} failed")
         return ", ".join(parts)
+
+
+OutcomeQueue = queue.SimpleQueue[ItemOutcome[R] | BaseException | None]
+"""Outcomes from a thread; an error ends it, and so does None."""
+
+
+def drain(ready: OutcomeQueue[R]) -> Iterator[ItemOutcome[R]]:
+    """Outcomes as they come. Polls, so that Ctrl-C is handled on every system."""
+    while True:
+        try:
+            outcome = ready.get(timeout=_POLL_S)
+        except queue.Empty:
+            continue
+        if outcome is None:
+            return
+        if isinstance(outcome, BaseException):
+            raise outcome
+        yield outcome
 
 
 def in_order(outcomes: Iterable[ItemOutcome[R]]) -> Iterator[ItemOutcome[R]]:

@@ -1,130 +1,120 @@
-"""What workers and their pool agree on: engines, messages over a pipe, errors between processes.
+"""What a pool and its workers agree on: handles, sources of workers, and messages.
 
-Messages are pickles with their length before them. Both ends are ours and one started the other, so
-pickles are safe here: nothing else can write to the pipe.
+Messages to and from a process are pickles with their length before them. Both ends are ours and one
+started the other, so pickles are safe here: nothing else can write to the pipe.
 """
 
 from __future__ import annotations
 
-import importlib
 import pickle
 import struct
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
+from collections.abc import Collection, Sequence
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from anyrig import errors
-from anyrig.errors import (
-    AnyrigError,
-    InvalidInputError,
-    WorkError,
-    is_disk_full,
-    to_disk_full_error,
-)
-from anyrig.work.batching import BatchBudget
+from anyrig.errors import AnyrigError
+from anyrig.work.batching import BatchBudget, WorkItem
 from anyrig.work.outcome import BatchStats, ItemFailure
 
 if TYPE_CHECKING:
-    from anyrig.backends import DeviceHandle
     from anyrig.devices.machine import DeviceKind
     from anyrig.placement import Placement
+    from anyrig.work.engine import EngineFactory
+    from anyrig.work.pool import WorkerPool
+    from anyrig.work.scheduler import WorkerLoad
 
-# -- engines ------------------------------------------------------------------------------------
+HEARTBEAT_S = 2.0
 
-
-class Engine(Protocol):
-    """Turns a batch of items into as many results."""
-
-    name: str
-    version: str
-    pads: bool
-    """Whether every item of a batch is padded to the longest."""
-    batch_invariant: bool
-    """Whether an item's result is the same bytes in any batch."""
-    max_items: int
-    """In one call."""
-    memory_options: Sequence[str]
-    """Command line options that need less memory, for errors."""
-    handle: DeviceHandle | None
-    """The device, to synchronise with and to free memory of; None if there is nothing to do."""
-
-    def run(self, batch: Sequence[Any]) -> Sequence[Any]:
-        """A result for each item, in order."""
+# -- workers as their pool sees them ------------------------------------------------------------
 
 
-class BaseEngine:
-    """Defaults of an engine: a subclass need only define `run`.
+class WorkerHandle(Protocol):
+    """One worker. No method may block; what it has to say it puts into the pool's events."""
 
-    An engine that keeps several models may also define `loaded_models()` (their names),
-    `nested_models()` (a `NestedModel` for each that runs in processes of its own) and
-    `unload_model(name)`.
+    number: int
+    """Unique in its pool, in the order in which workers came: `next(pool.numbers)`."""
+    confirm_errors: bool
+    """Whether another worker must fail with an item as well before the item fails: where the
+    machine may be at fault."""
+
+    @property
+    def source(self) -> WorkerSource:
+        """Where it comes from."""
+
+    @property
+    def device(self) -> str:
+        """Id under which crashes are counted: its device, or the name of a remote worker."""
+
+    @property
+    def title(self) -> str:
+        """Name for log messages."""
+
+    @property
+    def last_heartbeat(self) -> float | None:
+        """None if unknown. A worker that sends heartbeats is alive, however long its item takes."""
+
+    def send_items(self, items: Sequence[WorkItem[Any]]) -> Sequence[tuple[int, str]]:
+        """Index and reason of those that cannot be sent."""
+
+    def cancel_items(self, indices: Sequence[int]) -> None:
+        """Skip those of these that have not started, and return them."""
+
+    def stop(self) -> None:
+        """End it now."""
+
+
+class WorkerSource:
+    """Where the workers of a pool come from: processes of this machine, or other machines.
+
+    A pool calls these methods from one thread. The defaults are those of a source that starts
+    nothing itself: its workers come and go.
     """
 
-    name = "engine"
-    version = "0"
-    pads = True
-    batch_invariant = False
-    max_items = 1 << 30
-    first_batch_cost = 0.0
-    """Cost of the first batch; 0 starts with one item."""
-    memory_options: Sequence[str] = ()
-    handle: DeviceHandle | None = None
+    @property
+    def look_ahead(self) -> int:
+        """Items that must be read ahead, at least, to keep its workers busy."""
+        return 0
 
-    def __init__(self, placement: Placement) -> None:
-        pass
+    @property
+    def loading(self) -> bool:
+        """Whether some of its workers are still loading."""
+        return False
 
+    def start(self, pool: WorkerPool) -> None:
+        """From now on workers may post `EngineReady`."""
+        raise NotImplementedError
 
-@dataclass(frozen=True)
-class EngineFactory:
-    """How a worker makes its engine."""
+    @property
+    def devices(self) -> Collection[str]:
+        """The device of every worker, also of those that are loading."""
+        raise NotImplementedError
 
-    target: str
-    """`module:name` of something that takes a placement and the options."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    name: str = ""
-    """Name and version under which batch sizes are remembered; `target` if empty."""
-    version: str = ""
+    def check(self) -> AnyrigError | None:
+        """Why it has no worker and expects none; None while it has or expects some."""
+        raise NotImplementedError
 
+    def status(self) -> tuple[WorkerStatus, ...]:
+        """Its processes as last seen; from any thread."""
+        return ()
 
-def load_engine(target: str, placement: Placement, options: Mapping[str, Any]) -> Engine:
-    module_name, _, name = target.partition(":")
-    try:
-        made: Any = importlib.import_module(module_name)
-        for part in name.split("."):
-            made = getattr(made, part)
-    except (ImportError, AttributeError) as error:
-        raise InvalidInputError(
-            f"cannot import engine {target}: {error}",
-            hint="Use `module:name`, importable by a new process; not a name of `__main__`.",
-        ) from error
-    engine = made(placement, **options)
-    missing = [name for name in (*Engine.__annotations__, "run") if not hasattr(engine, name)]
-    if missing:
-        raise InvalidInputError(
-            f"{target} is not an engine: missing {', '.join(missing)}",
-            hint="Inherit from `anyrig.work.protocol.BaseEngine`; `Engine` documents each name.",
-        )
-    return cast(Engine, engine)
+    def add_worker(self, worker: Any, load: WorkerLoad[Any]) -> None:
+        """One of its workers is ready; sets the speed to expect of it, if that is known."""
 
+    def remove_worker(self, worker: Any, exited: WorkerExited, suspects: Sequence[int]) -> None:
+        """One of its workers is gone, perhaps because of these items; a crash is counted."""
 
-# -- errors between processes -------------------------------------------------------------------
+    def reuse_devices(self, devices: Sequence[str]) -> None:
+        """These devices were suspended, and an item was the cause."""
 
+    def start_fallback(self) -> bool:
+        """Start a worker on the device of last resort; False if there is none to start."""
+        return False
 
-def error_to_dict(error: AnyrigError) -> dict[str, str]:
-    """An error as plain JSON; a class of another module is sent as its nearest base in `errors`."""
-    if is_disk_full(error):  # its cause is not sent along
-        error = to_disk_full_error(error)
-    name = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
-    return {"class": name, "message": error.message, "hint": error.hint}
+    def end_run(self) -> None:
+        """A run has ended."""
 
-
-def error_from_dict(plain: Mapping[str, str]) -> AnyrigError:
-    kind = getattr(errors, plain["class"], WorkError)
-    return cast("AnyrigError", kind(plain["message"], hint=plain["hint"]))
-
-
-# -- what is known of a worker ------------------------------------------------------------------
+    def close(self) -> None:
+        """End every worker."""
 
 
 class WorkerStatus(NamedTuple):
@@ -167,11 +157,9 @@ class NestedModel(NamedTuple):
 
 # -- messages to a worker -----------------------------------------------------------------------
 
-HEARTBEAT_S = 2.0
-
 
 class BatchSizes(NamedTuple):
-    """What earlier runs found out about batch sizes."""
+    """What is known about batch sizes on a device."""
 
     start: float = 0.0
     """Cost of a batch that is known to be good; 0 starts with one item."""
@@ -214,11 +202,11 @@ class EngineReady(NamedTuple):
     seconds: float
 
 
-class LoadFailed(NamedTuple):
-    error: dict[str, str]
+class WorkerFailed(NamedTuple):
+    """It cannot load its engine, or has lost its device, and exits."""
+
+    error: dict[str, Any]
     """From `error_to_dict`."""
-    on_host: bool = False
-    """Whether the host ran out of memory, not the device."""
 
 
 class Heartbeat(NamedTuple):
@@ -244,17 +232,10 @@ class BatchDone(NamedTuple):
     budget: BatchBudget = BatchBudget(0.0, 1)
     """Of its next batch."""
     sizes: BatchSizes = BatchSizes()
-    """What it has learnt about batch sizes."""
-
-
-class ItemsCancelled(NamedTuple):
-    """These will not come from it."""
-
-    indices: tuple[int, ...]
 
 
 class ItemsReturned(NamedTuple):
-    """It gives these back unfinished, through no fault of theirs."""
+    """It will not compute these: they were cancelled, or it cannot."""
 
     indices: tuple[int, ...]
 
@@ -263,22 +244,20 @@ class Draining(NamedTuple):
     """It finishes what it has and takes nothing new."""
 
 
-class DeviceLost(NamedTuple):
-    """Its device is lost, and so is the worker."""
-
-    reason: str
-
-
 class WorkerExited(NamedTuple):
-    """Not sent but observed: its process has ended."""
+    """Not sent but observed, once: it is gone."""
 
     reason: str
+    crashed: bool = True
+    """Whether it, its device or the items it was computing may be at fault."""
+    error: AnyrigError | None = None
+    """Why it could not load its engine."""
 
 
 class WorkerEvent(NamedTuple):
-    """A message, and the number of the worker it is from."""
+    """A message for the pool, and the worker it is from; neither if it only has to look again."""
 
-    number: int
+    worker: Any
     message: Any
 
 

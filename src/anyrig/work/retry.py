@@ -11,13 +11,20 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from anyrig.errors import AnyrigError, DeviceLostError
+from anyrig.errors import (
+    AnyrigError,
+    DeviceLostError,
+    OutOfMemoryError,
+    WorkError,
+    error_from_dict,
+    error_to_dict,
+)
 from anyrig.memory import oom, recovery
-from anyrig.units import format_bytes, format_duration, pluralize
+from anyrig.units import pluralize
 from anyrig.work.batching import Batch, BatchSizer
-from anyrig.work.outcome import BatchStats, FailureKind, ItemFailure, ItemOutcome
+from anyrig.work.outcome import BatchStats, FailureKind, ItemFailure, ItemOutcome, log_batch
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
@@ -28,16 +35,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 EngineCall = Callable[[Sequence[T]], Sequence[R]]
 _TRIES = 2
-
-
-class _CallError(NamedTuple):
-    """What went wrong, as text: no reference to the exception or its frames is kept."""
-
-    message: str
-    out_of_memory: bool
-    device_lost: str
-    """Why this process cannot use the device any more; empty if it can."""
-    hint: str = ""
 
 
 def run_batch(
@@ -72,11 +69,10 @@ def run_batch(
         if error is None:
             for item, result in zip(part.items, results, strict=True):
                 yield ItemOutcome(item.index, result)
-        elif error.device_lost:
-            raise DeviceLostError(error.device_lost, hint="A new process is needed.")
+        elif isinstance(error, DeviceLostError):
+            raise error
         elif len(part.items) > 1:
-            cause = "ran out of memory" if error.out_of_memory else "failed"
-            log.info("batch of %d %s; splitting it: %s", len(part.items), cause, error.message)
+            log.info("batch of %d failed; splitting it: %s", len(part.items), error.message)
             parts.extend(reversed(part.split()))
         else:
             index = part.items[0].index
@@ -86,7 +82,7 @@ def run_batch(
                 parts.append(part)
                 continue
             log.warning("item %d failed: %s", index, error.message)
-            kind: FailureKind = "memory" if error.out_of_memory else "error"
+            kind: FailureKind = "memory" if isinstance(error, OutOfMemoryError) else "error"
             yield ItemOutcome(index, failure=ItemFailure(kind, error.message, _TRIES, error.hint))
 
 
@@ -97,9 +93,8 @@ def _call_engine(
     stats: BatchStats,
     handle: DeviceHandle | None,
     memory_options: Sequence[str],
-) -> tuple[Sequence[R], _CallError | None]:
+) -> tuple[Sequence[R], AnyrigError | None]:
     """One call: its results, or what went wrong, after everything it held has been released."""
-    failed: _CallError | None = None
     if handle is not None:
         handle.reset_peak()
     start = time.perf_counter()
@@ -112,9 +107,11 @@ def _call_engine(
         if handle is not None:
             handle.synchronize()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine raises is its items' outcome
-        failed = _describe_error(error, len(part.items), handle, memory_options)
+        doing = f"computing {pluralize(len(part.items), 'item')} at once"
+        failed = translate_error(error, doing, memory_options, handle)
+        out_of_memory = oom.detect_oom(error) is not None
         recovery.clear_frames(error)
-    if failed is None:
+    else:
         seconds = time.perf_counter() - start
         sizer.record_success(part.cost, seconds)
         peak = handle.memory().peak_bytes if handle is not None else None
@@ -122,49 +119,42 @@ def _call_engine(
         stats.add_batches(done)
         log_batch("batch", len(part.items), done)
         return results, None
-    if failed.out_of_memory:
+    if out_of_memory:
         stats.num_out_of_memory += 1
         sizer.record_out_of_memory(part.cost)
-        if handle is not None and not failed.device_lost:
+        if handle is not None and not isinstance(failed, DeviceLostError):
             recovery.release_memory(handle)
     return (), failed
 
 
-def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
-    if log.isEnabledFor(logging.DEBUG):
-        peak = stats.peak_bytes
-        log.debug(
-            "%s: %d items, cost %g (%g padded), %s%s",
-            name,
-            num_items,
-            stats.real_cost,
-            stats.padded_cost,
-            format_duration(stats.busy_s),
-            f", peak memory {format_bytes(peak)}" if peak is not None else "",
+def translate_error(
+    error: Exception,
+    doing: str,
+    memory_options: Sequence[str] = (),
+    handle: DeviceHandle | None = None,
+) -> AnyrigError:
+    """What an engine raised as an error of ours, which keeps nothing of the failed call alive."""
+    shortage, lost = oom.detect_oom(error), oom.detect_device_loss(error)
+    text = " ".join(str(error).split())[:300]
+    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if lost is not None or (shortage is not None and shortage.fatal):
+        return DeviceLostError(lost or text, hint="A new process is needed.")
+    if isinstance(error, AnyrigError) and (shortage is None or isinstance(error, OutOfMemoryError)):
+        ours = error_from_dict(error_to_dict(error))
+    elif shortage is None:
+        return WorkError(text, hint="")
+    else:
+        ours = oom.translate_oom(
+            error,
+            doing=doing,
+            options=memory_options,
+            memory=_read_memory(handle),
+            memory_of="host" if handle is not None and handle.on_host else "device",
         )
-
-
-def _describe_error(
-    error: Exception, count: int, handle: DeviceHandle | None, memory_options: Sequence[str]
-) -> _CallError:
-    shortage = oom.detect_oom(error)
-    lost = oom.detect_device_loss(error) or ""
-    if shortage is None and isinstance(error, AnyrigError):
-        return _CallError(error.message, False, lost, error.hint)
-    message = " ".join(str(error).split())[:300]
-    message = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    if shortage is None:
-        return _CallError(message, False, lost)
-    if shortage.fatal:
-        return _CallError(message, True, lost or message)
-    translated = oom.translate_oom(
-        error,
-        doing=f"computing {pluralize(count, 'item')} at once",
-        options=memory_options,
-        memory=_read_memory(handle),
-        memory_of="host" if handle is not None and handle.on_host else "device",
-    )
-    return _CallError(f"{translated.message} ({message})", True, lost, translated.hint)
+        ours.message += f" ({text})"
+    if isinstance(ours, OutOfMemoryError) and shortage is not None:
+        ours.on_host = shortage.location == "host"
+    return ours
 
 
 def _read_memory(handle: DeviceHandle | None) -> MemoryUsage | None:

@@ -15,12 +15,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
+from anyrig.work.assignment import (
+    Assignment,
+    Slot,
+    assign_best,
+    assign_greedily,
+    assign_items,
+    lower_bound_s,
+)
 from anyrig.work.batching import BatchBudget, BatchQueue, WorkItem
 
 T = TypeVar("T")
@@ -61,8 +68,8 @@ class WorkerLoad(Generic[T]):
     """What one worker holds, how fast it is, and how long it will be busy."""
 
     number: int
-    prior: float | None = None
-    """A measured speed of its device, in any unit that all workers share."""
+    expected_rate: float | None = None
+    """Its speed before anything was measured here, in a unit that all workers share."""
     budget: BatchBudget = field(default_factory=lambda: BatchBudget(0.0, 1))
     """Of its next batch, as the worker last reported."""
     items: dict[int, WorkItem[T]] = field(default_factory=dict)
@@ -106,16 +113,22 @@ class Scheduler(Generic[T]):
     """What waits, who holds what, and what comes next.
 
     Args:
+        workers: those that can be given items, by number; others may come and go.
         slice_s: how much a worker is given at once, unless a call or an item takes longer.
         low_s: near the end a worker is given more only if it has less than this left.
-        known_speeds: whether a worker's prior is its speed in cost per second, not only relative.
+        known_speeds: whether a worker's expected rate is in cost per second, not only relative.
     """
 
     def __init__(
-        self, *, slice_s: float = SLICE_S, low_s: float = LOW_S, known_speeds: bool = False
+        self,
+        workers: dict[int, WorkerLoad[T]] | None = None,
+        *,
+        slice_s: float = SLICE_S,
+        low_s: float = LOW_S,
+        known_speeds: bool = False,
     ) -> None:
         self.waiting: BatchQueue[T] = BatchQueue()
-        self.workers: dict[int, WorkerLoad[T]] = {}
+        self.workers = workers if workers is not None else {}
         self.ended = False
         """Whether no more items will come."""
         self.low_s = low_s
@@ -171,19 +184,14 @@ class Scheduler(Generic[T]):
         worker.isolated = False
         return fresh
 
-    def record_cancelled(self, worker: WorkerLoad[T], indices: Iterable[int], now: float) -> None:
-        """The worker will not finish these."""
+    def return_items(
+        self, worker: WorkerLoad[T], indices: Iterable[int], now: float
+    ) -> list[WorkItem[T]]:
+        """The worker will not finish these; those unfinished ones that nobody else holds."""
+        unfinished = []
         for index in indices:
             if index == next(iter(worker.items), None):
                 worker.since = now  # it was computing them
-            self._release(worker, index)
-        if not worker.items:
-            worker.isolated = False
-
-    def return_items(self, worker: WorkerLoad[T], indices: Iterable[int]) -> list[WorkItem[T]]:
-        """The worker gives these back; those that are unfinished and that nobody else holds."""
-        unfinished = []
-        for index in indices:
             if self._copies.get(index, (None,))[0] == worker.number:
                 del self._copies[index]
             item = self._release(worker, index)
@@ -246,14 +254,14 @@ class Scheduler(Generic[T]):
         """The measured rate, else one scaled from the device's measured speed."""
         if worker.rate is not None:
             return worker.rate
-        if self._known_speeds or not worker.prior:
-            return worker.prior or None
+        if self._known_speeds or not worker.expected_rate:
+            return worker.expected_rate or None
         scales = [
-            other.rate / other.prior
+            other.rate / other.expected_rate
             for other in self.workers.values()
-            if other.rate is not None and other.prior
+            if other.rate is not None and other.expected_rate
         ]
-        return worker.prior * statistics.median(scales) if scales else None
+        return worker.expected_rate * statistics.median(scales) if scales else None
 
     def next_items(self, worker: WorkerLoad[T], now: float) -> list[WorkItem[T]]:
         """What a worker gets now; nothing if it should wait or has enough."""
@@ -298,14 +306,11 @@ class Scheduler(Generic[T]):
             )
         if busy > self.low_s:
             return []  # near the end nobody takes more than it computes
-        few = len(self.workers) <= FEW_WORKERS
-        if few and len(self.waiting) * len(snapshot.rates) <= _MAX_GREEDY:
-            return self._choose_greedily(worker, snapshot)
         return self._choose_by_plan(worker, rate, now)
 
-    def _slots(self, now: float) -> list[WorkerSlot]:
+    def _slots(self, now: float) -> list[Slot]:
         return [
-            WorkerSlot(number, worker.busy_s(now, rate), rate)
+            Slot(number, worker.busy_s(now, rate), rate)
             for number, worker in self.workers.items()
             if not worker.draining and (rate := self.rate_of(worker)) is not None
         ]
@@ -326,7 +331,6 @@ class Scheduler(Generic[T]):
         self._snapshot = _Snapshot(
             now,
             count,
-            slots,
             rates,
             sum(rates.values()),
             max(rates.values()),
@@ -377,22 +381,6 @@ class Scheduler(Generic[T]):
             first = self.waiting.oldest()
             if first.cost > most:
                 return chosen  # whether this worker should do that one is another decision
-
-    def _choose_greedily(self, worker: WorkerLoad[T], snapshot: _Snapshot) -> list[WorkItem[T]]:
-        """Its items if each goes where it is finished first, the most expensive first."""
-        rate, by_cost = snapshot.rates[worker.number], self.waiting.by_cost
-        target = max(rate * self._slice_s, worker.budget.cost)
-        alone_from = self._alone_from(worker)
-        mine: list[int] = []
-        total = 0.0
-        for position, number, _ in _deal([cost for cost, _ in by_cost], snapshot.slots):
-            if number == worker.number:
-                cost, index = by_cost[position]
-                mine.append(index)
-                total += cost
-                if total >= target or cost > alone_from * rate:
-                    break
-        return [self.waiting.remove(index) for index in mine]
 
     def _alone_from(self, worker: WorkerLoad[T]) -> float:
         """An item that takes so long goes by itself near the end, where calls hold one item."""
@@ -516,7 +504,9 @@ class Scheduler(Generic[T]):
         for worker in self.workers.values():
             if worker.draining:
                 continue
-            if not worker.prior or _differs(worker.rate or worker.prior, worker.prior):
+            if not worker.expected_rate or _differs(
+                worker.rate or worker.expected_rate, worker.expected_rate
+            ):
                 return None
         slots = sorted(self._slots(now))
         found = assign_best([cost for cost, _ in self.waiting.by_cost], slots)
@@ -555,13 +545,19 @@ class Scheduler(Generic[T]):
         )
 
     def _choose_by_plan(self, worker: WorkerLoad[T], rate: float, now: float) -> list[WorkItem[T]]:
-        """From a plan for the moment, made again after a while if it does not hold."""
+        """From a plan for the moment: made anew for every decision if that takes little time."""
         plan, target = self._plan, max(rate * self._slice_s, worker.budget.cost)
-        if plan is None or self._may_replan(plan, worker, rate, now):
+        few = len(self.workers) <= FEW_WORKERS
+        small = few and len(self.waiting) * len(self.workers) <= _MAX_GREEDY
+        if plan is None or (small and plan.at < now) or self._may_replan(plan, worker, rate, now):
             slots = self._slots(now)
             costs = [cost for cost, _ in self.waiting.by_cost]
-            found = assign_items(costs, slots, margin=_MARGIN)
-            plan = _Plan(found, slots, self.waiting.by_cost, now, oldest_first=False)
+            assignment = (
+                assign_greedily(costs, slots)
+                if small
+                else assign_items(costs, slots, margin=_MARGIN)
+            )
+            plan = _Plan(assignment, slots, self.waiting.by_cost, now, oldest_first=False)
             self._plan = plan
         chosen = self._take_planned(plan, worker, target, self._alone_from(worker))
         if chosen or plan.at == now:
@@ -589,7 +585,6 @@ class _Snapshot:
 
     at: float
     num_workers: int
-    slots: list[WorkerSlot]
     rates: dict[int, float]
     total_rate: float
     best_rate: float
@@ -604,7 +599,7 @@ class _Plan:
     def __init__(
         self,
         assignment: Assignment,
-        slots: Sequence[WorkerSlot],
+        slots: Sequence[Slot],
         by_cost: Sequence[tuple[float, int]],
         now: float,
         *,
@@ -634,205 +629,3 @@ class _Plan:
         index = mine.pop()
         self.rest[number] -= self._costs[index]
         return index
-
-
-# -- assigning all items at once ----------------------------------------------------------------
-#
-# An end is guessed, and every worker filled up to it with the most expensive items that still fit,
-# the slowest worker first: its room is the hardest to fill, and the fastest takes what is left over
-# with the least harm. The earliest end by which everything found its place counts. A slow worker
-# gets small items only, where that costs little: what it does not finish in time, a fast one does
-# again. Where there is little to assign, the usual list (the most expensive first, each where it is
-# finished first) is tried as well.
-
-_MAX_LISTED = 20_000
-"""Items times workers up to which the list is tried as well."""
-_GUESSES = (1e-12, 0.0002, 0.001, 0.004, 0.015, 0.06, 0.25, 1.0, 4.0)
-"""How much later than the lower bound the end is guessed to be, in turn."""
-_HALVINGS = 3
-_MIN_PIECES, _PIECES_COST = 8.0, 0.01
-"""A slow worker gets at least so many items, unless that costs more than this share."""
-_ROUNDING = 1 - 1e-9
-"""Sums of the same numbers in another order differ by less."""
-_MAX_ASSIGNED = 400_000
-"""So many items are assigned in all while the best is searched: about half a second."""
-
-
-class WorkerSlot(NamedTuple):
-    number: int
-    free_s: float
-    """When it is free, from now on."""
-    rate: float
-    """Cost per second."""
-
-
-class Assignment(NamedTuple):
-    end_s: float
-    """When the last item is finished, from now on."""
-    positions: dict[int, list[int]]
-    """By worker: positions in the list of costs, the most expensive first."""
-
-
-def lower_bound_s(slots: Sequence[WorkerSlot], cost: float) -> float:
-    """When they would have finished so much, shared without loss."""
-    starts = sorted((slot.free_s, slot.rate) for slot in slots)
-    total, moment = 0.0, 0.0
-    for position, (start, rate) in enumerate(starts):
-        total += rate
-        following = starts[position + 1][0] if position + 1 < len(starts) else math.inf
-        moment = max(start, 0.0)
-        room = total * (following - start)
-        if room >= cost:
-            return moment + cost / total
-        cost -= room
-    return moment
-
-
-def assign_items(
-    costs: Sequence[float], slots: Sequence[WorkerSlot], *, margin: float = 0.0
-) -> Assignment:
-    """An assignment that ends early.
-
-    Args:
-        costs: of all items, the cheapest first.
-        slots: at least one.
-        margin: share of its most expensive item's time that a worker keeps free.
-    """
-    total = sum(costs)
-    slowest_first = sorted(slots, key=lambda slot: (slot.rate, slot.number))
-    found = _search(costs, slowest_first, total, _MIN_PIECES, margin)
-    near = 1.0 + _PIECES_COST + margin / 5
-    if found is None or found.end_s > near * _minimum_s(costs, slots, total):
-        plain = _search(costs, slowest_first, total, 0.0, margin)
-        if found is None or (plain is not None and found.end_s > near * plain.end_s):
-            found = plain
-    if len(costs) * len(slots) <= _MAX_LISTED:
-        positions: dict[int, list[int]] = {}
-        latest = 0.0
-        for position, number, done in _deal(costs, slots):
-            positions.setdefault(number, []).append(position)
-            latest = max(latest, done)
-        if found is None or latest < found.end_s:
-            return Assignment(latest, positions)
-    assert found is not None
-    return found
-
-
-def assign_best(
-    costs: Sequence[float], slots: Sequence[WorkerSlot], *, at_least: int = 1
-) -> Assignment:
-    """The best for the first worker, the first two, and so on: never later for one more.
-
-    Args:
-        costs: of all items, the cheapest first.
-        slots: in the order in which they came.
-        at_least: how many of them are always included.
-    """
-    total, left = sum(costs), float(_MAX_ASSIGNED)
-    found: Assignment | None = None
-    for count in range(len(slots), at_least - 1, -1):
-        some = slots[:count]
-        if found is not None and (
-            left < 0 or _minimum_s(costs, some, total) >= found.end_s * _ROUNDING
-        ):
-            break
-        tried = assign_items(costs, some)
-        left -= 5 * (len(costs) + count)
-        if found is None or tried.end_s < found.end_s:
-            found = tried
-    assert found is not None
-    return found
-
-
-def _minimum_s(costs: Sequence[float], slots: Sequence[WorkerSlot], total: float) -> float:
-    soonest = min(slot.free_s + costs[-1] / slot.rate for slot in slots) if costs else 0.0
-    return max(lower_bound_s(slots, total), soonest)
-
-
-def _search(
-    costs: Sequence[float], slots: Sequence[WorkerSlot], total: float, pieces: float, margin: float
-) -> Assignment | None:
-    """The earliest end that is found by guesses, later and later and then between the last two."""
-    low = _minimum_s(costs, slots, total)
-    found: Assignment | None = None
-    before = low
-    for step in (*_GUESSES, *(16.0 * 4**n for n in range(20))):
-        guess = low * (1 + step)
-        found = _fill(costs, slots, guess, total, pieces, margin)
-        if found is not None:
-            break
-        before = guess
-    if found is None:
-        return None
-    for _ in range(_HALVINGS):
-        guess = (before + found.end_s) / 2
-        tried = _fill(costs, slots, guess, total, pieces, margin)
-        if tried is None or tried.end_s >= found.end_s:
-            before = guess
-        else:
-            found = tried
-    return found
-
-
-def _fill(
-    costs: Sequence[float],
-    slots: Sequence[WorkerSlot],
-    end_s: float,
-    total: float,
-    pieces: float,
-    margin: float,
-) -> Assignment | None:
-    """Fill every worker, one after the other, up to a moment; None if not all items fit.
-
-    With `pieces`, a slower worker gets nothing that costs more than such a part of its room.
-    """
-    fast = slots[-1].rate / 2 if pieces else 0.0
-    typical = costs[len(costs) // 4]
-    spare = sum(slot.rate * (end_s - slot.free_s) for slot in slots if slot.free_s < end_s) - total
-    tiny = 1e-9 * total
-    below = list(range(len(costs) + 1))
-    """The nearest free position at or below one, counted from 1; 0 is none (union-find)."""
-    positions: dict[int, list[int]] = {}
-    latest, count = 0.0, 0
-    for number, free_s, rate in slots:
-        if free_s >= end_s:
-            continue
-        full = room = rate * (end_s - free_s)
-        mine: list[int] = []
-        most = room if rate >= fast else min(room, max(full / pieces, typical))
-        first = 1 + margin  # the most expensive comes first
-        position = bisect_right(costs, min(most, room / first))
-        while position:
-            root = position
-            while below[root] != root:
-                root = below[root]
-            while below[position] != root:
-                below[position], position = root, below[position]
-            if not root:
-                break
-            room -= first * costs[root - 1]
-            first = 1.0
-            mine.append(root - 1)
-            below[root] = position = root - 1
-            if position and costs[position - 1] > room:
-                position = bisect_right(costs, room, 0, position)
-        unused = room + (margin * costs[mine[0]] if mine else 0.0)
-        spare -= unused
-        if spare < -tiny:
-            return None
-        if mine:
-            positions[number] = mine
-            count += len(mine)
-            latest = max(latest, free_s + (full - unused) / rate)
-    return Assignment(latest, positions) if count == len(costs) else None
-
-
-def _deal(costs: Sequence[float], slots: Sequence[WorkerSlot]) -> Iterator[tuple[int, int, float]]:
-    """The most expensive first, each where it is finished first: position, worker, end."""
-    free = {slot.number: slot.free_s for slot in slots}
-    rates = [(slot.number, slot.rate) for slot in slots]
-    for position in range(len(costs) - 1, -1, -1):
-        cost = costs[position]
-        done, number = min((free[number] + cost / rate, number) for number, rate in rates)
-        free[number] = done
-        yield position, number, done

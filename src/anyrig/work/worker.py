@@ -1,4 +1,8 @@
-"""A worker process as its pool sees it: what it is sent, what it sends, how it ends."""
+"""Worker processes of this machine: one per device, replaced when they die.
+
+`LocalWorker` is one process as its pool sees it; `LocalWorkers` starts them, replaces those that
+died, suspends devices whose workers keep dying, and remembers batch sizes.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ import pickle
 import queue
 import sys
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.backends.process import (
     StderrTail,
@@ -21,7 +25,16 @@ from anyrig.backends.process import (
     kill_process_group,
     start_module,
 )
-from anyrig.errors import InvalidInputError
+from anyrig.errors import (
+    AnyrigError,
+    DeviceLostError,
+    InvalidInputError,
+    OutOfMemoryError,
+    WorkError,
+    error_from_dict,
+)
+from anyrig.memory.known_sizes import BatchSizeKey, KnownBatchSizes
+from anyrig.units import GIB
 from anyrig.work.outcome import ItemFailure
 from anyrig.work.protocol import (
     HEARTBEAT_S,
@@ -30,6 +43,7 @@ from anyrig.work.protocol import (
     BatchSizes,
     CancelItems,
     Connection,
+    EngineReady,
     Heartbeat,
     LoadEngine,
     NestedModel,
@@ -37,6 +51,9 @@ from anyrig.work.protocol import (
     UnloadModel,
     WorkerEvent,
     WorkerExited,
+    WorkerFailed,
+    WorkerSource,
+    WorkerStatus,
     encode_message,
     pickle_value,
 )
@@ -44,41 +61,239 @@ from anyrig.work.protocol import (
 if TYPE_CHECKING:
     from anyrig.placement import Placement
     from anyrig.work.batching import WorkItem
-    from anyrig.work.protocol import EngineFactory
+    from anyrig.work.engine import EngineFactory
+    from anyrig.work.pool import WorkerPool
+    from anyrig.work.scheduler import WorkerLoad
 
 log = logging.getLogger(__name__)
+MAX_LOADING_S = 1800.0
+"""Large weights from a slow disk take minutes; nothing takes half an hour."""
+_MAX_DEAD = 16
 _LAST_MESSAGES_S = 2.0
+
+
+class LocalWorkers(WorkerSource):
+    """One process per placement and worker.
+
+    Args:
+        placements: where they run; `workers` of each.
+        factory: how each makes its engine.
+        environment: of this process.
+        fallback: where items go when no device is left; usually the CPU.
+        limits: batch sizes that earlier runs found; what this one finds is stored there.
+        stamp: driver and library versions for which batch sizes hold.
+        deterministic: an item's result must not depend on its batch.
+        heartbeat_s: how often each worker sends a heartbeat.
+    """
+
+    def __init__(
+        self,
+        placements: Sequence[Placement],
+        factory: EngineFactory,
+        *,
+        environment: Mapping[str, str],
+        fallback: Placement | None = None,
+        limits: KnownBatchSizes | None = None,
+        stamp: str = "",
+        deterministic: bool = False,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        if not placements and fallback is None:
+            raise WorkError("a pool needs at least one placement", hint="Pass a placement.")
+        self._placements, self._fallback = placements, fallback
+        self.factory, self.environment = factory, environment
+        self.deterministic, self.heartbeat_s = deterministic, heartbeat_s
+        self._limits, self._stamp = limits, stamp
+        self._workers: list[LocalWorker] = []
+        self._dead: deque[WorkerStatus] = deque(maxlen=_MAX_DEAD)
+        self._suspended: dict[str, list[Placement]] = {}
+        """By device: placements that are not used, as their workers died."""
+        self._sizes: dict[str, tuple[Placement, BatchSizes, int | None]] = {}
+        """By device: batch sizes and peak memory of workers that are gone or of earlier runs."""
+        self._load_error: AnyrigError | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def start(self, pool: WorkerPool) -> None:
+        self.pool = pool
+        for placement in self._placements:
+            for _ in range(placement.workers):
+                self._start_worker(placement)
+
+    @property
+    def loading(self) -> bool:
+        return any(worker.number not in self.pool.loads for worker in self._workers)
+
+    @property
+    def devices(self) -> list[str]:
+        return [worker.device for worker in self._workers]
+
+    def status(self) -> tuple[WorkerStatus, ...]:
+        """Those that died come first."""
+        return (*list(self._dead), *(worker.status() for worker in list(self._workers)))
+
+    def unload_model(self, name: str) -> None:
+        """Have workers that keep several models close one, unless it is in use."""
+        for worker in list(self._workers):
+            if worker.ready:
+                worker.unload_model(name)
+
+    def check(self) -> AnyrigError | None:
+        """Make sure that somebody works; start the fallback if nobody else does."""
+        self._stop_slow_loading()
+        if self._workers:
+            return None
+        if self._fallback is not None:
+            self.pool.warn(f"no device is left; continuing on {self._fallback.device.name}")
+            self.start_fallback()
+            return None
+        if self._load_error is not None:
+            return self._load_error
+        last = self.pool.warnings[-1] if self.pool.warnings else "no worker could be started"
+        return DeviceLostError(last, hint="Run `anyrig doctor`. Finished results are kept.")
+
+    def add_worker(self, worker: LocalWorker, load: WorkerLoad[Any]) -> None:
+        load.expected_rate = worker.placement.speed
+
+    def remove_worker(
+        self, worker: LocalWorker, exited: WorkerExited, suspects: Sequence[int]
+    ) -> None:
+        """Start another one if the device may be used again."""
+        if worker not in self._workers:  # closed meanwhile
+            return
+        self._dead.append(worker.status())
+        self._workers.remove(worker)
+        self._remember_sizes(worker)
+        worker.stop()
+        if exited.error is not None:
+            self._record_load_error(worker, exited.error)
+            return
+        placement, device, failures = worker.placement, worker.device, self.pool.failures
+        only = self._fallback is None and all(other == device for other in self.pool.devices)
+        if not failures.is_suspended(device) or (only and not failures.is_hopeless(device)):
+            log.warning("a worker on %s %s; starting another", worker.title, exited.reason)
+            self._start_worker(placement)
+            return
+        self._suspended.setdefault(device, []).append(placement)
+        if not any(other.device == device and other.ready for other in self._workers):
+            self.pool.warn(f"{worker.title} is suspended: its worker {exited.reason}")
+
+    def reuse_devices(self, devices: Sequence[str]) -> None:
+        for device in devices:
+            for placement in self._suspended.pop(device, []):
+                log.info("using %s again: an item was the cause", placement.device.name)
+                self._start_worker(placement)
+
+    def start_fallback(self) -> bool:
+        if self._fallback is None:
+            return False
+        placement, self._fallback = self._fallback, None
+        self._start_worker(placement)
+        return True
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            workers, self._workers = self._workers, []
+        self._fallback = None
+        for worker in workers:
+            worker.stop()
+
+    def _start_worker(self, placement: Placement) -> None:
+        with self._lock:
+            if not self._closed:
+                sizes = self._known_sizes(placement)
+                self._workers.append(LocalWorker(self, placement, sizes))
+
+    def _record_load_error(self, worker: LocalWorker, error: AnyrigError) -> None:
+        """The engine cannot be loaded on a device: it is not tried there again."""
+        error.hint = error.hint or "This error is the engine's own; -vv shows more."
+        on_gpu = worker.placement.device.kind == "gpu"
+        if isinstance(error, OutOfMemoryError) and on_gpu and not error.on_host:
+            error.devices = (worker.device,)
+        self._load_error = error
+        self.pool.warn(f"the engine cannot be loaded on {worker.title}: {error.message}")
+
+    def _stop_slow_loading(self) -> None:
+        """Kill a worker that does not finish loading; `WorkerExited` follows."""
+        now = self.pool.clock()
+        for worker in self._workers:
+            loading_s = now - worker.started
+            if not worker.ready and loading_s > MAX_LOADING_S:
+                log.warning("killing a worker on %s: loading for %.0f s", worker.title, loading_s)
+                worker.stop()
+
+    # -- batch sizes ----------------------------------------------------------------------------
+
+    def end_run(self) -> None:
+        """Store what was learnt about batch sizes."""
+        for worker in self._workers:
+            self._remember_sizes(worker)
+        if self._limits is None:
+            return
+        for placement, (good, failed), peak_bytes in self._sizes.values():
+            if good or failed is not None:
+                self._limits.record(
+                    self._size_key(placement),
+                    worked=good or None,
+                    failed=failed,
+                    peak_bytes=peak_bytes,
+                )
+
+    def _remember_sizes(self, worker: LocalWorker) -> None:
+        if worker.sizes is not None:
+            self._sizes[worker.device] = (worker.placement, worker.sizes, worker.peak_bytes)
+
+    def _known_sizes(self, placement: Placement) -> BatchSizes:
+        """From this pool's other workers on the device, else from earlier runs."""
+        if placement.device.id in self._sizes:
+            return self._sizes[placement.device.id][1]
+        known = self._limits.get(self._size_key(placement)) if self._limits is not None else None
+        return BatchSizes(known.worked or 0.0, known.failed) if known is not None else BatchSizes()
+
+    def _size_key(self, placement: Placement) -> BatchSizeKey:
+        factory, budget = self.factory, placement.budget_bytes
+        stamp = self._stamp if budget is None else f"{self._stamp}; {round(budget / GIB)} GiB"
+        name = factory.name or factory.target
+        return BatchSizeKey(placement.device.id, name, factory.version, placement.precision, stamp)
 
 
 class LocalWorker:
     """One process on one device. No method blocks: threads read, write and wait for its end."""
 
-    def __init__(
-        self,
-        number: int,
-        placement: Placement,
-        factory: EngineFactory,
-        environment: Mapping[str, str],
-        events: queue.SimpleQueue[WorkerEvent],
-        sizes: BatchSizes,
-        *,
-        grow: bool = True,
-        heartbeat_s: float = HEARTBEAT_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.number, self.placement = number, placement
-        self._clock = clock
-        self.started = clock()
-        self.last_heartbeat = self.started
+    confirm_errors = False  # an error would be the same on every device of this machine
+
+    def __init__(self, source: LocalWorkers, placement: Placement, sizes: BatchSizes) -> None:
+        self.source, self.placement = source, placement
+        self._events, self._clock = source.pool.events, source.pool.clock
+        self.number = next(source.pool.numbers)
+        self.started = self.last_heartbeat = self._clock()
+        self.ready = False
+        """Whether it has loaded its engine."""
         self.models: tuple[str, ...] = ()
         self.nested_models: tuple[NestedModel, ...] = ()
+        self.sizes: BatchSizes | None = None
+        """What it has learnt about batch sizes, with the peak memory of its last batch."""
+        self.peak_bytes: int | None = None
         self.exit_reason = ""
         """How the process ended; empty while it lives."""
-        self._stopped = self._given_up = False
+        self._exit = threading.Lock()
+        """Held for ever by whoever reports the exit: that happens once."""
+        self._stopped = False
+        self._start(sizes)
+
+    def _start(self, sizes: BatchSizes) -> None:
+        source, placement = self.source, self.placement
+        factory, environment = source.factory, source.environment
         variables, visible = bind_device(placement.device, environment)
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
         request = LoadEngine(
-            factory, replace(placement, device=visible), paths, sizes, grow, heartbeat_s
+            factory,
+            replace(placement, device=visible),
+            paths,
+            sizes,
+            not source.deterministic,
+            source.heartbeat_s,
         )
         # Before the process starts: options that cannot be pickled leave none behind.
         try:
@@ -88,21 +303,20 @@ class LocalWorker:
                 f"the options of {factory.target} cannot be pickled: {error}",
                 hint="Use plain values, or names that a worker can import.",
             ) from error
+        # numpy's own threads spin while they wait for the next product, and small ones come often:
+        # a voice spent a third of its CPU time on that.
+        counts = {"OMP_NUM_THREADS": placement.threads, "MKL_NUM_THREADS": placement.threads}
+        threads = {name: str(count) for name, count in counts.items()}
+        threads["OPENBLAS_NUM_THREADS"] = "1"
         self._process = start_module(
             "anyrig.work.worker_main",
-            {
-                **environment,
-                **limit_threads(placement.threads, environment),
-                **variables,
-                **placement.variables,
-            },
+            {**threads, **environment, **variables, **placement.variables},
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._stderr = StderrTail(self._process.stderr)
         self._connection = Connection(self._process.stdout, self._process.stdin)
-        self._events = events
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._outbox.put(data)
         self._reader = self._start_thread(self._read)
@@ -110,21 +324,33 @@ class LocalWorker:
         self._start_thread(self._wait_for_exit)
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def device(self) -> str:
-        """Id of its device."""
         return self.placement.device.id
 
     @property
     def title(self) -> str:
-        """Name of its device."""
         return self.placement.device.name
 
+    def status(self) -> WorkerStatus:
+        placement, load = self.placement, self.source.pool.loads.get(self.number)
+        state: Literal["loading", "ready", "dead"] = "ready" if self.ready else "loading"
+        if self.exit_reason:
+            state = "dead"
+        return WorkerStatus(
+            self._process.pid,
+            self.device,
+            placement.device.kind,
+            placement.backend.selector,
+            state,
+            self.started,
+            self.last_heartbeat,
+            self.models if state == "ready" else (),
+            load.since if load is not None and load.items else None,
+            self.exit_reason,
+            self.nested_models if state == "ready" else (),
+        )
+
     def send_items(self, items: Sequence[WorkItem[Any]]) -> list[tuple[int, str]]:
-        """Index and reason of those that cannot be sent."""
         pickled, refused = [], []
         for item in items:
             try:
@@ -136,7 +362,6 @@ class LocalWorker:
         return refused
 
     def cancel_items(self, indices: Sequence[int]) -> None:
-        """Those that have not started are skipped."""
         self._send(CancelItems(tuple(indices)))
 
     def unload_model(self, name: str) -> None:
@@ -144,20 +369,31 @@ class LocalWorker:
 
     def stop(self) -> None:
         """Kill the process; one that does not end is given up."""
-        if self._given_up:
+        if self._stopped and self._exit.locked():
             return
         self._stopped = True
         self._outbox.put(None)
         if kill_process_group(self._process) is None:
-            self._given_up = True
-            self._exited("was killed but has not exited")
+            self._report_exit("was killed but has not exited")
 
     def _send(self, message: Any) -> None:
         self._outbox.put(encode_message(message))
 
-    def _exited(self, reason: str) -> None:
+    def _report_exit(self, reason: str, error: AnyrigError | None = None) -> None:
+        """The first report counts.
+
+        Args:
+            reason: how the process ended.
+            error: what the worker itself said before.
+        """
+        if not self._exit.acquire(blocking=False):
+            return
+        if not self.ready and error is None:
+            reason += " while loading"
         self.exit_reason = reason
-        self._events.put(WorkerEvent(self.number, WorkerExited(reason)))
+        failed_to_load = error is not None and not self.ready
+        exited = WorkerExited(reason, not failed_to_load, error if failed_to_load else None)
+        self._events.put(WorkerEvent(self, exited))
 
     def _start_thread(self, target: Callable[[], None]) -> threading.Thread:
         name = f"anyrig-worker-{self.number}"
@@ -178,9 +414,16 @@ class LocalWorker:
                 if isinstance(message, Heartbeat):
                     self.models, self.nested_models = message.models, message.nested_models
                     continue
+                self.ready = self.ready or isinstance(message, EngineReady)
+                if isinstance(message, WorkerFailed):
+                    error = error_from_dict(message.error)
+                    self._report_exit(error.message, error)
+                    continue
                 if isinstance(message, BatchDone):
                     message = _unpickle_results(message)
-                self._events.put(WorkerEvent(self.number, message))
+                    if message.stats.num_batches:
+                        self.sizes, self.peak_bytes = message.sizes, message.stats.peak_bytes
+                self._events.put(WorkerEvent(self, message))
         except (EOFError, OSError, ValueError):
             pass  # it is gone: `_wait_for_exit` reports it
         except Exception:  # without its messages this worker is of no use
@@ -198,7 +441,7 @@ class LocalWorker:
         reason = describe_exit(code, self._stderr.lines())
         if not self._stopped:
             log.debug("worker %d %s", self.number, reason)
-        self._exited(reason)
+        self._report_exit(reason)
 
 
 def _unpickle_results(message: BatchDone) -> BatchDone:
@@ -212,12 +455,3 @@ def _unpickle_results(message: BatchDone) -> BatchDone:
             text = f"the result cannot be unpickled: {error}"
             failures.append((index, ItemFailure("error", text, 1)))
     return message._replace(results=tuple(results), failures=tuple(failures))
-
-
-def limit_threads(count: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that limit the threads of a worker's libraries; the user's own are kept."""
-    counts = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
-    # numpy's own: its threads spin while they wait for the next product, and small ones come often.
-    # A voice spent a third of its CPU time on that.
-    counts["OPENBLAS_NUM_THREADS"] = 1
-    return {name: str(number) for name, number in counts.items() if name not in environment}

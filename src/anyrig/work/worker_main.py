@@ -20,9 +20,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyrig.errors import AnyrigError, DeviceLostError
-from anyrig.memory import oom
+from anyrig.errors import DeviceLostError, error_to_dict
 from anyrig.work.batching import Batch, BatchQueue, BatchSizer, WorkItem
+from anyrig.work.engine import load_engine
 from anyrig.work.outcome import BatchStats, ItemFailure, ItemOutcome
 from anyrig.work.protocol import (
     PICKLE_ERRORS,
@@ -30,20 +30,16 @@ from anyrig.work.protocol import (
     BatchSizes,
     CancelItems,
     Connection,
-    DeviceLost,
-    Engine,
     EngineReady,
     Heartbeat,
-    ItemsCancelled,
+    ItemsReturned,
     ItemsStarted,
     LoadEngine,
-    LoadFailed,
     UnloadModel,
-    error_to_dict,
-    load_engine,
+    WorkerFailed,
     pickle_value,
 )
-from anyrig.work.retry import run_batch
+from anyrig.work.retry import run_batch, translate_error
 
 
 def main() -> int:
@@ -54,18 +50,20 @@ def main() -> int:
     except (EOFError, OSError):
         return 1
     except Exception as error:  # noqa: BLE001 - an option whose class this process does not have
-        connection.send(_load_failed(error))
-        return 0
-    worker = Worker(connection)
+        return _fail(connection, error)
     try:
-        worker.load(request)
+        process = EngineProcess(connection, request)
     except Exception as error:  # noqa: BLE001 - whatever a library raises is the answer
-        connection.send(_load_failed(error))
-        return 0
+        return _fail(connection, error)
     try:
-        worker.run()
+        process.run()
     except DeviceLostError as error:
-        connection.send(DeviceLost(error.message))
+        return _fail(connection, error)
+    return 0
+
+
+def _fail(connection: Connection, error: Exception) -> int:
+    connection.send(WorkerFailed(error_to_dict(translate_error(error, "loading the engine"))))
     return 0
 
 
@@ -79,27 +77,14 @@ def _connect() -> Connection:
     return Connection(reading, writing)
 
 
-def _load_failed(error: Exception) -> LoadFailed:
-    shortage = oom.detect_oom(error)
-    on_host = shortage is not None and shortage.location == "host"
-    if isinstance(error, AnyrigError):
-        return LoadFailed(error_to_dict(error), on_host)
-    kind = "WorkError" if shortage is None else "OutOfMemoryError"
-    message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return LoadFailed({"class": kind, "message": message, "hint": ""}, on_host)
-
-
-class Worker:
+class EngineProcess:
     """Receives items, computes batches of them, sends results and heartbeats."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, request: LoadEngine) -> None:
         self._connection = connection
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting: BatchQueue[Any] = BatchQueue()
-        self._engine: Engine | None = None
-        threading.Thread(target=self._receive, daemon=True).start()
-
-    def load(self, request: LoadEngine) -> None:
+        threading.Thread(target=self._receive, daemon=True).start()  # ends an orphan that loads
         sys.path.extend(path for path in request.paths if path not in sys.path)
         start = time.perf_counter()
         placement, factory = request.placement, request.factory
@@ -107,26 +92,22 @@ class Worker:
             from anyrig.precision.selftest import disable_attention
 
             disable_attention(placement.wrong_attention)
-        engine = load_engine(factory.target, placement, factory.options)
+        engine = self._engine = load_engine(factory.target, placement, factory.options)
         if engine.handle is not None and placement.budget_bytes is not None:
             engine.handle.limit(placement.budget_bytes)
-        self._engine = engine
         self._sizer = BatchSizer(
-            start=request.sizes.start or float(getattr(engine, "first_batch_cost", 0.0)),
+            start=request.sizes.start or engine.first_batch_cost,
             failed=request.sizes.failed,
             max_items=engine.max_items,
             pads=engine.pads,
             grow=request.grow or engine.batch_invariant,
             keep_speed=placement.batch_speed,
         )
-        self._connection.send(_heartbeat(engine))
-        self._connection.send(EngineReady(time.perf_counter() - start))
-        threading.Thread(
-            target=self._send_heartbeats,
-            args=(engine, request.heartbeat_s),
-            name="anyrig-beat",
-            daemon=True,
-        ).start()
+        connection.send(self._heartbeat())
+        connection.send(EngineReady(time.perf_counter() - start))
+        beat = threading.Thread(target=self._send_heartbeats, args=(request.heartbeat_s,))
+        beat.daemon = True
+        beat.start()
 
     def run(self) -> None:
         """Compute until stdin ends, which ends the process."""
@@ -150,7 +131,6 @@ class Worker:
 
         What was done of it is sent even if the device is lost in the middle.
         """
-        assert self._engine is not None
         stats = BatchStats()
         outcomes: list[ItemOutcome[Any]] = []
         try:
@@ -233,34 +213,25 @@ class Worker:
         for index in cancelled:
             self._waiting.remove(index)
         if cancelled:
-            self._connection.send(ItemsCancelled(cancelled))
+            self._connection.send(ItemsReturned(cancelled))
 
     def _unload(self, name: str) -> None:
-        if self._engine is None:
-            return
         with contextlib.suppress(OSError, ValueError):
-            unload = getattr(self._engine, "unload_model", None)
-            if callable(unload):
-                unload(name)
-            self._connection.send(_heartbeat(self._engine))  # the parent waits for the memory
+            self._engine.unload_model(name)
+            self._connection.send(self._heartbeat())  # the parent waits for the memory
 
-    def _send_heartbeats(self, engine: Engine, every_s: float) -> None:
-        last = Heartbeat((engine.name,))
+    def _send_heartbeats(self, every_s: float) -> None:
+        last = Heartbeat((self._engine.name,))
         with contextlib.suppress(OSError):  # the pool is gone
             while True:
                 time.sleep(every_s)
                 with contextlib.suppress(Exception):  # its models may change at this moment
-                    last = _heartbeat(engine)
+                    last = self._heartbeat()
                 self._connection.send(last)
 
-
-def _heartbeat(engine: Engine) -> Heartbeat:
-    loaded = getattr(engine, "loaded_models", None)
-    nested = getattr(engine, "nested_models", None)
-    return Heartbeat(
-        tuple(loaded()) if callable(loaded) else (engine.name,),
-        tuple(nested()) if callable(nested) else (),
-    )
+    def _heartbeat(self) -> Heartbeat:
+        engine = self._engine
+        return Heartbeat(tuple(engine.loaded_models()), tuple(engine.nested_models()))
 
 
 if __name__ == "__main__":

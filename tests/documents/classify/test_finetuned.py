@@ -25,6 +25,7 @@ from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, PlacementOptions, plan_placement
 from anyrig.text.pages import Paged
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -194,7 +195,8 @@ def test_through_the_service(folder: Path) -> None:
             raise AssertionError("there are no files")
         yield from ()
 
-    with WorkerPool([_placed(model, "torch")], model.recipe(), environment=os.environ) as pool:
+    workers = LocalWorkers([_placed(model, "torch")], model.recipe(), environment=os.environ)
+    with WorkerPool(workers) as pool:
         found = list(classify_with_model(sources, model, pool, read, Ways(other=True)))
     assert [one.source.name for one in found] == [one.name for one in sources]
     assert [one.error is not None for one in found] == [True, *[False] * 5, True]

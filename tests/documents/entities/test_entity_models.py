@@ -19,7 +19,7 @@ from anyrig.documents.entities.spans import Span, Word, owned, spans_of
 from anyrig.documents.entities.stretches import Window
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, plan_placement
-from anyrig.work.protocol import Engine, load_engine
+from anyrig.work.engine import BaseEngine, load_engine
 from tests.documents.entities.tiny_taggers import random_bert, random_gliner, table_graph
 
 TEXT = "Anna Brown works for Acme Corp in Paris, and Bob visits Lyon."
@@ -36,7 +36,7 @@ def placement() -> Callable[[str], Placement]:
     return on
 
 
-def engine(model: Path, placement: Placement, **options: float) -> Engine:
+def engine(model: Path, placement: Placement, **options: float) -> BaseEngine:
     namer = namer_of(model=str(model), **options)  # type: ignore[arg-type]
     assert namer is not None
     return load_engine(namer.recipe.target, placement, namer.recipe.options)

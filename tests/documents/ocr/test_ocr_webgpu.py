@@ -20,7 +20,7 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.placement import Placement
-backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider")
 seat = Placement(Device("x", "gpu", "other", "software"), backend, threads=1)
 (found,) = Rapid(seat).run([Sheet(open({file!r}, "rb").read(), "en")])
 print(found.device)

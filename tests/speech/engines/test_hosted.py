@@ -158,6 +158,7 @@ def test_a_main_environment_without_torch_still_places_it(
 
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.discover import discover
+    from anyrig.devices.reasons import DeviceReason, ReasonCode
     from anyrig.placement import plan_placement
 
     machine = discover()
@@ -167,7 +168,9 @@ def test_a_main_environment_without_torch_still_places_it(
     found = IndexTts.find(
         _filled(tmp_path / "w", *IndexTts.files, "voices/anna.wav"), environments=homes
     )
-    placed = plan_placement(bare, DeviceChoice((cpu,), "flag", "asked for"), IndexTts.need(found))
+    placed = plan_placement(
+        bare, DeviceChoice((cpu,), "flag", DeviceReason(ReasonCode.NO_GPU)), IndexTts.need(found)
+    )
     assert [device_word(placement) for placement in placed.placements] == ["cpu"]
     assert placed.placements[0].workers == 1
 

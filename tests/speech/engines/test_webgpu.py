@@ -32,7 +32,7 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line
-backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider")
 seat = Placement(Device("x", "gpu", "other", "software"), backend, threads=1)
 voice = engines.make(seat, engine="hibari")
 takes = voice.run([Line(text) for text in {texts!r}])

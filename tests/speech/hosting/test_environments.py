@@ -125,9 +125,9 @@ def test_a_disk_too_small_is_refused_before_anything(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 def test_two_do_not_make_the_same_one(tmp_path: Path) -> None:
-    from anyrig.storage.files import FileLock
+    from anyrig.storage.files import lock_file
 
-    with FileLock(tmp_path / "small.lock").exclusive(0) as mine:
+    with lock_file(tmp_path / "small.lock", 0) as mine:
         assert mine
         with pytest.raises(StorageError, match="another process"):
             _install(tmp_path, SMALL)

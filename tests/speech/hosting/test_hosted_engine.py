@@ -20,8 +20,9 @@ from anyrig.errors import (
 from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.protocol import Line
+from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.worker import LocalWorkers
 from tests.conftest import ROOT
 from tests.speech.hosting.standin_engine import Paced, Standin
 
@@ -132,7 +133,7 @@ def test_workers_split_restart_and_blame(folder: Path) -> None:
     lines[1:1] = [Line("die always", voice="low")]
     lines[4:4] = [Line("wrong always", voice="low")]
     recipe = EngineFactory(f"{Standin.__module__}:Standin", {"folder": str(folder)})
-    with WorkerPool([_cpu()], recipe, environment=os.environ) as pool:
+    with WorkerPool(LocalWorkers([_cpu()], recipe, environment=os.environ)) as pool:
         got = list(pool.run(lines, cost=lambda line: line.cost))
     assert [outcome.failure is None for outcome in got] == [
         True,

@@ -165,8 +165,6 @@ _GET_ADAPTER_COUNT = 4
 _IS_PROPERTY_SUPPORTED = 5  # IDXCoreAdapter
 _GET_PROPERTY = 6
 _GET_PROPERTY_SIZE = 7
-_IS_QUERY_STATE_SUPPORTED = 8
-_QUERY_STATE = 9
 
 _DXCORE_FACTORY = "78ee5945-c36e-4b13-a669-005dd11c0f06"
 _DXCORE_LIST = "526c7776-40e9-459b-b711-f32ad76dfc28"
@@ -177,24 +175,14 @@ _GRAPHICS = "0c9ece4d-2f6e-4f01-8c96-e89e331b47b1"
 # DXCoreAdapterProperty.
 _PROPERTIES = {
     "InstanceLuid": 0, "DriverVersion": 1, "DriverDescription": 2, "HardwareID": 3,
-    "DedicatedAdapterMemory": 7, "DedicatedSystemMemory": 8, "SharedSystemMemory": 9,
-    "IsHardware": 11, "IsIntegrated": 12,
+    "DedicatedAdapterMemory": 7, "SharedSystemMemory": 9, "IsHardware": 11, "IsIntegrated": 12,
 }  # fmt: skip
-_MEMORY_BUDGET = 1  # DXCoreAdapterState::AdapterMemoryBudget
-_MEMORY_USAGE = 2  # DXCoreAdapterState::AdapterMemoryUsageBytes, of newer versions
-# Both states take two uint32: node or physical adapter 0, and local or dedicated memory 0.
-_FIRST_LOCAL = bytes(8)
-# DXCoreAdapterMemoryBudget: budget, currentUsage, availableForReservation, currentReservation.
-_BUDGET_SIZE = 32
-# DXCoreMemoryUsage: committed, resident.
-_USAGE_SIZE = 16
 
 
 def list_dxcore_adapters(library: str) -> list[dict[str, object]]:
     """The adapters that can compute, then those that can only draw, each once.
 
-    A property or a memory state that an adapter does not support is missing. CurrentUsage is this
-    process's own; UsedResident, if present, is the device's.
+    A property that an adapter does not support is missing.
     """
     create = _load(library).DXCoreCreateAdapterFactory
     found: dict[object, dict[str, object]] = {}
@@ -222,18 +210,12 @@ def _list_with_attribute(factory: int, attribute: str) -> Iterator[dict[str, obj
 
 
 def _describe_dxcore(adapter: int) -> dict[str, object]:
-    found: dict[str, object] = {}
     is_supported = _method(adapter, _IS_PROPERTY_SUPPORTED, _U32, result=ctypes.c_bool)
-    for name, number in _PROPERTIES.items():
-        if is_supported(adapter, number):
-            found[name] = _decode_property(name, _read_property(adapter, name, number))
-    budget = _read_state(adapter, _MEMORY_BUDGET, _BUDGET_SIZE)
-    if budget is not None:
-        found["Budget"], found["CurrentUsage"] = struct.unpack_from("=2Q", budget)
-    usage = _read_state(adapter, _MEMORY_USAGE, _USAGE_SIZE)
-    if usage is not None:
-        found["UsedCommitted"], found["UsedResident"] = struct.unpack("=2Q", usage)
-    return found
+    return {
+        name: _decode_property(name, _read_property(adapter, name, number))
+        for name, number in _PROPERTIES.items()
+        if is_supported(adapter, number)
+    }
 
 
 def _read_property(adapter: int, name: str, number: int) -> bytes:
@@ -258,16 +240,6 @@ def _decode_property(name: str, data: bytes) -> object:
     if name == "DriverVersion":
         return format_version(number)
     return number != 0 if name.startswith("Is") else number
-
-
-def _read_state(adapter: int, state: int, size: int) -> bytes | None:
-    """A state of the first node's local memory; None if it is not available."""
-    if not _method(adapter, _IS_QUERY_STATE_SUPPORTED, _U32, result=ctypes.c_bool)(adapter, state):
-        return None
-    data = ctypes.create_string_buffer(size)
-    query = _method(adapter, _QUERY_STATE, _U32, _SIZE, _GUID, _SIZE, _OUT)
-    failed = query(adapter, state, len(_FIRST_LOCAL), _FIRST_LOCAL, size, data) < 0
-    return None if failed else data.raw
 
 
 def _load(library: str) -> ctypes.CDLL:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError, mention
 from anyrig.install import format_install
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np

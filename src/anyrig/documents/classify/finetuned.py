@@ -11,7 +11,7 @@ from anyrig.documents.classify.solve import Kind
 from anyrig.documents.tokenise import longest_of
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.engine import EngineFactory
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Library

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.work.protocol import Engine
+    from anyrig.work.engine import BaseEngine
 
 
-def encoder(placement: Placement, *, form: str, longest: int = 0, **options: Any) -> Engine:
+def encoder(placement: Placement, *, form: str, longest: int = 0, **options: Any) -> BaseEngine:
     """The engine that makes vectors of bundles, for a model's form on a device's backend."""
     if form == "hashing":
         from anyrig.documents.engines.hashing import Hashing

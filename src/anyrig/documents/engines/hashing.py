@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anyrig.documents.bundle import texts_of
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

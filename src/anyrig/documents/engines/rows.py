@@ -14,7 +14,7 @@ import numpy as np
 
 from anyrig.documents.bundle import opened
 from anyrig.errors import DeviceError
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ import numpy as np
 from anyrig.documents.bundle import texts_of
 from anyrig.errors import DeviceError, MissingPackageError
 from anyrig.install import format_install
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

@@ -22,10 +22,11 @@ from anyrig.documents.entities.reading import Reading, label, read
 from anyrig.documents.entities.stretches import Cut, cuts, stretches, windows
 from anyrig.work.outcome import ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Stretch, Window
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
 
 _COLON = re.compile(r"\.? ?:(?!//)")
@@ -79,7 +80,7 @@ class Finder:
         *,
         placed: PlacementPlan | None = None,
         environment: Mapping[str, str] | None = None,
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
         kinds: Sequence[str] | None = None,
         unchecked: bool = False,
@@ -100,9 +101,15 @@ class Finder:
         self._pool: WorkerPool | None = None
         if self.namer is not None and placed is not None:
             self._pool = WorkerPool(
-                placed.placements, self.namer.recipe, environment=environment or {},
-                fallback=placed.fallback, limits=limits, stamp=stamp,
-            )  # fmt: skip
+                LocalWorkers(
+                    placed.placements,
+                    self.namer.recipe,
+                    environment=environment or {},
+                    fallback=placed.fallback,
+                    limits=limits,
+                    stamp=stamp,
+                )
+            )
 
     def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers, where it has any now."""

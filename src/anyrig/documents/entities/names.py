@@ -12,7 +12,7 @@ from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
 from anyrig.errors import InvalidInputError, MissingPackageError, mention
 from anyrig.install import format_install
 from anyrig.placement import Workload
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.engine import EngineFactory
 
 EngineName = Literal["auto", "grammar", "spacy", "gliner", "tokens"]
 ENGINES: tuple[EngineName, ...] = ("auto", "grammar", "spacy", "gliner", "tokens")

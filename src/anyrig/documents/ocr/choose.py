@@ -21,7 +21,7 @@ from anyrig.documents.reading import NO_OCR
 from anyrig.errors import InvalidInputError, MissingPackageError, mention
 from anyrig.placement import Workload
 from anyrig.storage import files
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.engine import EngineFactory
 
 log = logging.getLogger(__name__)
 EngineName = Literal["rapidocr", "tesseract"]

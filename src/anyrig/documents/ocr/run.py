@@ -21,6 +21,7 @@ from anyrig.documents.reading import ReadPicture
 from anyrig.storage.keys import CacheKey
 from anyrig.work.outcome import ItemFailure, RunReport
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
@@ -139,9 +140,13 @@ class Pages:
             workers = sum(one.workers for one in placed.placements)
             self._look_ahead = 2 * workers + 2
             self._pool = WorkerPool(
-                placed.placements, self.chosen.recipe(self._language),
-                environment=self._environment, fallback=placed.fallback,
-            )  # fmt: skip
+                LocalWorkers(
+                    placed.placements,
+                    self.chosen.recipe(self._language),
+                    environment=self._environment,
+                    fallback=placed.fallback,
+                )
+            )
         return self._pool
 
     # ---------------------------------------------------------------- the store

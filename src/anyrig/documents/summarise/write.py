@@ -20,9 +20,10 @@ from anyrig.errors import MissingWeightsError, WorkError
 from anyrig.text import language as languages
 from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import BatchSizeLimits
+    from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
     from anyrig.text.pages import Paged
     from anyrig.text.sentences import Span
@@ -69,16 +70,22 @@ class Scribe:
         *,
         placed: PlacementPlan,
         environment: Mapping[str, str],
-        limits: BatchSizeLimits | None = None,
+        limits: KnownBatchSizes | None = None,
         stamp: str = "",
     ) -> None:
         """Start the workers; they load while this goes on."""
         self.writer = writer
         self._count, extra = _counter(writer.folder)
         self._pool = WorkerPool(
-            placed.placements, writer.recipe(), environment=environment, fallback=placed.fallback,
-            limits=limits, stamp=stamp,
-        )  # fmt: skip
+            LocalWorkers(
+                placed.placements,
+                writer.recipe(),
+                environment=environment,
+                fallback=placed.fallback,
+                limits=limits,
+                stamp=stamp,
+            )
+        )
         self._room = max(16, writer.longest - extra - self._count(writer.prefix) - 1)
 
     @property

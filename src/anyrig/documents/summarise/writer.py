@@ -10,7 +10,7 @@ from typing import Any
 
 from anyrig.errors import InvalidInputError, MissingWeightsError, mention
 from anyrig.placement import Workload
-from anyrig.work.protocol import EngineFactory
+from anyrig.work.engine import EngineFactory
 
 ENGINE = "anyrig.documents.summarise.seq2seq:Seq2Seq"
 VERSION = "1"

@@ -27,47 +27,40 @@ class AppleReader(DeviceReader):
     def __init__(self, devices: Sequence[Device], system: System) -> None:
         super().__init__(devices, system)
         self._queries = Queries()
-        self._due_s: float | None = None
+        self._due_s = float("-inf")
         self._statistics: list[dict[str, int]] = []
+        """Of each GPU, in ioreg's order."""
 
     def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
-        if self._due_s is None or at.monotonic_s >= self._due_s:
+        if at.monotonic_s >= self._due_s:
             self._due_s = at.monotonic_s + _INTERVAL_S
             self._statistics = self._queries.run("device", self._read_statistics) or []
         rows = [*self._statistics, *[{}] * len(self.devices)]
-        unknown = {**_ROOT_ONLY, **self._queries.errors}
-        return [
-            _build_sample(device, row, at, unknown)
-            for device, row in zip(self.devices, rows, strict=False)
-        ]
+        pairs = zip(self.devices, rows, strict=False)
+        return [self._build_sample(device, row, at) for device, row in pairs]
 
     def _read_statistics(self) -> list[dict[str, int]]:
-        """The figures of each GPU, in ioreg's order."""
-        text = self.system.run(*_COMMAND)
-        blocks = re.findall(r'"PerformanceStatistics" = \{([^}]*)\}', text)
+        blocks = re.findall(r'"PerformanceStatistics" = \{([^}]*)\}', self.system.run(*_COMMAND))
         return [
             {name: int(value) for name, value in re.findall(r'"([^"]+)"=(\d+)', block)}
             for block in blocks
         ]
 
-
-def _build_sample(
-    device: Device, row: dict[str, int], at: SampleTime, unknown: dict[str, str]
-) -> DeviceSample:
-    load = row.get("Device Utilization %", row.get("GPU Activity(%)"))
-    used = row.get("In use system memory", row.get("vramUsedBytes"))
-    total = device.memory.total_bytes
-    if total is None and used is not None and "vramFreeBytes" in row:
-        total = used + row["vramFreeBytes"]
-    return DeviceSample(
-        device.id,
-        device.name,
-        *at,
-        compute_percent=None if load is None else float(min(100, load)),
-        memory_total_bytes=total,
-        memory_used_bytes=used,
-        # Macs with an AMD card report these two as well.
-        temperature_c=row.get("Temperature(C)"),
-        power_w=row.get("Total Power(W)"),
-        unknown=unknown,
-    )
+    def _build_sample(self, device: Device, row: dict[str, int], at: SampleTime) -> DeviceSample:
+        load = row.get("Device Utilization %", row.get("GPU Activity(%)"))
+        used = row.get("In use system memory", row.get("vramUsedBytes"))
+        total = device.memory.total_bytes
+        if total is None and used is not None and "vramFreeBytes" in row:
+            total = used + row["vramFreeBytes"]
+        return DeviceSample(
+            device.id,
+            device.name,
+            *at,
+            compute_percent=None if load is None else float(min(100, load)),
+            memory_total_bytes=total,
+            memory_used_bytes=used,
+            # Macs with an AMD card report these two as well.
+            temperature_c=row.get("Temperature(C)"),
+            power_w=row.get("Total Power(W)"),
+            unknown={**_ROOT_ONLY, **self._queries.errors},
+        )

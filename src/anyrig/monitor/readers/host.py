@@ -14,7 +14,7 @@ from anyrig.devices.cpu import read_memory_limit
 from anyrig.devices.machine import Machine
 from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable
-from anyrig.monitor.queries import CounterRates, Queries, Unsupported
+from anyrig.monitor.queries import CounterRates, Queries, UnsupportedQuery
 from anyrig.monitor.sample import DeviceSample, HostSample, SampleTime
 
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal")
@@ -45,10 +45,10 @@ class HostReader:
         cpu, cores = run("cpu", self._read_load) or (None, ())
         total, available = run("memory", self._read_memory) or (None, None)
         swap_total, swap_used = throttled("swap", _read_swap) or (None, None)
-        listed = run("processes", lambda: processes.describe_host_processes(device_pids)) or ()
+        listed = run("processes", processes.describe_host_processes, device_pids) or ()
         ours = [process.memory_bytes for process in listed if process.ours]
-        read, written = self._read_rates("disk", self._disk, _read_disk_bytes, at)
-        received, sent = self._read_rates("network", self._network, _read_network_bytes, at)
+        read, written = self._read_rates("disk", self._disk, psutil.disk_io_counters, at)
+        sent, received = self._read_rates("network", self._network, psutil.net_io_counters, at)
         return HostSample(
             *at,
             cpu_percent=cpu,
@@ -99,13 +99,19 @@ class HostReader:
         return _percent(sum(busy for busy, _ in spent), total), tuple(_percent(*s) for s in spent)
 
     def _read_rates(
-        self,
-        name: str,
-        rates: CounterRates,
-        read: Callable[[], tuple[int, int]],
-        at: SampleTime,
+        self, name: str, rates: CounterRates, read: Callable[[], Any], at: SampleTime
     ) -> tuple[float | None, float | None]:
-        counts = self._queries.run_throttled(name, lambda: (at.monotonic_s, read()))
+        """Bytes a second in each direction."""
+
+        def read_counts() -> tuple[float, tuple[int, int]]:
+            counters = read()
+            if counters is None:
+                raise UnsupportedQuery(f"the system does not count {name} traffic")
+            if name == "disk":
+                return at.monotonic_s, (counters.read_bytes, counters.write_bytes)
+            return at.monotonic_s, (counters.bytes_sent, counters.bytes_recv)
+
+        counts = self._queries.run_throttled(name, read_counts)
         found = rates.update(*counts) if counts else None
         return (found[0], found[1]) if found else (None, None)
 
@@ -133,20 +139,6 @@ def _percent(part: float, whole: float) -> float:
     return min(100.0, max(0.0, 100.0 * part / whole)) if whole > 0 else 0.0
 
 
-def _read_disk_bytes() -> tuple[int, int]:
-    counters = psutil.disk_io_counters()
-    if counters is None:
-        raise Unsupported("the system does not count disk traffic")
-    return counters.read_bytes, counters.write_bytes
-
-
-def _read_network_bytes() -> tuple[int, int]:
-    counters: Any = psutil.net_io_counters()
-    if counters is None:
-        raise Unsupported("the system does not count network traffic")
-    return counters.bytes_recv, counters.bytes_sent
-
-
 def _read_swap() -> tuple[int, int]:
     """Total and used."""
     # On Linux without psutil: where the kernel does not count swapped pages, psutil warns at every
@@ -161,14 +153,14 @@ def _read_swap() -> tuple[int, int]:
 
 def _read_load_average() -> tuple[float, float, float]:
     if not hasattr(os, "getloadavg"):
-        raise Unsupported("the system has no load average")
+        raise UnsupportedQuery("the system has no load average")
     return os.getloadavg()
 
 
 def _read_clock() -> int:
     clock = psutil.cpu_freq()
     if not clock or not clock.current:
-        raise Unsupported("the system does not report the clock")
+        raise UnsupportedQuery("the system does not report the clock")
     return round(clock.current)
 
 
@@ -177,4 +169,4 @@ def _read_temperature() -> float:
     for name in _CPU_SENSORS:
         if sensors.get(name):
             return float(max(sensor.current for sensor in sensors[name]))
-    raise Unsupported("the system has no CPU temperature sensor")
+    raise UnsupportedQuery("the system has no CPU temperature sensor")

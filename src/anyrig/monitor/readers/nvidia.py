@@ -10,7 +10,7 @@ from typing import Any
 from anyrig.devices.machine import Device
 from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
-from anyrig.monitor.queries import CounterRates, DeviceLost, Queries, QueryBudget, Unsupported
+from anyrig.monitor.queries import CPU_SHARE, CounterRates, DeviceGone, Queries, UnsupportedQuery
 from anyrig.monitor.readers import DeviceReader
 from anyrig.monitor.readers.host import read_system_memory
 from anyrig.monitor.sample import (
@@ -42,6 +42,13 @@ _LOST = (1, 9, 15, 16, 28)  # uninitialised, driver gone, lost, needs a reset, n
 _NO_NEW_DATA = (6, 21)  # not found, no data: nothing since the last query
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
 _TX, _RX = 0, 1  # nvmlPcieUtilCounter_t
+# Read once: the sample's field, the query's name, the function and its arguments.
+_FIXED: dict[str, tuple[str, str, *tuple[int, ...]]] = {
+    "clock_max_mhz": ("clock_max", "nvmlDeviceGetMaxClockInfo", _SM),
+    "memory_clock_max_mhz": ("clock_max", "nvmlDeviceGetMaxClockInfo", _MEMORY),
+    "pcie_generation_max": ("pcie_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+    "pcie_width_max": ("pcie_max", "nvmlDeviceGetMaxPcieLinkWidth"),
+}
 # For nvmlDeviceGetFieldValues: temperature of the memory, average power of the last second,
 # uncorrectable memory errors, bytes over PCIe. All in one call.
 _FIELDS = {"memory_temperature": 82, "power": 185, "ecc": 4, "pcie_tx": 197, "pcie_rx": 198}
@@ -86,21 +93,21 @@ class NvidiaReader(DeviceReader):
             self._error = str(error)
             self._retry_s = at.monotonic_s + _RETRY_AFTER_S
             return
-        budget = QueryBudget()
-        self._gpus = [_NvidiaGpu(device, self._nvml, budget) for device in self.devices]
+        cpu_share = CPU_SHARE / len(self.devices)
+        self._gpus = [_NvidiaGpu(device, self._nvml, cpu_share) for device in self.devices]
 
 
 class _NvidiaGpu:
     """One GPU or MIG instance."""
 
-    def __init__(self, device: Device, nvml: Any, budget: QueryBudget) -> None:
-        self._device, self._nvml, self._queries = device, nvml, Queries(budget)
+    def __init__(self, device: Device, nvml: Any, cpu_share: float) -> None:
+        self._device, self._nvml, self._queries = device, nvml, Queries(cpu_share)
         self._handle: Any = None
         self._lost: DeviceSample | None = None
         self._pcie_rates = CounterRates(_MAX_PCIE_BYTES_S)
         self._process_load_us = 0
         """The time of the newest load of a process."""
-        self._maxima: dict[str, int | None] = {}
+        self._fixed: dict[str, Any] = {}
 
     def read(self, at: SampleTime, processes: ProcessTable) -> DeviceSample:
         lost = self._lost
@@ -110,9 +117,12 @@ class _NvidiaGpu:
         try:
             if self._handle is None:
                 self._handle = self._open_handle()
-                self._maxima = self._read_maxima()
+                self._fixed = {
+                    field: self._queries.run(name, self._call, *call)
+                    for field, (name, *call) in _FIXED.items()
+                }
             sample = self._sample(at, processes)
-        except DeviceLost as error:
+        except DeviceGone as error:
             self._handle = None
             self._lost = DeviceSample(self._device.id, self._device.name, *at, lost=str(error))
             return self._lost
@@ -130,42 +140,29 @@ class _NvidiaGpu:
                     raise
                 return nvml.nvmlDeviceGetHandleByPciBusId(device.pci_address)
         except nvml.NVMLError as error:
-            raise DeviceLost(f"NVML: {error}") from error
+            raise DeviceGone(f"NVML: {error}") from error
 
     def _call(self, function: str, *arguments: Any) -> Any:
-        nvml = self._nvml
         try:
-            return getattr(nvml, function)(self._handle, *arguments)
-        except AttributeError as error:
-            raise Unsupported(f"this version of nvidia-ml-py has no {function}") from error
-        except nvml.NVMLError as error:
+            return getattr(self._nvml, function)(self._handle, *arguments)
+        except self._nvml.NVMLError as error:
             if error.value in _UNSUPPORTED:
-                raise Unsupported(f"NVML: {error}") from error
+                raise UnsupportedQuery(f"NVML: {error}") from error
             if error.value in _LOST:
-                raise DeviceLost(f"NVML: {error}") from error
+                raise DeviceGone(f"NVML: {error}") from error
             raise
 
     def _get(self, name: str, function: str, *arguments: Any) -> Any:
         """A throttled call; None where it fails."""
-        return self._queries.run_throttled(name, lambda: self._call(function, *arguments))
-
-    def _read_maxima(self) -> dict[str, int | None]:
-        run, call = self._queries.run, self._call
-        return {
-            "clock": run("clock_max", lambda: call("nvmlDeviceGetMaxClockInfo", _SM)),
-            "memory_clock": run("clock_max", lambda: call("nvmlDeviceGetMaxClockInfo", _MEMORY)),
-            "generation": run("pcie_max", lambda: call("nvmlDeviceGetMaxPcieLinkGeneration")),
-            "width": run("pcie_max", lambda: call("nvmlDeviceGetMaxPcieLinkWidth")),
-        }
+        return self._queries.run_throttled(name, self._call, function, *arguments)
 
     def _sample(self, at: SampleTime, processes: ProcessTable) -> DeviceSample:
         run, throttled, get = self._queries.run, self._queries.run_throttled, self._get
         total, used = run("memory", self._read_memory) or (None, None)
-        load = run("utilisation", lambda: self._call("nvmlDeviceGetUtilizationRates"))
-        fields = throttled("fields", lambda: self._read_fields(at.monotonic_s)) or {}
+        load = run("utilisation", self._call, "nvmlDeviceGetUtilizationRates")
+        fields = throttled("fields", self._read_fields, at.monotonic_s) or {}
         rx, tx = self._read_pcie_rates(fields)
-        listed = throttled("processes", lambda: self._read_processes(processes))
-        visible = processes.all_visible
+        listed = throttled("processes", self._read_processes, processes)
         power = fields.get("power") or get("power", "nvmlDeviceGetPowerUsage")
         limit = get("power_limit", "nvmlDeviceGetEnforcedPowerLimit")
         encoder = get("encoder", "nvmlDeviceGetEncoderUtilization")
@@ -174,34 +171,29 @@ class _NvidiaGpu:
             self._device.id,
             self._device.name,
             *at,
-            compute_percent=None if load is None else float(load.gpu),
-            memory_busy_percent=None if load is None else float(load.memory),
-            encoder_percent=None if encoder is None else encoder[0],
-            decoder_percent=None if decoder is None else decoder[0],
+            compute_percent=float(load.gpu) if load else None,
+            memory_busy_percent=float(load.memory) if load else None,
+            encoder_percent=encoder[0] if encoder else None,
+            decoder_percent=decoder[0] if decoder else None,
             memory_total_bytes=total,
             memory_used_bytes=used,
-            memory_ours_bytes=run(
-                "memory_ours", lambda: sum_own_memory(listed, all_visible=visible)
-            ),
+            memory_ours_bytes=run("memory_ours", sum_own_memory, listed, processes.all_visible),
             power_w=None if power is None else power / 1000,
             power_limit_w=None if limit is None else limit / 1000,
             temperature_c=get("temperature", "nvmlDeviceGetTemperature", 0),
             memory_temperature_c=fields.get("memory_temperature") or None,
             fan_percent=get("fan", "nvmlDeviceGetFanSpeed"),
             clock_mhz=get("clock", "nvmlDeviceGetClockInfo", _SM),
-            clock_max_mhz=self._maxima["clock"],
             memory_clock_mhz=get("memory_clock", "nvmlDeviceGetClockInfo", _MEMORY),
-            memory_clock_max_mhz=self._maxima["memory_clock"],
             throttling=throttled("throttling", self._read_throttling),
             ecc_errors=int(fields["ecc"]) if "ecc" in fields else None,
             pcie_generation=get("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
-            pcie_generation_max=self._maxima["generation"],
             pcie_width=get("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
-            pcie_width_max=self._maxima["width"],
             pcie_rx_bytes_s=rx,
             pcie_tx_bytes_s=tx,
             processes=listed,
             unknown=self._queries.errors,
+            **self._fixed,
         )
 
     def _read_memory(self) -> tuple[int, int]:
@@ -220,7 +212,7 @@ class _NvidiaGpu:
                 member = _UNION_MEMBERS.get(value.valueType, "ullVal")
                 found[name] = float(getattr(value.value, member))
             elif value.nvmlReturn in _LOST:
-                raise DeviceLost("NVML: the GPU is lost")
+                raise DeviceGone("NVML: the GPU is lost")
         return found
 
     def _read_pcie_rates(self, fields: dict[str, float]) -> tuple[float | None, float | None]:
@@ -236,7 +228,7 @@ class _NvidiaGpu:
     def _read_throttling(self) -> tuple[ThrottleReason, ...]:
         try:
             bits = int(self._call("nvmlDeviceGetCurrentClocksEventReasons"))
-        except Unsupported:  # its name before driver 535
+        except UnsupportedQuery:  # its name before driver 535
             bits = int(self._call("nvmlDeviceGetCurrentClocksThrottleReasons"))
         reasons = dict.fromkeys(reason for bit, reason in _THROTTLE_BITS if bits & bit)
         return tuple(reasons or ([ThrottleReason.OTHER] if bits else []))
@@ -245,7 +237,7 @@ class _NvidiaGpu:
         running = list(self._call("nvmlDeviceGetComputeRunningProcesses"))
         try:
             running += self._call("nvmlDeviceGetGraphicsRunningProcesses")
-        except Unsupported:
+        except UnsupportedQuery:
             log.debug("%s does not list graphics processes", self._device.name)
         memory: dict[int, int | None] = {}
         for process in running:

@@ -10,6 +10,7 @@ import ctypes
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from anyrig.devices.machine import Device
 from anyrig.devices.probe import System
@@ -47,11 +48,10 @@ class WindowsReader(DeviceReader):
         super().__init__(devices, system)
         self._counters = read_counters
         self._queries = Queries()
-        self._luids: dict[int, int] | None = None
 
     def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
         values = self._queries.run("counters", self._read_counters) or {}
-        luids = self._queries.run("adapters", self._read_luids) or {}
+        luids = self._queries.run("adapters", lambda: self._luids) or {}
         return [
             self._build_sample(
                 device, _select_adapter(values, luids.get(device.indices["dxgi"])), at, processes
@@ -64,12 +64,11 @@ class WindowsReader(DeviceReader):
             self._counters = _open_counters(_COUNTERS)
         return self._counters()
 
-    def _read_luids(self) -> dict[int, int]:
+    @cached_property
+    def _luids(self) -> dict[int, int]:
         """By DXGI's number of the adapter."""
-        if self._luids is None:
-            adapters = self.system.adapters("dxgi")
-            self._luids = {n: int(row.get("AdapterLuid", 0)) for n, row in enumerate(adapters)}
-        return self._luids
+        adapters = self.system.adapters("dxgi")
+        return {number: int(row.get("AdapterLuid", 0)) for number, row in enumerate(adapters)}
 
     def _build_sample(
         self,
@@ -79,40 +78,33 @@ class WindowsReader(DeviceReader):
         processes: ProcessTable,
     ) -> DeviceSample:
         engines: dict[str, float] = {}
-        loads: dict[int, float] = {}
-        for pid, engine, value in rows.get(ENGINES, []):
+        loads: dict[int | None, float] = {}
+        for pid, engine, value in rows.get(ENGINES, ()):
             engines[engine] = engines.get(engine, 0.0) + value
-            if pid is not None:
-                loads[pid] = max(loads.get(pid, 0.0), value)
+            loads[pid] = max(loads.get(pid, 0.0), value)
         listed = tuple(
             processes.describe_device_process(pid, int(value), loads.get(pid))
-            for pid, _, value in sorted(rows.get(PROCESS_MEMORY, []))
+            for pid, _, value in sorted(rows.get(PROCESS_MEMORY, ()))
             if pid is not None
         )
-        used: int | None = None
-        if ADAPTER_MEMORY in rows:
-            used = int(sum(value for _, _, value in rows[ADAPTER_MEMORY]))
-            if device.memory.kind == "unified":
-                used += int(sum(value for _, _, value in rows.get(ADAPTER_SHARED, [])))
+        counted = (ADAPTER_MEMORY, ADAPTER_SHARED)[: 2 if device.memory.kind == "unified" else 1]
+        used = sum(value for counter in counted for _, _, value in rows.get(counter, ()))
+        percents = {engine: min(100.0, value) for engine, value in engines.items()}
         return DeviceSample(
             device.id,
             device.name,
             *at,
-            compute_percent=min(100.0, max(engines.values())) if engines else None,
-            encoder_percent=_limit_percent(engines.get("VideoEncode")),
-            decoder_percent=_limit_percent(engines.get("VideoDecode")),
+            compute_percent=max(percents.values(), default=None),
+            encoder_percent=percents.get("VideoEncode"),
+            decoder_percent=percents.get("VideoDecode"),
             memory_total_bytes=device.memory.total_bytes,
-            memory_used_bytes=used,
+            memory_used_bytes=int(used) if ADAPTER_MEMORY in rows else None,
             memory_ours_bytes=self._queries.run(
-                "memory_ours", lambda: sum_own_memory(listed or None, all_visible=True)
+                "memory_ours", sum_own_memory, listed or None, True
             ),
             processes=listed,
             unknown=self._queries.errors,
         )
-
-
-def _limit_percent(value: float | None) -> float | None:
-    return None if value is None else min(100.0, value)
 
 
 def _select_adapter(values: CounterValues, luid: int | None) -> dict[str, list[_Row]]:

@@ -23,7 +23,7 @@ from typing import Literal
 from anyrig.devices.machine import TORCH_INDEX_URL
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.speech.hosting.recipes import Kind, Recipe, recipe_of
-from anyrig.storage.files import FileLock, write_atomic
+from anyrig.storage.files import lock_file, write_atomic
 from anyrig.units import format_bytes
 
 log = logging.getLogger(__name__)
@@ -317,7 +317,7 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
 def _alone(name: str, home: Path) -> Iterator[None]:
     """One process at a time makes or removes an environment."""
     home.mkdir(parents=True, exist_ok=True)
-    with FileLock(home / f"{name}.lock").exclusive(wait_s=1.0) as mine:
+    with lock_file(home / f"{name}.lock", wait_s=1.0) as mine:
         if not mine:
             raise StorageError(
                 f"another process makes or removes the environment of {name}",

@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from anyrig.plots import (
+    AxisUnit,
+    ChartMark,
+    ChartSeries,
+    LineChart,
+    Points,
+    average_blocks,
+    choose_byte_unit,
+    choose_count_unit,
+    choose_power_of_ten,
+    choose_time_unit,
+    smooth,
+)
 from anyrig.training.protocol import PHASES
 from anyrig.training.watch.alerts import Alert
-from anyrig.training.watch.axes import (
-    Unit,
-    bytes_unit,
-    count_unit,
-    power_unit,
-    seconds_unit,
-)
-from anyrig.training.watch.chart import (
-    Chart,
-    Mark,
-    Points,
-    Series,
-    averaged,
-    smoothed,
-)
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
 
 Steps = Sequence[Figures]
@@ -39,19 +37,19 @@ def charts(
     events: Sequence[RunEvent],
     alerts: Sequence[Alert],
     unit: str,
-) -> list[Chart]:
+) -> list[LineChart]:
     """The charts of a run, without those that would be empty."""
     if not steps:
         return []
     marks = tuple(_marks(events, alerts))
     drawn = [
         _loss(steps, validations, marks),
-        _line(steps, "Learning rate", "rate", lambda one: one.rate, power_unit),
+        _line(steps, "Learning rate", "rate", lambda one: one.rate, choose_power_of_ten),
         _norm(steps),
         _phases(steps),
         _throughput(steps, unit),
         _memory(steps),
-        _line(steps, "MFU", "MFU", lambda one: _times(one.mfu, 100), lambda _: Unit(1.0, "%")),
+        _line(steps, "MFU", "MFU", lambda one: _times(one.mfu, 100), lambda _: AxisUnit(1.0, "%")),
         _scale(steps),
         *_others(validations),
         _device(steps),
@@ -59,12 +57,12 @@ def charts(
     return [chart for chart in drawn if chart is not None]
 
 
-def _marks(events: Sequence[RunEvent], alerts: Sequence[Alert]) -> Iterator[Mark]:
-    found = [Mark(one.step, one.text) for one in events if one.kind not in _UNMARKED]
-    found += [Mark(one.step, one.text, grave=True) for one in alerts]
-    # Of too many the gravest and newest stay.
-    found.sort(key=lambda mark: (mark.grave, mark.step))
-    yield from sorted(found[-_MOST_MARKS:], key=lambda mark: mark.step)
+def _marks(events: Sequence[RunEvent], alerts: Sequence[Alert]) -> Iterator[ChartMark]:
+    found = [ChartMark(one.step, one.text) for one in events if one.kind not in _UNMARKED]
+    found += [ChartMark(one.step, one.text, severe=True) for one in alerts]
+    # Of too many the severe and newest stay.
+    found.sort(key=lambda mark: (mark.severe, mark.x))
+    yield from sorted(found[-_MOST_MARKS:], key=lambda mark: mark.x)
 
 
 def _points(steps: Steps, value: Callable[[Figures], float | None]) -> Points:
@@ -81,21 +79,23 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _loss(steps: Steps, validations: Sequence[Validation], marks: tuple[Mark, ...]) -> Chart:
+def _loss(
+    steps: Steps, validations: Sequence[Validation], marks: tuple[ChartMark, ...]
+) -> LineChart:
     series = _both("training", "c0", _points(steps, lambda one: one.loss))
     measured = [(one.step, one.figures["loss"]) for one in validations if "loss" in one.figures]
     if measured:
-        series.append(Series("validation", "c1", measured, "dots"))
-    return Chart("Loss", Unit(1.0, ""), tuple(series), False, may_be_log=True, marks=marks)
+        series.append(ChartSeries("validation", "c1", measured, "dots"))
+    return LineChart("Loss", AxisUnit(1.0, ""), tuple(series), False, may_be_log=True, marks=marks)
 
 
-def _both(name: str, colour: str, points: Points) -> list[Series]:
+def _both(name: str, colour: str, points: Points) -> list[ChartSeries]:
     """As measured, and smoothed where there are enough points."""
     if len(points) < _SMOOTH_FROM:
-        return [Series(name, colour, points)]
+        return [ChartSeries(name, colour, points)]
     return [
-        Series(name, colour, points, "faint"),
-        Series(f"{name}, smoothed", colour, smoothed(points)),
+        ChartSeries(name, colour, points, "faint"),
+        ChartSeries(f"{name}, smoothed", colour, smooth(points)),
     ]
 
 
@@ -104,51 +104,51 @@ def _line(
     title: str,
     name: str,
     value: Callable[[Figures], float | None],
-    unit: Callable[[float], Unit],
-) -> Chart | None:
+    unit: Callable[[float], AxisUnit],
+) -> LineChart | None:
     points = _points(steps, value)
     if not points:
         return None
-    return Chart(title, unit(_highest(points)), (Series(name, "c0", points),))
+    return LineChart(title, unit(_highest(points)), (ChartSeries(name, "c0", points),))
 
 
-def _norm(steps: Steps) -> Chart | None:
+def _norm(steps: Steps) -> LineChart | None:
     points = _points(steps, lambda one: one.grad_norm)
     if not points:
         return None
     series = tuple(_both("gradient norm", "c3", points))
-    return Chart("Gradient norm", Unit(1.0, "before clipping"), series, may_be_log=True)
+    return LineChart("Gradient norm", AxisUnit(1.0, "before clipping"), series, may_be_log=True)
 
 
-def _phases(steps: Steps) -> Chart | None:
+def _phases(steps: Steps) -> LineChart | None:
     """Stacked: each area reaches from the bottom to the sum of itself and those below."""
     names = [name for name in PHASES if any(name in one.phases for one in steps)]
     if not names:
-        return _line(steps, "Step time", "step", lambda one: one.step_s, seconds_unit)
+        return _line(steps, "Step time", "step", lambda one: one.step_s, choose_time_unit)
     sums = [0.0] * len(steps)
-    layers: list[Series] = []
+    layers: list[ChartSeries] = []
     for name in [*names, "other"]:
         for place, one in enumerate(steps):
             sums[place] += one.phases.get(name, 0.0) if name != "other" else _rest(one)
-        points = averaged([(one.step, sums[i]) for i, one in enumerate(steps)])
-        layers.append(Series(name, _PHASE_COLOURS[name], points, "area"))
-    unit = seconds_unit(_highest(layers[-1].points))
-    return Chart("Step time by phase", unit, tuple(reversed(layers)))
+        points = average_blocks([(one.step, sums[i]) for i, one in enumerate(steps)])
+        layers.append(ChartSeries(name, _PHASE_COLOURS[name], points, "area"))
+    unit = choose_time_unit(_highest(layers[-1].points))
+    return LineChart("Step time by phase", unit, tuple(reversed(layers)))
 
 
 def _rest(one: Figures) -> float:
     return max(0.0, one.step_s - sum(one.phases.values()))
 
 
-def _throughput(steps: Steps, unit: str) -> Chart | None:
+def _throughput(steps: Steps, unit: str) -> LineChart | None:
     points = _points(steps, lambda one: one.units_per_s)
     if not points:
         return None
     series = tuple(_both("throughput", "c2", points))
-    return Chart("Throughput", count_unit(_highest(points), f"{unit}/s"), series)
+    return LineChart("Throughput", choose_count_unit(_highest(points), f"{unit}/s"), series)
 
 
-def _memory(steps: Steps) -> Chart | None:
+def _memory(steps: Steps) -> LineChart | None:
     lines = {
         "peak": ("c1", _points(steps, lambda one: one.memory_peak_bytes)),
         "reserved": ("c5", _points(steps, lambda one: one.memory_reserved_bytes)),
@@ -157,36 +157,36 @@ def _memory(steps: Steps) -> Chart | None:
     told = {name: line for name, line in lines.items() if line[1]}
     if not told:
         return None
-    series = tuple(Series(name, colour, points) for name, (colour, points) in told.items())
-    return Chart("Memory", bytes_unit(_highest(*(one.points for one in series))), series)
+    series = tuple(ChartSeries(name, colour, points) for name, (colour, points) in told.items())
+    return LineChart("Memory", choose_byte_unit(_highest(*(one.points for one in series))), series)
 
 
-def _scale(steps: Steps) -> Chart | None:
+def _scale(steps: Steps) -> LineChart | None:
     """Loss scale and skipped steps, where either tells something."""
-    skipped = tuple(Mark(one.step, "skipped") for one in steps if one.num_skipped)
+    skipped = tuple(ChartMark(one.step, "skipped") for one in steps if one.num_skipped)
     points = _points(steps, lambda one: one.scale)
     if not skipped and all(value == 1.0 for _, value in points):
         return None
-    series = Series("loss scale", "c3", points, "steps")
-    return Chart(
-        "Loss scale", Unit(1.0, ""), (series,), may_be_log=True, ticked=skipped,
+    series = ChartSeries("loss scale", "c3", points, "steps")
+    return LineChart(
+        "Loss scale", AxisUnit(1.0, ""), (series,), may_be_log=True, ticked=skipped,
         ticked_name="skipped steps",
     )  # fmt: skip
 
 
-def _others(validations: Sequence[Validation]) -> Iterator[Chart]:
+def _others(validations: Sequence[Validation]) -> Iterator[LineChart]:
     """Further figures of validation, each on a chart of its own."""
     names = dict.fromkeys(name for one in validations for name in one.figures if name != "loss")
     for name in names:
         points = [(one.step, one.figures[name]) for one in validations if name in one.figures]
-        series = (Series(name, "c1", points, "dots"),)
-        yield Chart(f"Validation: {name}", power_unit(_highest(points)), series, False)
+        series = (ChartSeries(name, "c1", points, "dots"),)
+        yield LineChart(f"Validation: {name}", choose_power_of_ten(_highest(points)), series, False)
 
 
-def _device(steps: Steps) -> Chart | None:
+def _device(steps: Steps) -> LineChart | None:
     """Degrees and per cent share an axis well enough: both run to about a hundred."""
     load = _points(steps, lambda one: _times(one.device_utilisation, 100))
     heat = _points(steps, lambda one: one.device_temperature_c)
-    lines = [Series("load, %", "c0", load), Series("temperature, °C", "c1", heat)]
+    lines = [ChartSeries("load, %", "c0", load), ChartSeries("temperature, °C", "c1", heat)]
     told = tuple(one for one in lines if one.points)
-    return Chart("Device", Unit(1.0, ""), told) if told else None
+    return LineChart("Device", AxisUnit(1.0, ""), told) if told else None

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import InvalidInputError
+from anyrig.plots import NARROW, WIDE, LineChart, draw_chart, draw_legend
 from anyrig.storage import files
 from anyrig.training.watch.alerts import Alert
-from anyrig.training.watch.chart import NARROW, WIDE, Chart, is_log, legend, svg
 from anyrig.training.watch.curves import charts
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
 from anyrig.training.watch.sinks import Told
@@ -153,12 +153,12 @@ def typical(values: Iterator[float | None]) -> float | None:
     return known[len(known) // 2] if known else None
 
 
-def _card(chart: Chart) -> str:
-    notes = ", ".join(filter(None, (chart.unit.name, "logarithmic" if is_log(chart) else "")))
+def _card(chart: LineChart) -> str:
+    notes = ", ".join(filter(None, (chart.unit.name, "logarithmic" if chart.is_log else "")))
     unit = f" <small>{escape(notes)}</small>" if notes else ""
     return (
         f'<section class="card"><h3>{escape(chart.title)}{unit}</h3>'
-        f"{svg(chart, WIDE)}{svg(chart, NARROW)}{legend(chart)}</section>"
+        f"{draw_chart(chart, WIDE)}{draw_chart(chart, NARROW)}{draw_legend(chart)}</section>"
     )
 
 

@@ -1,14 +1,10 @@
 """The looks of a report: one style for light and dark, for a wide screen and a phone."""
 
-CSS = """
-:root { color-scheme: light dark;
-  --page: #f6f7f9; --card: #ffffff; --ink: #1c2430; --soft: #5c6675; --rule: #e3e6eb;
-  --axis: #aab2bd; --bad: #c62f3b; --c0: #2f6db5; --c1: #d9700f; --c2: #2a8a57; --c3: #7a55b0;
-  --c4: #b8860b; --c5: #8b95a3; }
-@media (prefers-color-scheme: dark) { :root {
-  --page: #12161c; --card: #1b2129; --ink: #e6eaf0; --soft: #9aa5b4; --rule: #2c3541;
-  --axis: #566273; --bad: #ff7b84; --c0: #74aef2; --c1: #f5a259; --c2: #67c795; --c3: #bb9bf0;
-  --c4: #e3c05c; --c5: #7d8896; } }
+from anyrig import plots
+
+CSS = plots.CSS + """
+:root { --page: #f6f7f9; }
+@media (prefers-color-scheme: dark) { :root { --page: #12161c; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); line-height: 1.45;
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
@@ -32,16 +28,6 @@ svg { display: block; width: 100%; height: auto; overflow: visible; }
 svg.narrow { display: none; }
 @media (max-width: 34rem) { svg.wide { display: none; } svg.narrow { display: block; }
   main { padding: .9rem .6rem 2rem; } .card { padding: .65rem .6rem; } }
-svg text { fill: var(--soft); font-size: 11.5px; font-variant-numeric: tabular-nums; }
-svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
-.grid { stroke: var(--rule); } .axis { stroke: var(--axis); }
-.line, .faint { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.faint { stroke-width: 1; opacity: .35; }
-.area { opacity: .88; } svg .lost { fill: var(--bad); font-size: 12px; }
-.mark path { stroke-dasharray: 2 4; stroke: var(--soft); }
-.mark circle { fill: var(--soft); }
-.mark.grave path { stroke: var(--bad); } .mark.grave circle { fill: var(--bad); }
-.stroke.bad { stroke: var(--bad); stroke-width: 1.5; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: .3rem 0 0;
   padding: 0; font-size: .82rem; color: var(--soft); }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em;
@@ -49,11 +35,6 @@ svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 .key.line, .key.faint, .key.steps { height: 3px; width: 1.1em; vertical-align: .25em; }
 .key.dots { border-radius: 50%; }
 .key.bad { background: var(--bad); }
-""" + "".join(
-    f".line.c{n}, .faint.c{n} {{ stroke: var(--c{n}); }} "
-    f".area.c{n}, .dot.c{n} {{ fill: var(--c{n}); }} .key.c{n} {{ background: var(--c{n}); }}\n"
-    for n in range(6)
-) + """
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0;

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.documents.entities.spans import Span
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.stretches import Window

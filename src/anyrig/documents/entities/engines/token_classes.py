@@ -15,7 +15,7 @@ from anyrig.documents.entities.names import graph_of
 from anyrig.documents.entities.spans import Span, owned, spans_of, words_of
 from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
-from anyrig.work.protocol import BaseEngine
+from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from anyrig.work.batching import LOOK_AHEAD, BatchQueue, BatchSizer, ItemReader
-from anyrig.work.outcome import ItemOutcome, RunReport, in_order
+from anyrig.work.outcome import ItemOutcome, OutcomeQueue, RunReport, drain, in_order
 from anyrig.work.retry import EngineCall, run_batch
 
 if TYPE_CHECKING:
@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-OutcomeQueue = queue.SimpleQueue[ItemOutcome[R] | BaseException | None]
-"""Outcomes from a thread; an error ends it, and so does None."""
 _JOIN_S = 5.0
-_POLL_S = 0.5
 
 
-def run_local(
+def run_in_process(
     payloads: Iterable[T],
     call: EngineCall[T, R],
     *,
@@ -60,13 +57,8 @@ def run_local(
                     waiting.add(item)
                 if not len(waiting):
                     break
-                for outcome in run_batch(
-                    waiting.take_batch(waiting.oldest(), sizer.budget),
-                    call,
-                    sizer=sizer,
-                    stats=report,
-                    handle=handle,
-                ):
+                batch = waiting.take_batch(waiting.oldest(), sizer.budget)
+                for outcome in run_batch(batch, call, sizer=sizer, stats=report, handle=handle):
                     report.add(outcome)
                     ready.put(outcome)
                     if stop.is_set():
@@ -85,17 +77,3 @@ def run_local(
         stop.set()
         reader.close()
         thread.join(timeout=_JOIN_S)
-
-
-def drain(ready: OutcomeQueue[R]) -> Iterator[ItemOutcome[R]]:
-    """Outcomes as they come. Polls, so that Ctrl-C is handled on every system."""
-    while True:
-        try:
-            outcome = ready.get(timeout=_POLL_S)
-        except queue.Empty:
-            continue
-        if outcome is None:
-            return
-        if isinstance(outcome, BaseException):
-            raise outcome
-        yield outcome

@@ -12,7 +12,7 @@ import pytest
 
 from anyrig.errors import DeviceLostError, InvalidInputError
 from anyrig.work.batching import Batch, BatchSizer, WorkItem
-from anyrig.work.local import run_local
+from anyrig.work.in_process import run_in_process
 from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
 from anyrig.work.retry import run_batch
 
@@ -29,7 +29,7 @@ def test_results_come_in_the_order_of_the_input() -> None:
     numbers = [(7 * i) % 101 + 1 for i in range(500)]
     report = RunReport()
     assert done(
-        run_local(numbers, double, cost=float, sizer=BatchSizer(start=256), report=report)
+        run_in_process(numbers, double, cost=float, sizer=BatchSizer(start=256), report=report)
     ) == double(numbers)
     assert report.num_items == 500
     assert 1 < report.num_batches < 500
@@ -38,7 +38,7 @@ def test_results_come_in_the_order_of_the_input() -> None:
 
 
 def test_nothing_in_nothing_out() -> None:
-    assert done(run_local([], double, cost=float)) == []
+    assert done(run_in_process([], double, cost=float)) == []
 
 
 class Memory:
@@ -63,7 +63,7 @@ class Memory:
 def test_a_batch_that_does_not_fit_is_halved_and_the_limit_kept() -> None:
     engine, report, sizer = Memory(100), RunReport(), BatchSizer(start=1 << 12)
     numbers = [10] * 300
-    assert done(run_local(numbers, engine, cost=float, sizer=sizer, report=report)) == double(
+    assert done(run_in_process(numbers, engine, cost=float, sizer=sizer, report=report)) == double(
         numbers
     )
     assert 1 <= report.num_out_of_memory <= 12
@@ -73,7 +73,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_limit_kept() -> None:
 
 def test_no_dead_block_stays_alive_after_running_out() -> None:
     engine = Memory(10)
-    for _ in run_local([10] * 40, engine, cost=float, sizer=BatchSizer(start=400)):
+    for _ in run_in_process([10] * 40, engine, cost=float, sizer=BatchSizer(start=400)):
         pass
     gc.collect()
     assert not any(ref() for ref in engine.held)
@@ -81,7 +81,7 @@ def test_no_dead_block_stays_alive_after_running_out() -> None:
 
 def test_an_item_that_fits_nowhere_is_failed_with_the_reason() -> None:
     report = RunReport()
-    outcomes = list(run_local([5, 500, 6], Memory(100), cost=float, report=report))
+    outcomes = list(run_in_process([5, 500, 6], Memory(100), cost=float, report=report))
     assert [outcome.result for outcome in outcomes] == [10, None, 12]
     failure = outcomes[1].failure
     assert failure is not None
@@ -101,7 +101,7 @@ def test_a_bad_item_is_tried_twice_alone_and_the_rest_go_on() -> None:
         return double(batch)
 
     numbers = [*range(1, 13), 13, *range(14, 40)]
-    outcomes = list(run_local(numbers, engine, cost=lambda _: 1.0, sizer=BatchSizer(start=16)))
+    outcomes = list(run_in_process(numbers, engine, cost=lambda _: 1.0, sizer=BatchSizer(start=16)))
     assert [o.result for o in outcomes] == [None if n == 13 else 2 * n for n in numbers]
     assert seen.count((13,)) == 2
     bad = outcomes[12].failure
@@ -118,14 +118,14 @@ def test_an_item_that_fails_once_is_done_the_second_time() -> None:
             raise RuntimeError("a hiccup")
         return double(batch)
 
-    assert done(run_local([1, 2, 3], engine, cost=float)) == [2, 4, 6]
+    assert done(run_in_process([1, 2, 3], engine, cost=float)) == [2, 4, 6]
 
 
 def test_an_engine_that_answers_too_little_loses_nothing() -> None:
     def engine(batch: Sequence[int]) -> list[int]:
         return double(batch)[: 1 if len(batch) > 1 else None]
 
-    assert done(run_local([1, 2, 3, 4], engine, cost=float, sizer=BatchSizer(start=100))) == [
+    assert done(run_in_process([1, 2, 3, 4], engine, cost=float, sizer=BatchSizer(start=100))) == [
         2,
         4,
         6,
@@ -141,8 +141,8 @@ def test_a_lost_device_ends_the_run_after_what_was_done() -> None:
 
     took: list[int | None] = []
     with pytest.raises(DeviceLostError, match="illegal memory access"):
-        took.extend(o.result for o in run_local([1, 2, 3, 4], engine, cost=lambda _: 1.0))
-    outcomes = run_local([1, 2, 3, 4], engine, cost=lambda _: 1.0)
+        took.extend(o.result for o in run_in_process([1, 2, 3, 4], engine, cost=lambda _: 1.0))
+    outcomes = run_in_process([1, 2, 3, 4], engine, cost=lambda _: 1.0)
     assert [next(outcomes).result, next(outcomes).result] == [2, 4]
     with pytest.raises(DeviceLostError):
         next(outcomes)
@@ -156,7 +156,7 @@ def test_later_batches_run_while_a_result_is_looked_at() -> None:
             started.set()
         return double(batch)
 
-    outcomes = run_local([1, 2], engine, cost=float)
+    outcomes = run_in_process([1, 2], engine, cost=float)
     next(outcomes)
     assert started.wait(timeout=10)
     outcomes.close()  # type: ignore[attr-defined]
@@ -170,7 +170,7 @@ def test_no_more_is_read_than_the_look_ahead() -> None:
             read.append(number)
             yield number
 
-    outcomes = run_local(stream(), double, cost=lambda _: 1.0, look_ahead=10)
+    outcomes = run_in_process(stream(), double, cost=lambda _: 1.0, look_ahead=10)
     for _ in range(5):
         next(outcomes)
     time.sleep(0.05)
@@ -187,7 +187,7 @@ def test_a_slow_stream_is_not_waited_for() -> None:
         assert first_done.wait(timeout=10)
         yield 2
 
-    outcomes = run_local(stream(), double, cost=float)
+    outcomes = run_in_process(stream(), double, cost=float)
     assert next(outcomes).result == 2
     first_done.set()
     assert next(outcomes).result == 4
@@ -199,7 +199,7 @@ def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
         yield 2
         raise KeyError("the input ended badly")
 
-    outcomes = run_local(stream(), double, cost=float)
+    outcomes = run_in_process(stream(), double, cost=float)
     assert [next(outcomes).result, next(outcomes).result] == [2, 4]
     with pytest.raises(KeyError, match="ended badly"):
         next(outcomes)
@@ -207,7 +207,7 @@ def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
 
 def test_a_cost_that_is_no_number_is_told() -> None:
     with pytest.raises(InvalidInputError, match="item 1"):
-        list(run_local([1, -1], double, cost=float))
+        list(run_in_process([1, -1], double, cost=float))
 
 
 def test_deterministic_means_no_company() -> None:
@@ -217,7 +217,7 @@ def test_deterministic_means_no_company() -> None:
         sizes.append(len(batch))
         return double(batch)
 
-    list(run_local(range(1, 20), engine, cost=float, sizer=BatchSizer(grow=False)))
+    list(run_in_process(range(1, 20), engine, cost=float, sizer=BatchSizer(grow=False)))
     assert set(sizes) == {1}
 
 

@@ -1,0 +1,126 @@
+"""Batch sizes that worked or failed in earlier runs, kept so that the next run starts right.
+
+There is one entry for each device, engine, version, precision, driver and library: a size under
+another says nothing about this one. Several processes may write: each reads the file again, adds
+its own entry and replaces the file atomically, under a lock.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from anyrig.storage.files import lock_file, write_atomic
+
+log = logging.getLogger(__name__)
+_FORMAT = 1
+# The lock is held for milliseconds. After a longer wait the file is written all the same.
+_LOCK_TIMEOUT_S = 2.0
+
+
+class BatchSizeKey(NamedTuple):
+    """What a known batch size holds for."""
+
+    device: str
+    """The device's id."""
+    engine: str
+    version: str
+    precision: str = ""
+    stamp: str = ""
+    """Driver and library versions."""
+
+    def __str__(self) -> str:
+        return " | ".join(self)
+
+
+@dataclass(frozen=True)
+class KnownBatchSize:
+    """What is known for one key. Costs are in the engine's own unit: items, tokens, pixels."""
+
+    worked: float | None = None
+    """The cost that the last run ended with: the largest that worked, or one that was enough."""
+    failed: float | None = None
+    """The smallest cost that ran out of memory, above what worked."""
+    peak_bytes: int | None = None
+    """Peak memory of the largest cost that worked."""
+    when: str = ""
+
+    def add_success(self, cost: float, peak_bytes: int | None) -> KnownBatchSize:
+        """If it failed before, less memory was free then."""
+        failed = None if self.failed is not None and cost >= self.failed else self.failed
+        return replace(self, worked=cost, peak_bytes=peak_bytes, failed=failed)
+
+    def add_failure(self, cost: float) -> KnownBatchSize:
+        """If it worked before, less memory is free now."""
+        new = (
+            self if self.failed is not None and self.failed <= cost else replace(self, failed=cost)
+        )
+        if new.worked is not None and cost <= new.worked:
+            new = replace(new, worked=None, peak_bytes=None)
+        return new
+
+
+class KnownBatchSizes:
+    """The known batch sizes in one file; a file that cannot be read counts as empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._known = path, _read(path)
+
+    def get(self, key: BatchSizeKey) -> KnownBatchSize | None:
+        return self._known.get(str(key))
+
+    def record(
+        self,
+        key: BatchSizeKey,
+        *,
+        worked: float | None = None,
+        failed: float | None = None,
+        peak_bytes: int | None = None,
+    ) -> None:
+        """Add an observation to the file. A folder that is not writable costs only a warning."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with lock_file(self._path.with_name(f"{self._path.name}.lock"), _LOCK_TIMEOUT_S):
+                self._known |= _read(self._path)
+                self._update(key, worked, failed, peak_bytes)
+                rows = {text: asdict(known) for text, known in sorted(self._known.items())}
+                data = {"format": _FORMAT, "limits": rows}
+                write_atomic(self._path, json.dumps(data, indent=1) + "\n")
+        except OSError as error:
+            self._update(key, worked, failed, peak_bytes)
+            reason = error.strerror or error
+            log.warning("could not save known batch sizes in %s: %s", self._path, reason)
+
+    def _update(
+        self, key: BatchSizeKey, worked: float | None, failed: float | None, peak_bytes: int | None
+    ) -> None:
+        known = self.get(key) or KnownBatchSize()
+        if worked is not None:
+            known = known.add_success(worked, peak_bytes)
+        if failed is not None:
+            known = known.add_failure(failed)
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._known[str(key)] = replace(known, when=now)
+
+
+def _read(path: Path) -> dict[str, KnownBatchSize]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != _FORMAT:
+            return {}
+        return {text: _parse(row) for text, row in data["limits"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _parse(row: Mapping[str, object]) -> KnownBatchSize:
+    known = KnownBatchSize(**row)  # type: ignore[arg-type]  # checked below
+    for number in (known.worked, known.failed, known.peak_bytes):
+        if isinstance(number, bool) or not isinstance(number, (int, float, type(None))):
+            raise ValueError(f"not a number: {number!r}")
+    return known

@@ -1,0 +1,84 @@
+"""What computes: an engine, and how a worker makes one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from anyrig.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from anyrig.backends import DeviceHandle
+    from anyrig.placement import Placement
+    from anyrig.work.protocol import NestedModel
+
+
+class BaseEngine:
+    """Turns a batch of items into as many results. A subclass need only define `run`."""
+
+    name = "engine"
+    version = "0"
+    pads = True
+    """Whether every item of a batch is padded to the longest."""
+    batch_invariant = False
+    """Whether an item's result is the same bytes in any batch."""
+    max_items = 1 << 30
+    """In one call."""
+    first_batch_cost = 0.0
+    """Cost of the first batch; 0 starts with one item."""
+    memory_options: Sequence[str] = ()
+    """Command line options that need less memory, for errors."""
+    handle: DeviceHandle | None = None
+    """The device, to synchronise with and to free memory of; None if there is nothing to do."""
+
+    def __init__(self, placement: Placement) -> None:
+        pass
+
+    def run(self, batch: Sequence[Any]) -> Sequence[Any]:
+        """A result for each item, in order."""
+        raise NotImplementedError
+
+    # An engine that keeps several models overrides these.
+
+    def loaded_models(self) -> Sequence[str]:
+        return (self.name,)
+
+    def nested_models(self) -> Sequence[NestedModel]:
+        """Those of its models that run in processes of their own."""
+        return ()
+
+    def unload_model(self, name: str) -> None:
+        """Close one of its models, unless the current task uses it; from another thread."""
+
+
+@dataclass(frozen=True)
+class EngineFactory:
+    """How a worker makes its engine."""
+
+    target: str
+    """`module:name` of something that takes a placement and the options."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    """Name and version under which batch sizes are remembered; `target` if empty."""
+    version: str = ""
+
+
+def load_engine(target: str, placement: Placement, options: Mapping[str, Any]) -> BaseEngine:
+    module_name, _, name = target.partition(":")
+    try:
+        made: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            made = getattr(made, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(
+            f"cannot import engine {target}: {error}",
+            hint="Use `module:name`, importable by a new process; not a name of `__main__`.",
+        ) from error
+    engine = made(placement, **options)
+    if not isinstance(engine, BaseEngine):
+        raise InvalidInputError(
+            f"{target} is not an engine", hint="Inherit from `anyrig.work.engine.BaseEngine`."
+        )
+    return engine
