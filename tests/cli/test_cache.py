@@ -194,7 +194,7 @@ def test_a_store_that_may_only_be_read(kept: Path) -> None:
         (["export", "x.zip", "--kind", "speach"], "nothing of the kind", "embedding, speech"),
         (["export", "no/folder/x.zip"], "there is no folder", "Make the folder"),
         (["import", "nowhere.zip"], "cannot read nowhere.zip", "export"),
-        (["import", "anyrig.txt"], "not imported", "export"),
+        (["import", "anyrig.txt"], "not a valid archive", "export"),
     ],
 )
 def test_mistakes(anyrig: Anyrig, kept: Path, words: list[str], message: str, hint: str) -> None:

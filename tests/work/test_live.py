@@ -208,3 +208,17 @@ def test_two_workers_do_more_than_one() -> None:
             return 400 / (time.monotonic() - start)
 
     assert rate("a", "b") > 1.25 * rate("a")
+
+
+def test_a_queue_may_be_closed_while_its_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        if thread.name == "anyrig-pool":
+            time.sleep(0.3)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    with live_queue("a") as live:
+        pass
+    assert live.pool.closed

@@ -76,6 +76,7 @@ class WorkerPool:
         """Statistics of all runs so far."""
         self.closed = False
         self._current: tuple[DispatchLoop, threading.Thread] | None = None
+        self._starting = threading.Lock()
         self._first_index = 0
         try:
             for source in sources:
@@ -172,13 +173,14 @@ class WorkerPool:
             ready: where outcomes go on their way.
             report: is filled.
         """
-        if self.closed or self._current is not None:
-            state = "closed" if self.closed else "busy with another run"
-            raise WorkError(f"the pool is {state}", hint="Create a new one.")
-        loop = DispatchLoop(self, items, ready.put, report)
-        thread = threading.Thread(target=loop.run, name="anyrig-pool", daemon=True)
-        self._current = (loop, thread)
-        thread.start()
+        with self._starting:  # a pool may be closed by another thread at any moment
+            if self.closed or self._current is not None:
+                state = "closed" if self.closed else "busy with another run"
+                raise WorkError(f"the pool is {state}", hint="Create a new one.")
+            loop = DispatchLoop(self, items, ready.put, report)
+            thread = threading.Thread(target=loop.run, name="anyrig-pool", daemon=True)
+            thread.start()
+            self._current = (loop, thread)
         try:
             yield from drain(ready)
         finally:
@@ -190,7 +192,8 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the run and every worker."""
-        self.closed = True
+        with self._starting:
+            self.closed = True
         self._stop_loop()
         for source in self._sources:
             source.close()
@@ -199,8 +202,9 @@ class WorkerPool:
         return max(1, least, *(source.look_ahead for source in self._sources))
 
     def _stop_loop(self) -> None:
-        if self._current is not None:
-            loop, thread = self._current
+        current = self._current
+        if current is not None:
+            loop, thread = current
             loop.stop()
             thread.join(timeout=_JOIN_S)
 

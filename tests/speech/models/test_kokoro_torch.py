@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import platform
 import sys
 import types
 import warnings
@@ -98,6 +99,11 @@ def said(model: Any, row: KokoroRow) -> tuple[torch.Tensor, list[int]]:
     return samples, units.tolist()
 
 
+@pytest.mark.skipif(
+    platform.machine().lower() in ("aarch64", "arm64"),
+    reason="the source is constant here, and the phases of its silent bins are rounding errors, "
+    "which an FFT of several rows makes others of on Arm",
+)
 def test_rows_in_company_are_what_the_published_model_says_alone(
     published: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,10 +115,7 @@ def test_rows_in_company_are_what_the_published_model_says_alone(
         assert units == right_units
         assert len(samples) == sum(units) * 600
         loudest = float(right.abs().max())
-        close = np.isclose(samples, right.numpy(), rtol=0, atol=3e-3 * loudest)
-        # Another rounding, as on Arm, may turn over the phase of a nearly silent bin, which
-        # changes the samples of its frames.
-        assert close.mean() > 0.8
+        np.testing.assert_allclose(samples, right.numpy(), atol=3e-3 * loudest)
 
 
 def test_a_voiced_row_with_its_seed_sounds_the_same_in_any_company(published: Any) -> None:
