@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,9 +157,7 @@ def _measure(
 
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     report(f"starting {backend.library}")
-    result = measure_device(
-        device, backend, rig.environment, quick=quick, on_progress=report
-    )
+    result = measure_device(device, backend, rig.environment, quick=quick, on_progress=report)
     broken = describe_wrong_result(result.kernel)
     if broken:
         rig.warn(f"{device.name} through {backend.provider}: {broken}; it is never chosen")
