@@ -192,7 +192,7 @@ def test_a_store_that_may_only_be_read(kept: Path) -> None:
         (["prune", "--all", "--kind", "speech"], "nothing to choose", "Leave"),
         (["prune", "--kind", "speach"], "nothing of the kind 'speach'", "embedding, speech"),
         (["export", "x.zip", "--kind", "speach"], "nothing of the kind", "embedding, speech"),
-        (["export", "no/folder/x.zip"], "there is no folder", "Make the folder"),
+        (["export", "no/folder/x.zip"], "there is no folder", "Create the folder"),
         (["import", "nowhere.zip"], "cannot read nowhere.zip", "export"),
         (["import", "anyrig.txt"], "not a valid archive", "export"),
     ],

@@ -58,6 +58,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 AskDevice = Callable[["Rig"], "str | None"]
+# A recorded machine is seen as if these were set there.
+_WHAT_IF_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)  # fmt: skip
 
 
 class Rig:
@@ -66,7 +71,8 @@ class Rig:
     Args:
         config: a settings file, instead of `anyrig.toml` in the working directory.
         environment: variables to read instead of the process's own.
-        machine: another machine than this one, such as a recorded one.
+        machine: another machine than this one: recorded by `anyrig devices --record` if it is a
+            path.
         on_event: receives warnings and notices that belong to no single call; the log gets them
             without it.
         ask_device: asks a person which of several GPUs to use, where none was chosen yet.
@@ -77,7 +83,7 @@ class Rig:
         *,
         config: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
-        machine: Machine | None = None,
+        machine: Machine | Path | None = None,
         on_event: OnEvent | None = None,
         ask_device: AskDevice | None = None,
     ) -> None:
@@ -159,8 +165,14 @@ class Rig:
 
     @cached_property
     def machine(self) -> Machine:
-        from anyrig.devices.discover import discover
+        from anyrig.devices.discover import discover, from_record
 
+        if isinstance(self._given_machine, Path):
+            from anyrig.devices.probe import load_record
+
+            what_if = {name: self.environment[name] for name in _WHAT_IF_VARIABLES
+                       if name in self.environment}  # fmt: skip
+            return from_record(load_record(self._given_machine), what_if)
         return self._given_machine or discover(self.environment)
 
     @property

@@ -15,28 +15,16 @@ from anyrig.cli.ask import ask_device, can_ask
 from anyrig.cli.output import EventPrinter
 
 DEVICE_FLAGS = ("device", "strict", "no_bench")
-_WHAT_IF_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-    "ZE_AFFINITY_MASK",
-)  # fmt: skip
 
 
 def open_rig(arguments: argparse.Namespace, on_event: OnEvent | None = None) -> Rig:
     """Set up the log, load the settings and report what is wrong with them."""
-    import os
-
     log_file = getattr(arguments, "log_file", None) or ""
     log.configure(getattr(arguments, "verbose", 0), log_file)
-    machine = None
-    if path := getattr(arguments, "machine", None):
-        from anyrig.devices.discover import from_record
-        from anyrig.devices.probe import load_record
-
-        what_if = {name: os.environ[name] for name in _WHAT_IF_VARIABLES if name in os.environ}
-        machine = from_record(load_record(Path(path)), what_if)
+    machine = getattr(arguments, "machine", None)
     rig = Rig(
         config=getattr(arguments, "config", None),
-        machine=machine,
+        machine=Path(machine) if machine else None,
         on_event=on_event or EventPrinter(),
         ask_device=_ask_device if can_ask() else None,
     )
