@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from anyrig.app import index as app
+from anyrig.app.events import JsonEvents
 from anyrig.app.index import IndexProgressEvent, IndexRequest, IndexStartedEvent
 from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
@@ -42,7 +43,7 @@ The exit code is 1 if a file could not be read in this run; one that failed in a
 did not change is listed by --status only."""
 MIXED = True
 _ACTIONS = ("status", "list", "remove", "include", "drop", "watch", "queue")
-_LIVE_INTERVAL_S, _LOG_INTERVAL_S, _JSON_INTERVAL_S = 0.2, 15.0, 0.2
+_LIVE_INTERVAL_S, _LOG_INTERVAL_S = 0.2, 15.0
 _MAX_NAMED = 20
 _MIN_PASSAGES = 100
 """Embedded passages from which a speed is shown."""
@@ -218,19 +219,20 @@ class IndexPrinter(EventPrinter):
         super().__init__()
         self.json_lines = json_lines
         self._is_live = not json_lines and self._is_terminal
-        frequent = _JSON_INTERVAL_S if json_lines else _LIVE_INTERVAL_S
-        self._interval_s = frequent if json_lines or self._is_live else _LOG_INTERVAL_S
+        self._interval_s = _LIVE_INTERVAL_S if self._is_live else _LOG_INTERVAL_S
+        self._json_events = JsonEvents()
         self._next_progress = time.monotonic() + self._interval_s
         self._is_drawn = False
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, IndexProgressEvent):
+        if isinstance(event, IndexProgressEvent | IndexStartedEvent) and self.json_lines:
+            row = self._json_events.encode(event)
+            if row is not None:
+                print_line(row.pop("event"), row)
+        elif isinstance(event, IndexProgressEvent):
             self._show(event.progress)
         elif isinstance(event, IndexStartedEvent):
-            if self.json_lines:
-                folders = [str(folder) for folder in event.folders]
-                facts = {"index": event.index, "model": event.model, "folders": folders}
-                print_line("begin", facts)
+            pass
         else:
             self.clear()
             super().__call__(event)
@@ -271,10 +273,7 @@ class IndexPrinter(EventPrinter):
         if now < self._next_progress:
             return
         self._next_progress = now + self._interval_s
-        if self.json_lines:
-            facts = progress.plain()
-            print_line(str(facts.pop("event")), facts)
-        elif self._is_live:
+        if self._is_live:
             self.pause()
             line = format_progress(progress, shutil.get_terminal_size().columns - 1)
             print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)
