@@ -43,7 +43,7 @@ class Option:
     help: str = ""
     choices: tuple[str, ...] = ()
     normalize: Callable[[str], str | None] | None = None
-    """Maps other spellings to a choice."""
+    """Maps other spellings to a choice, or to a number: 96k to 96000."""
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
@@ -78,20 +78,21 @@ class Option:
     def parse_text(self, text: str) -> Any:
         """Parse one value of a flag, an environment variable or a settings file."""
         text = text.strip() if self.kind is not str else text
+        spelled = (self.normalize and self.normalize(text)) or text
         parsed: Any = None
         if self.kind is bool:
             parsed = BOOLEANS.get(text.lower())
         elif self.kind is int:
-            parsed = int(text) if is_whole_number(text.removeprefix("-")) else None
+            parsed = int(spelled) if is_whole_number(spelled.removeprefix("-")) else None
         elif self.kind is float:
             try:
-                parsed = float(text)
+                parsed = float(spelled)
             except ValueError:
                 parsed = None
         elif self.kind is Path:
             parsed = Path(text).expanduser() if text else None
         else:
-            parsed = (self.normalize and self.normalize(text)) or text
+            parsed = spelled
         if parsed is None or not self._is_valid(parsed):
             raise self._error(text)
         return parsed
@@ -155,6 +156,8 @@ class Option:
             value = str(value)
         elif self.kind is str and isinstance(value, str) and self.normalize:
             value = self.normalize(value) or value
+        elif isinstance(value, str) and self.normalize:
+            return self.parse_text(value)
         right_type = isinstance(value, self.kind) and isinstance(value, bool) == (self.kind is bool)
         if not right_type or not self._is_valid(value):
             raise self._error(given)
@@ -273,6 +276,8 @@ def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
 
 def _schema_of(one: Option, *, upload: bool) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": _JSON_TYPES[one.kind]}
+    if one.normalize and one.kind is not str:
+        schema = {"type": [_JSON_TYPES[one.kind], "string"]}
     if upload:
         schema = {"type": "string", "pattern": "^upload:[0-9a-f]{32}$"}
     if one.choices:

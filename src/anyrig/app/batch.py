@@ -25,6 +25,7 @@ from anyrig.app.engines import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.speech import (
+    AudioOptions,
     SynthesisOptions,
     load_lexicon,
     open_synthesizer,
@@ -53,7 +54,7 @@ _MAX_WARNINGS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchRequest(SynthesisOptions):
+class BatchRequest(SynthesisOptions, AudioOptions):
     """Many texts."""
 
     file: Path = option(help="a file of lines, or JSONL", metavar="FILE", upload=True, flag=False)
