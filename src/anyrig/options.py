@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -238,20 +238,25 @@ def request_to_json(request: Any) -> dict[str, Any]:
     for name, one in list_options(type(request)).items():
         value = getattr(request, name)
         if one.required or value != one.default:
-            values[name] = _to_json(value)
+            values[name] = value_to_json(value)
     return values
 
 
 def request_from_json(request: type[T], data: Mapping[str, Any]) -> T:
     """Build a request from JSON; unknown names are errors."""
-    options = list_options(request)
-    for name in data:
-        if name not in options:
-            raise _unknown(name, options)
-    for name, one in options.items():
+    check_names(request, data)
+    for name, one in list_options(request).items():
         if one.required and data.get(name) is None:
             raise InvalidOptionError(name, "is required")
     return request(**data)
+
+
+def check_names(request: type, names: Iterable[str]) -> None:
+    """Refuse names that are not options of a request, with the nearest that is."""
+    options = list_options(request)
+    for name in names:
+        if name not in options:
+            raise _unknown(name, options)
 
 
 def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
@@ -292,7 +297,7 @@ def _schema_of(one: Option, *, upload: bool) -> dict[str, Any]:
     elif one.shape == "mapping":
         schema = {"type": "object"}
     if not one.required and one.default not in (None, "", (), {}):
-        schema["default"] = _to_json(one.default)
+        schema["default"] = value_to_json(one.default)
     return {**schema, "description": one.help}
 
 
@@ -311,11 +316,12 @@ def _read_hint(hint: Any) -> tuple[type, Shape, tuple[str, ...]]:
     return cast(type, hint), "single", ()
 
 
-def _to_json(value: Any) -> Any:
+def value_to_json(value: Any) -> Any:
+    """A value of an option as plain JSON."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
+        return [value_to_json(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
