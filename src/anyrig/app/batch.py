@@ -122,6 +122,13 @@ class BatchResult:
     audio_s: float = 0.0
     failed: list[FailedLine] = field(default_factory=list)
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder), "engine": self.engine.name, "made": self.num_made,
+            "left": self.num_existing, "failed": [one.line.stem for one in self.failed],
+            "audio_s": round(self.audio_s, 3),
+        }  # fmt: skip
+
 
 def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResult:
     """Decide which lines have to be spoken."""

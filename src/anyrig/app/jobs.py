@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.batch import BatchRequest, speak_lines
 from anyrig.app.bench import BenchRequest, bench
+from anyrig.app.books import BookRequest, make_book
 from anyrig.app.cluster import ClusterOptions, find_broker
 from anyrig.app.events import OnEvent, WarningEvent
 from anyrig.app.index import IndexRequest, index, result_to_json
@@ -80,6 +81,14 @@ def _run_bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> Result:
     return bench(rig, request, on_event).to_json()
 
 
+def _run_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> Result:
+    report = make_book(rig, request, on_event).to_json()
+    names = (
+        "files", "beside", "engine", "language", "audio_s", "wall_s", "kept", "chapters", "omitted",
+    )  # fmt: skip
+    return {name: report[name] for name in names}
+
+
 def _run_index(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Result:
     result = index(rig, request, on_event)
     for warning in result.changes.warnings:
@@ -117,6 +126,7 @@ def _run_transcription(rig: Rig, request: TranscriptionRequest, on_event: OnEven
 
 
 JOB_KINDS: Mapping[str, JobKind] = {
+    "book": JobKind(BookRequest, _run_book),
     "batch": JobKind(BatchRequest, _run_batch),
     "index": JobKind(IndexRequest, _run_index, input="folders", takes_folders=True),
     "transcribe": JobKind(TranscriptionRequest, _run_transcription, input="files"),
@@ -157,9 +167,7 @@ def build_arguments(
     request = rig.request(kind.request, **given)
     if isinstance(request, ClusterOptions):
         _check_cluster(rig, request)
-    stored = {
-        name: value_to_json(_make_absolute(getattr(request, name), folder)) for name in given
-    }
+    stored = {name: value_to_json(_make_absolute(getattr(request, name), folder)) for name in given}
     arguments: dict[str, JsonValue] = {"folder": str(folder.absolute())}
     if kind.input:
         arguments |= _store_input(kind, stored.pop(kind.input, None))

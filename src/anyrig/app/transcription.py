@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -14,7 +14,7 @@ from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, mention
-from anyrig.options import option, request_to_json
+from anyrig.options import option
 from anyrig.recognise.forms import FORMS, FormName
 from anyrig.units import pluralize
 
@@ -457,29 +457,20 @@ def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[s
     return answer
 
 
-def queue_transcriptions(rig: Rig, request: TranscriptionRequest, on_event: OnEvent) -> list[Job]:
-    """Queue a job for each recording."""
-    from anyrig.jobs import JobQueue
-    from anyrig.services.jobs import check
-
+def queue_transcriptions(rig: Rig, options: Mapping[str, Any], on_event: OnEvent) -> list[Job]:
+    """Queue a job for each recording; the options are fields of `TranscriptionRequest`."""
+    request = rig.request(TranscriptionRequest, **options)
     plan = plan_outputs(request, on_event)
     if not request.model:  # the model may be fetched until then
         check_model(request)
     _choose_device(rig, request)
-    given = {k: v for k, v in request_to_json(request).items() if k != "files"}
-    if rig.config:
-        given["config"] = str(rig.config)
     jobs = []
-    with JobQueue(rig.folders.jobs) as queue:
-        for recording in plan.recordings:
-            outputs = plan.list_outputs(recording) or {
-                form: Path(f"{recording.name.name}.{form}") for form in plan.formats
-            }
-            first = next(iter(outputs.values()))
-            first.absolute().parent.mkdir(parents=True, exist_ok=True)
-            arguments = {
-                **given, "file": str(recording.path), "output": str(first),
-                "format": list(outputs),
-            }  # fmt: skip
-            jobs.append(queue.submit("transcribe", check("transcribe", arguments, Path.cwd())))
+    for recording in plan.recordings:
+        outputs = plan.list_outputs(recording) or {
+            form: Path(f"{recording.name.name}.{form}") for form in plan.formats
+        }
+        output = next(iter(outputs.values())).absolute()
+        output.parent.mkdir(parents=True, exist_ok=True)
+        changed = {"files": [recording.path], "output": str(output), "format": list(outputs)}
+        jobs.append(rig.jobs.submit("transcribe", **{**options, **changed}))
     return jobs

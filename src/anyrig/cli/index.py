@@ -19,7 +19,6 @@ from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.install import localize_install_commands
-from anyrig.options import request_to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace, action: str) -> int:
     flags = read_flags(arguments, IndexRequest)
     if action == "queue":
-        return _queue(arguments, IndexRequest(**flags))
+        return _queue(arguments)
     with IndexPrinter(json_lines=arguments.json) as events:
         rig = open_rig(arguments, events)
         request = rig.request(IndexRequest, **flags)
@@ -135,21 +134,15 @@ def _watch(rig: Rig, request: IndexRequest, events: IndexPrinter) -> int:
     return 1 if failed else 0
 
 
-def _queue(arguments: argparse.Namespace, request: IndexRequest) -> int:
-    from anyrig.cli import jobs
-    from anyrig.cli.context import Context
-    from anyrig.services.jobs import KINDS
+def _queue(arguments: argparse.Namespace) -> int:
+    """A job for each folder: one that cannot be read does not stop the others."""
+    from anyrig.cli.jobs import print_queued
 
-    for folder in request.folders:
-        if not folder.exists():
-            raise InvalidInputError(f"no such file or folder: {folder}", hint="Check the path.")
-    options = {
-        name: value for name, value in request_to_json(request).items()
-        if name in KINDS["index"].flags
-    }  # fmt: skip
-    for folder in request.folders:
-        asked = {**options, "file": str(folder.absolute())}
-        jobs.queue(Context(arguments), "index", asked)
+    rig = open_rig(arguments)
+    flags = read_flags(arguments, IndexRequest)
+    for folder in flags.pop("folders"):
+        job = rig.jobs.submit("index", folders=[folder], **flags)
+        print_queued([job], as_json=arguments.json)
     return 0
 
 

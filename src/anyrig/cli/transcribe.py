@@ -6,7 +6,6 @@ import argparse
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app.events import JsonEvents
@@ -23,7 +22,6 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import (
     EventPrinter,
     failed_to_json,
-    print_json,
     print_line,
     report_failed,
 )
@@ -56,9 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     with _Printer(is_json=arguments.json) as printer:
         rig = open_rig(arguments, printer)
         given = read_flags(arguments, TranscriptionRequest)
-        request = rig.request(TranscriptionRequest, **given)
         if arguments.queue:
-            return _queue(rig, request, printer, is_json=arguments.json)
+            from anyrig.cli.jobs import print_queued
+
+            jobs = queue_transcriptions(rig, given, printer)
+            return print_queued(jobs, as_json=arguments.json, as_list=True)
+        request = rig.request(TranscriptionRequest, **given)
         plan = plan_outputs(request, printer)
         if plan.output is None:
             _check_printable(plan, is_json=arguments.json)
@@ -121,17 +122,6 @@ def _describe(file: TranscribedFile) -> str:
     names = ", ".join(map(str, file.outputs)) or transcript.name
     times = f"{format_duration(transcript.duration_s)} in {format_duration(file.wall_s)}"
     return f"{names}: {times} ({', '.join(facts)})"
-
-
-def _queue(rig: Rig, request: TranscriptionRequest, printer: EventPrinter, *, is_json: bool) -> int:
-    jobs = queue_transcriptions(rig, request, printer)
-    if is_json:
-        print_json([job.to_json() for job in jobs])
-    else:
-        for job in jobs:
-            name = Path(str(job.arguments["file"])).name
-            print(f"{job.id}: {name} is queued; `anyrig jobs run` runs it")
-    return 0
 
 
 class _Printer(EventPrinter):
