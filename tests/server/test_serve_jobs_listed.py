@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.access import Client
 from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
-from anyrig.server.access import Client
 from anyrig.server.guarding.inside import NO_KEY
 from anyrig.server.orders import ordered
 from anyrig.server.page.api import Api

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.access import Client
 from anyrig.errors import InvalidInputError
 from anyrig.jobs import JobEvent, JobQueue
-from anyrig.server.access import Client
 from anyrig.server.following import Following
 from anyrig.server.orders import ordered
 from anyrig.server.parts import Parts

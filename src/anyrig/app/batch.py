@@ -25,6 +25,7 @@ from anyrig.app.engines import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.speech import (
+    AudioOptions,
     SynthesisOptions,
     load_lexicon,
     open_synthesizer,
@@ -53,7 +54,7 @@ _MAX_WARNINGS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchRequest(SynthesisOptions):
+class BatchRequest(SynthesisOptions, AudioOptions):
     """Many texts."""
 
     file: Path = option(help="a file of lines, or JSONL", metavar="FILE", upload=True, flag=False)
@@ -120,6 +121,13 @@ class BatchResult:
     num_made: int = 0
     audio_s: float = 0.0
     failed: list[FailedLine] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder), "engine": self.engine.name, "made": self.num_made,
+            "left": self.num_existing, "failed": [one.line.stem for one in self.failed],
+            "audio_s": round(self.audio_s, 3),
+        }  # fmt: skip
 
 
 def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResult:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from anyrig.app.entities import EntitiesResult
     from anyrig.app.finetune import Tuned
     from anyrig.app.index import IndexResult
+    from anyrig.app.jobs import Jobs
     from anyrig.app.ocr import OcrResult
     from anyrig.app.profiling import BatchSizeProfile
     from anyrig.app.runs import RegisteredRun, TrainingResult
@@ -142,6 +143,13 @@ class Rig:
                 if value or option.default is not None:
                     values[name] = value
         return kind(**values)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Long work that is queued: `rig.jobs.submit("book", file="novel.epub")`."""
+        from anyrig.app.jobs import Jobs
+
+        return Jobs(self)
 
     # -- events ------------------------------------------------------------------------------------
 

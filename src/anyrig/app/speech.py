@@ -76,7 +76,12 @@ class PauseOptions(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesisOptions(VoiceOptions, PauseOptions, ClusterOptions, ComputeOptions):
-    """Everything that speaks."""
+    """What decides how takes are made: voice, pauses, and where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioOptions(Request):
+    """The audio."""
 
     loudness: float = option(
         -19.0, "loudness of files; 0 leaves it as it is", ge=-70, le=0, unit="LUFS",
@@ -86,7 +91,7 @@ class SynthesisOptions(VoiceOptions, PauseOptions, ClusterOptions, ComputeOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechRequest(SynthesisOptions):
+class SpeechRequest(SynthesisOptions, AudioOptions):
     """Speech."""
 
     text: str = option(help="what to say", positional=True, metavar="TEXT")

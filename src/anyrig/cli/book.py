@@ -156,12 +156,22 @@ def _run(context: Context) -> int:
 
 
 def _queue(context: Context, order: Order) -> int:
-    from anyrig.cli import jobs
+    from anyrig.app.books import BookRequest
+    from anyrig.cli.jobs import print_queued
+    from anyrig.cli.rig import open_rig
+    from anyrig.options import list_options
 
-    if context.options.list or context.options.sample:
+    options = context.options
+    if options.list or options.sample:
         raise InvalidInputError("only the making of a book is queued", hint="Leave --queue out.")
     _check_output(order)
-    return jobs.queue_book(context, order)
+    values = {name: getattr(options, name, None) for name in list_options(BookRequest)}
+    given = {name: value for name, value in values.items() if value not in (None, "", False, [])}
+    if "set" in given:
+        given["set"] = dict(text.partition("=")[::2] for text in options.set)
+    given |= {"file": order.source, "output": order.output}
+    job = open_rig(options).jobs.submit("book", **given)
+    return print_queued([job], as_json=options.json)
 
 
 def _make(context: Context, order: Order, document: Document, teller: speaker.Chosen) -> int:

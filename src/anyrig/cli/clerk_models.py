@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.app.access import is_allowed, parse_folders
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_embedder
 from anyrig.cli import reading
 from anyrig.cli.clerk import ClerkRoom
@@ -26,7 +27,6 @@ from anyrig.errors import (
     MissingPackageError,
     MissingWeightsError,
 )
-from anyrig.server.access import folders_of, is_allowed
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def allowed(context: Context, word: str) -> str:
 
     if word in ("", "auto") or word in PACKAGED:
         return word
-    for root in folders_of(context.loaded.settings.server.models) if word.isprintable() else ():
+    for root in parse_folders(context.loaded.settings.server.models) if word.isprintable() else ():
         place = root / word
         if is_allowed(place, [root]) and place.exists() and not place.samefile(root):
             return str(place.resolve())

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anyrig.app.access import find_named_upload
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
-from anyrig.server.access import named_upload
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
 from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from anyrig.server.access import Client
+    from anyrig.app.access import Client
     from anyrig.server.parts import Parts
     from anyrig.work.live import Lane
 
@@ -103,7 +103,7 @@ class Desk:
 
     def upload(self, client: Client, word: str) -> Source:
         """The file that a request names."""
-        one = named_upload(self._parts, client, word)
+        one = find_named_upload(self._parts, client, word)
         return Source(one.name, path=self._parts.uploads.path(one.id), upload=word)
 
     # -- what is done ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
-    from anyrig.server.access import Client
+    from anyrig.app.access import Client
     from anyrig.server.parts import Parts
 
 _OPENAI = re.compile(r"whisper-1|gpt-.*", re.DOTALL)
@@ -22,13 +22,13 @@ def is_openai(name: str) -> bool:
 
 def model_of(parts: Parts, client: Client, name: str) -> str:
     """The model that a request names; empty where the language decides."""
+    from anyrig.app.access import resolve_path
     from anyrig.recognise.model import NAMES
-    from anyrig.server.access import open_path
 
     if is_openai(name) or name in ("", "default", "auto"):
         return ""
     if "/" in name or "\\" in name:
-        return str(open_path(parts, client, name, "models"))
+        return str(resolve_path(parts, client, name, "models"))
     if name not in NAMES:
         raise Problem(
             404, f"there is no model {name[:80]!r} that hears",

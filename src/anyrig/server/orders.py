@@ -22,10 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anyrig.app.access import (
+    Client,
+    find_named_upload,
+    get_index_name,
+    looks_like_path,
+    resolve_path,
+)
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError
 from anyrig.server import orders_lines, orders_train
-from anyrig.server.access import Client, index_name, looks_like_path, named_upload, open_path
 from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
@@ -213,7 +219,7 @@ def upload(asked: Asked, name: str, value: Any) -> str:
 
 def _used(asked: Asked, word: str, setting: str = "") -> str:
     """A path that the job will open: an upload, or what lies in the folders of a setting."""
-    path = open_path(asked.parts, asked.client, word, setting)
+    path = resolve_path(asked.parts, asked.client, word, setting)
     if word.startswith("upload:"):
         upload_id = word.partition(":")[2]
         asked.uses.append(upload_id)
@@ -223,7 +229,7 @@ def _used(asked: Asked, word: str, setting: str = "") -> str:
 
 def _name_of(asked: Asked, word: Any) -> str:
     """What the sender of an upload calls it."""
-    return named_upload(asked.parts, asked.client, str(word)).name
+    return find_named_upload(asked.parts, asked.client, str(word)).name
 
 
 def _cast(asked: Asked, name: str, value: Any) -> str:
@@ -334,7 +340,7 @@ def _transcript(asked: Asked, found: dict[str, JsonValue]) -> str:
 def _index(asked: Asked, found: dict[str, JsonValue]) -> str:
     given = asked.arguments
     if not asked.client.sees_all:
-        found["index"] = index_name(asked.client, str(found.get("index") or DEFAULT_INDEX))
+        found["index"] = get_index_name(asked.client, str(found.get("index") or DEFAULT_INDEX))
     if given.get("folder") is not None:
         if given.get("file") is not None or given.get("files") is not None:
             raise InvalidInputError("an index has files or a folder", hint="Give one of them.")

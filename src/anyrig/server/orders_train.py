@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from anyrig.app.access import looks_like_path
 from anyrig.app.training_config import TrainingConfig, read_config
 from anyrig.errors import InvalidInputError
-from anyrig.server.access import looks_like_path
 from anyrig.storage.keys import JsonValue
 from anyrig.text import toml
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anyrig.app.access import hide_key
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import AnyrigError
 from anyrig.jobs import Job, JobEvent
-from anyrig.server.access import hide_key
 from anyrig.server.orders import OUT
 from anyrig.server.parts import Parts
 from anyrig.server.phrasing import spoken

@@ -16,10 +16,11 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
+from anyrig.app.access import Client, find_job, find_named_upload, find_upload
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.jobs import Job
 from anyrig.server import chapters as told
-from anyrig.server.access import Client, client_of, find_job, find_upload, named_upload
+from anyrig.server.access import client_of
 from anyrig.server.documents import Desk, foreseen, while_there
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.orders import looked_at
@@ -63,7 +64,7 @@ def router(parts: Parts) -> APIRouter:
             found = await while_there(request, work)
         except InvalidInputError as error:  # it names the file as it is kept, which nobody knows
             name = await anyio.to_thread.run_sync(
-                lambda: named_upload(parts, client, asked.file).name
+                lambda: find_named_upload(parts, client, asked.file).name
             )
             said = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
             raise Problem(status_of(error), said, hint=error.hint) from error

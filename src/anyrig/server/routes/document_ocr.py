@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
-from anyrig.server.access import Client
+from anyrig.app.access import Client
 from anyrig.server.documents import Desk, Source, answer
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts

@@ -9,8 +9,9 @@ from typing import Any
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
+from anyrig.app.access import Client
 from anyrig.errors import LimitExceededError
-from anyrig.server.access import Client, client_of
+from anyrig.server.access import client_of
 from anyrig.server.documents import Desk, Source, answer
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts

@@ -17,8 +17,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from anyrig.app.access import Client, is_shared
 from anyrig.errors import AnyrigError, OverloadedError
-from anyrig.server.access import Client, client_of, is_shared
+from anyrig.server.access import client_of
 from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
 from anyrig.server.json_body import JsonRoute, dump
 from anyrig.server.parts import Parts

@@ -12,10 +12,11 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
+from anyrig.app.access import Client, find_job, get_jobs_filter
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs import Job, JobNotFoundError, JobPage
 from anyrig.server import results
-from anyrig.server.access import Client, client_of, find_job, jobs_filter
+from anyrig.server.access import client_of
 from anyrig.server.following import Following
 from anyrig.server.guard import demand
 from anyrig.server.json_body import JsonRoute
@@ -116,7 +117,7 @@ def router(parts: Parts) -> APIRouter:
         Each is told in short: the number of a batch's lines, and the first hundred of whatever a
         result lists. `GET /jobs/{id}` has all of it.
         """
-        own = jobs_filter(client_of(request))
+        own = get_jobs_filter(client_of(request))
         look = partial(jobs.list_page, limit, before=before, kinds=kind, states=state, client=own)
         return await inside(lambda: _listed(parts, look()))
 

@@ -11,9 +11,10 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Query, Request
 
 from anyrig.app import runs
+from anyrig.app.access import Client
 from anyrig.app.runs import RegisteredRun
 from anyrig.errors import InvalidInputError
-from anyrig.server.access import Client, client_of
+from anyrig.server.access import client_of
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.schemas.runs import RunHistory, RunsShown, RunSummary

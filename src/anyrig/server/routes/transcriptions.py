@@ -16,8 +16,9 @@ import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
+from anyrig.app.access import Client
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.server.access import Client, client_of
+from anyrig.server.access import client_of
 from anyrig.server.documents import Desk, while_there
 from anyrig.server.hearing import is_openai, model_of
 from anyrig.server.models import ANSWERED, stood_in
