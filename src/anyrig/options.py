@@ -64,6 +64,15 @@ class Option:
     one that is wrong is a warning there and not an error."""
     excludes: str = ""
     """Another option that may not be given together with it."""
+    restricted: bool = False
+    """A settings file found in the working directory may not set it: the file comes with whatever
+    folder a user happens to be in, and must not decide where texts are sent, who may call the
+    server, or where files are written."""
+    restricted_unless: bool | None = None
+    """The one value of a restricted option that such a file may set."""
+    restricted_with: str = ""
+    """A key of the settings. Such a file may not set this one if it, or another such file, sets
+    that one."""
     http: bool = True
     """Whether an HTTP client may set it."""
     upload: bool = False
@@ -78,7 +87,7 @@ class Option:
     def parse_text(self, text: str) -> Any:
         """Parse one value of a flag, an environment variable or a settings file."""
         text = text.strip() if self.kind is not str else text
-        spelled = (self.normalize and self.normalize(text)) or text
+        spelled = (self.normalize and self.normalize(text.strip())) or text
         parsed: Any = None
         if self.kind is bool:
             parsed = BOOLEANS.get(text.lower())
@@ -96,6 +105,30 @@ class Option:
         if parsed is None or not self._is_valid(parsed):
             raise self._error(text)
         return parsed
+
+    def parse_list(self, text: str) -> tuple[Any, ...]:
+        """Parse several values with commas between them."""
+        if self.kind is Path:  # a name may have a comma in it
+            return (self.parse_text(text),)
+        return tuple(self.parse_text(item.strip()) for item in text.split(",") if item.strip())
+
+    def parse_setting(self, value: Any) -> Any:
+        """Parse a value of a settings file or an environment variable: typed, or as text.
+
+        Where the option may be left open, 0 and an empty text leave it open.
+        """
+        if self.default is None and str(value).strip() in ("", "0", "0.0"):
+            return None
+        if self.shape == "list":
+            if isinstance(value, list):
+                return tuple(self._parse_setting_item(item) for item in value)
+            return self.parse_list(str(value))
+        return self._parse_setting_item(value)
+
+    def _parse_setting_item(self, value: Any) -> Any:
+        if isinstance(value, dict | list) or (isinstance(value, bool) and self.kind is not bool):
+            raise self._error(value)
+        return self.parse_text(str(value))
 
     def check(self, value: Any) -> Any:
         """Check a value of a Python call or a JSON document, whose type counts.
@@ -277,6 +310,50 @@ def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
         "type": "object", "additionalProperties": False, "properties": properties,
         **({"required": required} if required else {}),
     }  # fmt: skip
+
+
+def docs_table(options: Iterable[Option]) -> str:
+    """A Markdown table of options."""
+    rows = [
+        f"| `{one.name}` | {_format_default(one)} | {describe_option(one)} |" for one in options
+    ]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def settings_table(settings: Mapping[str, Option], variables: Mapping[str, str]) -> str:
+    """A Markdown table of settings.
+
+    Args:
+        settings: by key.
+        variables: the environment variable of each key.
+    """
+    rows = [
+        f"| `{key}` | `{variables[key]}` | {_format_default(one)} | {describe_option(one)} |"
+        for key, one in settings.items()
+    ]
+    titles = ["| key | variable | default | meaning |", "|---|---|---|---|"]
+    return "\n".join([*titles, *rows]) + "\n"
+
+
+def describe_option(one: Option) -> str:
+    """What an option means and accepts, for the documentation."""
+    accepted = one.unit if one.unit not in one.help else ""
+    if one.choices and any(f" {choice}" not in f" {one.help}" for choice in one.choices):
+        accepted = ", ".join(f"`{choice}`" for choice in one.choices)
+    elif one.ge is not None and one.le is not None:
+        accepted = f"{one.ge:g} to {one.le:g} {one.unit}".rstrip()
+    return f"{one.help} ({accepted})".replace(" ()", "").replace("|", "\\|")
+
+
+def _format_default(one: Option) -> str:
+    if one.required:
+        return "required"
+    value = value_to_json(one.default)
+    if value in (None, "", [], {}):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
 def _schema_of(one: Option, *, upload: bool) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _is_there(quoted: str) -> bool:
     if re.match(r"--?[a-z]", name):
         return name in {"-vv"}.union(*(_flags(command) for command in COMMANDS))
     if name.startswith("ANYRIG_"):
-        return name in {variable_name(key) for key in LOADER.settings} | {"ANYRIG_CONFIG"}
+        return name in {variable_name(key) for key in LOADER.schema} | {"ANYRIG_CONFIG"}
     if re.fullmatch(r"/[a-z][\w/{}.-]*", quoted):
         return any(route.startswith(quoted) for route in _routes())
     if re.match(r"(deploy|docs)/", quoted):

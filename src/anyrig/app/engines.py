@@ -104,7 +104,7 @@ def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> Engine
                 hint=f"Pass {mention('engine')}; `anyrig engines` lists them.",
             )
         return choose_engine_with_voices(rig, options, [options.voice])
-    engine = _engine_of_repository(rig.settings.speech.model)
+    engine = _engine_of_repository(_format_model(rig))
     if engine and (choice := _try_open(rig, options, engine)) is not None:
         return replace(choice, reason=f"its model is {choice.spec.repository}")
     return _choose_for_language(rig, options, language)
@@ -114,7 +114,7 @@ def find_requested_engine(rig: Rig, options: VoiceOptions) -> str:
     """The engine that the request or the settings name; unknown ones in settings are warned of."""
     if options.engine:
         return options.engine
-    name = rig.settings.speech.engine
+    name: str = rig.settings.speech.engine
     if not name or name in engines.names():
         return name
     near = difflib.get_close_matches(name, engines.names(), n=1)
@@ -226,7 +226,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
     """The requested voice; that of the settings only if this engine has it; else empty."""
     if options.voice:
         return check_voice(options.voice, choice)
-    saved = rig.settings.speech.voice
+    saved: str = rig.settings.speech.voice
     if not saved or any(voice.name == saved for voice in choice.found.voices):
         return saved
     others = (_try_open(rig, options, name) for name in engines.names())
@@ -295,14 +295,18 @@ def _find_downloaded(rig: Rig, name: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def _format_model(rig: Rig) -> str:
+    """The model of the settings: a folder, or the name of a repository."""
+    model: Path | None = rig.settings.speech.model
+    return model.as_posix() if model else ""
+
+
 def _find_model_setting(rig: Rig) -> Path | None:
     """The folder that the settings name; one that does not exist is a warning."""
-    model = rig.settings.speech.model
-    if not model:
-        return None
-    path = Path(model).expanduser()
-    if path.is_dir():
+    path: Path | None = rig.settings.speech.model
+    if path is None or path.is_dir():
         return path
+    model = path.as_posix()
     name = _engine_of_repository(model)
     if name and _find_downloaded(rig, name) is not None:
         return None

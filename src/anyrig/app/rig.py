@@ -136,11 +136,8 @@ class Rig:
             if name in given or not option.setting or option.excludes in given:
                 continue
             if option.setting in self.loaded_settings.origins and option.fill:
-                section, _, field = option.setting.rpartition(".")
-                value = getattr(
-                    getattr(self.settings, section) if section else self.settings, field
-                )
-                if value or option.default is not None:
+                value = self.settings[option.setting]
+                if value is not None:
                     values[name] = value
         return kind(**values)
 

@@ -71,7 +71,7 @@ def chosen(context: Context, language: str = "") -> Chosen:
     voice = getattr(context.options, "voice", None)
     if voice:
         return _with_voice(context, str(voice))
-    hub = _engine_of(context.loaded.settings.speech.model)
+    hub = _engine_of(str(context.loaded.settings.speech.model or ""))
     if hub and (found := _if_ready(context, hub)) is not None:
         return replace(found, why=f"its model is {found.spec.repository}")
     return _of_language(context, language)
@@ -81,7 +81,7 @@ def named_engine(context: Context) -> str:
     """The engine of --engine or of the settings; one of the settings that nobody knows is not."""
     if flag := getattr(context.options, "engine", None):
         return str(flag)
-    name = context.loaded.settings.speech.engine
+    name: str = context.loaded.settings.speech.engine
     if not name or name in engines.names():
         return name
     import difflib
@@ -205,7 +205,7 @@ def voice_of(context: Context, chosen: Chosen) -> str:
     """The voice that was asked for; the setting's only where it is one of this engine's."""
     if context.options.voice:
         return checked_voice(str(context.options.voice), chosen)
-    saved = context.loaded.settings.speech.voice
+    saved: str = context.loaded.settings.speech.voice
     if not saved or any(voice.name == saved for voice in chosen.found.voices):
         return saved
     others = (_if_ready(context, name) for name in engines.names())
@@ -296,7 +296,7 @@ def _fetched(context: Context, name: str) -> Path | None:
 
 def _model_setting(context: Context) -> Path | None:
     """The folder of the settings; one that is not there is a warning, and the default speaks."""
-    model = context.loaded.settings.speech.model
+    model = str(context.loaded.settings.speech.model or "")
     if not model:
         return None
     path = Path(model).expanduser()
