@@ -46,6 +46,7 @@ _MAX_INDEX_NAME = 50
 _MAX_CAST_BYTES, _MAX_TRAINING_BYTES = 1_000_000, 1 << 20
 _NAME = re.compile(r"[\w][\w .@-]{0,99}")
 VOICE_NAME = re.compile(r"[\w][\w .:+@-]{0,199}")
+_KEY_NAME = re.compile(r"[\w][\w.-]{0,99}")
 _MODEL_NAME = re.compile(r"[\w][\w.@-]{0,99}")
 _PLAIN_NAMES = {
     "voice": (VOICE_NAME, "a voice"), "device": (VOICE_NAME, "a device"),
@@ -317,6 +318,10 @@ def _resolve_uploads(found: ResolvedOptions, option: Option, value: Any) -> Any:
 
 def _check_no_paths(name: str, values: Mapping[str, Any]) -> None:
     for key, one in values.items():
+        if not _KEY_NAME.fullmatch(key):
+            raise InvalidInputError(
+                f"{key[:40]!r} in {mention(name)} is not a valid name", hint="Use letters."
+            )
         if isinstance(one, str) and looks_like_path(one):
             raise InvalidInputError(
                 f"the value of {key[:40]!r} in {mention(name)} may not be a path",

@@ -29,7 +29,7 @@ from anyrig.app.access import (
 from anyrig.app.batch import parse_lines
 from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind
 from anyrig.audiobooks.names import safe_name
-from anyrig.errors import InvalidInputError, LimitExceededError
+from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
 from anyrig.options import json_schema
 from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
@@ -79,6 +79,8 @@ def prepare_job(
         if isinstance(error, InvalidInputError | OSError):
             for upload_id in found.opened_uploads:  # one may have been deleted since
                 parts.uploads.path(upload_id)
+        if isinstance(error, InvalidOptionError):
+            error.hint = error.hint or "GET /docs lists the options of each kind of job."
         raise
 
 
