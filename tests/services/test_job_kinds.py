@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.app.books import BookRequest
 from anyrig.cli import book
+from anyrig.cli.flags import read_flags
 from anyrig.cli.parse import command_line, parser_of
 from anyrig.errors import InvalidInputError
 from anyrig.services.jobs import KINDS, check, words_of
@@ -43,14 +45,16 @@ def test_every_kind_of_value_reaches_the_command(folder: Path) -> None:
     _, options = command_line(words_of("book", checked))
     assert options.files == [str(folder / "-b ook.txt")]
     assert options.output == str(folder / "out" / "b.m4b")
-    assert (options.title, options.author) == ("--list", "=a b")
-    assert options.chapters == "3-7,9"
-    assert options.again == ["3:17,4:2"]
-    assert options.captions == "srt,vtt"
-    assert (options.fresh, options.read_along, options.json) == (True, False, True)
-    assert (options.rate, options.seed, options.loudness) == (1.5, 7, -20)
-    assert options.set == ["sleep_s=0.01", "on=true"]
-    assert (options.notes, options.memory_gb) == ("inline", 2)
+    assert options.json
+    given = read_flags(options, BookRequest)
+    assert (given["title"], given["author"]) == ("--list", "=a b")
+    assert (given["chapters"], given["again"]) == (("3-7", "9"), ("3:17", "4:2"))
+    assert given["captions"] == ("srt", "vtt")
+    assert given["fresh"] is True
+    assert "read_along" not in given
+    assert (given["rate"], given["seed"], given["loudness"]) == (1.5, 7, -20)
+    assert given["set"] == {"sleep_s": "0.01", "on": "true"}
+    assert (given["notes"], given["memory_gb"]) == ("inline", 2)
 
 
 @pytest.mark.parametrize(

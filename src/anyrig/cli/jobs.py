@@ -18,7 +18,6 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.jobs import Job, JobQueue
-    from anyrig.services.book import Order
     from anyrig.storage.keys import JsonValue
 
 HELP = """Long work that goes on by itself. `anyrig book FILE --queue` queues a book, `anyrig train
@@ -71,30 +70,6 @@ def open_jobs(context: Context) -> JobQueue:
     from anyrig.jobs import JobQueue
 
     return JobQueue(context.folders.jobs)
-
-
-def queue_book(context: Context, order: Order) -> int:
-    """Queue the book that the flags of `anyrig book` ask for."""
-    from anyrig.services.jobs import KINDS, check
-
-    options = context.options
-    fleet.check_queued(context)
-    asked: dict[str, JsonValue] = {}
-    for name in KINDS["book"].flags:
-        value = getattr(options, name)
-        if value not in (None, "", False, []):
-            asked[name] = value
-    asked |= {"file": str(order.source), "output": str(order.output)}
-    if options.set:
-        asked["set"] = dict(text.partition("=")[::2] for text in options.set)
-    checked = check("book", asked, Path.cwd())
-    with open_jobs(context) as jobs:
-        job = jobs.submit("book", checked)
-    if options.json:
-        print_json(job.to_json())
-    else:
-        print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
-    return 0
 
 
 def queue(context: Context, kind: str, asked: dict[str, JsonValue]) -> int:
