@@ -2,7 +2,8 @@
 
     job = find_job(server, client, id)
     path = resolve_path(server, client, "upload:9f0c...", "models")
-    options = resolve_options(server, client, BookRequest, {"file": "upload:9f0c...", "rate": 1.1})
+    options = ResolvedOptions(server, client)
+    options.add(BookRequest, {"file": "upload:9f0c...", "rate": 1.1})
 
 Uploads, jobs with their results and runs, and indexes belong to the key that made them. A key with
 the scope `admin` sees everything, and so does everyone on a server that needs no keys. What was
@@ -45,6 +46,7 @@ _MAX_INDEX_NAME = 50
 _MAX_CAST_BYTES, _MAX_TRAINING_BYTES = 1_000_000, 1 << 20
 _NAME = re.compile(r"[\w][\w .@-]{0,99}")
 VOICE_NAME = re.compile(r"[\w][\w .:+@-]{0,199}")
+_KEY_NAME = re.compile(r"[\w][\w.-]{0,99}")
 _MODEL_NAME = re.compile(r"[\w][\w.@-]{0,99}")
 _PLAIN_NAMES = {
     "voice": (VOICE_NAME, "a voice"), "device": (VOICE_NAME, "a device"),
@@ -242,7 +244,9 @@ class ResolvedOptions:
     client: Client
     values: dict[str, Any] = field(default_factory=dict)
     uploads: list[str] = field(default_factory=list)
-    """Ids of the uploads that the values name."""
+    """Ids of the uploads that the work will read."""
+    opened_uploads: list[str] = field(default_factory=list)
+    """Those, and the ones that are read before."""
     voices: list[str] = field(default_factory=list)
     """Voices that the values or their files name."""
 
@@ -250,7 +254,9 @@ class ResolvedOptions:
         """A path that will be opened: an upload, or one in the folders of a setting."""
         path = resolve_path(self.stores, self.client, word, setting)
         if word.startswith(UPLOAD_PREFIX):
-            self.uploads.append(word.removeprefix(UPLOAD_PREFIX))
+            upload_id = word.removeprefix(UPLOAD_PREFIX)
+            self.uploads.append(upload_id)
+            self.opened_uploads.append(upload_id)
         return path
 
     def resolve_upload(self, name: str, value: Any) -> Path:
@@ -262,29 +268,24 @@ class ResolvedOptions:
             )
         return self.resolve(value)
 
+    def add(self, request: type, given: Mapping[str, Any]) -> None:
+        """Check what the client gives for the options of a request, and resolve uploads and paths.
 
-def resolve_options(
-    stores: Stores[Any], client: Client, request: type, given: Mapping[str, Any]
-) -> ResolvedOptions:
-    """Check what a client gives for the options of a request, and resolve uploads and paths.
-
-    Names and paths are checked here; everything else is checked by the request when it is built.
-    """
-    options = {name: one for name, one in list_options(request).items() if one.http}
-    found = ResolvedOptions(stores, client)
-    for name, value in given.items():
-        if name not in options:
-            raise InvalidInputError(
-                f"unknown option {name[:40]!r}", hint=f"Valid options: {', '.join(options)}."
-            )
-        if value is not None:
-            found.values[name] = _resolve_option(found, options[name], value)
-    if not client.sees_all and "index" in options:
-        name = found.values.get("index") or options["index"].default
-        found.values["index"] = get_index_name(client, name)
-    if voice := found.values.get("voice"):
-        found.voices.append(voice)
-    return found
+        Names and paths are checked here; the rest is checked by the request when it is built.
+        """
+        options = {name: one for name, one in list_options(request).items() if one.http}
+        for name, value in given.items():
+            if name not in options:
+                raise InvalidInputError(
+                    f"unknown option {name[:40]!r}", hint=f"Valid options: {', '.join(options)}."
+                )
+            if value is not None:
+                self.values[name] = _resolve_option(self, options[name], value)
+        if not self.client.sees_all and "index" in options:
+            index = self.values.get("index") or options["index"].default
+            self.values["index"] = get_index_name(self.client, index)
+        if voice := self.values.get("voice"):
+            self.voices.append(voice)
 
 
 def _resolve_option(found: ResolvedOptions, option: Option, value: Any) -> Any:
@@ -317,6 +318,10 @@ def _resolve_uploads(found: ResolvedOptions, option: Option, value: Any) -> Any:
 
 def _check_no_paths(name: str, values: Mapping[str, Any]) -> None:
     for key, one in values.items():
+        if not _KEY_NAME.fullmatch(key):
+            raise InvalidInputError(
+                f"{key[:40]!r} in {mention(name)} is not a valid name", hint="Use letters."
+            )
         if isinstance(one, str) and looks_like_path(one):
             raise InvalidInputError(
                 f"the value of {key[:40]!r} in {mention(name)} may not be a path",

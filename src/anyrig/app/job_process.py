@@ -259,6 +259,7 @@ def _log_to_file(path: str) -> None:
 
 def _to_anyrig_error(error: Exception) -> AnyrigError:
     if isinstance(error, AnyrigError):
+        error.hint = error.hint or "Submit a new job with other options."
         return error
     if is_disk_full(error):
         return to_disk_full_error(error)

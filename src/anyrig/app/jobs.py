@@ -31,7 +31,13 @@ from anyrig.app.training import TrainingRequest, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
 from anyrig.errors import InvalidInputError, WorkError, mention
 from anyrig.jobs import Job, JobEvent, JobHandler, JobQueue, ReportEvent, StopSignal, run_jobs
-from anyrig.options import Request, check_names, list_options, value_to_json
+from anyrig.options import (
+    Request,
+    check_names,
+    list_options,
+    request_from_json,
+    value_to_json,
+)
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -147,32 +153,26 @@ def find_kind(name: str) -> JobKind:
 
 
 def build_arguments(
-    rig: Rig, kind_name: str, options: Mapping[str, Any], folder: Path
+    kind_name: str, options: Mapping[str, Any], folder: Path
 ) -> dict[str, JsonValue]:
     """What is stored of a job: the options that were given, checked, with absolute paths.
 
     Args:
-        rig: the machine.
         kind_name: one of `JOB_KINDS`.
         options: fields of the kind's request, by name.
         folder: where the job runs, and where relative paths begin.
     """
     kind = find_kind(kind_name)
-    check_names(kind.request, options)
     given = {name: value for name, value in options.items() if value is not None}
-    if kind.own_folder and kind.own_folder not in given:
-        stem = Path(str(given.get(kind.input, kind_name))).stem
-        name = f"{stem}-{time.strftime('%Y-%m-%d-%H%M')}-{secrets.token_hex(2)}"
-        given[kind.own_folder] = folder / "runs" / name
-    request = rig.request(kind.request, **given)
-    if isinstance(request, ClusterOptions):
-        _check_cluster(rig, request)
+    request = request_from_json(kind.request, given)
     stored = {name: value_to_json(_make_absolute(getattr(request, name), folder)) for name in given}
     arguments: dict[str, JsonValue] = {"folder": str(folder.absolute())}
     if kind.input:
         arguments |= _store_input(kind, stored.pop(kind.input, None))
-    if rig.config:
-        arguments["config"] = os.path.abspath(folder / rig.config)
+    if kind.own_folder and kind.own_folder not in stored:
+        day = time.strftime("%Y-%m-%d-%H%M")
+        name = f"{Path(str(arguments['file'])).stem}-{day}-{secrets.token_hex(2)}"
+        stored[kind.own_folder] = os.path.abspath(folder / "runs" / name)
     return arguments | stored
 
 
@@ -254,7 +254,12 @@ class Jobs:
 
         rig.jobs.submit("transcribe", files=["talk.mp3"], format=["srt"])
         """
-        arguments = build_arguments(self._rig, kind, options, Path.cwd())
+        arguments = build_arguments(kind, options, Path.cwd())
+        if self._rig.config:
+            arguments["config"] = os.path.abspath(self._rig.config)
+        request = self._rig.request(find_kind(kind).request, **options)
+        if isinstance(request, ClusterOptions):
+            _check_cluster(self._rig, request)
         with self.open() as queue:
             return queue.submit(kind, arguments)
 

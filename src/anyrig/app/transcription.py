@@ -57,7 +57,9 @@ class TranscriptionRequest(ComputeOptions):
         "", "a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
         metavar="NAME",
     )  # fmt: skip
-    fetch: bool = option(False, "download a model of the hub that is not on this machine")
+    fetch: bool = option(
+        False, "download a model of the hub that is not on this machine", http=False
+    )
     engine: Literal["moonshine", "whisper", "transformers"] | None = option(
         None, "what runs the model; by default what its files are made for"
     )

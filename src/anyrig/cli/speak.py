@@ -153,9 +153,10 @@ def _speak(
         else:
             for _ in parts:
                 pass
-    if target.path is not None:
-        made.save(target.path, target.format)
-    check = check_words(rig, made, request, printer) if arguments.verify else None
+    with made:
+        if target.path is not None:
+            made.save(target.path, target.format)
+        check = check_words(rig, made, request, printer) if arguments.verify else None
     _warn_of_problems(made)
     if arguments.json:
         print_json(_describe(made, target, check))

@@ -103,7 +103,9 @@ def _queue(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) ->
             "--queue needs a TOML file", hint="Use: anyrig train CONFIG.toml --queue."
         )
     check_settings(merge_settings(rig, request, load_config(request).train))
-    job = rig.jobs.submit("train", **read_flags(arguments, TrainingRequest))
+    given = read_flags(arguments, TrainingRequest)
+    given.pop("fresh", None)  # a job that is resumed must not start again
+    job = rig.jobs.submit("train", **given)
     return print_queued([job], as_json=arguments.json)
 
 

@@ -129,12 +129,13 @@ class _Printer(EventPrinter):
 
     def __init__(self, *, is_json: bool) -> None:
         super().__init__()
-        self._json_events = JsonEvents(_JSON_INTERVAL_S) if is_json else None
+        self._is_json = is_json
+        self._json_events = JsonEvents(_JSON_INTERVAL_S)
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, TranscriptionProgress):
             super().__call__(event)
-        elif self._json_events is not None:
+        elif self._is_json:
             row = self._json_events.encode(event) if event.stage != "opening" else None
             if row is not None:
                 print_line(row.pop("event"), row)

@@ -22,8 +22,8 @@ from anyrig.jobs import Job
 from anyrig.server import chapters as told
 from anyrig.server.access import client_of
 from anyrig.server.documents import Desk, foreseen, while_there
+from anyrig.server.job_requests import prepare_plan
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers, status_of
 from anyrig.server.ranged import file_answer
@@ -57,7 +57,7 @@ def router(parts: Parts) -> APIRouter:
         """
         arguments = asked.model_dump(exclude_none=True)
         client = client_of(request)
-        checked = await anyio.to_thread.run_sync(looked_at, parts, client, arguments)
+        checked = await anyio.to_thread.run_sync(prepare_plan, parts, client, arguments)
         upload = asked.file.partition(":")[2]
         try:
             work = desk.result("book_plan", {"arguments": checked}, lane="bulk")
