@@ -408,11 +408,20 @@ def test_another_version_replaces_a_model(cache: ModelCache) -> None:
             assert same is new
 
 
-def test_without_keeping_a_model_is_closed_by_its_last_borrower() -> None:
+def test_a_cache_that_keeps_nothing_opens_a_model_for_each_borrower() -> None:
     cache = ModelCache(keep=False)
     with cache.borrow("a", Thing) as one:
         with cache.borrow("a", Thing) as two:
-            assert two is one
-        assert one.closed == 0
+            assert two is not one
+        assert (one.closed, two.closed) == (0, 1)
     assert one.closed == 1
     assert names(cache) == []
+
+
+def test_one_model_is_unloaded_unless_it_is_borrowed(cache: ModelCache) -> None:
+    with cache.borrow("a", Thing) as thing:
+        cache.unload("a")
+        assert thing.closed == 0
+    cache.unload("a")
+    cache.unload("b")
+    assert thing.closed == 1

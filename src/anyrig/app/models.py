@@ -128,7 +128,7 @@ class ModelCache:
         idle_s: `evict_idle` closes what was not borrowed for so long; 0 never does.
         max_models: `evict_idle` closes the longest idle models above so many that have worker
             processes, and above so many that have none; 0 is no limit.
-        keep: whether a model stays loaded when its last borrower returns it.
+        keep: whether models stay loaded and are shared; otherwise each borrower opens its own.
         clock: monotonic seconds.
     """
 
@@ -140,7 +140,8 @@ class ModelCache:
         keep: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._idle_s, self._max_models, self._keep, self._clock = idle_s, max_models, keep, clock
+        self._idle_s, self._max_models, self._clock = idle_s, max_models, clock
+        self.keep = keep
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._discarded: list[_Entry] = []
@@ -164,6 +165,10 @@ class ModelCache:
             load: opens the model; its context is left when the model is evicted.
             version: a model of the same name and another version is replaced.
         """
+        if not self.keep:
+            with load() as model:
+                yield model
+            return
         entry = self._acquire(name, load, version)
         try:
             yield cast("M", entry.model)
@@ -171,8 +176,6 @@ class ModelCache:
             with self._lock:
                 entry.num_borrowers -= 1
                 entry.last_used = self._clock()
-            if not self._keep:
-                self._close_entry(entry, "idle")
 
     def loaded_models(self) -> list[LoadedModel]:
         """Those that are loaded, by name; asks no worker."""
@@ -225,11 +228,9 @@ class ModelCache:
         return ""
 
     def unload(self, name: str) -> None:
-        """Close a model that nobody borrows, from any thread, if it has worker processes; others
-        are closed only by the thread that calls `evict_idle`.
-        """
+        """Close a model unless somebody borrows it, from any thread."""
         entry = self._entries.get(name)
-        if entry is not None and list_workers(entry.model):
+        if entry is not None:
             self._close_entry(entry, "memory")
 
     def discard(self, name: str, model: object) -> None:
