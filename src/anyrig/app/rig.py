@@ -194,6 +194,10 @@ class Rig:
 
         return None if self.is_recorded else load_saved_device(self.folders.saved_device)
 
+    def reload_saved_device(self) -> None:
+        """Read the saved device again: another process may have changed it."""
+        self.__dict__.pop("saved_device", None)
+
     @property
     def evidence(self) -> Evidence:
         return Evidence() if self.is_recorded else self.measurements.evidence(self.machine)
