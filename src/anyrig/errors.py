@@ -11,6 +11,7 @@
     │   ├── ProtectedFileError        2  a file with DRM or a password
     │   ├── LimitExceededError        2  a file is larger, longer or slower to read than allowed
     │   ├── JobNotFoundError          2  no job has this id
+    │   ├── ModelNotFoundError        2  no model has this name
     │   ├── UploadNotFoundError       2  no uploaded file has this id
     │   ├── UnsafePickleError         2  a pickled voice would run code when loaded
     │   └── UnspeakableTextError      2  the chosen voice cannot read the text
@@ -44,7 +45,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -77,6 +79,8 @@ def format_mentions(text: str, style: OptionStyle) -> str:
 
 class AnyrigError(Exception):
     exit_code: ClassVar[int] = 1
+    option: str = ""
+    """The option of the request that is wrong, if it is one."""
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -108,6 +112,10 @@ class UnknownCommandError(InvalidInputError):
 
 class DeviceNotFoundError(InvalidInputError):
     """A device name matches no device on this machine, or more than one."""
+
+
+class ModelNotFoundError(InvalidInputError):
+    """No model of this machine has the requested name."""
 
 
 class InvalidRecordError(InvalidInputError):
@@ -216,6 +224,16 @@ class MissingPackageError(AnyrigError):
 
 class MissingWeightsError(MissingPackageError):
     """A model's weights are not on this machine; the hint says where to put them."""
+
+
+@contextmanager
+def errors_of_option(option: str) -> Iterator[None]:
+    """Say of invalid input in the block that this option of the request is wrong."""
+    try:
+        yield
+    except InvalidInputError as error:
+        error.option = error.option or option
+        raise
 
 
 def is_disk_full(error: BaseException | None) -> bool:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.errors import (
     AnyrigError,
@@ -19,7 +19,7 @@ from anyrig.errors import (
 from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
-from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
+from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, Voice, options_of
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -81,6 +81,25 @@ class EngineChoice:
     @property
     def spec(self) -> Spec:
         return self.engine_class.spec
+
+
+EngineState = Literal["ready", "needs extra", "needs environment", "needs weights", "broken"]
+
+
+@dataclass(frozen=True)
+class EngineStatus:
+    """Whether an engine can be used on this machine."""
+
+    spec: Spec
+    state: EngineState
+    problem: str = ""
+    fix: str = ""
+    voices: tuple[Voice, ...] = ()
+    languages: tuple[str, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state == "ready"
 
 
 def detect_language(text: str, options: VoiceOptions) -> str:
@@ -320,6 +339,30 @@ def _find_model_setting(rig: Rig) -> Path | None:
         f" the default voice. {fix}"
     )
     return None
+
+
+def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
+    """Whether an engine is ready, and what it lacks if not."""
+    try:
+        engine_class = engines.engine_class(name)
+    except AnyrigError as error:
+        return EngineStatus(Spec(name, error.message, ()), "broken", error.message, error.hint)
+    spec = engine_class.spec
+    try:
+        found = find_weights(rig, options, name, engine_class)
+    except MissingWeightsError as error:
+        command = f"anyrig engines get {name}"
+        fix = error.hint
+        if spec.repository and command not in fix:
+            fix = f"{command}. {fix}"
+        return EngineStatus(spec, "needs weights", error.message, fix)
+    except MissingPackageError as error:
+        own = spec.install.startswith("anyrig engines install")
+        state: EngineState = "needs environment" if own else "needs extra"
+        return EngineStatus(spec, state, error.message, localize_install_commands(error.hint))
+    except AnyrigError as error:
+        return EngineStatus(spec, "broken", error.message, error.hint)
+    return EngineStatus(spec, "ready", voices=tuple(found.voices), languages=found.languages)
 
 
 # -- what could be installed -----------------------------------------------------------------------

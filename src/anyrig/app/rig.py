@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from anyrig.app.finetune import Tuned
     from anyrig.app.index import IndexResult
     from anyrig.app.jobs import Jobs
+    from anyrig.app.models import ModelCache
     from anyrig.app.ocr import OcrResult
     from anyrig.app.profiling import BatchSizeProfile
     from anyrig.app.runs import RegisteredRun, TrainingResult
@@ -80,6 +81,7 @@ class Rig:
         on_event: receives warnings and notices that belong to no single call; the log gets them
             without it.
         ask_device: asks a person which of several GPUs to use, where none was chosen yet.
+        models: where models are loaded; without it, each is closed as soon as it is not in use.
     """
 
     def __init__(
@@ -90,10 +92,11 @@ class Rig:
         machine: Machine | Path | None = None,
         on_event: OnEvent | None = None,
         ask_device: AskDevice | None = None,
+        models: ModelCache | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
         self.config = str(config) if config else self.environment.get("ANYRIG_CONFIG")
-        self._given_machine = machine
+        self._given_machine, self._given_models = machine, models
         self._on_event, self._ask_device = on_event or _log_event, ask_device
         self._warned: set[str] = set()
         # Libraries read these when they load.
@@ -169,6 +172,15 @@ class Rig:
     def notice(self, message: str) -> None:
         self._on_event(NoticeEvent(message))
 
+    # -- models ------------------------------------------------------------------------------------
+
+    @cached_property
+    def models(self) -> ModelCache:
+        """The models of this process."""
+        from anyrig.app.models import ModelCache
+
+        return ModelCache(keep=False) if self._given_models is None else self._given_models
+
     # -- devices -----------------------------------------------------------------------------------
 
     @cached_property
@@ -201,6 +213,10 @@ class Rig:
         from anyrig.settings.saved_device import load_saved_device
 
         return None if self.is_recorded else load_saved_device(self.folders.saved_device)
+
+    def reload_saved_device(self) -> None:
+        """Read the saved device again: another process may have changed it."""
+        self.__dict__.pop("saved_device", None)
 
     @property
     def evidence(self) -> Evidence:
