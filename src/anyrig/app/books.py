@@ -27,7 +27,7 @@ from anyrig.app.book_recording import (
     resolve_output,
 )
 from anyrig.app.cache import find_cache_file, open_cache, open_shared_cache
-from anyrig.app.cluster import check_no_recordings, check_queued, find_broker
+from anyrig.app.cluster import check_no_recordings, find_broker
 from anyrig.app.engines import (
     EngineChoice,
     check_voice,
@@ -442,7 +442,6 @@ def check_book(rig: Rig, request: BookRequest) -> BookTarget:
     check_again(request)
     if not request.file.is_file():
         raise InvalidInputError(f"no such file: {request.file}", hint="Check the path.")
-    check_queued(rig, request)
     target = resolve_target(rig, request)
     check_target(request, target)
     return target

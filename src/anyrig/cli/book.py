@@ -38,7 +38,7 @@ with their words and durations; --sample 60s --voices a,b writes previews. A run
 killed continues where it was; only what changed is made again, and --again 3:17 makes one sentence
 of chapter 3 again. --verify BOOK.m4b SOURCE listens to a finished book."""
 MIXED = True
-_LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 0.2
+_LIVE_S, _LOG_S = 0.2, 15.0
 _MAX_TITLES = 4
 
 
@@ -186,17 +186,15 @@ class BookPrinter(EventPrinter):
 
     def _show(self, event: BookProgressEvent) -> None:
         now = time.monotonic()
-        if now < self._next_s and event.stage == self._stage and event.done < event.total:
-            return
-        self._stage = event.stage
-        interval_s = _JSON_S if self._json_lines else _LIVE_S if self._is_terminal else _LOG_S
-        self._next_s = now + interval_s
         if self._json_lines:
-            _print_event(event.to_json())
-        elif self._is_terminal:
-            self._draw_line(_format_progress(event))
-        else:
-            print(_format_progress(event)[:200], file=sys.stderr, flush=True)
+            self._print_line(event)
+        elif now >= self._next_s or event.stage != self._stage or event.done == event.total:
+            self._stage = event.stage
+            self._next_s = now + (_LIVE_S if self._is_terminal else _LOG_S)
+            if self._is_terminal:
+                self._draw_line(_format_progress(event))
+            else:
+                print(_format_progress(event)[:200], file=sys.stderr, flush=True)
 
     def _draw_line(self, text: str) -> None:
         line = escape_controls(text)[: shutil.get_terminal_size().columns - 1]
