@@ -1,9 +1,10 @@
-"""What runs beside requests: preloading, unloading of idle models, figures, the queue of jobs."""
+"""What runs beside requests: preloading, eviction of idle models, jobs, expired uploads."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -14,7 +15,7 @@ from pydantic import BaseModel
 
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError, error_from_dict
-from anyrig.server.expiry import expiring
+from anyrig.server.holding import unneeded
 from anyrig.server.jobs import run_queue
 from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
@@ -22,13 +23,15 @@ from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, Su
 
 log = logging.getLogger(__name__)
 SWEEP_S = 3.0
-"""How often idle models are looked for, and figures counted."""
+"""How often idle models are evicted, and metrics updated."""
+_EXPIRY_START_S, _EXPIRY_INTERVAL_S = 60.0, 3600.0
+_DAY_S = 86_400.0
 _WARM = "This is a test."
 
 
 @asynccontextmanager
-async def running(parts: Parts) -> AsyncIterator[None]:
-    """From start to end of the server."""
+async def run_background(parts: Parts) -> AsyncIterator[None]:
+    """From the start to the end of the server."""
     parts.rig.start()
     if parts.cluster is not None:
         parts.cluster.start()
@@ -36,8 +39,8 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     parts.state["ready"] = not parts.preload
     with ExitStack() as stack:
         stack.enter_context(run_queue(parts))
-        beside = (_sweeping(parts), _preloading(parts), expiring(parts))
-        tasks = [asyncio.create_task(one) for one in beside]
+        tasks_to_run = (_sweep_models(parts), _preload_all(parts), _expire_uploads(parts))
+        tasks = [asyncio.create_task(one) for one in tasks_to_run]
         try:
             yield
         finally:
@@ -46,10 +49,10 @@ async def running(parts: Parts) -> AsyncIterator[None]:
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*tasks, return_exceptions=True)
-            await to_thread.run_sync(_closing(parts, stack.pop_all()), limiter=_alone())
+            await to_thread.run_sync(_build_close(parts, stack.pop_all()), limiter=_own_thread())
 
 
-def _closing(parts: Parts, stack: ExitStack) -> Callable[[], None]:
+def _build_close(parts: Parts, stack: ExitStack) -> Callable[[], None]:
     """The queue first: what it runs may use the rest."""
 
     def close() -> None:
@@ -58,46 +61,78 @@ def _closing(parts: Parts, stack: ExitStack) -> Callable[[], None]:
             try:
                 one()
             except Exception:
-                log.exception("something did not close well")
+                log.exception("cannot close a part of the server")
 
     return close
 
 
-def _alone() -> anyio.CapacityLimiter:
-    """A thread of its own: those that are shared may all wait for a model."""
+def _own_thread() -> anyio.CapacityLimiter:
+    """A thread of its own: the shared ones may all be waiting for a model."""
     return anyio.CapacityLimiter(1)
 
 
-async def _sweeping(parts: Parts) -> None:
-    limiter = _alone()
+async def _sweep_models(parts: Parts) -> None:
+    limiter = _own_thread()
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
-            await to_thread.run_sync(_sweep, parts, limiter=limiter)
+            await to_thread.run_sync(_evict_idle, parts, limiter=limiter)
         except Exception:
-            log.exception("a sweep failed")
+            log.exception("cannot evict idle models")
 
 
-def _sweep(parts: Parts) -> None:
+def _evict_idle(parts: Parts) -> None:
     parts.figures.observe(parts.keeper.kept())
     if parts.keeper.sweep():
-        trim_heap()  # what a model held here shall be free for others
+        trim_heap()  # return its memory to the system
+
+
+async def _expire_uploads(parts: Parts) -> None:
+    """Delete old uploads every hour, for as long as the server runs."""
+    if not parts.settings.upload_days:
+        return
+    limiter = _own_thread()
+    await asyncio.sleep(_EXPIRY_START_S)
+    while True:
+        try:
+            await to_thread.run_sync(delete_expired_uploads, parts, limiter=limiter)
+        except Exception:
+            log.exception("cannot delete expired uploads")
+        await asyncio.sleep(_EXPIRY_INTERVAL_S)
+
+
+def delete_expired_uploads(parts: Parts) -> list[str]:
+    """Delete uploads that are too old and that no job and no index needs; returns their ids."""
+    before = time.time() - parts.settings.upload_days * _DAY_S
+    old = parts.uploads.unused(before)
+    if not old:
+        return []
+    # An index that cannot be read is an error here: nobody knows what it needs, so all are kept.
+    indexed = set(parts.clerks.submit("index_uploads", {}).result()["uploads"])
+    used = set(old) - set(parts.uploads.unused(before))  # in the meantime
+    deleted = unneeded(parts, [one for one in old if one not in indexed and one not in used])
+    if deleted:
+        log.info(
+            "deleted %d uploads that were not used for %g days",
+            len(deleted), parts.settings.upload_days,
+        )  # fmt: skip
+    return deleted
 
 
 # -- preloading ------------------------------------------------------------------------------------
 
 
-async def _preloading(parts: Parts) -> None:
-    """Load and warm what was named; the server is ready once all of it is."""
-    limiter = _alone()
+async def _preload_all(parts: Parts) -> None:
+    """Load and warm up what was named; then the server is ready."""
+    limiter = _own_thread()
     for word in parts.preload:
         try:
             await to_thread.run_sync(preload, parts, word, limiter=limiter)
         except AnyrigError as error:
-            parts.state["error"] = f"{word} could not be loaded: {error.message}. {error.hint}"
+            parts.state["error"] = f"{word} cannot be loaded: {error.message}. {error.hint}"
         except Exception as error:
-            log.exception("%s could not be loaded", word)
-            parts.state["error"] = f"{word} could not be loaded: {type(error).__name__}"
+            log.exception("%s cannot be loaded", word)
+            parts.state["error"] = f"{word} cannot be loaded: {type(error).__name__}"
         if parts.state.get("error"):
             log.error("%s", parts.state["error"])
             return
@@ -106,7 +141,7 @@ async def _preloading(parts: Parts) -> None:
 
 
 def preload(parts: Parts, word: str) -> None:
-    """Load what a word stands for, and let it do something once: first calls are slow."""
+    """Load a model by its word of `PRELOADS`, and use it once: first calls are slow."""
     loads: dict[str, Callable[[], object]] = {
         "speech": parts.speech.load,
         "embeddings": lambda: [one.result() for one in parts.embedding.submit([_WARM])],
@@ -121,7 +156,7 @@ def preload(parts: Parts, word: str) -> None:
 
 
 def _task(parts: Parts, name: str, options: type[BaseModel], given: dict[str, Any]) -> None:
-    """A task on a short text, as its route would have it done."""
+    """Run a task on a short text, as its route does."""
     asked = options.model_validate(given).model_dump()
     arguments = {**asked, "sources": [{"name": "a test", "text": _WARM}]}
     (row,) = parts.clerks.submit(name, arguments).result()
