@@ -19,6 +19,7 @@ import psutil
 import pytest
 import soundfile
 
+from anyrig.app.models import ModelCache, list_workers
 from anyrig.cli import clerk, clerk_models
 from anyrig.cli.context import Context
 from anyrig.cli.serve_clerks import HiredClerks
@@ -27,8 +28,6 @@ from anyrig.errors import (
     MissingWeightsError,
     WorkError,
 )
-from anyrig.server.keeper import Keeper
-from anyrig.server.kept import within
 from anyrig.work.live import LANES
 from anyrig.work.protocol import NestedModel
 
@@ -44,10 +43,10 @@ def context(tmp_path: Path) -> Context:
 
 @pytest.fixture
 def hired(context: Context) -> Iterator[HiredClerks]:
-    keeper = Keeper()
+    cache = ModelCache()
     with ExitStack() as stack:
-        yield HiredClerks(context, keeper, stack, DEADLY)
-        keeper.close()
+        yield HiredClerks(context, cache, stack, DEADLY)
+        cache.close()
 
 
 def test_every_task_is_there() -> None:
@@ -77,7 +76,7 @@ def test_a_task_that_kills_its_process_fails_alone(hired: HiredClerks) -> None:
 
 def test_a_clerk_that_is_killed_is_replaced_and_its_task_done(hired: HiredClerks) -> None:
     hired.submit("ready", {}).result(timeout=60)
-    (kept,) = hired._keeper.kept()
+    (kept,) = hired._models.loaded_models()
     before: Any = kept.value
     nap = hired.submit("nap", {"seconds": 1.0})
     os.kill(before.pool.pids[0], signal.SIGKILL)
@@ -105,7 +104,7 @@ def test_what_deletes_waits_for_nobody_and_nobody_for_it(hired: HiredClerks) -> 
     naps = [hired.submit("nap", {"seconds": 5.0}, lane=lane) for lane in LANES]
     deleted()
     assert not any(nap.done() for nap in naps)
-    assert "documents, deletions" in hired._keeper.loaded()
+    assert "documents, deletions" in [one.name for one in hired._models.loaded_models()]
 
 
 def test_what_waits_can_be_cancelled_and_the_clerk_is_given_back(hired: HiredClerks) -> None:
@@ -115,7 +114,7 @@ def test_what_waits_can_be_cancelled_and_the_clerk_is_given_back(hired: HiredCle
     assert all(one.cancel() for one in others[1:])
     assert first.result(timeout=60) == "awake"
     assert others[0].cancel()
-    assert hired._keeper.kept()[0].lent <= 1  # the nap that had begun, if it had
+    assert hired._models.loaded_models()[0].num_borrowers <= 1  # the nap that had begun, if it had
 
 
 def test_a_long_task_that_has_begun_ends_when_nobody_waits(
@@ -226,18 +225,18 @@ def test_what_no_task_had_for_long_goes_when_another_ends(context: Context) -> N
 def test_models_in_processes_of_their_own_are_seen_and_let_go_one_by_one(
     hired: HiredClerks,
 ) -> None:
-    keeper = hired._keeper
+    cache = hired._models
     for name in ("older", "newer"):
         asked = {"names": [name], "device": "gpu-7"}
         hired.submit("borrow", asked, lane="bulk").result(timeout=60)
-    until(lambda: [one.name for one in _held(keeper)] == ["older", "newer"])
-    until(lambda: all(one.num_items == 2 for one in _held(keeper)))
-    seen = {one.name: one.workers[0] for one in _held(keeper)}
+    until(lambda: [one.name for one in _held(cache)] == ["older", "newer"])
+    until(lambda: all(one.num_items == 2 for one in _held(cache)))
+    seen = {one.name: one.workers[0] for one in _held(cache)}
     assert {one.device for one in seen.values()} == {"gpu-7"}
     assert seen["older"].models == ("fake",)
     nap = hired.submit("nap", {"seconds": 3.0}, lane="bulk")
-    assert keeper.make_room(("gpu-8",)) == ""
-    assert keeper.make_room(("gpu-7",)) == "documents, long tasks: older"
+    assert cache.free_memory(("gpu-8",)) == ""
+    assert cache.free_memory(("gpu-7",)) == "documents, long tasks: older"
     assert not nap.done()  # it went while a task was at work
     until(lambda: not psutil.pid_exists(seen["older"].pid))
     assert psutil.pid_exists(seen["newer"].pid)
@@ -245,22 +244,25 @@ def test_models_in_processes_of_their_own_are_seen_and_let_go_one_by_one(
 
 
 def test_a_model_that_the_task_at_hand_has_is_not_let_go(hired: HiredClerks) -> None:
-    keeper = hired._keeper
+    cache = hired._models
     asked = {"names": ["busy"], "device": "gpu-7", "seconds": 6.0}
     work = hired.submit("borrow", asked, lane="bulk")
-    until(lambda: any(one.busy for one in _held(keeper)))
-    (held,) = _held(keeper)
-    assert keeper.make_room(("gpu-7",)) == ""
-    live: Any = keeper.kept()[0].value
+    until(lambda: any(one.busy for one in _held(cache)))
+    (held,) = _held(cache)
+    assert cache.free_memory(("gpu-7",)) == ""
+    live: Any = cache.loaded_models()[0].model
     live.unload_model("busy")
     assert work.result(timeout=60) == ["busy"]
     assert psutil.pid_exists(held.workers[0].pid)
-    until(lambda: not _held(keeper)[0].busy)
-    assert keeper.make_room(("gpu-7",)) == "documents, long tasks: busy"
+    until(lambda: not _held(cache)[0].busy)
+    assert cache.free_memory(("gpu-7",)) == "documents, long tasks: busy"
 
 
-def _held(keeper: Keeper) -> list[NestedModel]:
-    return [held for one in keeper.kept() for held in within(one.value)]
+def _held(cache: ModelCache) -> list[NestedModel]:
+    return [
+        held for one in cache.loaded_models()
+        for worker in list_workers(one.model) for held in worker.nested_models
+    ]  # fmt: skip
 
 
 def test_a_model_that_cannot_be_opened_leaves_nothing_open(context: Context) -> None:

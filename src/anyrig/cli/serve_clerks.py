@@ -1,5 +1,5 @@
 """The server's clerks: one process for what is quick, one for what takes long, one for what is to
-be deleted; each started at need and kept by the keeper.
+be deleted; each started at need and kept by the model cache.
 
 Pools of one each, rather than one of several: what waits for the quick one is never behind a long
 task, and a task that kills its process takes nothing of the other kinds with it.
@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from anyrig.app.models import ModelCache
 from anyrig.cli import clerk, compute
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError
-from anyrig.server.keeper import Keeper
 from anyrig.server.waiting import Piece
 from anyrig.work.live import ItemFuture, LiveQueue
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from anyrig.work.worker import LocalWorkers
 
 _NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
-"""What each clerk is called by the keeper, and in `/health`."""
+"""What each clerk is called in the model cache, and in `/health`."""
 _APART = dict.fromkeys(("index_delete", "index_remove"), "documents, deletions")
 """Tasks with a clerk of their own. What is deleted is overwritten on the disk, and searches must
 not wait for it; nor must it wait for long work, which may take hours."""
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> HiredClerks:
+def made(context: Context, stack: ExitStack, models: ModelCache) -> HiredClerks:
     """The part."""
-    return HiredClerks(context, keeper, stack)
+    return HiredClerks(context, models, stack)
 
 
 class HiredClerks:
@@ -44,15 +44,15 @@ class HiredClerks:
 
     Args:
         context: of the server.
-        keeper: has the processes ended when nobody asks.
+        models: has the processes ended when nobody asks.
         stack: what is taken away at the end.
         factory: what the processes become, where that is no plain clerk.
     """
 
     def __init__(
-        self, context: Context, keeper: Keeper, stack: ExitStack, factory: str = clerk.FACTORY
+        self, context: Context, models: ModelCache, stack: ExitStack, factory: str = clerk.FACTORY
     ) -> None:
-        self._context, self._keeper, self._factory = context, keeper, factory
+        self._context, self._models, self._factory = context, models, factory
         self._leashes = Path(stack.enter_context(TemporaryDirectory(prefix="anyrig-clerks-")))
         """A file for each task that somebody waits for: a clerk looks whether it is still there."""
         self._numbers = count()
@@ -88,11 +88,11 @@ class HiredClerks:
 
     def _open(self, stack: ExitStack, lane: Lane, name: str) -> LiveQueue[Any, Any]:
         """A clerk's counter; another where the last one broke down."""
-        live = stack.enter_context(self._keeper.lend(name, lambda: self._started(lane)))
+        live = stack.enter_context(self._models.borrow(name, lambda: self._started(lane)))
         if not live.open:
-            self._keeper.drop(name, live)
+            self._models.discard(name, live)
             stack.close()
-            live = stack.enter_context(self._keeper.lend(name, lambda: self._started(lane)))
+            live = stack.enter_context(self._models.borrow(name, lambda: self._started(lane)))
         return live
 
     def _started(self, lane: Lane) -> Counter:

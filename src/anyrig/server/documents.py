@@ -18,7 +18,7 @@ from anyrig.app.access import find_named_upload
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
-from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
+from anyrig.server.waiting import BoundedStarter, ClientDisconnected, TaskTimeout, wait_for_task
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -74,8 +74,8 @@ class Desk:
         # Handing in may start a process, or load a model: those who wait for it must not use up
         # others' threads.
         lanes: tuple[Lane, ...] = ("live", "bulk")
-        self._beginning = {lane: Beginning(_BEGINNING) for lane in lanes}
-        self._embedding = Beginning(_BEGINNING)
+        self._beginning = {lane: BoundedStarter(_BEGINNING) for lane in lanes}
+        self._embedding = BoundedStarter(_BEGINNING)
 
     # -- what is given -----------------------------------------------------------------------------
 
@@ -128,9 +128,9 @@ class Desk:
         submit = partial(self._parts.clerks.submit, task, arguments, lane=lane, turn=turn)
         try:
             piece = await self._beginning[lane].run(submit, limits, undo=lambda one: one.cancel())
-            found = await within(piece, limits.work_s)
+            found = await wait_for_task(piece, limits.work_s)
             outcome = "done"
-        except TookTooLong:
+        except TaskTimeout:
             raise too_long(task, limits.work_s) from None
         except Exception:
             outcome = "failed"
@@ -172,13 +172,13 @@ def answer(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 async def while_there(request: Request, work: Awaitable[T]) -> T:
-    """Work that is cancelled when its client leaves; then `ClientGone` is raised."""
+    """Work that is cancelled when its client leaves; then `ClientDisconnected` is raised."""
     doing = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_left(request))
     try:
         await asyncio.wait((doing, gone), return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
-            raise ClientGone
+            raise ClientDisconnected
         return doing.result()
     finally:
         gone.cancel()

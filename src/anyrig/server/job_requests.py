@@ -31,10 +31,10 @@ from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
 from anyrig.options import json_schema
-from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
-from anyrig.server.schemas.speech import LANGUAGE
+from anyrig.server.routes.speech import LANGUAGE
+from anyrig.server.routes.transcriptions import resolve_model
 from anyrig.storage.keys import JsonValue
 
 JOBS_FOLDER = "jobs"
@@ -154,7 +154,7 @@ def _resolve(
             )
     options = {name: value for name, value in given.items() if name not in inputs}
     if kind == "transcribe" and isinstance(options.get("model"), str):
-        options["model"] = model_of(parts, found.client, options["model"]) or None
+        options["model"] = resolve_model(parts, found.client, options["model"]) or None
     replaced = options.pop("set", None) if kind == "train" else None  # its paths are resolved
     found.add(JOB_KINDS[kind].request, options)
     title = _PREPARE[kind](found, {**given, "set": replaced}, folder)

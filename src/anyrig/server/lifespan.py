@@ -13,12 +13,12 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
+from anyrig.app.models import MemoryWatch
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.holding import unneeded
 from anyrig.server.jobs import run_queue
 from anyrig.server.parts import PRELOADS, Parts
-from anyrig.server.room import Watch
 from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ async def run_background(parts: Parts) -> AsyncIterator[None]:
     parts.rig.start()
     if parts.cluster is not None:
         parts.cluster.start()
-    parts.keeper.short = Watch(parts.rig.snapshot, parts.settings.memory_free_mb)
+    parts.models.find_low_memory = MemoryWatch(parts.rig.snapshot, parts.settings.memory_free_mb)
     parts.state["ready"] = not parts.preload
     with ExitStack() as stack:
         stack.enter_context(run_queue(parts))
@@ -82,8 +82,8 @@ async def _sweep_models(parts: Parts) -> None:
 
 
 def _evict_idle(parts: Parts) -> None:
-    parts.figures.observe(parts.keeper.kept())
-    if parts.keeper.sweep():
+    parts.figures.observe(parts.models.loaded_models())
+    if parts.models.evict_idle():
         trim_heap()  # return its memory to the system
 
 
@@ -136,7 +136,8 @@ async def _preload_all(parts: Parts) -> None:
         if parts.state.get("error"):
             log.error("%s", parts.state["error"])
             return
-    parts.state["preloaded"] = parts.keeper.loaded() if parts.preload else []
+    loaded = [one.name for one in parts.models.loaded_models()]
+    parts.state["preloaded"] = loaded if parts.preload else []
     parts.state["ready"] = True
 
 

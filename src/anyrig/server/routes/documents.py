@@ -28,7 +28,7 @@ from anyrig.server.receiving import received
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
 from anyrig.server.uploads import Upload
-from anyrig.server.waiting import all_of
+from anyrig.server.waiting import wait_for_all
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -182,7 +182,7 @@ async def _vectors(
             use=options["use"], lane=lane,
         )  # fmt: skip
         futures = await _admitted(partial(desk.embed, submit), limits.deadline_s if start else 0)
-        found += await all_of(futures, deadline_s=limits.deadline_s)
+        found += await wait_for_all(futures, deadline_s=limits.deadline_s)
     return found
 
 
