@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 from selenium import webdriver
 
-from anyrig.server.page.frame import Page
+from anyrig.server.page.layout import PageInfo
 from anyrig.server.page.main import PAGES
-from anyrig.server.page.words import LANGUAGES, words
+from anyrig.server.page.translations import LANGUAGES, get_translator
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Server, environment_of, running
 from tests.server.long_work import NARROW, WIDE
@@ -39,10 +39,10 @@ def _sticks_out(browser: Browser) -> dict[int, list[str]]:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.key)
-def test_a_page_fits_in_every_language(browser: Browser, page: Page, language: str) -> None:
+def test_a_page_fits_in_every_language(browser: Browser, page: PageInfo, language: str) -> None:
     _speaks(browser, language)
     browser.open(page.path)
-    assert browser.find("h1").text == words(language)(f"page.{page.key}")
+    assert browser.find("h1").text == get_translator(language)(f"page.{page.key}")
     assert _sticks_out(browser) == {}
     browser.size(NARROW)
     browser.click("#menu-button")
@@ -77,7 +77,7 @@ def test_the_door_fits_in_every_language(
         assert browser.script("return document.documentElement.lang") == language
         assert _sticks_out(browser) == {}
         browser.find("#key").send_keys("let me in\n")
-        browser.find("[role=alert]", words(language)("login.shape"))
+        browser.find("[role=alert]", get_translator(language)("login.shape"))
         assert _sticks_out(browser) == {}
 
 
