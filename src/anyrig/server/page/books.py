@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -197,7 +198,7 @@ class PlanCard:
                 tag("h3", t("books.chapters"))
                 with row():
                     for name, chosen in (("all", True), ("none", False)):
-                        button(t(f"books.{name}"), lambda chosen=chosen: self._choose_all(chosen),
+                        button(t(f"books.{name}"), partial(self._choose_all, chosen),
                                kind="quiet", data_plan=name)  # fmt: skip
             with tag("ul", classes="chapters", tabindex="0", aria_label=t("books.chapters")):
                 for chapter in self._plan["chapters"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -108,7 +109,7 @@ class FilesCard:
                 self._count = tag("p", classes="soft", aria_live="polite")
                 with row():
                     for name, chosen in (("all", True), ("none", False)):
-                        button(t(f"books.{name}"), lambda chosen=chosen: self._choose_all(chosen),
+                        button(t(f"books.{name}"), partial(self._choose_all, chosen),
                                kind="quiet", data_files=name)  # fmt: skip
             self._list = tag("ul", classes="file-list")
 

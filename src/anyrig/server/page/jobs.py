@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from anyrig.server.page.components import (
     ConfirmDialog,
-    Handler,
     button,
-    catch_errors,
     empty_state,
     heading,
     link,
@@ -34,10 +33,11 @@ class JobsPage:
         heading(t("page.jobs"), t("jobs.lead"))
         with row("filters") as filters:
             filters.attributes(role="group", aria_label=t("jobs.filter"))
-            self._filters = {name: button(t(f"jobs.{name}"), data_filter=name) for name in _FILTERS}
-        for name, element in self._filters.items():
-            element.attributes(aria_pressed=str(name == self._filter).lower())
-            element.on("click", catch_errors(self._create_filter_handler(name)), args=[])
+            self._filters = {
+                name: button(t(f"jobs.{name}"), partial(self._set_filter, name), data_filter=name,
+                             aria_pressed=str(name == self._filter).lower())
+                for name in _FILTERS
+            }  # fmt: skip
         self._empty = tag("div")
         dialog = ConfirmDialog(t)
         self._cards = JobCards(t, lambda job: JobCard(page, dialog, job, self.refresh))
@@ -50,14 +50,11 @@ class JobsPage:
             if job["state"] == "done":
                 await card.show_files()
 
-    def _create_filter_handler(self, chosen: str) -> Handler:
-        async def choose() -> None:
-            self._filter = chosen
-            for name, element in self._filters.items():
-                element.attributes(aria_pressed=str(name == chosen).lower())
-            await self.refresh()
-
-        return choose
+    async def _set_filter(self, chosen: str) -> None:
+        self._filter = chosen
+        for name, element in self._filters.items():
+            element.attributes(aria_pressed=str(name == chosen).lower())
+        await self.refresh()
 
     def _show_empty(self, which: str) -> None:
         t, place = self._page.t, self._empty

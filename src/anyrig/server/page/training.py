@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from nicegui import ui
 
 from anyrig.server.page.components import (
-    Handler,
     Tag,
     badge,
     card,
@@ -88,7 +88,7 @@ class TrainingPage:
                 tag("b", _get_name(run))
                 state = badge()
             description = tag("span", classes="soft figures")
-        element.on("click", catch_errors(self._create_select_handler(id)), args=[])
+        element.on("click", catch_errors(partial(self._select, id)), args=[])
         return _RunRow(element, state, description)
 
     def _show_row(self, id: str, run: Json) -> None:
@@ -97,12 +97,9 @@ class TrainingPage:
         _set_state(self._page.t, item.state, run)
         item.description.text = _describe_run(self._page.t, run)
 
-    def _create_select_handler(self, id: str) -> Handler:
-        async def select() -> None:
-            self._selected = id
-            await self.refresh()
-
-        return select
+    async def _select(self, id: str) -> None:
+        self._selected = id
+        await self.refresh()
 
 
 class _RunRow(NamedTuple):
