@@ -12,7 +12,7 @@ from selenium import webdriver
 
 from anyrig.cluster.card import Card, Roll
 from anyrig.cluster.status import LOST, LOST_S
-from anyrig.server.page.words import words
+from anyrig.server.page.translations import get_translator
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, Browser, visiting
@@ -20,7 +20,7 @@ from tests.server.conftest import Start
 from tests.server.long_work import fits, fits_in_every_language
 
 pytestmark = [*NEEDS, pytest.mark.slow]
-T = words("en")
+T = get_translator("en")
 
 
 def lost(broker: Broker, name: str) -> None:

@@ -16,8 +16,8 @@ from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
 from anyrig.server.guarding.inside import NO_KEY
 from anyrig.server.job_requests import prepare_job
-from anyrig.server.page.api import Api
-from anyrig.server.page.jobs_asked import Looked, Looking
+from anyrig.server.page.api import ApiClient
+from anyrig.server.page.job_cards import FetchedJobs, JobQuery
 from anyrig.server.parts import Parts
 from tests.server.conftest import MakeApp
 
@@ -148,7 +148,7 @@ def test_a_list_is_written_in_a_thread_and_job_by_job(
 # -- what pages ask for ----------------------------------------------------------------------------
 
 
-class Counting(Api):
+class Counting(ApiClient):
     """The page's client, which remembers what it was asked."""
 
     def __init__(self, *given: Any) -> None:
@@ -163,13 +163,13 @@ class Counting(Api):
         return told
 
 
-def looking(client: TestClient, *kinds: str) -> tuple[Looking, Any]:
-    api: Any = Counting(client.app, parts_of(client)).of({NO_KEY: True})
-    return Looking(api, *kinds), api
+def looking(client: TestClient, *kinds: str) -> tuple[JobQuery, Any]:
+    api: Any = Counting(client.app, parts_of(client)).for_visitor({NO_KEY: True})
+    return JobQuery(api, *kinds), api
 
 
-def seen(looks: Looking, most: int, *states: str) -> Looked:
-    return asyncio.run(looks.look(most, states))
+def seen(looks: JobQuery, most: int, *states: str) -> FetchedJobs:
+    return asyncio.run(looks.fetch(most, states))
 
 
 def test_a_page_asks_for_what_it_shows(app: TestClient) -> None:
@@ -179,11 +179,11 @@ def test_a_page_asks_for_what_it_shows(app: TestClient) -> None:
     looks, api = looking(app, "book")
     found = seen(looks, 4)
     assert [job["id"] for job in found.jobs] == made[::2][:-5:-1]
-    assert (found.num, found.num_all) == (10, 10)
+    assert (found.total, found.total_all) == (10, 10)
     assert len(api.asked) == 1
     assert api.num_told == 4
     assert seen(looks, 4, "queued").jobs == []
-    assert seen(looks, 4, "queued").num_all == 10
+    assert seen(looks, 4, "queued").total_all == 10
     all_of_them, api = looking(app)
     assert len(seen(all_of_them, 100).jobs) == 20
     assert len(api.asked) == 1
@@ -197,7 +197,7 @@ def test_a_page_shows_what_is_not_over_however_old(app: TestClient) -> None:
     found = seen(looks, 2)
     assert [job["id"] for job in found.jobs] == [made[5], made[4], made[1], made[0]]
     assert [job["place"] for job in found.jobs] == [None, None, 2, 1]
-    assert found.num == 6
+    assert found.total == 6
     assert len(api.asked) == 2
 
 

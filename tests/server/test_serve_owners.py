@@ -183,17 +183,17 @@ def test_without_keys_everything_is_everybodys(make_app: MakeApp) -> None:
 
 def test_the_page_shows_a_visitor_what_belongs_to_their_key(people: People) -> None:
     from anyrig.server.guarding.inside import KEYED
-    from anyrig.server.page.api import Api
+    from anyrig.server.page.api import ApiClient
 
     sent(people.ann), begun(people.ann, "batch", lines=["Hello."], engine="tone")
     parts = people.app.state.parts
     text, _ = parts.keys.add("visitor", scopes=("page",))
 
-    def visit(key: str) -> Api:
+    def visit(key: str) -> ApiClient:
         headers = [(b"authorization", f"Bearer {key}".encode()), (KEYED, b"1")]
-        return Api(people.app, parts).of({"headers": headers})
+        return ApiClient(people.app, parts).for_visitor({"headers": headers})
 
-    async def seen(api: Api) -> tuple[int, int]:
+    async def seen(api: ApiClient) -> tuple[int, int]:
         return (
             len((await api.get("/uploads"))["files"]), len((await api.get("/jobs"))["jobs"])
         )  # fmt: skip

@@ -19,7 +19,7 @@ from anyrig.devices.choose import (
     resolve_request,
     suggest_workers,
 )
-from anyrig.devices.machine import Machine, to_json
+from anyrig.devices.machine import Machine, reason_to_json, to_json
 from anyrig.errors import (
     AnyrigError,
     DeviceNotFoundError,
@@ -72,9 +72,14 @@ def choice_to_json(choice: DeviceChoice) -> dict[str, Any]:
     return {
         "devices": [device.id for device in choice.devices],
         "origin": choice.origin,
-        "reason": choice.reason,
+        "reason": choice.reason.message,
+        **reason_to_json(choice.reason),
         "passed_over": [
-            {"device": skipped.device.id, "reason": skipped.reason.message}
+            {
+                "device": skipped.device.id,
+                "reason": skipped.reason.message,
+                **reason_to_json(skipped.reason),
+            }
             for skipped in choice.skipped
         ],
         "warnings": list(choice.warnings),

@@ -187,20 +187,23 @@ class WatchedRig:
         return [other_way] if other_way else []
 
     def _row(self, device: Device, choice: DeviceChoice | None) -> dict[str, Any]:
-        from anyrig.devices.machine import to_json
+        from anyrig.devices.machine import reason_to_json, to_json
+        from anyrig.devices.reasons import ReasonCode, explain
 
         snapshot = self.snapshot()
         sample = snapshot.find(device.id) if snapshot is not None else None
-        passed = next((p.reason.message for p in choice.skipped if p.device.id == device.id), ""
-                      ) if choice is not None else ""  # fmt: skip
+        skipped = choice.skipped if choice is not None else ()
+        passed = next((one.reason for one in skipped if one.device.id == device.id), None)
         usable = device.usable or device.kind == "cpu"
         broken = self._context.evidence.broken.get(device.id, "")
         lost = sample.lost if sample is not None else ""
-        blocked = "" if device.kind == "cpu" else str(device.block_reason or "")
+        blocked = None if device.kind == "cpu" else device.block_reason
+        reason = explain(ReasonCode.WRONG_RESULTS, error=broken) if broken else blocked or passed
         return {
             **to_json(device),
             "usable": usable and not broken and not lost,
-            "why": lost or broken or blocked or passed,
+            "why": lost or str(reason or ""),
+            **reason_to_json(None if lost else reason),  # codes of why, for translations
             "fix": "anyrig doctor" if broken or lost else "" if usable else self._fix(device),
             "chosen": choice is not None and any(d.id == device.id for d in choice.devices),
             "suggested_workers": suggest_workers(device),

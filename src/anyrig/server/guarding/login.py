@@ -14,7 +14,12 @@ from anyrig.server.guarding.sessions import Sessions, cookies
 from anyrig.server.keys import Keys
 from anyrig.server.page.icons import svg
 from anyrig.server.page.theme import THEME_COOKIE, THEMES, plain_css
-from anyrig.server.page.words import LANGUAGE_COOKIE, LANGUAGES, asked_for, words
+from anyrig.server.page.translations import (
+    LANGUAGE_COOKIE,
+    LANGUAGES,
+    choose_language,
+    get_translator,
+)
 
 _MOST_BYTES = 4096
 _ROOM = """
@@ -40,7 +45,7 @@ def ask(
         status: of the answer.
         headers: more of them.
     """
-    t = words(asked_for(language))
+    t = get_translator(choose_language(language))
     said = ""
     if trouble:
         title, do = _safe(t(f"login.{trouble}")), _safe(t(f"login.{trouble}.do"))
