@@ -13,7 +13,7 @@ import pytest
 
 from anyrig.app.settings import ServerSettings
 from anyrig.errors import OverloadedError
-from anyrig.server.routes.documents import _admitted
+from anyrig.server.routes.documents import submit_patiently
 from anyrig.server.waiting import Beginning, Piece, TookTooLong, within
 
 
@@ -122,8 +122,8 @@ def test_who_was_let_in_waits_for_room_and_who_was_not_is_refused() -> None:
             raise OverloadedError("full", hint="wait")
         return []
 
-    assert asyncio.run(_admitted(hand_in, 30.0)) == []
+    assert asyncio.run(submit_patiently(hand_in, 30.0)) == []
     assert len(tries) == 3
     with pytest.raises(OverloadedError):
-        asyncio.run(_admitted(hand_in, 0.0))
+        asyncio.run(submit_patiently(hand_in, 0.0))
     assert len(tries) == 4

@@ -22,8 +22,8 @@ from anyrig.errors import InvalidInputError
 from anyrig.services.jobs import words_of
 
 if TYPE_CHECKING:
+    from anyrig.app.document_worker import WorkerContext
     from anyrig.audiobooks.plan import Plan
-    from anyrig.cli.clerk import ClerkRoom
     from anyrig.services.book import Order
     from anyrig.speech.maker import Spoken
     from anyrig.speech.script import Segment
@@ -36,7 +36,7 @@ FORMAT = "mp3"
 """Every browser plays it."""
 
 
-def book_plan(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def book_plan(room: WorkerContext, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What a book will be: chapters, words, lengths; its cover as base64.
 
     Args:
@@ -60,7 +60,7 @@ def book_plan(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def book_cover(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, str] | None:
+def book_cover(room: WorkerContext, arguments: Mapping[str, Any]) -> dict[str, str] | None:
     """A book's cover: `type`, and `data` in base64; none where it has none.
 
     Args:
@@ -74,7 +74,7 @@ def book_cover(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, str] 
     return _picture(found.cover)
 
 
-def book_chapter(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def book_chapter(room: WorkerContext, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The sound of a chapter whose takes are all there, written to a file.
 
     Args:
@@ -92,14 +92,17 @@ def book_chapter(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any
     return {"file": str(target), "seconds": round(seconds, 3)}
 
 
-def _context(room: ClerkRoom, arguments: Mapping[str, Any]) -> Context:
+def _context(room: WorkerContext, arguments: Mapping[str, Any]) -> Context:
     """The context that the job's command has."""
     _, options = command_line(words_of("book", arguments))
+    given = {**room.options, "config": room.rig.config}
     for name in _FLAGS:
         if getattr(options, name, None) in (None, False):
-            setattr(options, name, getattr(room.context.options, name, None))
+            setattr(options, name, given.get(name))
     options.no_bench = True
-    return room.options(**vars(options))
+    context = Context(options, room.rig.environment)
+    context.machine = room.rig.machine
+    return context
 
 
 def _picture(picture: Picture | None) -> dict[str, str] | None:
@@ -115,7 +118,7 @@ def _picture(picture: Picture | None) -> dict[str, str] | None:
 
 
 def _from_takes(
-    room: ClerkRoom, arguments: Mapping[str, Any], number: int, target: Path
+    room: WorkerContext, arguments: Mapping[str, Any], number: int, target: Path
 ) -> float:  # fmt: skip
     from anyrig.audiobooks.make import record, sound
     from anyrig.cli.keep import keeping
@@ -124,11 +127,12 @@ def _from_takes(
     from anyrig.speech.stage import Names
 
     context = _context(room, arguments)
-    order, plan, teller = room.keep(
+    with room.rig.models.borrow(
         f"book plan {Path(arguments['output']).stem}",
         lambda: nullcontext(_planned(context)),
         version=str(arguments["output"]),
-    )
+    ) as found:
+        order, plan, teller = found
     parts = tuple(part for part in plan.parts if part.number == number)
     if not parts:
         raise InvalidInputError(
@@ -187,7 +191,7 @@ class _Kept:
 # -- a chapter of a finished book ------------------------------------------------------------------
 
 
-def _from_book(room: ClerkRoom, made: Path, track: int, target: Path) -> float:
+def _from_book(room: WorkerContext, made: Path, track: int, target: Path) -> float:
     """Cut out of the book's file."""
     from anyrig.audiobooks.listen import Reader, finished
 
@@ -201,7 +205,7 @@ def _from_book(room: ClerkRoom, made: Path, track: int, target: Path) -> float:
     return part.duration_s
 
 
-def _checked(room: ClerkRoom, parts: Iterable[Any]) -> Iterator[Any]:
+def _checked(room: WorkerContext, parts: Iterable[Any]) -> Iterator[Any]:
     """The parts, for as long as somebody waits for them."""
     for part in parts:
         room.check()

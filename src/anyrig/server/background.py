@@ -10,14 +10,12 @@ from typing import Any
 
 import anyio
 from anyio import to_thread
-from pydantic import BaseModel
 
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.expiry import expiring
 from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
-from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
 from anyrig.server.working import working
 
 log = logging.getLogger(__name__)
@@ -111,19 +109,17 @@ def preload(parts: Parts, word: str) -> None:
         "speech": parts.speech.load,
         "embeddings": lambda: [one.result() for one in parts.embedding.submit([_WARM])],
         "documents": lambda: parts.clerks.submit("ready", {}).result(),
-        "entities": lambda: _task(parts, "entities", EntitiesOptions, {}),
-        "summarise": lambda: _task(parts, "summarise", SummariseOptions, {}),
-        "classify": lambda: _task(parts, "classify", ClassifyOptions, {"labels": ["bill", "poem"]}),
+        "entities": lambda: _task(parts, "entities", {}),
+        "summarise": lambda: _task(parts, "summarise", {}),
+        "classify": lambda: _task(parts, "classify", {"labels": ["bill", "poem"]}),
     }
     assert loads.keys() == set(PRELOADS)
     loads[word]()
     log.info("preloaded: %s", word)
 
 
-def _task(parts: Parts, name: str, options: type[BaseModel], given: dict[str, Any]) -> None:
+def _task(parts: Parts, name: str, given: dict[str, Any]) -> None:
     """A task on a short text, as its route would have it done."""
-    asked = options.model_validate(given).model_dump()
-    arguments = {**asked, "sources": [{"name": "a test", "text": _WARM}]}
-    (row,) = parts.clerks.submit(name, arguments).result()
+    (row,) = parts.clerks.submit(name, {**given, "texts": [_WARM]}).result()
     if "error" in row:
         raise error_from_dict(row["error"])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from anyrig.app.document_worker import DocumentWorkers
     from anyrig.app.settings import ServerSettings
     from anyrig.jobs import JobHandler, JobQueue
     from anyrig.monitor import MachineSnapshot
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from anyrig.server.keys import Keys
     from anyrig.server.speaking import Speaking
     from anyrig.server.uploads import Uploads
-    from anyrig.server.waiting import Piece
     from anyrig.work.live import Lane
 
 
@@ -46,18 +46,6 @@ class Embedding(Protocol):
 
     def text_of(self, tokens: Sequence[int], *, model: str = "") -> str:
         """What a list of tokens stands for."""
-
-
-class Clerks(Protocol):
-    """Everything else that needs a model: done in a worker process, by the name of the task."""
-
-    def submit(
-        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
-    ) -> Piece[Any]:
-        """Plain JSON in, plain JSON out. Tasks are those of `anyrig.cli.clerk`.
-
-        The first one of a lane starts a process: call it in a thread.
-        """
 
 
 class Rig(Protocol):
@@ -122,7 +110,7 @@ class Parts:
     rig: Rig
     speech: Speaking
     embedding: Embedding
-    clerks: Clerks
+    clerks: DocumentWorkers
     cluster: Cluster | None = None
     """None where all work is done on this machine."""
     open: bool = True

@@ -95,7 +95,7 @@ def router(parts: Parts) -> APIRouter:
         try:
             wishes = await anyio.to_thread.run_sync(_wishes, parts, client_of(request), form)
             path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
-            work = desk.ask("transcribe", {**wishes, "file": str(path)}, lane="bulk")
+            work = desk.ask("transcribe", {**wishes, "files": [str(path)]}, lane="bulk")
             heard: dict[str, Any] = await while_there(request, work)
         finally:
             with anyio.CancelScope(shield=True):
@@ -143,9 +143,9 @@ def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
             "that is no language", hint="Such as en or es; found out when left out."
         )
     return {
-        "name": form.files[0].name, "language": language,
+        "names": [form.files[0].name], "language": language,
         "model": model_of(parts, client, form.value("model").strip()),
-        "words": words, "form": form_name if form_name in ("srt", "vtt") else "",
+        "word_times": words, "form": form_name if form_name in ("srt", "vtt") else "",
     }  # fmt: skip
 
 
