@@ -183,7 +183,10 @@ class Request:
 
     def __post_init__(self) -> None:
         for name, one in list_options(type(self)).items():
-            value = one.check(getattr(self, name))
+            value = getattr(self, name)
+            if value is one.default and not one.required:
+                continue  # most are: a server builds a request for each of its clients
+            value = one.check(value)
             object.__setattr__(self, name, value)
             if one.excludes and value is not None and getattr(self, one.excludes) is not None:
                 raise InvalidOptionError(

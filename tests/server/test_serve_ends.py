@@ -309,12 +309,17 @@ def test_who_waits_for_a_model_that_loads_has_a_deadline(door: Door) -> None:
         began = time.monotonic()
         answer = door.client.post("/v1/audio/speech", json=body)
         assert time.monotonic() - began < 2.5, "it takes three seconds to load"
-        assert "begin" in _is_problem(answer, 429)["title"]
+        assert "start" in _is_problem(answer, 429)["title"]
         assert int(answer.headers["retry-after"]) > 0
     assert door.client.post("/v1/audio/speech", json=body).status_code == 200
-    slow = [one for one in door.parts.keeper.kept() if "slow" in one.name]
+    slow = [one for one in door.parts.models.loaded_models() if "slow" in one.name]
     assert len(slow) == 1, "it was loaded once, for whoever came next"
-    _until(lambda: next(o for o in door.parts.keeper.kept() if "slow" in o.name).lent == 0)
+    _until(
+        lambda: (
+            next(o for o in door.parts.models.loaded_models() if "slow" in o.name).num_borrowers
+            == 0
+        )
+    )
 
 
 def test_vectors_and_tasks_have_a_deadline_before_they_begin(door: Door) -> None:
@@ -325,4 +330,4 @@ def test_vectors_and_tasks_have_a_deadline_before_they_begin(door: Door) -> None
             ("/documents/entities", {"texts": ["a"], "engine": "grammar"}),
         ):
             told = _is_problem(door.client.post(path, json=body), 429)
-            assert "did not begin" in told["title"], path
+            assert "did not start" in told["title"], path

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.models import ModelCache
 from anyrig.bench import measurements
 from anyrig.cli.context import Context
 from anyrig.cli.serve_rig import WatchedRig, made
 from anyrig.errors import DeviceNotFoundError
-from anyrig.server.keeper import Keeper
 from anyrig.server.schemas.rig import Devices, Used
 from tests.conftest import MACHINES, NAMES, Anyrig
 
-Rigs = Callable[..., tuple[WatchedRig, Context, Keeper]]
+Rigs = Callable[..., tuple[WatchedRig, Context, ModelCache]]
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def rig() -> Iterator[Rigs]:
     """The part on a recorded machine."""
     with ExitStack() as stack:
 
-        def open_(name: str, device: str | None = None) -> tuple[WatchedRig, Context, Keeper]:
+        def open_(name: str, device: str | None = None) -> tuple[WatchedRig, Context, ModelCache]:
             path = str(MACHINES / f"{name}.json")
             context = Context(argparse.Namespace(machine=path, device=device, no_bench=True))
-            keeper = Keeper()
-            return made(context, stack, keeper), context, keeper
+            cache = ModelCache()
+            return made(context, stack, cache), context, cache
 
         yield open_
 
@@ -70,27 +70,30 @@ def test_an_unused_device_has_its_reason_and_the_command_that_mends_it(rig: Rigs
 
 
 def test_another_device_is_used_and_models_are_loaded_anew(rig: Rigs) -> None:
-    part, context, keeper = rig("rtx4090-rtxpro6000-wsl2")
+    part, context, cache = rig("rtx4090-rtxpro6000-wsl2")
 
     class Model:
         closed = False
 
-        def close(self) -> None:
+        def __enter__(self) -> Model:
+            return self
+
+        def __exit__(self, *_: object) -> None:
             self.closed = True
 
-    with keeper.lend("speech", Model) as model:
+    with cache.borrow("speech", Model) as model:
         pass
     before = [row["id"] for row in part.devices()["devices"] if row["chosen"]]
     other = next(gpu for gpu in context.machine.gpus if gpu.id not in before)
     told = Used.model_validate(part.use(other.name))
     assert told.saved.device == other.id
     assert [row.id for row in told.devices if row.chosen] == [other.id]
-    assert keeper.loaded() == []
-    keeper.sweep()
+    assert cache.loaded_models() == []
+    cache.evict_idle()
     assert model.closed
-    with keeper.lend("speech", Model):
+    with cache.borrow("speech", Model):
         part.use(other.id)  # the same again disturbs nothing
-        assert keeper.loaded() == ["speech"]
+        assert [one.name for one in cache.loaded_models()] == ["speech"]
 
 
 def test_a_device_that_cannot_be_used_is_saved_with_a_warning(rig: Rigs) -> None:

@@ -35,7 +35,7 @@ def asked(client: httpx.Client | TestClient, text: str = TEXT, **more: Any) -> A
 
 def studio_of(app: FastAPI) -> LiveStudio:
     parts: Parts = app.state.parts
-    value = parts.keeper.kept()[0].value
+    value = parts.models.loaded_models()[0].model
     assert isinstance(value, LiveStudio)
     return value
 
@@ -86,7 +86,7 @@ def test_sound_is_sent_while_it_is_made_and_no_more_to_one_who_left(make_app: Ma
     live = studio_of(app).live
     assert live.waiting("live") == 0
     assert live.report.num_items < 30, "most of 600 sentences were never begun"
-    assert app.state.parts.keeper.kept()[0].lent == 0
+    assert app.state.parts.models.loaded_models()[0].num_borrowers == 0
 
 
 async def _called(
@@ -135,7 +135,7 @@ def test_a_client_that_leaves_before_the_first_sound_costs_nothing_more(make_app
     assert not any(message.get("body") for message in sent)
     assert live.waiting("live") == 0
     assert live.report.num_items - before <= 5
-    assert app.state.parts.keeper.kept()[0].lent == 0
+    assert app.state.parts.models.loaded_models()[0].num_borrowers == 0
 
 
 def test_voices_of_openai_stand_for_the_one_there_is(server: Server) -> None:
@@ -350,8 +350,8 @@ def test_a_server_with_old_settings_speaks_with_the_default_voice(
     app = make_app(environment=old)
     warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert len(warned) == 2, "at the start, once each"
-    assert "`anyrig engines get vibevoice-realtime` fetches that model." in warned[0]
-    assert "VIBEVOICE_VOICE names the voice 'en-Carter_man'" in warned[1]
+    assert "`anyrig engines get vibevoice-realtime` downloads that model." in warned[0]
+    assert "VIBEVOICE_VOICE: no installed engine has the voice 'en-Carter_man'" in warned[1]
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         told = client.get("/config").json()
         assert told["default_voice"] == "heart"

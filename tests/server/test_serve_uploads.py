@@ -156,7 +156,7 @@ def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -
         sent = client.post("/uploads", files=files).json()["files"]
         old, indexed, queued, fresh = (one["id"] for one in sent)
         assert expire(parts) == []  # no clerk is asked where nothing is old
-        assert parts.keeper.loaded() == []
+        assert parts.models.loaded_models() == []
         order = {"kind": "book", "arguments": {"file": f"upload:{queued}"}}
         assert client.post("/jobs", json=order).status_code in (201, 202)
         _index(parts, parts.uploads.path(indexed))

@@ -20,7 +20,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError, is_disk_full, to_disk_full_error
+from anyrig.errors import (
+    AnyrigError,
+    OutOfMemoryError,
+    WorkError,
+    error_from_dict,
+    error_to_dict,
+    is_disk_full,
+    to_disk_full_error,
+)
 from anyrig.units import GIB, MIB, format_bytes
 from anyrig.work.outcome import RunReport
 from anyrig.work.protocol import NestedModel, WorkerStatus
@@ -158,7 +166,7 @@ class ModelCache:
         """A model, loaded unless it is. Loading blocks: call it in a thread; returning it does not.
 
         Whoever comes first loads it; others wait, and get an error of their own if that fails. The
-        next one tries again.
+        next one tries again. A model whose queue accepts nothing any more is loaded again.
 
         Args:
             name: for people: `/health` shows it.
@@ -280,9 +288,10 @@ class ModelCache:
                     raise _closed_error()
                 entry = self._entries.get(name)
                 outdated = entry is not None and entry.version != version
-                if entry is not None and outdated:
-                    self._discard(entry, "renewed")
-                if entry is None or outdated:
+                if entry is not None and (outdated or _is_broken(entry)):
+                    self._discard(entry, "renewed" if outdated else "broken")
+                    entry = None
+                if entry is None:
                     entry = self._entries[name] = _Entry(name, version)
                 if entry.stack is not None:
                     entry.num_borrowers += 1
@@ -438,6 +447,11 @@ class ModelCache:
         return [one.name for one in free if self._close_entry(one, one.discarded or "broken")]
 
 
+def _is_broken(entry: _Entry) -> bool:
+    queue = find_queue(entry.model)
+    return queue is not None and not queue.open
+
+
 def _take_stack(entry: _Entry) -> ExitStack | None:
     """Under the lock: from now on the entry has no model."""
     stack, entry.stack, entry.model = entry.stack, None, None
@@ -461,7 +475,7 @@ def _copy_error(error: BaseException) -> AnyrigError:
     if is_disk_full(error):
         return to_disk_full_error(error)
     if isinstance(error, AnyrigError):
-        return type(error)(error.message, hint=error.hint)
+        return error_from_dict(error_to_dict(error))
     return WorkError(f"{type(error).__name__}: {error}", hint="See the log for details.")
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.recite import Terms
     from anyrig.speech.script import Script, Segment
+    from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio, Tally
     from anyrig.storage.cache import Cache
 
@@ -360,12 +361,27 @@ def open_synthesizer(
     cache: Cache | None,
 ) -> Iterator[Studio]:
     """An engine on every device that it was placed on; it loads while this goes on."""
-    from anyrig.memory.known_sizes import KnownBatchSizes
-    from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
+    with Studio(open_stage(rig, request, choice, num_characters, cache)) as studio:
+        yield studio
+
+
+def open_stage(
+    rig: Rig,
+    request: SynthesisOptions,
+    choice: EngineChoice,
+    num_characters: int,
+    cache: Cache | None,
+    *,
+    lane: str = "bulk",
+) -> Stage:
+    """The workers of an engine; `lane` is live where somebody listens."""
+    from anyrig.memory.known_sizes import KnownBatchSizes
+    from anyrig.speech.stage import Stage
+
     plan = place_engine(rig, request, choice, num_characters)
-    stage = Stage(
+    return Stage(
         engine=choice.name,
         found=choice.found,
         placed=plan,
@@ -374,10 +390,8 @@ def open_synthesizer(
         store=cache,
         limits=KnownBatchSizes(rig.folders.batch_limits),
         stamp=format_stamp(rig, plan),
-        hire=open_cluster_pool(rig, request, choice, plan),
+        hire=open_cluster_pool(rig, request, choice, plan, lane=lane),
     )
-    with Studio(stage) as studio:
-        yield studio
 
 
 def place_engine(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
+    from anyrig.app.models import ModelCache
+    from anyrig.app.rig import Rig
     from anyrig.app.settings import ServerSettings
     from anyrig.server.parts import Parts
 
@@ -110,21 +112,26 @@ def run(options: argparse.Namespace) -> int:
 
 def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
     """All parts of a server; what each needs is opened on the stack."""
+    from anyrig.app.models import ModelCache
     from anyrig.server.figures import Figures
-    from anyrig.server.keeper import Keeper
     from anyrig.server.parts import Parts
 
     settings = context.loaded.settings.server
     folders = context.folders
     folders.server.mkdir(parents=True, exist_ok=True)
-    keeper = Keeper(settings.idle_s)
-    stack.callback(keeper.close)
+    models = ModelCache(idle_s=settings.idle_s)
+    stack.callback(models.close)
+    from anyrig.app.live_embedding import LiveEmbedding
+    from anyrig.app.live_speech import open_live_speech
     from anyrig.cli import serve_cluster, serve_jobs
 
-    made: dict[str, Any] = {}
-    for name in ("keys", "uploads", "rig", "speech", "embedding", "clerks", "cluster"):
+    rig, given = _open_rig(context, models), _given(context)
+    use_cache = not context.options.no_cache
+    speech = stack.enter_context(open_live_speech(rig, given, use_cache=use_cache))
+    made: dict[str, Any] = {"speech": speech, "embedding": LiveEmbedding(rig, given)}
+    for name in ("keys", "uploads", "rig", "clerks", "cluster"):
         module = importlib.import_module(f"anyrig.cli.serve_{name}")
-        made[name] = module.made(context, stack, keeper)
+        made[name] = module.made(context, stack, models)
     options = context.options
     # Other names than its own lead here by way of a proxy: then who calls it by its own may come
     # by way of the proxy as well.
@@ -134,7 +141,7 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
         data=folders.server,
         jobs=stack.enter_context(serve_cluster.jobs_of(context)),
         figures=Figures(),
-        keeper=keeper,
+        models=models,
         open=bool(options.insecure) or (local and not options.require_keys and not proxied),
         places={"indexes": folders.indexes, "classifiers": folders.classifiers,
                 "runs": folders.runs},
@@ -142,6 +149,31 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
         preload=[word for word in _preloads(options.preload).split(",") if word],
         **made,
     )  # fmt: skip
+
+
+def _open_rig(context: Context, models: ModelCache) -> Rig:
+    """The application, with the models that all requests share; warnings go to the log."""
+    from anyrig.app.rig import Rig
+
+    machine = context.machine if context.record is not None else None
+    rig = Rig(
+        config=getattr(context.options, "config", None), environment=context.environment,
+        machine=machine, models=models,
+    )  # fmt: skip
+    rig.machine = context.machine  # not discovered again
+    context.rig = rig
+    return rig
+
+
+def _given(context: Context) -> dict[str, Any]:
+    """The flags of the server that are options of every request."""
+    from anyrig.app.cluster import ClusterOptions
+    from anyrig.app.compute import ComputeOptions
+    from anyrig.options import list_options
+
+    names = [*list_options(ComputeOptions), *list_options(ClusterOptions), "no_cache"]
+    found = {name: getattr(context.options, name, None) for name in names}
+    return {name: value for name, value in found.items() if value not in (None, "", False)}
 
 
 def _where(settings: ServerSettings, host: str) -> str:

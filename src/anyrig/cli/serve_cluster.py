@@ -14,8 +14,8 @@ from anyrig.errors import AnyrigError
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
+    from anyrig.app.models import ModelCache
     from anyrig.jobs import JobQueue
-    from anyrig.server.keeper import Keeper
 
 log = logging.getLogger(__name__)
 _LOOK_S = 2.0
@@ -23,7 +23,7 @@ _WARN_S = 300.0
 """How often it is looked at who else can reach the broker."""
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> WatchedCluster | None:
+def made(context: Context, stack: ExitStack, models: ModelCache) -> WatchedCluster | None:
     """The part; none without `--cluster`."""
     url = fleet.url_of(context)
     if not url:

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+from anyrig.app.models import ModelCache
 from anyrig.cli.context import Context
 from anyrig.cli.keys import opened
 from anyrig.errors import InvalidInputError
-from anyrig.server.keeper import Keeper
 from anyrig.server.keys import Keys
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> Keys:
+def made(context: Context, stack: ExitStack, models: ModelCache) -> Keys:
     """The part."""
     return opened(context)
 

@@ -143,9 +143,9 @@ def log_start(context: Context, parts: Parts) -> None:
     onnx = [f"ONNX Runtime {packages[name]} ({name})" for name in names]
     for line in onnx or ["ONNX Runtime is not installed"]:
         start.info("%s", line)
-    start.info("speech: %s", parts.speech.described())
+    start.info("speech: %s", parts.speech.describe_default())
     try:
-        start.info("embeddings: %s", parts.embedding.named("")["id"])
+        start.info("embeddings: %s", parts.embedding.find_model().name)
     except AnyrigError as error:
         start.info("embeddings: none (%s)", error.message)
 

@@ -8,11 +8,10 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from anyrig.app.models import ModelCache, list_all_workers
 from anyrig.cli.context import Context
 from anyrig.devices.choose import suggest_workers
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
-from anyrig.server.keeper import Keeper
-from anyrig.server.kept import everybody
 
 if TYPE_CHECKING:
     from anyrig.devices.choose import DeviceChoice
@@ -27,9 +26,9 @@ _DRAWN = ("compute_percent", "memory_used_bytes", "memory_total_bytes", "tempera
 """What history keeps of a sample for charts."""
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> WatchedRig:
+def made(context: Context, stack: ExitStack, models: ModelCache) -> WatchedRig:
     """The part."""
-    rig = WatchedRig(context, keeper)
+    rig = WatchedRig(context, models)
     stack.callback(rig.close)
     return rig
 
@@ -37,10 +36,10 @@ def made(context: Context, stack: ExitStack, keeper: Keeper) -> WatchedRig:
 class WatchedRig:
     """Fits `server.parts.Rig`: one monitor samples for everybody who asks."""
 
-    def __init__(self, context: Context, keeper: Keeper) -> None:
+    def __init__(self, context: Context, models: ModelCache) -> None:
         from anyrig.monitor import Monitor
 
-        self._context, self._keeper = context, keeper
+        self._context, self._models = context, models
         self._lock = threading.Lock()
         """One at a time reads or changes the choice."""
         self._monitor: Monitor | None = None
@@ -169,7 +168,7 @@ class WatchedRig:
                 warnings.append(f"{stronger[1]} asks for {asked!r}, which comes first")
             changed = _ids(context) != before
         if changed:
-            self._keeper.renew()
+            self._models.reload_all()
         told = self.devices()
         # Objections say the same as the choice's own warnings, for one who has just chosen.
         warnings = warnings or list(told["warnings"])
@@ -224,8 +223,8 @@ class WatchedRig:
         if sample is not None:
             uses = {use.pid: use for use in sample.processes or ()}
         rows = []
-        for one in self._keeper.kept():
-            for name, worker in everybody(one.name, one.value):
+        for one in self._models.loaded_models():
+            for name, worker in list_all_workers(one.name, one.model):
                 if worker.device != device.id or worker.state == "dead":
                     continue
                 use = uses.pop(worker.pid, None)

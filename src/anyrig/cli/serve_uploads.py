@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from anyrig.app.models import ModelCache
 from anyrig.cli.context import Context
-from anyrig.server.keeper import Keeper
 from anyrig.server.uploads import Uploads
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> Uploads:
+def made(context: Context, stack: ExitStack, models: ModelCache) -> Uploads:
     """The part."""
     settings = context.loaded.settings.server
     return Uploads(

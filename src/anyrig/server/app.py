@@ -12,7 +12,7 @@ from anyrig.server import describe, problems
 from anyrig.server.parts import Parts
 from anyrig.version import __version__
 
-ROUTES = ("speech", "stream", "embeddings", "transcriptions", "health", "metrics", "rig", "uploads",
+ROUTES = ("speech", "embeddings", "transcriptions", "models", "health", "metrics", "rig", "uploads",
           "jobs", "books", "documents", "runs", "cluster")  # fmt: skip
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
+from anyrig.app.models import MemoryWatch
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.expiry import expiring
 from anyrig.server.parts import PRELOADS, Parts
-from anyrig.server.room import Watch
 from anyrig.server.working import working
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     parts.rig.start()
     if parts.cluster is not None:
         parts.cluster.start()
-    parts.keeper.short = Watch(parts.rig.snapshot, parts.settings.memory_free_mb)
+    parts.models.find_low_memory = MemoryWatch(parts.rig.snapshot, parts.settings.memory_free_mb)
     parts.state["ready"] = not parts.preload
     with ExitStack() as stack:
         stack.enter_context(working(parts))
@@ -77,8 +77,8 @@ async def _sweeping(parts: Parts) -> None:
 
 
 def _sweep(parts: Parts) -> None:
-    parts.figures.observe(parts.keeper.kept())
-    if parts.keeper.sweep():
+    parts.figures.observe(parts.models.loaded_models())
+    if parts.models.evict_idle():
         trim_heap()  # what a model held here shall be free for others
 
 
@@ -99,7 +99,8 @@ async def _preloading(parts: Parts) -> None:
         if parts.state.get("error"):
             log.error("%s", parts.state["error"])
             return
-    parts.state["preloaded"] = parts.keeper.loaded() if parts.preload else []
+    loaded = [one.name for one in parts.models.loaded_models()]
+    parts.state["preloaded"] = loaded if parts.preload else []
     parts.state["ready"] = True
 
 

@@ -7,7 +7,6 @@ fails alone and nobody waits for all of another client's. Texts go together, as 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,14 +19,13 @@ from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
 from anyrig.server.access import named_upload
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
-from anyrig.server.waiting import Beginning, ClientGone
+from anyrig.server.waiting import BoundedStarter, ClientDisconnected, TaskTimeout, wait_for_task
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from starlette.requests import Request
 
-    from anyrig.app.document_worker import TaskFuture
     from anyrig.server.access import Client
     from anyrig.server.parts import Parts
     from anyrig.work.live import Lane
@@ -41,8 +39,6 @@ _GROUP_TEXTS, _GROUP_CHARACTERS = 64, 50_000
 _MAX_TASKS = 2
 """Tasks of one request that wait for a worker at a time."""
 _MAX_STARTING = 16
-_POLL_S = 1.0
-"""How often it is looked whether a waiting task has begun."""
 _JOB_HINTS = {
     "transcribe": "POST /jobs with the kind transcribe takes",
     "book_plan": "POST /jobs with the kind book takes",
@@ -77,8 +73,8 @@ class DocumentTasks:
         # Submitting may start a process or load a model: those who wait for that must not use up
         # the threads of others.
         lanes: tuple[Lane, ...] = ("live", "bulk")
-        self._starting = {lane: Beginning(_MAX_STARTING) for lane in lanes}
-        self._embedding = Beginning(_MAX_STARTING)
+        self._starting = {lane: BoundedStarter(_MAX_STARTING) for lane in lanes}
+        self._embedding = BoundedStarter(_MAX_STARTING)
 
     # -- sources -----------------------------------------------------------------------------------
 
@@ -152,10 +148,10 @@ class DocumentTasks:
         submit = partial(self._parts.clerks.submit, task, given, lane=lane, turn=turn)
         try:
             future = await self._starting[lane].run(submit, limits, undo=lambda one: one.cancel())
-            found = await _wait_for(future, task, limits.work_s)
+            found = await wait_for_task(future, limits.work_s)
             outcome = "done"
         except TaskTimeout:
-            raise
+            raise build_timeout(task, limits.work_s) from None
         except Exception:
             outcome = "failed"
             raise
@@ -190,36 +186,6 @@ class DocumentTasks:
         return [row for rows in await _run_few(calls) for row in rows]
 
 
-class TaskTimeout(Problem):
-    """A task that had begun and did not end in time: another attempt would take as long."""
-
-    def __init__(self, task: str, max_s: float) -> None:
-        job = _JOB_HINTS.get(task, "POST /jobs is for what takes")
-        super().__init__(
-            504, f"it took longer than {max_s:g} seconds",
-            hint=f"Send less at a time. {job} as long as it needs; or raise server.work_s.",
-            headers={"X-Should-Retry": "false"},
-        )  # fmt: skip
-
-
-async def _wait_for(future: TaskFuture, task: str, max_s: float) -> Any:
-    """The result of a task, which may wait for its turn as long as it likes, and then run for
-    `max_s`. It is cancelled if it takes longer, or if nobody waits for it any more.
-    """
-    waiting = asyncio.wrap_future(future)
-    try:
-        while not waiting.done():
-            began = future.began
-            left = _POLL_S if began is None else began + max_s - time.monotonic()
-            if left <= 0:
-                raise TaskTimeout(task, max_s)
-            await asyncio.wait((waiting,), timeout=min(left, _POLL_S))
-        return waiting.result()
-    finally:
-        waiting.cancel()
-        future.cancel()
-
-
 def build_results(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The outcomes of a request; if all failed, the first one's problem is raised."""
     failed = [row["error"] for row in rows if row["error"] is not None]
@@ -230,13 +196,13 @@ def build_results(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 async def run_while_connected(request: Request, work: Awaitable[T]) -> T:
-    """Work that is cancelled when its client disconnects; then `ClientGone` is raised."""
+    """Work that is cancelled when its client disconnects; then `ClientDisconnected` is raised."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise ClientGone
+            raise ClientDisconnected
         return working.result()
     finally:
         gone.cancel()
@@ -248,6 +214,14 @@ async def run_while_connected(request: Request, work: Awaitable[T]) -> T:
 async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def build_timeout(task: str, max_s: float) -> Problem:
+    """For a task that had begun and did not end: another attempt would take as long."""
+    job = _JOB_HINTS.get(task, "POST /jobs is for what takes")
+    hint = f"Send less at a time. {job} as long as it needs; or raise server.work_s."
+    message = f"it took longer than {max_s:g} seconds"
+    return Problem(504, message, hint=hint, headers={"X-Should-Retry": "false"})
 
 
 def to_problem(error: AnyrigError) -> Problem:

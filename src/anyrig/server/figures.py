@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from anyrig.server.kept import Kept, counter, everybody, inner_name
+from anyrig.app.models import (
+    LoadedModel,
+    find_queue,
+    format_nested_name,
+    list_all_workers,
+)
 
 if TYPE_CHECKING:
     from anyrig.work.outcome import RunReport
@@ -45,7 +50,7 @@ class Figures:
         self._died: set[int] = set()
         self._lock = threading.Lock()
 
-    def observe(self, kept: Iterable[Kept]) -> None:
+    def observe(self, kept: Iterable[LoadedModel]) -> None:
         """Count what loaded models did since the last look; done before each answer and often
         enough between that none is unloaded unseen.
         """
@@ -53,7 +58,7 @@ class Figures:
             reports: set[Hashable] = set()
             pids: set[int] = set()
             for one in kept:
-                live = counter(one.value)
+                live = find_queue(one.model)
                 if live is None:
                     continue
                 self._count(one.name, id(live.report), live.report)
@@ -61,9 +66,9 @@ class Figures:
                 for worker in live.workers():
                     for held in worker.nested_models:
                         key = (worker.pid, held.name, held.opened)
-                        self._count(inner_name(one.name, held.name), key, held)
+                        self._count(format_nested_name(one.name, held.name), key, held)
                         reports.add(key)
-                for name, worker in everybody(one.name, one.value):
+                for name, worker in list_all_workers(one.name, one.model):
                     if worker.state != "dead":
                         continue
                     pids.add(worker.pid)

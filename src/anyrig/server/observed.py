@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from anyrig.server.kept import everybody
+from anyrig.app.models import list_all_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Worker(NamedTuple):
     """One worker process."""
 
     model: str
-    """By the keeper's name; of a process of a worker's own, with the name of its model."""
+    """The model's name in the cache; of a process of a worker's own, with the name of its model."""
     seen: WorkerStatus
     status: Status
     silent_s: float
@@ -41,7 +41,8 @@ def workers(parts: Parts) -> list[Worker]:
     now = time.monotonic()
     return [
         Worker(name, seen, status(seen, now), now - seen.last_seen)
-        for one in parts.keeper.kept() for name, seen in everybody(one.name, one.value)
+        for one in parts.models.loaded_models()
+        for name, seen in list_all_workers(one.name, one.model)
         if seen.state != "dead" or now - seen.last_seen <= DEAD_TOLD_S
     ]  # fmt: skip
 

@@ -26,9 +26,9 @@ from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError
 from anyrig.server import orders_lines, orders_train
 from anyrig.server.access import Client, index_name, looks_like_path, named_upload, open_path
-from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
+from anyrig.server.routes.transcriptions import resolve_model
 from anyrig.server.schemas.job_arguments import CHOICES
 from anyrig.server.working import FOLDER
 from anyrig.services.jobs import KINDS, check
@@ -257,7 +257,7 @@ def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any],
 def _model(asked: Asked, name: str, value: Any) -> JsonValue:
     """A model by its name, or a folder below those that are allowed."""
     if asked.kind == "transcribe" and isinstance(value, str):
-        return model_of(asked.parts, asked.client, value) or None
+        return resolve_model(asked.parts, asked.client, value) or None
     if isinstance(value, str) and ("/" in value or "\\" in value):
         return _used(asked, value, "models")
     if KINDS[asked.kind].flags.get(name) == "path":

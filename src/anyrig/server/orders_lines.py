@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import InvalidInputError, LimitExceededError
-from anyrig.server.schemas.speech import LANGUAGE
+from anyrig.server.routes.speech import LANGUAGE
 
 MOST_LINES = 20_000
 _MOST_BYTES = 32 << 20

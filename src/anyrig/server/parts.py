@@ -13,39 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from anyrig.app.document_worker import DocumentWorkers
+    from anyrig.app.live_embedding import LiveEmbedding
+    from anyrig.app.live_speech import LiveSpeech
+    from anyrig.app.models import ModelCache
     from anyrig.app.settings import ServerSettings
     from anyrig.jobs import JobHandler, JobQueue
     from anyrig.monitor import MachineSnapshot
     from anyrig.server.figures import Figures
-    from anyrig.server.keeper import Keeper
     from anyrig.server.keys import Keys
-    from anyrig.server.speaking import Speaking
     from anyrig.server.uploads import Uploads
-    from anyrig.work.live import Lane
-
-
-class Embedding(Protocol):
-    """Texts to vectors, many clients' texts together."""
-
-    def models(self) -> Sequence[Mapping[str, Any]]:
-        """Those that can be asked for here: `id`, `dimension`, `longest`, `languages`."""
-
-    def named(self, model: str = "") -> Mapping[str, Any]:
-        """The model that a name stands for, as in `models`; `note` where it is another's name."""
-
-    def submit(
-        self, texts: Sequence[str], *, model: str = "", use: str = "passage", lane: Lane = "live"
-    ) -> Sequence[Future[Any]]:
-        """A vector (fp32, one row) for each text. Loads the model at need: call it in a thread."""
-
-    def tokens(self, texts: Sequence[str], *, model: str = "") -> int:
-        """How many tokens these are."""
-
-    def text_of(self, tokens: Sequence[int], *, model: str = "") -> str:
-        """What a list of tokens stands for."""
 
 
 class Rig(Protocol):
@@ -104,12 +81,12 @@ class Parts:
     """The only folder that requests may read from or write to."""
     jobs: JobQueue
     figures: Figures
-    keeper: Keeper
+    models: ModelCache
     keys: Keys
     uploads: Uploads
     rig: Rig
-    speech: Speaking
-    embedding: Embedding
+    speech: LiveSpeech
+    embedding: LiveEmbedding
     clerks: DocumentWorkers
     cluster: Cluster | None = None
     """None where all work is done on this machine."""

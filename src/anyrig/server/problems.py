@@ -23,6 +23,7 @@ from anyrig.errors import (
     InvalidInputError,
     LimitExceededError,
     MissingPackageError,
+    ModelNotFoundError,
     OutOfMemoryError,
     OverloadedError,
     PoisonItemError,
@@ -34,13 +35,14 @@ from anyrig.errors import (
 from anyrig.jobs import JobNotFoundError
 from anyrig.server.phrasing import misfits, plain, spoken
 from anyrig.server.uploads import UploadNotFoundError
-from anyrig.server.waiting import ClientGone
+from anyrig.server.waiting import ClientDisconnected
 
 log = logging.getLogger(__name__)
 STATUS: dict[type[AnyrigError], int] = {
     JobNotFoundError: 404,
     DeviceNotFoundError: 404,
     UploadNotFoundError: 404,
+    ModelNotFoundError: 404,
     LimitExceededError: 413,
     InvalidInputError: 400,
     PoisonItemError: 422,
@@ -165,7 +167,7 @@ def of(error: Exception, *, log_texts: bool = False) -> JSONResponse:
         hint = (
             "GET /jobs lists them." if isinstance(error, JobNotFoundError) else spoken(error.hint)
         )
-        return problem(status, spoken(error.message), hint)
+        return problem(status, spoken(error.message), hint, param=error.option or None)
     if isinstance(error, HTTPException):
         status = error.status_code
         hint = _HINTS.get(status, "See /docs for what there is.")
@@ -250,8 +252,8 @@ def install(app: FastAPI) -> None:
     async def _any(request: Request, error: Exception) -> JSONResponse:
         return of(error, log_texts=app.state.parts.settings.log_texts)
 
-    @app.exception_handler(ClientGone)
-    async def _left(request: Request, error: ClientGone) -> Response:
+    @app.exception_handler(ClientDisconnected)
+    async def _left(request: Request, error: ClientDisconnected) -> Response:
         return Response(status_code=CLIENT_LEFT)  # nobody reads it
 
     for kind in (AnyrigError, Problem, HTTPException, Exception):

@@ -36,9 +36,9 @@ from anyrig.server.access import Client, client_of, is_shared
 from anyrig.server.documents import (
     DocumentTasks,
     Source,
-    TaskTimeout,
     build_results,
     build_success,
+    build_timeout,
     run_while_connected,
     to_problem,
 )
@@ -54,11 +54,12 @@ from anyrig.server.request_models import (
     Upload,
     build_model,
 )
-from anyrig.server.waiting import all_of
+from anyrig.server.waiting import wait_for_all
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from anyrig.documents.protocol import Use
     from anyrig.server.uploads import Upload as StoredUpload
     from anyrig.work.live import Lane
 
@@ -395,7 +396,7 @@ async def _embed(
     except TimeoutError:
         if not scope.expired():
             raise
-        raise TaskTimeout("embed", parts.settings.work_s) from None
+        raise build_timeout("embed", parts.settings.work_s) from None
     await to_thread.run_sync(_set_vectors, [place for place, _ in places], vectors)
     return build_results(rows)
 
@@ -406,7 +407,7 @@ def _set_vectors(places: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> No
 
 
 async def _embed_texts(
-    parts: Parts, tasks: DocumentTasks, texts: Sequence[str], model: str, use: str
+    parts: Parts, tasks: DocumentTasks, texts: Sequence[str], model: str, use: Use
 ) -> list[Any]:
     """Any number of texts: as many at a time as may wait, so that others come in between."""
     limits = parts.settings
@@ -419,7 +420,7 @@ async def _embed_texts(
         futures = await submit_patiently(
             partial(tasks.embed, submit), limits.deadline_s if start else 0
         )
-        found += await all_of(futures, deadline_s=limits.deadline_s)
+        found += await wait_for_all(futures, deadline_s=limits.deadline_s)
     return found
 
 

@@ -59,7 +59,7 @@ def told(parts: Parts) -> dict[str, Any]:
         "state": state,
         "workers": workers,
         "worker_ids": worker_ids,
-        "models": parts.keeper.loaded(),
+        "models": [one.name for one in parts.models.loaded_models()],
         "problems": [*problems, *observed.cluster_problems(parts)],
         "cluster": parts.cluster.now()["workers"] if parts.cluster is not None else [],
     }

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from anyrig.app.models import find_queue
 from anyrig.monitor.prometheus import prometheus_text
 from anyrig.server import observed
-from anyrig.server.kept import counter
 from anyrig.server.parts import Parts
 from anyrig.server.routes.health import state_of
 from anyrig.server.schemas.health import Gpus
@@ -58,7 +58,7 @@ def router(parts: Parts) -> APIRouter:
 
 
 def _text(parts: Parts, registry: CollectorRegistry) -> bytes:
-    parts.figures.observe(parts.keeper.kept())
+    parts.figures.observe(parts.models.loaded_models())
     snapshot = parts.rig.snapshot()
     devices = prometheus_text(snapshot).encode() if snapshot is not None else b""
     return generate_latest(parts.figures.registry) + generate_latest(registry) + devices
@@ -89,11 +89,11 @@ class Now(Collector):
         queue = GaugeMetricFamily("anyrig_queue", "Items that wait.", labels=["model", "lane"])
         running = GaugeMetricFamily("anyrig_running", "Items at work.", labels=["model"])
         idle = GaugeMetricFamily("anyrig_model_idle_seconds", "Not asked for.", labels=["model"])
-        kept = self._parts.keeper.kept()
+        kept = self._parts.models.loaded_models()
         loaded.add_metric([], len(kept))
         for one in kept:
             idle.add_metric([one.name], one.idle_s)
-            live = counter(one.value)
+            live = find_queue(one.model)
             if live is None:
                 continue
             running.add_metric([one.name], live.running)
@@ -113,13 +113,13 @@ class Now(Collector):
         yield found
 
     def _keeper(self) -> Iterator[Family]:
-        tally = self._parts.keeper.tally
+        tally = self._parts.models.stats
         yield _counter("model_loads", "Models that were loaded.", tally.loads)
         yield _counter("model_load_seconds", "Time that took.", tally.load_s)
         yield _counter("model_load_failures", "Loads that failed.", tally.failures)
         yield _counter("model_load_out_of_memory", "Loads without room.", tally.out_of_memory)
         found = CounterMetricFamily("anyrig_model_unloads", "Models unloaded.", labels=["reason"])
-        for reason, count in tally.unloads.items():
+        for reason, count in tally.evictions.items():
             found.add_metric([reason], count)
         yield found
 

@@ -1,4 +1,4 @@
-"""Who ends a reading when its client leaves at the worst moment; renewing while a model loads."""
+"""Who ends a session when its client leaves at the worst moment; renewing while a model loads."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Any, cast
 
 import pytest
 
+from anyrig.app.models import ModelCache
 from anyrig.app.settings import ServerSettings
-from anyrig.server.keeper import Keeper
-from anyrig.server.sounding import Sounding, Threads
-from anyrig.server.speaking import Wish
+from anyrig.server.streaming import SpeechStream, StreamThreads
 
 
-class Reading:
+class Session:
     """One that is begun and never goes on."""
 
-    rate, num_samples, done, engine = 24000, 0, False, "test"
+    sample_rate, num_samples, done, engine = 24000, 0, False, "test"
 
     def __init__(self) -> None:
         self.closed = 0
 
-    def next(self) -> None:
+    def next_segment(self) -> None:
         return None
 
-    def sound(self, given: object) -> Any:
+    def finish(self, segment: object) -> Any:
         raise OSError("no sound")
 
     def close(self) -> None:
@@ -36,8 +35,8 @@ class Reading:
 class Late:
     """A lock; somebody leaves after the last look of who holds it, before it is given back."""
 
-    def __init__(self, sounding: Sounding) -> None:
-        self._sounding, self._lock = sounding, threading.Lock()
+    def __init__(self, stream: SpeechStream) -> None:
+        self._stream, self._lock = stream, threading.Lock()
 
     def acquire(self, blocking: bool = True) -> bool:
         return self._lock.acquire(blocking)
@@ -49,37 +48,39 @@ class Late:
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        if not self._sounding._closed:
-            self._sounding.close()
+        if not self._stream._closed:
+            self._stream.close()
         self._lock.release()
 
 
-def sounding(reading: Reading) -> Sounding:
-    parts = SimpleNamespace(speech=SimpleNamespace(begin=lambda wish: reading))
-    return Sounding(cast("Any", parts), Wish("a text"), "pcm", Threads())
+def open_stream(session: Session) -> SpeechStream:
+    parts = SimpleNamespace(
+        speech=SimpleNamespace(start=lambda _: session, request=lambda **_: None)
+    )
+    return SpeechStream(cast("Any", parts), {"text": "a text"}, "pcm", StreamThreads())
 
 
 def test_one_who_leaves_as_it_has_begun_is_let_go() -> None:
-    reading = Reading()
-    made = sounding(reading)
+    session = Session()
+    made = open_stream(session)
     made._busy = cast("Any", Late(made))
     made._open()
-    assert reading.closed, "its model would be lent for ever"
+    assert session.closed, "its model would be lent for ever"
 
 
 def test_one_who_leaves_as_a_part_is_made_is_let_go() -> None:
-    reading = Reading()
-    made = sounding(reading)
+    session = Session()
+    made = open_stream(session)
     made._open()
     made._busy = cast("Any", Late(made))
     with pytest.raises(OSError, match="no sound"):
-        made._step(cast("Any", None))
-    assert reading.closed
+        made._encode(cast("Any", None))
+    assert session.closed
 
 
 def test_an_encoder_that_cannot_be_given_up_keeps_no_model() -> None:
-    reading = Reading()
-    made = sounding(reading)
+    session = Session()
+    made = open_stream(session)
     made._open()
 
     def broken() -> None:
@@ -88,19 +89,22 @@ def test_an_encoder_that_cannot_be_given_up_keeps_no_model() -> None:
     made._encoder.abort = broken  # type: ignore[union-attr, method-assign]
     with pytest.raises(RuntimeError):
         made.close()
-    assert reading.closed
+    assert session.closed
 
 
 class Thing:
     def __init__(self) -> None:
         self.closed = False
 
-    def close(self) -> None:
+    def __enter__(self) -> Thing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.closed = True
 
 
 def test_what_is_loaded_while_everything_is_renewed_leaves_as_well() -> None:
-    keeper = Keeper()
+    cache = ModelCache()
     begun, go_on = threading.Event(), threading.Event()
     made: list[Thing] = []
     given_back = threading.Event()
@@ -114,24 +118,24 @@ def test_what_is_loaded_while_everything_is_renewed_leaves_as_well() -> None:
         return mine
 
     def use() -> None:
-        with keeper.lend("a", load):
+        with cache.borrow("a", load):
             assert given_back.wait(10)
 
     thread = threading.Thread(target=use)
     thread.start()
     assert begun.wait(10)
-    assert keeper.renew() == ["a"]
+    assert cache.reload_all() == ["a"]
     go_on.set()
-    with keeper.lend("a", load) as new:
+    with cache.borrow("a", load) as new:
         assert new is made[1], "the first one is on the device of before"
-        keeper.sweep()
+        cache.evict_idle()
         assert not made[0].closed, "somebody has it"
         given_back.set()
         thread.join(10)
-        assert keeper.sweep() == ["a"]
+        assert cache.evict_idle() == ["a"]
         assert made[0].closed
         assert not new.closed
-    keeper.close()
+    cache.close()
     assert made[1].closed
 
 
@@ -139,20 +143,24 @@ def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
     """More wait for one than there are threads for its like; another's engine is there."""
     loaded, begun = threading.Event(), threading.Semaphore(0)
 
-    def begin(wish: Wish) -> Reading:
-        if wish.engine == "large":
+    def start(request: Any) -> Session:
+        if request.engine == "large":
             begun.release()
             assert loaded.wait(30)
-        return Reading()
+        return Session()
 
     settings = ServerSettings(queue=200)
-    parts = SimpleNamespace(speech=SimpleNamespace(begin=begin), settings=settings)
-    threads = Threads()
+    parts = SimpleNamespace(
+        speech=SimpleNamespace(start=start, request=SimpleNamespace), settings=settings
+    )
+    threads = StreamThreads()
 
     async def open_(engine: str) -> None:
-        made = Sounding(cast("Any", parts), Wish("a text", engine=engine), "pcm", threads)
-        with pytest.raises(AssertionError, match="a text has sound"):  # `Reading` never goes on
-            await made.begin()
+        made = SpeechStream(
+            cast("Any", parts), {"text": "a text", "engine": engine}, "pcm", threads
+        )
+        with pytest.raises(AssertionError, match="a text has audio"):  # `Session` never goes on
+            await made.start()
         made.close()
 
     async def all_of_them() -> None:
@@ -164,7 +172,7 @@ def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
         finally:
             loaded.set()
         await asyncio.gather(*waiting)
-        assert threads.beginning.num == 0
-        assert not threads._alike
+        assert threads.starter.num_pending == 0
+        assert not threads._per_voice
 
     asyncio.run(all_of_them())

@@ -1,4 +1,4 @@
-"""The keeper and models that a worker has in processes of its own, on other devices perhaps."""
+"""The model cache and models that a worker runs in processes of its own, on other devices."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.models import LowMemory, ModelCache
 from anyrig.errors import OutOfMemoryError
 from anyrig.server import observed
 from anyrig.server.figures import Figures
-from anyrig.server.keeper import Keeper
-from anyrig.server.kept import Short
 from anyrig.work.live import Lane
 from anyrig.work.outcome import RunReport
 from anyrig.work.protocol import NestedModel, WorkerStatus
+from tests.app.test_models import Clock
 from tests.server.conftest import MakeApp
-from tests.server.test_serve_keeper import Clock
 
 
 def seen(
@@ -50,7 +49,10 @@ class Clerks:
             self.held = [one._replace(busy=one.name == name) for one in self.held]
         self.held = [one for one in self.held if one.name != name or one.busy]
 
-    def close(self) -> None:
+    def __enter__(self) -> Clerks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.closed = True
 
 
@@ -64,8 +66,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def keeper(clock: Clock) -> Iterator[Keeper]:
-    made = Keeper(10.0, clock)
+def cache(clock: Clock) -> Iterator[ModelCache]:
+    made = ModelCache(idle_s=10.0, clock=clock)
     yield made
     made.close()
 
@@ -75,64 +77,67 @@ def names(clerks: Clerks) -> list[str]:
 
 
 def test_the_longest_unused_of_a_gpu_goes_first_wherever_it_is_kept(
-    keeper: Keeper, clock: Clock
+    cache: ModelCache, clock: Clock
 ) -> None:
     clerks = Clerks(model("ocr", 95, "gpu-1"), model("ears", 99, "gpu-1"), model("b", 91, "gpu-2"))
     voice = Clerks(device="gpu-1")
-    with keeper.lend("documents", lambda: clerks):
+    with cache.borrow("documents", lambda: clerks):
         clock.now = 97.0
-        with keeper.lend("speech", lambda: voice):
+        with cache.borrow("speech", lambda: voice):
             pass
         # The clerk itself is lent, and on the CPU: its models go all the same.
-        assert keeper.make_room(("gpu-1",)) == "documents: ocr"
-        assert keeper.make_room(("gpu-1",)) == "speech"
-        assert keeper.make_room(("gpu-1",)) == "documents: ears"
-        assert keeper.make_room(("gpu-1",)) == ""
+        assert cache.free_memory(("gpu-1",)) == "documents: ocr"
+        assert cache.free_memory(("gpu-1",)) == "speech"
+        assert cache.free_memory(("gpu-1",)) == "documents: ears"
+        assert cache.free_memory(("gpu-1",)) == ""
         assert names(clerks) == ["b"]
     assert not clerks.closed
     assert voice.closed
-    assert keeper.tally.unloads["memory"] == 3
+    assert cache.stats.evictions["memory"] == 3
 
 
-def test_what_the_task_at_hand_has_stays(keeper: Keeper) -> None:
+def test_what_the_task_at_hand_has_stays(cache: ModelCache) -> None:
     clerks = Clerks(model("ocr", 95, "gpu-1", busy=True), model("ears", 96, "gpu-1"))
     clerks.taken = "ears"
-    with keeper.lend("documents", lambda: clerks):
-        assert keeper.make_room(("gpu-1",)) == ""
+    with cache.borrow("documents", lambda: clerks):
+        assert cache.free_memory(("gpu-1",)) == ""
         assert names(clerks) == ["ocr", "ears"]
-    assert keeper.tally.unloads["memory"] == 0
+    assert cache.stats.evictions["memory"] == 0
 
 
-def test_a_model_within_is_idle_on_its_own(keeper: Keeper, clock: Clock) -> None:
+def test_a_model_within_is_idle_on_its_own(cache: ModelCache, clock: Clock) -> None:
     clerks = Clerks(model("ocr", 95, "gpu-1"), model("ears", 99, "gpu-1"))
     for moment in (100.0, 104.0):
         clock.now = moment
-        with keeper.lend("documents", lambda: clerks):
+        with cache.borrow("documents", lambda: clerks):
             pass
     clock.now = 106.0  # the clerk was asked two seconds ago
-    assert keeper.sweep() == ["documents: ocr"]
+    assert cache.evict_idle() == ["documents: ocr"]
     assert names(clerks) == ["ears"]
-    assert keeper.tally.unloads == {"idle": 1, "memory": 0, "broken": 0, "renewed": 0}
+    assert cache.stats.evictions == {"idle": 1, "memory": 0, "broken": 0, "renewed": 0}
     clock.now = 200.0  # with a clerk goes all that it has
-    assert keeper.sweep() == ["documents"]
+    assert cache.evict_idle() == ["documents"]
     assert clerks.closed
 
 
-def test_each_memory_that_is_short_gets_room_of_its_own(keeper: Keeper) -> None:
+def test_each_memory_that_is_short_gets_room_of_its_own(cache: ModelCache) -> None:
     clerks = Clerks(model("ocr", 95, "gpu-1"), model("b", 96, "gpu-2"), model("c", 97, "gpu-2"))
-    keeper.short = lambda: [Short("gpu-2", "little is left"), Short("", "little is left")]
-    with keeper.lend("documents", lambda: clerks):
+    cache.find_low_memory = lambda: [
+        LowMemory("gpu-2", "little is left"),
+        LowMemory("", "little is left"),
+    ]
+    with cache.borrow("documents", lambda: clerks):
         clerks.held.append(model("d", 98, "gpu-1"))
-        assert keeper.sweep() == ["documents: b", "documents: ocr"]
+        assert cache.evict_idle() == ["documents: b", "documents: ocr"]
 
 
-def test_a_load_without_memory_frees_its_own_device_alone(keeper: Keeper, clock: Clock) -> None:
+def test_a_load_without_memory_frees_its_own_device_alone(cache: ModelCache, clock: Clock) -> None:
     others = [Clerks(device="gpu-2"), Clerks(device="cpu")]
     for number, one in enumerate(others):
-        with keeper.lend(f"other {number}", lambda one=one: one):  # type: ignore[misc]
+        with cache.borrow(f"other {number}", lambda one=one: one):  # type: ignore[misc]
             clock.now += 1
     clerks = Clerks(model("ocr", 150, "gpu-1"))
-    keeper_has = keeper.lend("documents", lambda: clerks)
+    keeper_has = cache.borrow("documents", lambda: clerks)
     tries = []
 
     def load() -> Clerks:
@@ -143,7 +148,7 @@ def test_a_load_without_memory_frees_its_own_device_alone(keeper: Keeper, clock:
             raise error
         return Clerks(device="gpu-1")
 
-    with keeper_has, keeper.lend("speech", load):
+    with keeper_has, cache.borrow("speech", load):
         assert tries == [["ocr"], []]
     assert not any(one.closed for one in others)
 
@@ -152,9 +157,9 @@ def test_a_load_without_memory_frees_its_own_device_alone(keeper: Keeper, clock:
         error.devices = ("gpu-1",)
         raise error
 
-    with pytest.raises(OutOfMemoryError), keeper.lend("more", never):
+    with pytest.raises(OutOfMemoryError), cache.borrow("more", never):
         pass
-    assert keeper.loaded() == ["documents", "other 0", "other 1"]  # the voice made way in vain
+    assert [one.name for one in cache.loaded_models()] == ["documents", "other 0", "other 1"]
 
 
 def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
@@ -165,7 +170,7 @@ def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
     clerks = Clerks(inner, heard=now)
     with TestClient(make_app(), base_url="http://127.0.0.1:3000") as client:
         parts = client.app.state.parts  # type: ignore[attr-defined]
-        with parts.keeper.lend("documents", lambda: clerks):
+        with parts.models.borrow("documents", lambda: clerks):
             told = client.get("/health").json()
             figures = client.get("/metrics").text
     assert told["worker_ids"] == ["documents:1", "documents: ocr:4712"]
@@ -177,16 +182,16 @@ def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
     assert 'anyrig_out_of_memory_total{model="documents: ocr"} 2.0' in figures
 
 
-def test_figures_of_a_model_that_was_opened_anew_are_added(keeper: Keeper) -> None:
+def test_figures_of_a_model_that_was_opened_anew_are_added(cache: ModelCache) -> None:
     clerks = Clerks(model("ocr", 95, "gpu-1"))
     figures = Figures()
 
     def counted() -> float | None:
-        figures.observe(keeper.kept())
+        figures.observe(cache.loaded_models())
         labels = {"model": "documents: ocr"}
         return figures.registry.get_sample_value("anyrig_batch_items_total", labels)
 
-    with keeper.lend("documents", lambda: clerks):
+    with cache.borrow("documents", lambda: clerks):
         assert (counted(), counted()) == (9.0, 9.0)
         clerks.held[0] = clerks.held[0]._replace(num_items=11)
         assert counted() == 11.0
@@ -201,6 +206,6 @@ def test_a_process_of_a_clerks_own_that_falls_silent_is_told(make_app: MakeApp) 
     inner = NestedModel("ocr", now, now, False, (seen(4712, "gpu-1", heard=now - 60),))
     app = make_app()
     parts = app.state.parts
-    with parts.keeper.lend("documents", lambda: Clerks(inner, heard=now)):
+    with parts.models.borrow("documents", lambda: Clerks(inner, heard=now)):
         (problem,) = observed.problems(parts)
     assert "documents: ocr: worker 4712 says nothing" in problem
