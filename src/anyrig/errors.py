@@ -277,7 +277,11 @@ def error_from_dict(row: Mapping[str, Any]) -> AnyrigError:
     kind = globals().get(row["class"])
     if not (isinstance(kind, type) and issubclass(kind, AnyrigError)):
         kind = WorkError
-    error = kind(row["message"], hint=row["hint"])
+    try:
+        error = kind(row["message"], hint=row["hint"])
+    except TypeError:  # its constructor makes the message of other arguments
+        error = kind.__new__(kind)
+        AnyrigError.__init__(error, row["message"], hint=row["hint"])
     for name, value in row.get("fields", {}).items():
         setattr(error, name, tuple(value) if isinstance(value, list) else value)
     return error

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -43,7 +43,7 @@ class Option:
     help: str = ""
     choices: tuple[str, ...] = ()
     normalize: Callable[[str], str | None] | None = None
-    """Maps other spellings to a choice."""
+    """Maps other spellings to a choice, or to a number: 96k to 96000."""
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
@@ -78,20 +78,21 @@ class Option:
     def parse_text(self, text: str) -> Any:
         """Parse one value of a flag, an environment variable or a settings file."""
         text = text.strip() if self.kind is not str else text
+        spelled = (self.normalize and self.normalize(text)) or text
         parsed: Any = None
         if self.kind is bool:
             parsed = BOOLEANS.get(text.lower())
         elif self.kind is int:
-            parsed = int(text) if is_whole_number(text.removeprefix("-")) else None
+            parsed = int(spelled) if is_whole_number(spelled.removeprefix("-")) else None
         elif self.kind is float:
             try:
-                parsed = float(text)
+                parsed = float(spelled)
             except ValueError:
                 parsed = None
         elif self.kind is Path:
             parsed = Path(text).expanduser() if text else None
         else:
-            parsed = (self.normalize and self.normalize(text)) or text
+            parsed = spelled
         if parsed is None or not self._is_valid(parsed):
             raise self._error(text)
         return parsed
@@ -155,6 +156,8 @@ class Option:
             value = str(value)
         elif self.kind is str and isinstance(value, str) and self.normalize:
             value = self.normalize(value) or value
+        elif isinstance(value, str) and self.normalize:
+            return self.parse_text(value)
         right_type = isinstance(value, self.kind) and isinstance(value, bool) == (self.kind is bool)
         if not right_type or not self._is_valid(value):
             raise self._error(given)
@@ -238,20 +241,25 @@ def request_to_json(request: Any) -> dict[str, Any]:
     for name, one in list_options(type(request)).items():
         value = getattr(request, name)
         if one.required or value != one.default:
-            values[name] = _to_json(value)
+            values[name] = value_to_json(value)
     return values
 
 
 def request_from_json(request: type[T], data: Mapping[str, Any]) -> T:
     """Build a request from JSON; unknown names are errors."""
-    options = list_options(request)
-    for name in data:
-        if name not in options:
-            raise _unknown(name, options)
-    for name, one in options.items():
+    check_names(request, data)
+    for name, one in list_options(request).items():
         if one.required and data.get(name) is None:
             raise InvalidOptionError(name, "is required")
     return request(**data)
+
+
+def check_names(request: type, names: Iterable[str]) -> None:
+    """Refuse names that are not options of a request, with the nearest that is."""
+    options = list_options(request)
+    for name in names:
+        if name not in options:
+            raise _unknown(name, options)
 
 
 def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
@@ -276,6 +284,8 @@ def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
 
 def _schema_of(one: Option, *, upload: bool) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": _JSON_TYPES[one.kind]}
+    if one.normalize and one.kind is not str:
+        schema = {"type": [_JSON_TYPES[one.kind], "string"]}
     if upload:
         schema = {"type": "string", "pattern": "^upload:[0-9a-f]{32}$"}
     if one.choices:
@@ -290,7 +300,7 @@ def _schema_of(one: Option, *, upload: bool) -> dict[str, Any]:
     elif one.shape == "mapping":
         schema = {"type": "object"}
     if not one.required and one.default not in (None, "", (), {}):
-        schema["default"] = _to_json(one.default)
+        schema["default"] = value_to_json(one.default)
     return {**schema, "description": one.help}
 
 
@@ -309,11 +319,12 @@ def _read_hint(hint: Any) -> tuple[type, Shape, tuple[str, ...]]:
     return cast(type, hint), "single", ()
 
 
-def _to_json(value: Any) -> Any:
+def value_to_json(value: Any) -> Any:
+    """A value of an option as plain JSON."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
+        return [value_to_json(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 

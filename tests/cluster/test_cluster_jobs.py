@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.app.jobs import build_arguments, make_job_handler
 from anyrig.cluster.jobs import CeleryJobs
 from anyrig.jobs import JobQueue, run_jobs
-from anyrig.services.jobs import check, runner
 from anyrig.storage.keys import JsonValue
 from tests.cluster.conftest import Broker, Workers, person, story, until
 
@@ -37,7 +37,7 @@ def jobs(tmp_path: Path, broker: Broker) -> Iterator[CeleryJobs]:
     found = CeleryJobs(tmp_path / "jobs.sqlite")
     with found:
         thread = threading.Thread(
-            target=run_jobs, args=(found, runner(env)), kwargs={"stop": stop}, daemon=True
+            target=run_jobs, args=(found, make_job_handler(env)), kwargs={"stop": stop}, daemon=True
         )
         thread.start()
         yield found
@@ -58,7 +58,7 @@ def test_pause_and_resume_reach_the_workers(
         "file": str(file), "output": str(tmp_path / "out.m4b"), "engine": "tone",
         "set": {"sleep_s": 0.004}, "device": "cpu", "no_bench": True,
     }  # fmt: skip
-    id = jobs.submit("book", check("book", asked, tmp_path)).id
+    id = jobs.submit("book", build_arguments("book", asked, tmp_path)).id
 
     def at_work() -> bool:
         return bool(broker.living()["w1"].holds)

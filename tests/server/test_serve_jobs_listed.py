@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.access import Client
 from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
-from anyrig.server.access import Client
 from anyrig.server.guarding.inside import NO_KEY
-from anyrig.server.orders import ordered
+from anyrig.server.job_requests import prepare_job
 from anyrig.server.page.api import Api
 from anyrig.server.page.jobs_asked import Looked, Looking
 from anyrig.server.parts import Parts
@@ -109,7 +109,7 @@ def test_a_list_holds_nothing_that_is_long(app: TestClient) -> None:
 def test_long_lines_are_kept_with_the_job_alone(app: TestClient) -> None:
     lines = [f"{n} {'word ' * 100}" for n in range(100)]
     anybody = Client(sees_all=True)
-    with ordered(parts_of(app), anybody, "batch", {"lines": lines, "engine": "tone"}) as found:
+    with prepare_job(parts_of(app), anybody, "batch", {"lines": lines, "engine": "tone"}) as found:
         assert found["asked"] == {"lines": "100 lines", "engine": "tone"}
         assert len(json.dumps(found)) < 2000
 

@@ -10,7 +10,7 @@ its own class. There are two lanes: `live` for what is quick, on the CPU, and `b
 
 from __future__ import annotations
 
-import importlib
+import base64
 import logging
 import os
 import re
@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -47,8 +47,10 @@ from anyrig.work.engine import BaseEngine, EngineFactory
 from anyrig.work.live import LiveQueue
 
 if TYPE_CHECKING:
+    from anyrig.app.books import BookRequest
     from anyrig.documents.index.forget import Removed
     from anyrig.placement import Placement
+    from anyrig.text.document import Picture
     from anyrig.work.live import ItemFuture, Lane
     from anyrig.work.protocol import NestedModel
     from anyrig.work.worker import LocalWorkers
@@ -701,12 +703,77 @@ def _list_elsewhere(context: WorkerContext, index: str, files: Sequence[Path]) -
 # -- tasks on books --------------------------------------------------------------------------------
 
 
-def _run_book_task(name: str) -> TaskFunction:
-    # Not moved to this layer yet.
-    def run(context: WorkerContext, given: Mapping[str, Any]) -> Any:
-        return getattr(importlib.import_module("anyrig.cli.clerk_books"), name)(context, given)
+def _run_book_plan(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A book's chapters and durations, its warnings, and its cover as base64; `arguments` are those
+    of a job.
+    """
+    from anyrig.app.books import list_chapters
 
-    return run
+    found = list_chapters(context.rig, _build_book_request(context, given), context.check)
+    document = found.book.document
+    return {
+        **found.to_json(), "language": found.book.language, "voice": found.voice,
+        "warnings": list(document.warnings), "picture": _encode_picture(document.cover),
+    }  # fmt: skip
+
+
+def _run_book_cover(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, str] | None:
+    """The cover of a book's `file`: `type`, and `data` in base64; None if it has none."""
+    from anyrig.text.files import read
+
+    document = read(Path(given["file"]))
+    context.check()
+    return _encode_picture(document.cover)
+
+
+def _run_book_chapter(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the audio of a chapter: `arguments` of the job, `number` of the chapter, `target` for
+    the file; `made` is the finished book, of which `track` is used if takes are not cached any
+    more.
+    """
+    from anyrig.app.book_chapters import extract_chapter, write_cached_chapter
+    from anyrig.app.books import plan_book
+
+    rig, target, output = context.rig, Path(given["target"]), given["arguments"]["output"]
+    try:
+        request = _build_book_request(context, given)
+        with rig.models.borrow(
+            f"book plan {Path(output).stem}",
+            lambda: nullcontext(plan_book(rig, request, context.check)),
+            version=str(output),
+        ) as book:
+            seconds = write_cached_chapter(
+                rig, request, book, int(given["number"]), target, context.check
+            )
+    except InvalidInputError:
+        if not given.get("made"):
+            raise
+        made, track = Path(given["made"]), int(given["track"])
+        seconds = extract_chapter(made, track, target, context.check)
+    return {"file": str(target), "seconds": round(seconds, 3)}
+
+
+def _build_book_request(context: WorkerContext, given: Mapping[str, Any]) -> BookRequest:
+    """The request of a job; the server's own options are its defaults."""
+    from anyrig.app.books import BookRequest
+
+    arguments = given["arguments"]
+    job = {name: value for name, value in arguments.items() if name not in ("folder", "config")}
+    options = list_options(ComputeOptions)
+    server = {
+        name: value for name, value in context.options.items()
+        if name in options and options[name].excludes not in job
+    }  # fmt: skip
+    return context.rig.request(BookRequest, **{**server, **job, "no_bench": True})
+
+
+def _encode_picture(picture: Picture | None) -> dict[str, str] | None:
+    from anyrig.audiobooks.cover import prepare
+
+    image, _ = prepare(picture)
+    if image is None:
+        return None
+    return {"type": image.media_type, "data": base64.b64encode(image.data).decode("ascii")}
 
 
 TaskFunction = Callable[[WorkerContext, Mapping[str, Any]], Any]
@@ -729,7 +796,7 @@ TASKS: Mapping[str, TaskFunction] = {
     "ocr": _run_ocr,
     # Not documents, but work of the same kind: a file is opened, a model is asked.
     "transcribe": _run_transcribe,
-    "book_plan": _run_book_task("book_plan"),
-    "book_cover": _run_book_task("book_cover"),
-    "book_chapter": _run_book_task("book_chapter"),
+    "book_plan": _run_book_plan,
+    "book_cover": _run_book_cover,
+    "book_chapter": _run_book_chapter,
 }

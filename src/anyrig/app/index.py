@@ -72,10 +72,17 @@ class IndexStartedEvent(ProgressEvent):
     model: str
     folders: tuple[Path, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        folders = [str(folder) for folder in self.folders]
+        return {"event": "begin", "index": self.index, "model": self.model, "folders": folders}
+
 
 @dataclass(frozen=True, kw_only=True)
 class IndexProgressEvent(ProgressEvent):
     progress: Progress
+
+    def to_json(self) -> dict[str, Any]:
+        return self.progress.plain()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyrig.app.events import Event, NoticeEvent, OnEvent, WarningEvent
+from anyrig.app.events import Event, NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.settings import LOADER, Settings
 from anyrig.devices.choose import (
     DeviceChoice,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.app.bench import BenchReport
+    from anyrig.app.book_recording import BookResult
+    from anyrig.app.books import ChapterList
     from anyrig.app.classify import ClassifyResult, TrainedResult
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.devices import DeviceList, Diagnosis
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from anyrig.app.entities import EntitiesResult
     from anyrig.app.finetune import Tuned
     from anyrig.app.index import IndexResult
+    from anyrig.app.jobs import Jobs
     from anyrig.app.models import ModelCache
     from anyrig.app.ocr import OcrResult
     from anyrig.app.profiling import BatchSizeProfile
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer
     from anyrig.documents.summarise.files import FileSummary
     from anyrig.settings.saved_device import SavedDevice
+    from anyrig.speech.protocol import Voice
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -139,6 +143,13 @@ class Rig:
                 if value or option.default is not None:
                     values[name] = value
         return kind(**values)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Long work that is queued: `rig.jobs.submit("book", file="novel.epub")`."""
+        from anyrig.app.jobs import Jobs
+
+        return Jobs(self)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -286,6 +297,58 @@ class Rig:
 
         request = self.request(speech.SpeechRequest, text=text, **options)
         return speech.speak(self, request, on_event or self._on_event)
+
+    def make_book(
+        self,
+        file: str | Path,
+        output: str | Path | None = None,
+        *,
+        on_progress: Callable[[ProgressEvent], None] | None = None,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> BookResult:
+        """Make an audiobook; the options are fields of `BookRequest`.
+
+        Rig().make_book("novel.epub", "novel.m4b", voice="heart", read_along=True)
+        Rig().make_book("novel.epub", on_progress=lambda now: print(f"{now.done / now.total:.0%}"))
+
+        A call that was interrupted goes on where it was when it is made again.
+        """
+        from anyrig.app import books
+        from anyrig.app.book_recording import parse_output
+
+        if isinstance(output, str):
+            output = parse_output(output, Path(file), options.get("format"))
+
+        def forward(event: Event) -> None:
+            if on_progress is not None and isinstance(event, ProgressEvent):
+                on_progress(event)
+            (on_event or self._on_event)(event)
+
+        request = self.request(books.BookRequest, file=file, output=output, **options)
+        return books.make_book(self, request, forward)
+
+    def list_chapters(
+        self, file: str | Path, *, on_event: OnEvent | None = None, **options: Any
+    ) -> ChapterList:
+        """The chapters of a book, and how long it will be; the options are fields of `BookRequest`.
+
+        for chapter in Rig().list_chapters("novel.epub").chapters:
+            print(chapter.number, chapter.title, chapter.estimated_s)
+        """
+        from anyrig.app import books
+
+        request = self.request(books.BookRequest, file=file, **options)
+        return books.list_chapters(self, request, on_event or self._on_event)
+
+    def voices(self, **options: Any) -> list[Voice]:
+        """The voices of every engine that is installed; the options are fields of `VoicesRequest`.
+
+        print([voice.name for voice in Rig().voices(language="fr")])
+        """
+        from anyrig.app import voices
+
+        return voices.list_voices(self, self.request(voices.VoicesRequest, **options))
 
     def transcribe(
         self, *files: str | Path, on_event: OnEvent | None = None, **options: Any

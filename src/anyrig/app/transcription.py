@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, mention
-from anyrig.options import option, request_to_json
+from anyrig.options import option
 from anyrig.recognise.forms import FORMS, FormName
 from anyrig.units import pluralize
 
@@ -63,7 +63,9 @@ class TranscriptionRequest(ComputeOptions):
         "", "a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
         metavar="NAME",
     )  # fmt: skip
-    fetch: bool = option(False, "download a model of the hub that is not on this machine")
+    fetch: bool = option(
+        False, "download a model of the hub that is not on this machine", http=False
+    )
     engine: Literal["moonshine", "whisper", "transformers"] | None = option(
         None, "what runs the model; by default what its files are made for"
     )
@@ -84,8 +86,22 @@ class TranscriptionProgress(ProgressEvent):
     """Seconds of the recording, silence included."""
     duration_s: float | None = None
     """None if the file does not say."""
-    cached: bool = False
-    """Whether the last segment came from the cache: it says nothing about the speed."""
+    speed: float | None = None
+    """Seconds of this recording per second, cached segments not counted; None if unknown."""
+
+    def to_json(self) -> dict[str, Any]:
+        done = left_s = None
+        if self.duration_s:
+            share = min(1.0, self.heard_s / self.duration_s)
+            done = round((self.number - 1 + share) / self.num_files, 4)
+            if self.speed:
+                left_s = round(max(0.0, self.duration_s - self.heard_s) / self.speed, 1)
+        return {
+            "event": "progress", "stage": self.stage, "title": self.file, "done": done,
+            "audio_s": round(self.heard_s, 2),
+            "speed": None if self.speed is None else round(self.speed, 2), "left_s": left_s,
+            "text": self.detail,
+        }  # fmt: skip
 
 
 class Recording(NamedTuple):
@@ -124,6 +140,18 @@ class TranscriptionResult:
     @property
     def failed(self) -> tuple[FailedFile, ...]:
         return tuple(FailedFile(str(one.path), one.error) for one in self.files if one.error)
+
+    def to_json(self) -> dict[str, Any]:
+        """The files that were written, and what they have in common."""
+        transcripts = self.transcripts
+        only = transcripts[0] if len(transcripts) == 1 else None
+        return {
+            "files": [str(path) for one in self.files for path in one.outputs],
+            "language": only.language if only else None,
+            "engine": only.model if only else None,
+            "audio_s": round(sum(one.duration_s for one in transcripts), 3),
+            "kept": sum(one.num_kept for one in transcripts),
+        }
 
     def save(self, path: str | Path, format: FormName | None = None) -> None:
         """Write the transcript of a single recording: txt, md, srt, vtt or json."""
@@ -201,7 +229,13 @@ def _transcribe_file(
 def _report_progress(
     plan: OutputPlan, recording: Recording, number: int, sound: Sound, on_event: OnEvent
 ) -> Callable[[Progress], None]:
+    began, cached_s = time.monotonic(), 0.0
+
     def report(progress: Progress) -> None:
+        nonlocal cached_s
+        if progress.kept:
+            cached_s = progress.heard_s
+        fresh_s, spent_s = progress.heard_s - cached_s, time.monotonic() - began
         on_event(
             TranscriptionProgress(
                 "listening",
@@ -213,7 +247,7 @@ def _report_progress(
                 num_files=len(plan.recordings),
                 heard_s=progress.heard_s,
                 duration_s=sound.duration_s,
-                cached=progress.kept,
+                speed=fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None,
             )
         )
 
@@ -460,29 +494,20 @@ def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[s
     return answer
 
 
-def queue_transcriptions(rig: Rig, request: TranscriptionRequest, on_event: OnEvent) -> list[Job]:
-    """Queue a job for each recording."""
-    from anyrig.jobs import JobQueue
-    from anyrig.services.jobs import check
-
+def queue_transcriptions(rig: Rig, options: Mapping[str, Any], on_event: OnEvent) -> list[Job]:
+    """Queue a job for each recording; the options are fields of `TranscriptionRequest`."""
+    request = rig.request(TranscriptionRequest, **options)
     plan = plan_outputs(request, on_event)
     if not request.model:  # the model may be fetched until then
         check_model(request)
     _choose_device(rig, request)
-    given = {k: v for k, v in request_to_json(request).items() if k != "files"}
-    if rig.config:
-        given["config"] = str(rig.config)
     jobs = []
-    with JobQueue(rig.folders.jobs) as queue:
-        for recording in plan.recordings:
-            outputs = plan.list_outputs(recording) or {
-                form: Path(f"{recording.name.name}.{form}") for form in plan.formats
-            }
-            first = next(iter(outputs.values()))
-            first.absolute().parent.mkdir(parents=True, exist_ok=True)
-            arguments = {
-                **given, "file": str(recording.path), "output": str(first),
-                "format": list(outputs),
-            }  # fmt: skip
-            jobs.append(queue.submit("transcribe", check("transcribe", arguments, Path.cwd())))
+    for recording in plan.recordings:
+        outputs = plan.list_outputs(recording) or {
+            form: Path(f"{recording.name.name}.{form}") for form in plan.formats
+        }
+        output = next(iter(outputs.values())).absolute()
+        output.parent.mkdir(parents=True, exist_ok=True)
+        changed = {"files": [recording.path], "output": str(output), "format": list(outputs)}
+        jobs.append(rig.jobs.submit("transcribe", **{**options, **changed}))
     return jobs

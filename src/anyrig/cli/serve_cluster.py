@@ -35,10 +35,10 @@ def made(context: Context, stack: ExitStack, models: ModelCache) -> WatchedClust
 
 def jobs_of(context: Context) -> JobQueue:
     """This user's jobs; with `--cluster` those that can be are spread."""
-    from anyrig.cli.jobs import open_jobs
+    from anyrig.jobs import JobQueue
 
     if not fleet.url_of(context):
-        return open_jobs(context)
+        return JobQueue(context.folders.jobs)
     from anyrig.cluster.jobs import CeleryJobs
 
     path = context.folders.jobs

@@ -1,12 +1,11 @@
-"""How the server's jobs are done: by our own commands, with the settings that the server has.
+"""How the server's jobs run: with the settings and flags that the server has.
 
-A job's command runs in the job's folder. The settings file of the folder that the server was
-started in counts there too, and so do the server's flags; a job's own words come over those.
+A job runs in its own folder. The settings file of the folder that the server was started in counts
+there too, and so do the server's flags; a job's own options come first.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,37 +13,25 @@ from anyrig.cli import serve_cluster
 from anyrig.cli.context import Context
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Job, JobHandler, ReportEvent, StopSignal
-    from anyrig.storage.keys import JsonValue
+    from anyrig.jobs import JobHandler
 
 _FLAGS = ("device", "strict", "precision", "profile", "memory_gb", "memory_fraction",
           "workers_per_device")  # fmt: skip
-_EITHER = {"memory_gb": "memory_fraction", "memory_fraction": "memory_gb"}
 
 
 def made(context: Context) -> JobHandler | None:
-    """Does a job; none with `--no-jobs`."""
+    """Does a job; None with `--no-jobs`."""
     if getattr(context.options, "no_jobs", False):
         return None
-    from anyrig.services.jobs import KINDS, runner
+    from anyrig.app.jobs import make_job_handler
 
-    run = runner(environment(context))
     flags = {name: getattr(context.options, name, None) for name in _FLAGS}
-
-    def with_flags(job: Job, tell: ReportEvent, stop: StopSignal) -> JsonValue:
-        takes = KINDS[job.kind].flags if job.kind in KINDS else {}
-        usual = {
-            name: value for name, value in flags.items()
-            if name in takes and value not in (None, "", False)
-            and _EITHER.get(name) not in job.arguments
-        }  # fmt: skip
-        return run(replace(job, arguments={**usual, **job.arguments}), tell, stop)
-
-    return with_flags
+    defaults = {name: value for name, value in flags.items() if value not in (None, "", False)}
+    return make_job_handler(environment(context), defaults)
 
 
 def environment(context: Context) -> dict[str, str]:
-    """What a job's command sees."""
+    """What a job's process sees."""
     found = {**context.environment, **serve_cluster.environment(context)}
     named = getattr(context.options, "config", None) or found.get("ANYRIG_CONFIG")
     project = Path(named or "anyrig.toml").expanduser()

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anyrig.jobs import Job, JobQueue
-from anyrig.services.jobs import KINDS
 from anyrig.storage.keys import JsonValue
 
 CLUSTER = "cluster"
+KINDS = ("batch", "book")
+"""Kinds of jobs whose work can be spread."""
 NAMED = "yes"
 """The broker of the settings or the environment: a job's arguments are shown to many, and the
 address of a broker has its password in it."""
@@ -35,7 +36,6 @@ class CeleryJobs(JobQueue):
 
     def submit(self, kind: str, arguments: Mapping[str, JsonValue], *, client: str = "") -> Job:
         """A new job, queued; over the cluster where its kind can be, unless it says otherwise."""
-        spread = kind in KINDS and CLUSTER in KINDS[kind].flags
-        if spread and arguments.get(CLUSTER) is None:
+        if kind in KINDS and arguments.get(CLUSTER) is None:
             arguments = {**arguments, CLUSTER: NAMED}
         return super().submit(kind, arguments, client=client)

@@ -15,8 +15,8 @@ from anyrig.app.models import MemoryWatch
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.expiry import expiring
+from anyrig.server.jobs import run_queue
 from anyrig.server.parts import PRELOADS, Parts
-from anyrig.server.working import working
 
 log = logging.getLogger(__name__)
 SWEEP_S = 3.0
@@ -33,7 +33,7 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     parts.models.find_low_memory = MemoryWatch(parts.rig.snapshot, parts.settings.memory_free_mb)
     parts.state["ready"] = not parts.preload
     with ExitStack() as stack:
-        stack.enter_context(working(parts))
+        stack.enter_context(run_queue(parts))
         beside = (_sweeping(parts), _preloading(parts), expiring(parts))
         tasks = [asyncio.create_task(one) for one in beside]
         try:

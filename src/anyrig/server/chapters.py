@@ -13,7 +13,7 @@ from typing import Any
 
 from anyrig.audiobooks.names import safe_name
 from anyrig.jobs import Job
-from anyrig.server import results
+from anyrig.server.jobs import find_job_folder, list_files
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem
 from anyrig.storage.keys import JsonValue
@@ -54,7 +54,7 @@ def planned(found: Mapping[str, Any], upload: str) -> dict[str, Any]:
 
 def chapters(parts: Parts, job: Job) -> list[dict[str, Any]]:
     """Each with its state; none before the book was opened."""
-    here = results.folder_of(parts, job) is not None
+    here = find_job_folder(parts, job) is not None
     ends = {row["number"]: row for row in _finished(job)}
     numbers, titles = _begun(parts, job)
     if not numbers:
@@ -76,7 +76,7 @@ def chapters(parts: Parts, job: Job) -> list[dict[str, Any]]:
 
 def order(parts: Parts, job: Job, number: int) -> ChapterOrder:
     """How one is to be had; a problem where it is not done."""
-    folder = results.folder_of(parts, job)
+    folder = find_job_folder(parts, job)
     if job.kind != "book" or folder is None:
         raise Problem(409, "that job has no chapters to listen to", hint="Ask for a book's.")
     rows = {row["number"]: (place, row) for place, row in enumerate(chapters(parts, job))}
@@ -88,7 +88,7 @@ def order(parts: Parts, job: Job, number: int) -> ChapterOrder:
             409, f"chapter {number} is not made yet", hint="Listen to it when the job is past it."
         )
     target = folder / "chapters" / f"{number}.mp3"
-    made = [one.path for one in results.files_of(parts, job)] if job.state == "done" else []
+    made = [one.path for one in list_files(parts, job)] if job.state == "done" else []
     whole = job.arguments.get("format") in (None, "", "m4b")
     ready = made[place] if made and not whole and place < len(made) else None
     arguments: dict[str, Any] = {

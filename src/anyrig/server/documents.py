@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
 
+from anyrig.app.access import find_named_upload
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
-from anyrig.server.access import named_upload
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
 from anyrig.server.waiting import BoundedStarter, ClientDisconnected, TaskTimeout, wait_for_task
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from anyrig.server.access import Client
+    from anyrig.app.access import Client
     from anyrig.server.parts import Parts
     from anyrig.work.live import Lane
 
@@ -106,7 +106,7 @@ class DocumentTasks:
         return sources + [self._find_upload(client, name) for name in files]
 
     def _find_upload(self, client: Client, name: str) -> Source:
-        upload = named_upload(self._parts, client, name)
+        upload = find_named_upload(self._parts, client, name)
         return Source(upload.name, path=self._parts.uploads.path(upload.id), upload=name)
 
     # -- tasks -------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from anyrig.app.access import find_upload
 from anyrig.jobs import ACTIVE_STATES
-from anyrig.server.access import find_upload
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
+    from anyrig.app.access import Client
     from anyrig.jobs import Job
-    from anyrig.server.access import Client
     from anyrig.server.parts import Parts
     from anyrig.server.uploads import Upload
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.app.access import find_upload, get_index_name, get_shown_index, is_shared
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.server.access import find_upload, index_name, is_shared, shown_index
 from anyrig.server.holding import unneeded
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
-    from anyrig.server.access import Client
+    from anyrig.app.access import Client
     from anyrig.server.parts import Parts
 
 _UPLOAD = re.compile(r"([0-9a-f]{32})(\.[a-z0-9]+)?")
@@ -39,7 +39,7 @@ class Shelf:
         """
         if not ("/" in name or "\\" in name or "\0" in name):
             with contextlib.suppress(InvalidInputError):  # too long for a name
-                if self._is_there(own := index_name(client, name)):
+                if self._is_there(own := get_index_name(client, name)):
                     return own
             if not change and is_shared(self._parts, client, name) and self._is_there(name):
                 return name
@@ -50,7 +50,7 @@ class Shelf:
 
     def shown(self, client: Client, stored: str) -> str | None:
         """What a client calls an index; None for one that it may not see."""
-        name = shown_index(client, stored)
+        name = get_shown_index(client, stored)
         if name is None and is_shared(self._parts, client, stored):
             return stored
         return name

@@ -16,13 +16,14 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
+from anyrig.app.access import Client, find_job, find_named_upload, find_upload
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.jobs import Job
 from anyrig.server import chapters as told
-from anyrig.server.access import Client, client_of, find_job, find_upload, named_upload
+from anyrig.server.access import client_of
 from anyrig.server.documents import Desk, foreseen, while_there
+from anyrig.server.job_requests import prepare_plan
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers, status_of
 from anyrig.server.ranged import file_answer
@@ -56,14 +57,14 @@ def router(parts: Parts) -> APIRouter:
         """
         arguments = asked.model_dump(exclude_none=True)
         client = client_of(request)
-        checked = await anyio.to_thread.run_sync(looked_at, parts, client, arguments)
+        checked = await anyio.to_thread.run_sync(prepare_plan, parts, client, arguments)
         upload = asked.file.partition(":")[2]
         try:
             work = desk.result("book_plan", {"arguments": checked}, lane="bulk")
             found = await while_there(request, work)
         except InvalidInputError as error:  # it names the file as it is kept, which nobody knows
             name = await anyio.to_thread.run_sync(
-                lambda: named_upload(parts, client, asked.file).name
+                lambda: find_named_upload(parts, client, asked.file).name
             )
             said = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
             raise Problem(status_of(error), said, hint=error.hint) from error

@@ -25,6 +25,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 from starlette.types import Receive, Scope, Send
 
+from anyrig.app.access import Client, is_shared
 from anyrig.app.analyse import AnalyseRequest
 from anyrig.app.classify import ClassifyRequest
 from anyrig.app.embedding import EmbedRequest
@@ -32,7 +33,7 @@ from anyrig.app.entities import EntitiesRequest
 from anyrig.app.ocr import OcrRequest
 from anyrig.app.summarise import SummariseRequest
 from anyrig.errors import AnyrigError, OverloadedError
-from anyrig.server.access import Client, client_of, is_shared
+from anyrig.server.access import client_of
 from anyrig.server.documents import (
     DocumentTasks,
     Source,

@@ -10,7 +10,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.server.access import Client, client_of, is_shared
+from anyrig.app.access import Client, is_shared
+from anyrig.server.access import client_of
 from anyrig.server.documents import DocumentTasks
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts

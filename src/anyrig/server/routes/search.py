@@ -10,9 +10,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from anyrig.app.access import Client
 from anyrig.app.search import SearchRequest, SimilarRequest
 from anyrig.errors import LimitExceededError
-from anyrig.server.access import Client, client_of
+from anyrig.server.access import client_of
 from anyrig.server.documents import DocumentTasks, Source, build_results
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts

@@ -17,8 +17,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.app.access import Client, resolve_path
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.server.access import Client, client_of, open_path
+from anyrig.server.access import client_of
 from anyrig.server.documents import Desk, while_there
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -146,7 +147,7 @@ def resolve_model(parts: Parts, client: Client, name: str) -> str:
     if _OPENAI_MODELS.fullmatch(name) or name in ("", "default", "auto"):
         return ""
     if "/" in name or "\\" in name:
-        return str(open_path(parts, client, name, "models"))
+        return str(resolve_path(parts, client, name, "models"))
     if name not in NAMES:
         raise Problem(
             404, f"unknown transcription model {name[:80]!r}",

@@ -8,7 +8,8 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
-from anyrig.server.access import client_of, find_upload, list_uploads
+from anyrig.app.access import find_upload, list_uploads
+from anyrig.server.access import client_of
 from anyrig.server.holding import deleted
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers

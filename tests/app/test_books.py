@@ -1,4 +1,4 @@
-"""A book from plan to file, through real workers and a real store, with the shipped tone engine."""
+"""Books: the Python call, and a plan to its files, with the shipped tone engine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from anyrig.app.book_recording import (
+    BookResult,
+    BookTarget,
+    UnfinishedBookError,
+    check_disk_space,
+    record_book,
+)
+from anyrig.app.books import BookRequest, resolve_target
+from anyrig.app.engines import EngineChoice
+from anyrig.app.events import BookProgressEvent, BookUnfinishedEvent, Event, ProgressEvent
+from anyrig.app.rig import Rig
 from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace, Progress, Whole
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.errors import InvalidInputError, StorageError, WorkError
+from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
+from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
-from anyrig.services.book import Made, Order, UnfinishedBookError, ceiling_dbtp, make
-from anyrig.services.room import check_room
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
@@ -64,14 +74,27 @@ def store(tmp_path: Path) -> Iterator[ResultCache]:
         yield opened
 
 
-def order(**more: Any) -> Order:
-    return Order(source=Path("book.txt"), output=Path("book.m4b"), **more)
+def make(
+    reader: Studio,
+    store: ResultCache,
+    what: Plan | None = None,
+    *,
+    output: str = "book.m4b",
+    format: str = "m4b",
+    events: list[Event] | None = None,
+    **options: Any,
+) -> BookResult:
+    request = BookRequest(file=Path("book.txt"), **options)
+    engine = EngineChoice("tone", Tone, Tone.find(), {}, True)
+    on_event = (events if events is not None else []).append
+    target = BookTarget(Path(output), format)
+    return record_book(request, target, engine, what or plan(), reader, store, on_event)
 
 
-def made(store: ResultCache, what: Plan | None = None, **more: Any) -> Made:
+def made(store: ResultCache, what: Plan | None = None, **more: Any) -> BookResult:
     engine = more.pop("engine", {})
     with studio(store, **engine) as reader:
-        return make(order(**more), what or plan(), reader, store)
+        return make(reader, store, what, **more)
 
 
 def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: ResultCache) -> None:
@@ -117,10 +140,10 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
     store: ResultCache, bitrate: int | None, most: float
 ) -> None:
     """The tones are raised until they are limited."""
-    book, wanted = plan(), order(bitrate=bitrate)
+    book, target = plan(), BookTarget(Path("book.m4b"), bitrate=bitrate)
     with studio(store) as reader:
         recorded = record(book, reader, target_lufs=-8.0)
-        parts = list(sound(book, reader, recorded, ceiling_dbtp=ceiling_dbtp(wanted)))
+        parts = list(sound(book, reader, recorded, ceiling_dbtp=target.ceiling_dbtp))
     peak = measure(np.concatenate(parts), recorded.timeline.rate).true_peak_dbtp
     assert most - 1.5 < peak < most
 
@@ -128,9 +151,9 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
 def test_the_same_book_is_made_once_and_is_the_same_bytes(store: ResultCache) -> None:
     first = made(store)
     data = Path("book.m4b").read_bytes()
-    assert first.recorded.tally.num_kept == 0
+    assert first.tally.num_kept == 0
     again = made(store)
-    assert again.recorded.tally.num_kept == again.recorded.tally.num_segments
+    assert again.tally.num_kept == again.tally.num_segments
     assert Path("book.m4b").read_bytes() == data
 
 
@@ -138,27 +161,25 @@ def test_a_changed_paragraph_alone_is_made(store: ResultCache) -> None:
     made(store)
     text = {**TEXT, "One": (TEXT["One"][0], "Somebody in the harbour laughed.")}
     second = made(store, plan(text))
-    tally = second.recorded.tally
+    tally = second.tally
     assert tally.num_segments - tally.num_kept == 1
 
 
 def test_a_bad_sentence_is_made_again_and_stays_so(store: ResultCache) -> None:
     made(store)
     before = Path("book.m4b").read_bytes()
-    second = made(store, again=((2, 3),))
+    second = made(store, again=("2:3",))
     changed = Path("book.m4b").read_bytes()
     assert changed != before
-    assert second.recorded.tally.num_kept == second.recorded.tally.num_segments
+    assert second.tally.num_kept == second.tally.num_segments
     made(store)
     assert Path("book.m4b").read_bytes() == changed
-    made(store, again=((2, 3),))
+    made(store, again=("2:3",))
     assert Path("book.m4b").read_bytes() not in (before, changed)
 
 
-@pytest.mark.parametrize("place", [(3, 1), (1, 0), (2, 99)])
-def test_a_segment_that_is_not_there_cannot_be_made_again(
-    store: ResultCache, place: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize("place", ["3:1", "1:0", "2:99", "two", "2"])
+def test_a_segment_that_is_not_there_cannot_be_made_again(store: ResultCache, place: str) -> None:
     with pytest.raises(InvalidInputError):
         made(store, again=(place,))
 
@@ -167,16 +188,19 @@ def test_a_passage_that_fails_stops_nothing_and_is_named(store: ResultCache) -> 
     """The engine is silent on one sentence, whatever it is asked with."""
     seed = seed_of(TEXT["Two"][1], 0)
     bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
+    events: list[Event] = []
     with pytest.raises(UnfinishedBookError) as refused:
-        made(store, engine=bad)
-    assert [lack.text for lack in refused.value.lacks] == [TEXT["Two"][1]]
+        made(store, engine=bad, events=events)
+    unfinished = events[-1]
+    assert isinstance(unfinished, BookUnfinishedEvent)
+    assert [one["text"] for one in unfinished.passages] == [TEXT["Two"][1]]
     assert "2:3" in refused.value.message
     assert not Path("book.m4b").exists()
     whole = made(store, engine=bad, allow_gaps=True)
     gap = next(cue for cue in whole.timeline.cues if cue.gap)
     assert gap.text == TEXT["Two"][1]
     assert gap.end > gap.start
-    assert whole.recorded.tally.num_kept == whole.recorded.tally.num_segments - 1
+    assert whole.tally.num_kept == whole.tally.num_segments - 1
 
 
 def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: ResultCache) -> None:
@@ -185,12 +209,17 @@ def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: R
     book = plan({"One": (good, refrain), "Two": (refrain, good)})
     seed = seed_of(refrain, 0)
     bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
-    with pytest.raises(UnfinishedBookError) as refused:
-        made(store, book, engine=bad)
-    assert [(lack.part, lack.text) for lack in refused.value.lacks] == [(0, refrain), (1, refrain)]
+    events: list[Event] = []
+    with pytest.raises(UnfinishedBookError):
+        made(store, book, engine=bad, events=events)
+    unfinished = events[-1]
+    assert isinstance(unfinished, BookUnfinishedEvent)
+    assert [(one["chapter"], one["text"]) for one in unfinished.passages] == [
+        (1, refrain), (2, refrain),
+    ]  # fmt: skip
     whole = made(store, book, engine=bad, allow_gaps=True, fresh=True)
     assert [cue.part for cue in whole.timeline.cues if cue.gap] == [0, 1]
-    assert whole.recorded.tally.num_kept == 0
+    assert whole.tally.num_kept == 0
 
 
 def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: ResultCache) -> None:
@@ -200,39 +229,36 @@ def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: R
     made(store, engine=bad)
     before = Path("book.m4b").read_bytes()
     with pytest.raises(WorkError, match="could not be made again"):
-        made(store, engine=bad, again=((2, 3),))
+        made(store, engine=bad, again=("2:3",))
     made(store, engine=bad)
     assert Path("book.m4b").read_bytes() == before
 
 
 def test_captions_chapters_and_read_along_lie_beside_the_book(store: ResultCache) -> None:
-    one = made(store, captions=("srt", "vtt"), readalong=True)
+    one = made(store, captions=("srt", "vtt"), read_along=True)
     assert {path.name for path in one.beside} == {
         "book.srt", "book.vtt", "book.chapters.vtt", "book.readalong.epub",
     }  # fmt: skip
     with studio(store) as reader:
-        files = make(
-            Order(Path("book.txt"), Path("chapters"), format="mp3", captions=("srt",)),
-            plan(), reader, store,
-        )  # fmt: skip
+        files = make(reader, store, output="chapters", format="mp3", captions=("srt",))
     assert [path.suffix for path in files.files] == [".mp3", ".mp3"]
     assert len(list(Path("chapters").glob("*.srt"))) == 2
 
 
 def test_progress_tells_chapter_share_speed_and_devices(store: ResultCache) -> None:
-    told: list[Progress] = []
-    with studio(store) as reader:
-        make(order(), plan(), reader, store, tell=told.append)
+    events: list[Event] = []
+    made(store, events=events)
+    told = [one for one in events if isinstance(one, BookProgressEvent)]
     making = [one for one in told if one.stage == "making"]
     assert [one.segment for one in making] == list(range(1, len(making) + 1))
-    assert 0.0 < making[-1].done < 1.0  # writing is still to come
+    assert 0 < making[-1].done < making[-1].total  # writing is still to come
     assert making[-1].left_s is not None
     assert making[-1].left_s > 0.0
     assert making[-1].devices.keys() == {"cpu"}
     assert making[-1].speed is not None
-    assert {one.title for one in making} == {"One", "Two"}
+    assert {one.detail for one in making} == {"One", "Two"}
     writing = [one for one in told if one.stage == "writing"]
-    assert (writing[-1].done, writing[-1].left_s) == (1.0, 0.0)
+    assert (writing[-1].done, writing[-1].left_s) == (writing[-1].total, 0.0)
     assert [one.done for one in told] == sorted(one.done for one in told)
 
 
@@ -301,12 +327,18 @@ def test_little_of_a_long_text_tells_nothing_until_it_has_gone_on_for_a_while() 
     assert long.left_s == pytest.approx(99_400 / (500 / 20.0))
 
 
-def test_a_disk_without_room_is_told_before_the_work(tmp_path: Path) -> None:
-    check_room(order(), 60.0, 60.0, rate=24000, store_folder=tmp_path)
+def test_a_disk_without_space_is_an_error_before_the_work(tmp_path: Path) -> None:
+    def check(audio_s: float, to_make_s: float, folder: Path) -> None:
+        check_disk_space(
+            BookRequest(file=Path("book.txt")), BookTarget(Path("book.m4b")), audio_s=audio_s,
+            to_make_s=to_make_s, sample_rate=24000, cache_folder=folder,
+        )  # fmt: skip
+
+    check(60.0, 60.0, tmp_path)
     with pytest.raises(StorageError, match="needs"):
-        check_room(order(), 1e12, 0.0, rate=24000, store_folder=tmp_path)
+        check(1e12, 0.0, tmp_path)
     with pytest.raises(StorageError):
-        check_room(order(), 60.0, 1e12, rate=24000, store_folder=tmp_path / "not" / "there")
+        check(60.0, 1e12, tmp_path / "not" / "there")
 
 
 def test_rests_around_chapters_can_be_set(store: ResultCache) -> None:
@@ -321,13 +353,14 @@ def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     """Two devices of unequal speed: both work, and the book is the same bytes as from one."""
     text = {"One": tuple(f"Sentence number {n} of the tide is told." for n in range(60))}
     seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
-    told: list[Progress] = []
+    events: list[Event] = []
     stage = Stage(
         engine="tone", found=Tone.find(), placed=PlacementPlan(seats), environment=os.environ,
         options={"sleep_s": 0.002}, store=store,
     )  # fmt: skip
     with Studio(stage) as both:
-        make(order(), plan(text), both, store, tell=told.append)
+        make(both, store, plan(text), events=events)
+    told = [one for one in events if isinstance(one, BookProgressEvent)]
     assert told[-1].stage == "writing"
     making = [one for one in told if one.stage == "making"]
     assert set(making[-1].devices) == {"one", "two"}
@@ -338,13 +371,93 @@ def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
 
 
 def test_one_chapter_of_a_folder_is_written_anew_under_its_own_number(store: ResultCache) -> None:
-    wanted = Order(Path("book.txt"), Path("chapters"), format="flac")
+    folder: dict[str, Any] = {"output": "chapters", "format": "flac"}
     with studio(store) as reader:
-        make(wanted, plan(), reader, store)
+        make(reader, store, **folder)
         names = sorted(path.name for path in Path("chapters").iterdir())
         playlist = Path("chapters/The Harbour.m3u8").read_text()
-        second = Order(Path("book.txt"), Path("chapters"), format="flac", chapters="2")
-        again = make(second, plan(chosen=[1]), reader, store)
+        again = make(reader, store, plan(chosen=[1]), chapters=("2",), **folder)
     assert [path.name for path in again.files] == [name for name in names if name.startswith("02")]
     assert sorted(path.name for path in Path("chapters").iterdir()) == names
     assert Path("chapters/The Harbour.m3u8").read_text() == playlist
+
+
+# -- the Python call and its request ---------------------------------------------------------------
+
+
+STORY = """CHAPTER I
+
+The Clock
+
+It was ten past nine when Mr. Hale opened the shop.
+
+CHAPTER II
+
+The Tide
+
+The tide came in at noon.
+"""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(environment={**os.environ, "HOME": str(tmp_path), "ANYRIG_BENCH": "no"})
+
+
+def test_make_book_reports_progress_and_is_continued_by_the_same_call(rig: Rig) -> None:
+    Path("story.txt").write_text(STORY, encoding="utf-8")
+    progress: list[ProgressEvent] = []
+    result = rig.make_book("story.txt", "out/", engine="tone", on_progress=progress.append)
+    assert result.files == (Path("out/story.m4b"),)
+    assert result.num_cached == 0
+    assert progress[-1].done == progress[-1].total
+    assert {one.stage for one in progress} >= {"reading", "making", "writing"}
+    data = result.files[0].read_bytes()
+    again = rig.make_book("story.txt", Path("out/story.m4b"), engine="tone")
+    assert again.num_cached == again.tally.num_segments
+    assert again.files[0].read_bytes() == data
+    assert again.to_json()["kept"] == again.tally.num_segments
+
+
+def test_list_chapters(rig: Rig) -> None:
+    Path("story.txt").write_text(STORY, encoding="utf-8")
+    found = rig.list_chapters("story.txt", engine="tone", chapters=[2])
+    assert [(one.number, one.is_spoken) for one in found.chapters] == [(1, False), (2, True)]
+    assert found.estimated_s == found.chapters[1].estimated_s > 2.0
+    assert found.book.language == "en"
+
+
+def test_a_request_of_a_stored_job() -> None:
+    stored = {
+        "file": "a.epub", "output": "/x/a.m4b", "captions": "srt,VTT", "chapters": "3-7,9",
+        "bitrate": "96k", "format": "", "rate": 1, "set": {"noise": 0.5}, "again": ["1:2", "2:1"],
+    }  # fmt: skip
+    request = request_from_json(BookRequest, stored)
+    assert request.captions == ("srt", "vtt")
+    assert request.chapters == ("3-7,9",)
+    assert (request.bitrate, request.format) == (96000, None)
+    assert BookRequest(file=Path("a.epub"), chapters=[3, 4]).chapters == ("3", "4")  # type: ignore[arg-type]
+    assert request_from_json(BookRequest, request_to_json(request)) == request
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"format": "ogg"}, {"captions": ["ass"]}, {"bitrate": "much"}, {"notes": "sing"},
+              {"chapters": [True]}, {"rest_before": 100}]
+)  # fmt: skip
+def test_a_wrong_option_is_named(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(InvalidOptionError) as refused:
+        request_from_json(BookRequest, {"file": "a.epub", **wrong})
+    assert refused.value.option == name
+
+
+def test_loudness_is_that_of_the_request_of_acx_or_of_the_settings(rig: Rig) -> None:
+    rig.environment["ANYRIG_SPEECH_LOUDNESS"] = "-16"
+    rig.__dict__.pop("loaded_settings", None)
+
+    def loudness(**options: Any) -> float:
+        return resolve_target(rig, rig.request(BookRequest, file="a.epub", **options)).loudness
+
+    assert loudness() == -16
+    assert loudness(levels="acx") == -20.5
+    assert loudness(levels="acx", loudness=-19) == -19
