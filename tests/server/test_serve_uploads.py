@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.server.expiry import expire
+from anyrig.server.lifespan import delete_expired_uploads
 from anyrig.server.parts import Parts
 from anyrig.server.uploads import UploadNotFoundError, Uploads, clean
 from tests.server.conftest import MakeApp, Server, environment_of
@@ -155,20 +155,20 @@ def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -
                  for name in ("old", "indexed", "queued", "fresh")]  # fmt: skip
         sent = client.post("/uploads", files=files).json()["files"]
         old, indexed, queued, fresh = (one["id"] for one in sent)
-        assert expire(parts) == []  # no clerk is asked where nothing is old
+        assert delete_expired_uploads(parts) == []  # no worker is asked if nothing is old
         assert parts.models.loaded_models() == []
         order = {"kind": "book", "arguments": {"file": f"upload:{queued}"}}
         assert client.post("/jobs", json=order).status_code in (201, 202)
         _index(parts, parts.uploads.path(indexed))
         for one in (old, indexed, queued):
             os.utime(parts.data / "uploads" / f"{one}.json", (1000, 1000))
-        assert expire(parts) == [old]
+        assert delete_expired_uploads(parts) == [old]
         assert {one["id"] for one in client.get("/uploads").json()["files"]} == {
             indexed, queued, fresh}  # fmt: skip
         (parts.places["indexes"] / "broken.sqlite").write_bytes(b"no database" * 500)
         os.utime(parts.data / "uploads" / f"{fresh}.json", (1000, 1000))
         with pytest.raises(AnyrigError):  # nobody knows what a broken index holds
-            expire(parts)
+            delete_expired_uploads(parts)
         assert client.get(f"/uploads/{fresh}").status_code == 200
 
 

@@ -26,9 +26,9 @@ def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        from anyrig.server.background import running
+        from anyrig.server.lifespan import run_background
 
-        async with running(parts):
+        async with run_background(parts):
             yield
 
     app = FastAPI(

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, StorageError
-from anyrig.server.kinds import kind_of, kind_of_name, suffix_of
+from anyrig.server.file_types import detect_type, get_suffix, guess_type
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _LONGEST_NAME = 150
@@ -186,7 +186,7 @@ class Uploads:
 
     def _keep(self, part: Path, name: str, size: int, owner: str) -> Upload:
         upload_id = part.stem.removeprefix("part-")
-        upload = Upload(upload_id, name, size, kind_of(part), time.time(), owner)
+        upload = Upload(upload_id, name, size, detect_type(part), time.time(), owner)
         card = part.with_name(f"card-{upload.id}")
         card.write_text(json.dumps(asdict(upload)), encoding="utf-8")
         os.replace(part, self._data(upload))
@@ -207,7 +207,7 @@ class Uploads:
 
     def _data(self, upload: Upload) -> Path:
         # ID.json is what is known of it: a file of that kind must lie elsewhere.
-        suffix = ".jsonl" if upload.kind == "json" else suffix_of(upload.kind)
+        suffix = ".jsonl" if upload.kind == "json" else get_suffix(upload.kind)
         return self._folder / f"{upload.id}{suffix}"
 
     def _tidy(self) -> None:
@@ -231,7 +231,7 @@ class Receiving:
     def __init__(self, uploads: Uploads, folder: Path, name: str, owner: str = "") -> None:
         self._uploads, self._name, self._owner = uploads, name, owner
         # How it ends is one of our own words, whatever the sender called it.
-        self._part = folder / f"part-{secrets.token_hex(16)}{suffix_of(kind_of_name(name))}"
+        self._part = folder / f"part-{secrets.token_hex(16)}{get_suffix(guess_type(name))}"
         self._size = self._checked = 0
         self._over = False
         try:
