@@ -19,13 +19,13 @@ import psutil
 import pytest
 import soundfile
 
+from anyrig.app.access import resolve_document_model
 from anyrig.app.compute import ComputeOptions
 from anyrig.app.document_worker import (
     TASKS,
     DocumentWorker,
     DocumentWorkers,
     WorkerContext,
-    resolve_model,
 )
 from anyrig.app.documents import FileOptions, LimitedReader
 from anyrig.app.models import ModelCache
@@ -241,7 +241,7 @@ def test_a_model_that_the_current_task_uses_is_not_unloaded(
 )
 def test_only_known_models_may_be_named(rig: Rig, name: str) -> None:
     with pytest.raises((InvalidInputError, MissingWeightsError)):
-        resolve_model(rig, name)
+        resolve_document_model(rig, name)
 
 
 def test_folders_below_those_of_the_settings_may_be_named(
@@ -251,10 +251,10 @@ def test_folders_below_those_of_the_settings_may_be_named(
     (tmp_path / "other").mkdir()
     (tmp_path / "models" / "out").symlink_to(tmp_path / "other")
     rig = Rig(environment={**environment, "ANYRIG_SERVER_MODELS": str(tmp_path / "models")})
-    assert Path(resolve_model(rig, "mine")) == (tmp_path / "models" / "mine").resolve()
+    assert Path(resolve_document_model(rig, "mine")) == (tmp_path / "models" / "mine").resolve()
     for name in ("out", "../other", str(tmp_path / "other"), "mine\x00", ""):
         with pytest.raises(InvalidInputError) if name else nullcontext():
-            resolve_model(rig, name)
+            resolve_document_model(rig, name)
 
 
 def test_a_folder_is_not_taken_for_a_classifier(context: WorkerContext, tmp_path: Path) -> None:

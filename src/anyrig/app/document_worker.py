@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import logging
 import os
-import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anyrig.app.access import resolve_document_model
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.documents import FileOptions, read_files
 from anyrig.app.events import Event
@@ -70,7 +70,6 @@ _OWN_WORKERS = dict.fromkeys(("index_delete", "index_remove"), "documents, delet
 """Tasks with a worker of their own. What is deleted is overwritten on the disk: searches must not
 wait for it, and it must not wait for long work, which may take hours."""
 _MAX_FAILED = 100
-_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 # -- in the server ---------------------------------------------------------------------------------
@@ -270,7 +269,7 @@ class WorkerContext:
         """What is given, with the model as a name or folder that a client may use."""
         if not given.get("model"):
             return dict(given)
-        return {**given, "model": resolve_model(self.rig, given["model"])}
+        return {**given, "model": resolve_document_model(self.rig, given["model"])}
 
 
 class DocumentWorker(BaseEngine):
@@ -338,34 +337,6 @@ class DocumentWorker(BaseEngine):
             return {"error": error_to_dict(failure), "trace": trace}
         finally:
             self.context.rig.models.evict_idle()
-
-
-def resolve_model(rig: Rig, name: str) -> str:
-    """A model that a client may use, by its name or folder as the rest of anyrig takes it: one of
-    a package, one that was downloaded, or a folder below those of `server.models`.
-    """
-    from anyrig.documents.packaged import PACKAGED
-    from anyrig.text.folder import is_inside
-
-    if name in ("", "auto") or name in PACKAGED:
-        return name
-    folders = rig.settings.server.models.split(",") if name.isprintable() else ()
-    for root in (Path(one.strip()).expanduser() for one in folders if one.strip()):
-        folder = root / name
-        if is_inside(folder, root) and folder.exists() and not folder.samefile(root):
-            return str(folder.resolve())
-    if _HUB_NAME.fullmatch(name):
-        folder = rig.folders.models / "documents" / name.replace("/", "--")
-        if not folder.is_dir():
-            raise MissingWeightsError(
-                f"{name} is not on this machine",
-                hint=f"`anyrig embed --model {name} --fetch` downloads it.",
-            )
-        return str(folder)
-    raise InvalidInputError(
-        f"unknown model {name!r}",
-        hint=f"Valid models: {', '.join(PACKAGED)}, and folders below `server.models`.",
-    )
 
 
 # -- tasks on texts and files ----------------------------------------------------------------------

@@ -283,11 +283,3 @@ async def _run_few(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
 def _cancel(futures: Sequence[Future[Any]]) -> None:
     for future in futures:
         future.cancel()
-
-
-# Names in branches that are not merged yet.
-class Desk(DocumentTasks):
-    pass
-
-
-while_there, foreseen = run_while_connected, to_problem
