@@ -20,7 +20,7 @@ import uvicorn
 from websockets.sync.client import connect
 
 from anyrig.server.parts import Parts
-from tests.server import odd_clerk
+from tests.server import odd_worker
 from tests.server.conftest import environment_of
 from tests.server.test_serve_jobs import begun, over, sent, until
 from tests.server.test_serve_stream import heard
@@ -34,7 +34,7 @@ TASKS = ("transcribe", "book_plan", "book_cover", "book_chapter")
 
 @dataclass
 class Door:
-    """A server in this process, and what its clerks do."""
+    """A server in this process, and what its document workers do."""
 
     url: str
     client: httpx.Client
@@ -96,17 +96,17 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     marks, plugins = folder / "marks", folder / "plugins"
     marks.mkdir()
     plugins.mkdir()
-    odd_clerk.plugged(plugins)
+    odd_worker.plugged(plugins)
     paths = [str(plugins), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    more = {odd_clerk.FOLDER: str(marks), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    more = {odd_worker.FOLDER: str(marks), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "ANYRIG_SERVER_TEXTS": "8", "ANYRIG_SERVER_QUEUE": "8"}  # fmt: skip
     _, options = command_line(["serve", "--no-bench"])
     with ExitStack() as stack:
         sys.path.insert(0, str(plugins))
         stack.callback(sys.path.remove, str(plugins))
         parts = build(Context(options, environment_of(folder, more)), stack, local=True)
-        clerks: Any = parts.clerks
-        clerks._factory = odd_clerk.FACTORY
+        workers: Any = parts.clerks
+        workers._factory = odd_worker.FACTORY
         url = stack.enter_context(_listening(create_app(parts, page=False)))
         client = stack.enter_context(httpx.Client(base_url=url, timeout=60, trust_env=False))
         upload = sent(client, STORY, "story.txt")
@@ -158,7 +158,7 @@ def test_a_task_that_fails_unforeseen_is_no_500_and_is_counted(door: Door, task:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_task_that_kills_its_clerk_is_no_500_and_fails_alone(door: Door, task: str) -> None:
+def test_a_task_that_kills_its_worker_is_no_500_and_fails_alone(door: Door, task: str) -> None:
     with door.way("dies"):
         _is_problem(door.ask(task), 422)
     plan = door.ask("book_plan")
@@ -205,7 +205,7 @@ def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> No
 def test_who_leaves_takes_the_work_along(
     door: Door, task: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert door.ask("book_plan").status_code == 200  # the clerk is there
+    assert door.ask("book_plan").status_code == 200  # the worker exists
     before = door.counted(task, "given up")
     with door.way("long"):
         with pytest.raises(httpx.ReadTimeout):

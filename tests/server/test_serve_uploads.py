@@ -155,7 +155,7 @@ def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -
                  for name in ("old", "indexed", "queued", "fresh")]  # fmt: skip
         sent = client.post("/uploads", files=files).json()["files"]
         old, indexed, queued, fresh = (one["id"] for one in sent)
-        assert delete_expired_uploads(parts) == []  # no clerk is asked where nothing is old
+        assert delete_expired_uploads(parts) == []  # no worker is asked if nothing is old
         assert parts.models.loaded_models() == []
         order = {"kind": "book", "arguments": {"file": f"upload:{queued}"}}
         assert client.post("/jobs", json=order).status_code in (201, 202)

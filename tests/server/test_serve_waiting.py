@@ -13,8 +13,8 @@ import pytest
 
 from anyrig.app.settings import ServerSettings
 from anyrig.errors import OverloadedError
-from anyrig.server.routes.documents import _admitted
-from anyrig.server.waiting import BoundedStarter, Piece, TaskTimeout, wait_for_task
+from anyrig.server.routes.documents import submit_patiently
+from anyrig.server.waiting import BoundedStarter, TaskTimeout, wait_for_task
 
 
 def test_more_than_may_wait_to_begin_are_refused_at_once() -> None:
@@ -95,18 +95,21 @@ def test_an_error_of_the_call_is_its_own() -> None:
         asyncio.run(BoundedStarter(1).run(call, ServerSettings()))
 
 
+class _Task(Future[Any]):
+    began: float | None = None
+
+
 def test_work_has_its_time_from_when_it_began() -> None:
     async def one() -> None:
-        began: list[float] = []
-        piece: Piece[str] = Piece(lambda: began[0] if began else None)
+        piece: Any = _Task()
         waiting = asyncio.ensure_future(wait_for_task(piece, 0.2))
         await asyncio.sleep(0.6)
         assert not waiting.done(), "it waits for its turn"
-        began.append(time.monotonic())
+        piece.began = time.monotonic()
         with pytest.raises(TaskTimeout):
             await asyncio.wait_for(waiting, 5)
         assert piece.cancelled(), "whoever does it is told"
-        done: Piece[str] = Piece(time.monotonic)
+        done: Any = _Task()
         done.set_result("here")
         assert await wait_for_task(done, 0.2) == "here"
 
@@ -122,8 +125,8 @@ def test_who_was_let_in_waits_for_room_and_who_was_not_is_refused() -> None:
             raise OverloadedError("full", hint="wait")
         return []
 
-    assert asyncio.run(_admitted(hand_in, 30.0)) == []
+    assert asyncio.run(submit_patiently(hand_in, 30.0)) == []
     assert len(tries) == 3
     with pytest.raises(OverloadedError):
-        asyncio.run(_admitted(hand_in, 0.0))
+        asyncio.run(submit_patiently(hand_in, 0.0))
     assert len(tries) == 4

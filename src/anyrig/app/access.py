@@ -24,12 +24,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError, mention
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    InvalidOptionError,
+    MissingWeightsError,
+    mention,
+)
 from anyrig.jobs import JobNotFoundError
 from anyrig.options import Option, list_options
 from anyrig.text.folder import is_inside
 
 if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
     from anyrig.app.settings import ServerSettings
     from anyrig.app.training_config import TrainingConfig
     from anyrig.jobs import Job, JobQueue
@@ -38,6 +45,7 @@ UPLOAD_PREFIX = "upload:"
 TRAINING_FILES = "files.json"
 """Beside a client's training file: where the files are that its examples name."""
 _DRIVE = re.compile(r"[A-Za-z]:")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _KEY_MARK = "--"
 _OWNED_INDEX = re.compile(rf".*{_KEY_MARK}[0-9a-f]{{12}}", re.DOTALL)
 """An index of a key, as it is called on disk."""
@@ -155,6 +163,32 @@ def is_allowed(path: Path, roots: Iterable[Path]) -> bool:
 def parse_folders(setting: str) -> list[Path]:
     """The folders of a setting, separated by commas; `~` is the home of whoever runs the server."""
     return [Path(os.path.expanduser(one.strip())) for one in setting.split(",") if one.strip()]
+
+
+def resolve_document_model(rig: Rig, name: str) -> str:
+    """A model of documents that a client names, as the rest of anyrig takes it: one of a package,
+    one that was downloaded, or a folder below those of `server.models`.
+    """
+    from anyrig.documents.packaged import PACKAGED
+
+    if name in ("", "auto") or name in PACKAGED:
+        return name
+    for root in parse_folders(rig.settings.server.models) if name.isprintable() else ():
+        folder = root / name
+        if is_allowed(folder, [root]) and folder.exists() and not folder.samefile(root):
+            return str(folder.resolve())
+    if _HUB_NAME.fullmatch(name):
+        folder = rig.folders.models / "documents" / name.replace("/", "--")
+        if not folder.is_dir():
+            raise MissingWeightsError(
+                f"{name} is not on this machine",
+                hint=f"`anyrig embed --model {name} --fetch` downloads it.",
+            )
+        return str(folder)
+    raise InvalidInputError(
+        f"unknown model {name!r}",
+        hint=f"Valid models: {', '.join(PACKAGED)}, and folders below `server.models`.",
+    )
 
 
 # -- uploads and jobs ------------------------------------------------------------------------------

@@ -551,7 +551,7 @@ class Rig:
         on_event: OnEvent | None = None,
         **options: Any,
     ) -> list[FileSummary]:
-        """Summaries of files, or of a `text`; the options are fields of `SummariseRequest`.
+        """Summaries of files, or of `texts`; the options are fields of `SummariseRequest`.
 
         for one in Rig().summarise("report.pdf", sentences=3):
             print(one.file, one.summaries[0].summary.text)

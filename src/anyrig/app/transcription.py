@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -43,6 +45,10 @@ class TranscriptionRequest(ComputeOptions):
     files: tuple[Path, ...] = option(
         help="recordings, or folders with recordings", positional=True, upload=True, metavar="FILE"
     )
+    names: tuple[str, ...] = option(
+        (), "what the recordings are called in results and errors, if not by their own names",
+        flag=False, http=False,
+    )  # fmt: skip
     output: str = option(
         "", "the file, or the folder for several recordings", short="-o", http=False,
         metavar="PATH",
@@ -102,6 +108,8 @@ class Recording(NamedTuple):
     path: Path
     name: Path
     """What its transcript is called below the output folder, without a suffix."""
+    title: str = ""
+    """What it is called in results and errors; its own name if empty."""
 
 
 @dataclass(frozen=True)
@@ -176,10 +184,7 @@ def transcribe(
     plan = plan or plan_outputs(request, on_event)
     check_model(request)
     _choose_device(rig, request)  # a requested device that is missing is reported first
-    with (
-        open_cache(rig) as cache,
-        open_transcriber(rig, request, cache) as transcriber,
-    ):
+    with borrow_transcriber(rig, request) as transcriber:
         for number, recording in enumerate(plan.recordings, 1):
             on_event(TranscriptionProgress(
                 "opening", file=recording.path.name, number=number, num_files=len(plan.recordings)
@@ -200,7 +205,7 @@ def _transcribe_file(
 
     began = time.monotonic()
     try:
-        with opened(recording.path) as sound:
+        with opened(recording.path, recording.title) as sound:
             on_progress = _report_progress(plan, recording, number, sound, on_event)
             transcript = transcriber.transcribe(sound, on_progress)
         outputs = plan.list_outputs(recording)
@@ -265,6 +270,33 @@ def list_warnings(transcript: Transcription) -> Iterator[str]:
 
 
 # -- the model -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def borrow_transcriber(rig: Rig, request: TranscriptionRequest) -> Iterator[Transcriber]:
+    """Models that load when the first recording needs them. If they may be kept, nothing is cached
+    of what they hear, and others are closed: each holds a model.
+    """
+    if not rig.models.keep:
+        with open_cache(rig) as cache, open_transcriber(rig, request, cache) as transcriber:
+            yield transcriber
+        return
+    name = f"transcription {_describe_model(request)}"
+    for other in rig.models.loaded_models():
+        if other.name.startswith("transcription ") and other.name != name:
+            rig.models.unload(other.name)
+    with rig.models.borrow(name, lambda: open_transcriber(rig, request)) as transcriber:
+        yield transcriber
+
+
+def _describe_model(request: TranscriptionRequest) -> str:
+    """What `/health` shows: no two that differ in what is loaded have the same name."""
+    words = [Path(request.model).name or "by language", request.language]
+    words += ["translate"] if request.translate else []
+    words += ["words"] if request.word_times else []
+    if "/" in request.model:  # two folders may have one name
+        words.append(sha256(request.model.encode()).hexdigest()[:6])
+    return " ".join(filter(None, words))
 
 
 def open_transcriber(
@@ -355,6 +387,9 @@ def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan
         if not path.exists():
             raise InvalidInputError(f"no such file or folder: {path}", hint="Check the path.")
     recordings = find_recordings(request.files)
+    if request.names:
+        titles = dict(zip(request.files, request.names, strict=True))
+        recordings = tuple(one._replace(title=titles.get(one.path, "")) for one in recordings)
     for warning in not_followed(list_outside_links(request.files)):
         on_event(WarningEvent(warning))
     is_single = len(recordings) == 1

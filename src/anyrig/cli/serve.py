@@ -112,7 +112,10 @@ def run(options: argparse.Namespace) -> int:
 
 def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
     """All parts of a server; what each needs is opened on the stack."""
+    from anyrig.app.compute import ComputeOptions
+    from anyrig.app.document_worker import DocumentWorkers
     from anyrig.app.models import ModelCache
+    from anyrig.options import list_options
     from anyrig.server.figures import Figures
     from anyrig.server.parts import Parts
 
@@ -129,7 +132,11 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
     use_cache = not context.options.no_cache
     speech = stack.enter_context(open_live_speech(rig, given, use_cache=use_cache))
     made: dict[str, Any] = {"speech": speech, "embedding": LiveEmbedding(rig, given)}
-    for name in ("keys", "uploads", "rig", "clerks", "cluster"):
+    compute_options = {n: v for n, v in given.items() if n in list_options(ComputeOptions)}
+    made["clerks"] = stack.enter_context(
+        DocumentWorkers(rig, rig.request(ComputeOptions, **compute_options))
+    )
+    for name in ("keys", "uploads", "rig", "cluster"):
         module = importlib.import_module(f"anyrig.cli.serve_{name}")
         made[name] = module.made(context, stack, models)
     options = context.options

@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio
 from anyio import to_thread
-from pydantic import BaseModel
 
 from anyrig.app.models import MemoryWatch
 from anyrig.backends.memory import trim_heap
@@ -19,7 +18,6 @@ from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.holding import unneeded
 from anyrig.server.jobs import run_queue
 from anyrig.server.parts import PRELOADS, Parts
-from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
 
 log = logging.getLogger(__name__)
 SWEEP_S = 3.0
@@ -147,19 +145,17 @@ def preload(parts: Parts, word: str) -> None:
         "speech": parts.speech.load,
         "embeddings": lambda: [one.result() for one in parts.embedding.submit([_WARM])],
         "documents": lambda: parts.clerks.submit("ready", {}).result(),
-        "entities": lambda: _task(parts, "entities", EntitiesOptions, {}),
-        "summarise": lambda: _task(parts, "summarise", SummariseOptions, {}),
-        "classify": lambda: _task(parts, "classify", ClassifyOptions, {"labels": ["bill", "poem"]}),
+        "entities": lambda: _task(parts, "entities", {}),
+        "summarise": lambda: _task(parts, "summarise", {}),
+        "classify": lambda: _task(parts, "classify", {"labels": ["bill", "poem"]}),
     }
     assert loads.keys() == set(PRELOADS)
     loads[word]()
     log.info("preloaded: %s", word)
 
 
-def _task(parts: Parts, name: str, options: type[BaseModel], given: dict[str, Any]) -> None:
+def _task(parts: Parts, name: str, given: dict[str, Any]) -> None:
     """Run a task on a short text, as its route does."""
-    asked = options.model_validate(given).model_dump()
-    arguments = {**asked, "sources": [{"name": "a test", "text": _WARM}]}
-    (row,) = parts.clerks.submit(name, arguments).result()
+    (row,) = parts.clerks.submit(name, {**given, "texts": [_WARM]}).result()
     if "error" in row:
         raise error_from_dict(row["error"])

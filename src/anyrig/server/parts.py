@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from anyrig.app.document_worker import DocumentWorkers
     from anyrig.app.live_embedding import LiveEmbedding
     from anyrig.app.live_speech import LiveSpeech
     from anyrig.app.models import ModelCache
@@ -22,20 +23,6 @@ if TYPE_CHECKING:
     from anyrig.server.figures import Figures
     from anyrig.server.keys import Keys
     from anyrig.server.uploads import Uploads
-    from anyrig.server.waiting import Piece
-    from anyrig.work.live import Lane
-
-
-class Clerks(Protocol):
-    """Everything else that needs a model: done in a worker process, by the name of the task."""
-
-    def submit(
-        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
-    ) -> Piece[Any]:
-        """Plain JSON in, plain JSON out. Tasks are those of `anyrig.cli.clerk`.
-
-        The first one of a lane starts a process: call it in a thread.
-        """
 
 
 class Rig(Protocol):
@@ -100,7 +87,7 @@ class Parts:
     rig: Rig
     speech: LiveSpeech
     embedding: LiveEmbedding
-    clerks: Clerks
+    clerks: DocumentWorkers
     cluster: Cluster | None = None
     """None where all work is done on this machine."""
     open: bool = True

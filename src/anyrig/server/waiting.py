@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.errors import OverloadedError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from anyrig.app.document_worker import TaskFuture
     from anyrig.app.settings import ServerSettings
 
 T = TypeVar("T")
@@ -28,22 +29,6 @@ class ClientDisconnected(Exception):
 
 class TaskTimeout(Exception):
     """A task that had started did not end in time."""
-
-
-class Piece(Future[T]):
-    """A future of a task that tells when it started.
-
-    Args:
-        began: the time by `time.monotonic`; None while the task waits.
-    """
-
-    def __init__(self, began: Callable[[], float | None]) -> None:
-        super().__init__()
-        self._began = began
-
-    @property
-    def began(self) -> float | None:
-        return self._began()
 
 
 class BoundedStarter:
@@ -132,7 +117,7 @@ async def _wait_or_undo(future: Future[T], undo: Callable[[T], object] | None) -
         raise
 
 
-async def wait_for_task(task: Piece[T], max_s: float) -> T:
+async def wait_for_task(task: TaskFuture, max_s: float) -> Any:
     """The result of a task; `TaskTimeout` if it started and does not end.
 
     The task is cancelled then, and if the client disconnects.

@@ -21,7 +21,7 @@ from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.jobs import Job
 from anyrig.server import chapters as told
 from anyrig.server.access import client_of
-from anyrig.server.documents import Desk, foreseen, while_there
+from anyrig.server.documents import DocumentTasks, run_while_connected, to_problem
 from anyrig.server.job_requests import prepare_plan
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
@@ -40,7 +40,7 @@ UploadId = Annotated[str, Path(examples=["9f0c1e2d3b4a59687786950413223140"])]
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["books"], route_class=JsonRoute)
-    desk = Desk(parts)
+    tasks = DocumentTasks(parts)
     covers: OrderedDict[str, tuple[str, bytes] | None] = OrderedDict()
 
     def keep(upload: str, picture: Mapping[str, str] | None) -> None:
@@ -60,8 +60,8 @@ def router(parts: Parts) -> APIRouter:
         checked = await anyio.to_thread.run_sync(prepare_plan, parts, client, arguments)
         upload = asked.file.partition(":")[2]
         try:
-            work = desk.result("book_plan", {"arguments": checked}, lane="bulk")
-            found = await while_there(request, work)
+            work = tasks.result("book_plan", {"arguments": checked}, lane="bulk")
+            found = await run_while_connected(request, work)
         except InvalidInputError as error:  # it names the file as it is kept, which nobody knows
             name = await anyio.to_thread.run_sync(
                 lambda: find_named_upload(parts, client, asked.file).name
@@ -69,7 +69,7 @@ def router(parts: Parts) -> APIRouter:
             said = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
             raise Problem(status_of(error), said, hint=error.hint) from error
         except AnyrigError as error:
-            raise foreseen(error) from error
+            raise to_problem(error) from error
         keep(upload, found.pop("picture"))
         return told.planned(found, upload)
 
@@ -80,19 +80,19 @@ def router(parts: Parts) -> APIRouter:
         await anyio.to_thread.run_sync(find_upload, parts, client_of(request), id)
         path = await anyio.to_thread.run_sync(parts.uploads.path, id)  # gone with its upload
         if id not in covers:
-            work = desk.ask("book_cover", {"file": str(path)}, lane="bulk")
-            keep(id, await while_there(request, work))
+            work = tasks.ask("book_cover", {"file": str(path)}, lane="bulk")
+            keep(id, await run_while_connected(request, work))
         found = covers.get(id)
         if found is None:
             raise Problem(404, "the book has no cover", hint="Send a picture with the job.")
         headers = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Options": "nosniff"}
         return Response(found[1], media_type=found[0], headers=headers)
 
-    _chapters_of(routes, parts, desk)
+    _chapters_of(routes, parts, tasks)
     return routes
 
 
-def _chapters_of(routes: APIRouter, parts: Parts, desk: Desk) -> None:
+def _chapters_of(routes: APIRouter, parts: Parts, tasks: DocumentTasks) -> None:
     making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
     """For those who want the same chapter; gone with the last of them, however that went."""
 
@@ -113,21 +113,21 @@ def _chapters_of(routes: APIRouter, parts: Parts, desk: Desk) -> None:
         order = await anyio.to_thread.run_sync(partial(told.order, parts, job, number))
         if order.ready is None:
             lock = making.setdefault(f"{id} {number}", asyncio.Lock())
-            await while_there(request, _made(desk, order, lock))
+            await run_while_connected(request, _made(tasks, order, lock))
         return await file_answer(request, order.ready or order.target, order.name, inline=True)
 
 
-async def _made(desk: Desk, order: told.ChapterOrder, lock: asyncio.Lock) -> None:
+async def _made(tasks: DocumentTasks, order: told.ChapterOrder, lock: asyncio.Lock) -> None:
     """See that a chapter's file is there; by one at a time."""
     async with lock:
         if await anyio.to_thread.run_sync(order.target.is_file):
             return
         try:
-            await desk.result("book_chapter", order.arguments, lane="bulk")
+            await tasks.result("book_chapter", order.arguments, lane="bulk")
         except InvalidInputError as error:
             raise Problem(409, error.message, hint=error.hint) from error
         except AnyrigError as error:
-            raise foreseen(error) from error
+            raise to_problem(error) from error
 
 
 def _chapters(parts: Parts, client: Client, id: str) -> list[dict[str, Any]]:

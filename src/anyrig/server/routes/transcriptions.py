@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from anyrig.app.access import Client, resolve_path
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.server.access import client_of
-from anyrig.server.documents import Desk, while_there
+from anyrig.server.documents import DocumentTasks, run_while_connected
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.receiving import Form, received
@@ -113,7 +113,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def router(parts: Parts) -> APIRouter:
     routes = APIRouter(tags=["speech"])
-    tasks = Desk(parts)
+    tasks = DocumentTasks(parts)
 
     @routes.post(
         "/v1/audio/transcriptions", response_model=Transcription, openapi_extra=_BODY,
@@ -130,8 +130,8 @@ def router(parts: Parts) -> APIRouter:
                 _build_arguments, parts, client_of(request), form
             )
             path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
-            work = tasks.ask("transcribe", {**arguments, "file": str(path)}, lane="bulk")
-            result: dict[str, Any] = await while_there(request, work)
+            work = tasks.ask("transcribe", {**arguments, "files": [str(path)]}, lane="bulk")
+            result: dict[str, Any] = await run_while_connected(request, work)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_delete, parts, form.files)
@@ -194,9 +194,9 @@ def _build_arguments(parts: Parts, client: Client, form: Form) -> dict[str, Any]
             "language is not a language code", hint="Send one such as en or es, or leave it out."
         )
     return {
-        "name": form.files[0].name, "language": language,
+        "names": [form.files[0].name], "language": language,
         "model": resolve_model(parts, client, form.value("model").strip()),
-        "words": words, "form": format if format in ("srt", "vtt") else "",
+        "word_times": words, "form": format if format in ("srt", "vtt") else "",
     }  # fmt: skip
 
 

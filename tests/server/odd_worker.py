@@ -1,4 +1,4 @@
-"""A clerk whose tasks do what a test says, and an engine of speech that dies or is slow to load."""
+"""A document worker that does what a test says, and speech engines that die or load slowly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anyrig.cli import clerk
+from anyrig.app.document_worker import DocumentWorker
 from anyrig.errors import AnyrigError, WorkError, error_to_dict
 
-FOLDER = "ODD_CLERK_FOLDER"
-FACTORY = "tests.server.odd_clerk:OddClerk"
+FOLDER = "ODD_WORKER_FOLDER"
+FACTORY = "tests.server.odd_worker:OddWorker"
 ENGINES = """
 import os, signal, time
 from dataclasses import replace
@@ -51,10 +51,10 @@ def plugged(folder: Path) -> None:
     (info / "entry_points.txt").write_text(f"[anyrig.speech]\n{names}")
 
 
-class OddClerk(clerk.Clerk):
-    """A plain clerk; a file with a task's name says that it dies, fails or goes on for long."""
+class OddWorker(DocumentWorker):
+    """A plain worker; a file with a task's name says that it dies, fails or goes on for long."""
 
-    def _one(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+    def run_task(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         folder, task = Path(os.environ[FOLDER]), str(payload["task"])
         way = (folder / task).read_text() if (folder / task).exists() else ""
         if way == "dies":
@@ -65,15 +65,15 @@ class OddClerk(clerk.Clerk):
             }
         if way == "long":
             return self._endless(payload, folder / f"{task} begun", folder / f"{task} ended")
-        return super()._one(payload)
+        return super().run_task(payload)
 
     def _endless(self, payload: Mapping[str, Any], begun: Path, ended: Path) -> dict[str, Any]:
         """Until nobody waits for it, or two minutes."""
-        self.room.leash = payload["leash"]
+        self.context.wanted = payload["wanted"]
         begun.touch()
         for _ in range(6000):
             try:
-                self.room.check()
+                self.context.check()
             except AnyrigError as error:
                 ended.touch()
                 return {"error": error_to_dict(error)}
