@@ -7,9 +7,10 @@ import os
 import time
 
 import pytest
+from anyrig.app.keys import parse_expiry
 
 from anyrig.cli.context import Context
-from anyrig.cli.keys import opened, until
+from anyrig.cli.keys import opened
 from anyrig.cli.parse import command_line
 from anyrig.cli.serve_keys import demand
 from anyrig.errors import InvalidInputError
@@ -61,13 +62,13 @@ def test_mistakes(anyrig: Anyrig, words: list[str], message: str, hint: str) -> 
 
 def test_spans_and_days() -> None:
     now = time.mktime((2026, 11, 16, 0, 0, 0, 0, 0, -1))
-    assert until("", now) is None
-    assert until("12h", now) == now + 12 * 3600
-    assert until("1y", now) == now + 365 * 86400
-    assert until("2026-11-17", now) == now + 86400
+    assert parse_expiry("", now) is None
+    assert parse_expiry("12h", now) == now + 12 * 3600
+    assert parse_expiry("1y", now) == now + 365 * 86400
+    assert parse_expiry("2026-11-17", now) == now + 86400
     for word in ("0x1d", "-1d", "1.5d", "d", "2026-13-01", "9999999y"):
         with pytest.raises(InvalidInputError):
-            until(word, now)
+            parse_expiry(word, now)
 
 
 def test_other_machines_need_keys(anyrig: Anyrig) -> None:

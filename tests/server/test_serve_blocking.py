@@ -57,7 +57,7 @@ class _NoWorkers:
 @pytest.fixture
 def client(app_client: TestClient) -> TestClient:
     app: Any = app_client.app
-    app.state.parts.clerks = _NoWorkers()
+    app.state.server.documents = _NoWorkers()
     return app_client
 
 

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from anyrig.server.security import limit_body
 from starlette.exceptions import HTTPException
 from starlette.types import Message
-
-from anyrig.server.guarding.bodies import bounded
 
 MOST = 1_000_000
 
@@ -26,7 +25,7 @@ def pieces(sizes: Sequence[int], every_s: float, *, taken_s: float = 0.0) -> int
             return {"type": "http.request", "body": b"x" * size, "more_body": bool(left)}
 
         taken, more = 0, True
-        next_one = bounded(receive, MOST, quiet_s=0.2, rate=1000.0)
+        next_one = limit_body(receive, MOST, quiet_s=0.2, rate=1000.0)
         while more:
             message = await next_one()
             taken, more = taken + len(message["body"]), message["more_body"]

@@ -31,7 +31,7 @@ T = get_translator("en")
 
 def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> str:
     app: Any = client.app
-    text: str = app.state.parts.keys.add(name, scopes=scopes, **more)[0]
+    text: str = app.state.server.keys.add(name, scopes=scopes, **more)[0]
     return text
 
 
@@ -68,7 +68,7 @@ class Page:
         answer = client.get("/visit", headers=headers)
         assert answer.status_code == 200, answer.text
         self._api, self._client = (
-            ApiClient(app, app.state.parts).for_visitor(app.state.visit),
+            ApiClient(app, app.state.server).for_visitor(app.state.visit),
             client,
         )
 
@@ -140,7 +140,7 @@ def test_an_open_page_does_nothing_more_once_its_visitor_has_left(locked: TestCl
     assert page.does("put", "/devices/chosen", {"device": "cpu"}) == 401
     app: Any = locked.app
     page = Page(locked)
-    app.state.parts.keys.remove("a")
+    app.state.server.keys.remove("a")
     assert page.does("get", "/devices") == 401
 
 
@@ -148,7 +148,7 @@ def test_a_page_without_a_visitor_is_let_in_nowhere(locked: TestClient) -> None:
     app: Any = locked.app
     assert locked.portal is not None
     with pytest.raises(ApiError) as refused:
-        locked.portal.call(ApiClient(app, app.state.parts).get, "/devices")
+        locked.portal.call(ApiClient(app, app.state.server).get, "/devices")
     assert refused.value.status == 401
 
 

@@ -34,7 +34,7 @@ def test_block(block: pages.Block, server: Server, tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_scope_and_every_option() -> None:
-    from anyrig.server.keys import SCOPES
+    from anyrig.app.keys import SCOPES
 
     text = (pages.ROOT / "docs" / "server.md").read_text(encoding="utf-8")
     for scope, what in SCOPES.items():

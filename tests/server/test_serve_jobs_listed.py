@@ -1,4 +1,4 @@
-"""The list of jobs, when there are many: parts of it, in short, and off the loop."""
+"""The list of jobs, when there are many: state of it, in short, and off the loop."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from anyrig.server.auth import SCOPE_NO_KEY_NEEDED
+from anyrig.server.state import ServerState
 from fastapi.testclient import TestClient
 
 from anyrig.app.access import Client
 from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
-from anyrig.server.guarding.inside import NO_KEY
 from anyrig.server.job_requests import prepare_job
 from anyrig.server.page.api import ApiClient
 from anyrig.server.page.job_cards import FetchedJobs, JobQuery
-from anyrig.server.parts import Parts
 from tests.server.conftest import MakeApp
 
 LINES = [f"Line number {n}." for n in range(50)]
@@ -31,8 +31,8 @@ def app(make_app: MakeApp) -> Iterator[TestClient]:
         yield client
 
 
-def parts_of(client: TestClient) -> Parts:
-    found: Parts = client.app.state.parts  # type: ignore[attr-defined]
+def parts_of(client: TestClient) -> ServerState:
+    found: ServerState = client.app.state.server  # type: ignore[attr-defined]
     return found
 
 
@@ -164,7 +164,7 @@ class Counting(ApiClient):
 
 
 def looking(client: TestClient, *kinds: str) -> tuple[JobQuery, Any]:
-    api: Any = Counting(client.app, parts_of(client)).for_visitor({NO_KEY: True})
+    api: Any = Counting(client.app, parts_of(client)).for_visitor({SCOPE_NO_KEY_NEEDED: True})
     return JobQuery(api, *kinds), api
 
 
@@ -231,17 +231,17 @@ def test_uploads_are_not_held_while_an_order_is_looked_at(
     app: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To look for engines takes seconds; whoever deletes a file meanwhile does not wait for it."""
-    parts = parts_of(app)
+    state = parts_of(app)
     mine, others = sent(app, "mine.txt"), sent(app, "others.txt")
     looks, go = threading.Event(), threading.Event()
-    usual = parts.speech.check
+    usual = state.speech.check
 
     def check(**given: Any) -> None:
         looks.set()
         assert go.wait(60)
         usual(**given)
 
-    monkeypatch.setattr(parts.speech, "check", check)
+    monkeypatch.setattr(state.speech, "check", check)
     answers: list[Any] = []
     body = {"kind": "book", "arguments": {"file": f"upload:{mine}", "engine": "tone"}}
     order = threading.Thread(target=lambda: answers.append(app.post("/jobs", json=body)))
@@ -260,5 +260,5 @@ def test_uploads_are_not_held_while_an_order_is_looked_at(
     (answer,) = answers
     assert answer.status_code == 404, answer.text  # its own file went as well
     assert app.get("/jobs").json()["jobs"] == []
-    assert list((parts.data / "jobs").iterdir()) == []
+    assert list((state.data_folder / "jobs").iterdir()) == []
     assert app.get("/uploads").json()["files"] == []

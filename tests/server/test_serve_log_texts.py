@@ -30,10 +30,10 @@ def configured() -> Iterator[Callable[..., Said]]:
         stream = io.StringIO()
         handler = logging.StreamHandler(stream)
         if options.get("as_json"):
-            handler.setFormatter(serve_log.JsonLines())
+            handler.setFormatter(log.JsonFormatter())
         root.handlers[:] = [handler]
         streams.append(handler)
-        serve_log.configure(as_json=False, verbose=2, texts=bool(options.get("texts")))
+        log.configure_log(as_json=False, verbose=2, texts=bool(options.get("texts")))
         return stream.getvalue
 
     yield configure

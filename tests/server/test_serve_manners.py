@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
+from anyrig.server.errors import format_for_http, list_invalid_fields
 from fastapi.testclient import TestClient
 
 from anyrig.errors import InvalidInputError
 from anyrig.server.job_requests import check_lines
-from anyrig.server.phrasing import misfits, spoken
 from tests.server.conftest import Server
 
 JSON = {"Content-Type": "application/json"}
@@ -34,7 +34,7 @@ SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
     ],
 )  # fmt: skip
 def test_flags_of_a_command_line_are_fields_over_http(said: str, wanted: str) -> None:
-    assert spoken(said) == wanted
+    assert format_for_http(said) == wanted
 
 
 def test_forms_of_one_field_are_one_misfit() -> None:
@@ -45,7 +45,7 @@ def test_forms_of_one_field_are_one_misfit() -> None:
         {"loc": ("body", "input", "list[list[int]]"), "type": "list_type", "msg": array},
         {"loc": ("body", "lines", 3), "type": "x", "msg": "Value error, no text"},
     ]
-    first, second = misfits(rows)
+    first, second = list_invalid_fields(rows)
     assert first.title == "input: should be a valid string or a valid array"
     assert (second.where, second.title) == (["body", "lines", "3"], "lines.3: no text")
 

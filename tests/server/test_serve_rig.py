@@ -16,7 +16,7 @@ from anyrig.bench import measurements
 from anyrig.cli.context import Context
 from anyrig.cli.serve_rig import WatchedRig, made
 from anyrig.errors import DeviceNotFoundError
-from anyrig.server.schemas.rig import Devices, Used
+from anyrig.server.routes.rig import Devices, Used
 from tests.conftest import MACHINES, NAMES, Anyrig
 
 Rigs = Callable[..., tuple[WatchedRig, Context, ModelCache]]
@@ -160,8 +160,8 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(app_client: T
 
 def test_figures_are_read_anew_each_time(app_client: TestClient) -> None:
     assert app_client.get("/bench").json() == {"figures": []}
-    parts = app_client.app.state.parts  # type: ignore[attr-defined]
-    context: Context = parts.rig._context
+    state = app_client.app.state.server  # type: ignore[attr-defined]
+    context: Context = state.machine._context
     device, machine = context.machine.cpu_device, context.machine
     page = measurements.DeviceMeasurements(
         device.id, device.name, measurements.describe_versions(device, machine),

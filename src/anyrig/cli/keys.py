@@ -13,7 +13,7 @@ from anyrig.cli.show import print_json, table
 from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from anyrig.server.keys import Key, Keys
+    from anyrig.app.keys import ApiKey, ApiKeys
 
 HELP = """Who may call `anyrig serve` from other machines. `add NAME` makes a key and shows it this
 once: only a hash of it is kept. `list` shows what there is, `remove NAME` takes one away; a server
@@ -62,11 +62,11 @@ def run(options: argparse.Namespace) -> int:
     return _list(context, keys)
 
 
-def opened(context: Context) -> Keys:
+def opened(context: Context) -> ApiKeys:
     """This user's keys."""
-    from anyrig.server.keys import Keys
+    from anyrig.app.keys import ApiKeys
 
-    return Keys(context.folders.api_keys)
+    return ApiKeys(context.folders.api_keys)
 
 
 def until(word: str, now: float) -> float | None:
@@ -86,7 +86,7 @@ def until(word: str, now: float) -> float | None:
     return end
 
 
-def _add(context: Context, keys: Keys, name: str) -> int:
+def _add(context: Context, keys: ApiKeys, name: str) -> int:
     options = context.options
     scopes = [word.strip() for word in options.scopes.split(",") if word.strip()]
     text, key = keys.add(
@@ -102,7 +102,7 @@ def _add(context: Context, keys: Keys, name: str) -> int:
     return 0
 
 
-def _remove(context: Context, keys: Keys, name: str) -> int:
+def _remove(context: Context, keys: ApiKeys, name: str) -> int:
     key = keys.remove(name)
     if context.options.json:
         print(json.dumps({"removed": key.name, "id": key.id}))
@@ -111,7 +111,7 @@ def _remove(context: Context, keys: Keys, name: str) -> int:
     return 0
 
 
-def _list(context: Context, keys: Keys) -> int:
+def _list(context: Context, keys: ApiKeys) -> int:
     found = keys.all()
     if context.options.json:
         print_json({"keys": [_row(one) for one in found]})
@@ -130,7 +130,7 @@ def _list(context: Context, keys: Keys) -> int:
     return 0
 
 
-def _row(key: Key) -> dict[str, Any]:
+def _row(key: ApiKey) -> dict[str, Any]:
     return {
         "id": key.id, "name": key.name, "scopes": list(key.scopes),
         "requests_per_minute": key.requests_per_minute or None,
@@ -138,7 +138,7 @@ def _row(key: Key) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _end(key: Key) -> str:
+def _end(key: ApiKey) -> str:
     if key.expires_at is None:
         return "for good"
     return _day(key.expires_at) if key.expires_at > time.time() else "expired"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anyrig.app.models import ModelCache
     from anyrig.app.rig import Rig
     from anyrig.app.settings import ServerSettings
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
 
 log = logging.getLogger(__name__)
 HELP = """Serve everything over HTTP, with a page in the browser: speech, books, documents, jobs and
@@ -86,38 +86,38 @@ def run(options: argparse.Namespace) -> int:
         )
     options.preload = _preloads(options.preload)
     inside = in_container(context.environment)
-    serve_log.configure(
+    log.configure_log(
         as_json=options.log_json or inside, verbose=options.verbose, texts=settings.log_texts
     )
     with _ends_well(), ExitStack() as stack:
         door = stack.enter_context(serve_door.bound(host, port))
-        parts = build(context, stack, local=serve_door.is_local(host))
-        if not parts.open:
+        server = build(context, stack, local=serve_door.is_local(host))
+        if not server.open:
             from anyrig.cli.serve_keys import demand
 
-            demand(context, parts.keys, host=_where(settings, host), container=inside)
+            demand(context, server.keys, host=_where(settings, host), container=inside)
         bound = door.getsockname()
-        parts.state["bound"] = (host, bound[1])
-        parts.state["insecure"] = bool(options.insecure)
+        server.address = (host, bound[1])
+        server.insecure = bool(options.insecure)
         if options.insecure and not serve_door.is_local(host):
             log.warning("anybody who can reach %s may use this server, read what was sent to it, "
                         "and delete it (--insecure)", host)  # fmt: skip
         from anyrig.server.app import create_app
 
-        serve_log.log_start(context, parts)
-        app = create_app(parts, page=not options.no_page)
+        serve_log.log_start(context, server)
+        app = create_app(server, page=not options.no_page)
         _serve(app, door, lambda: _say(context, host, bound[1]))
     return 0
 
 
-def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
-    """All parts of a server; what each needs is opened on the stack."""
+def build(context: Context, stack: ExitStack, *, local: bool) -> ServerState:
+    """All server of a server; what each needs is opened on the stack."""
     from anyrig.app.compute import ComputeOptions
     from anyrig.app.document_worker import DocumentWorkers
     from anyrig.app.models import ModelCache
     from anyrig.options import list_options
-    from anyrig.server.figures import Figures
-    from anyrig.server.parts import Parts
+    from anyrig.server.metrics import Metrics
+    from anyrig.server.state import ServerState
 
     settings = context.loaded.settings.server
     folders = context.folders
@@ -143,11 +143,11 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
     # Other names than its own lead here by way of a proxy: then who calls it by its own may come
     # by way of the proxy as well.
     proxied = settings.behind_proxy or bool(settings.hosts.strip())
-    return Parts(
+    return ServerState(
         settings=settings,
         data=folders.server,
         jobs=stack.enter_context(serve_cluster.jobs_of(context)),
-        figures=Figures(),
+        figures=Metrics(),
         models=models,
         open=bool(options.insecure) or (local and not options.require_keys and not proxied),
         places={"indexes": folders.indexes, "classifiers": folders.classifiers,
@@ -194,7 +194,7 @@ def _where(settings: ServerSettings, host: str) -> str:
 
 def _preloads(words: str) -> str:
     """Names of what is loaded at the start; one that stands for nothing is refused before that."""
-    from anyrig.server.parts import PRELOADS
+    from anyrig.server.state import PRELOADS
 
     found = [word.strip() for word in words.split(",") if word.strip()]
     for word in found:
@@ -235,7 +235,7 @@ def _serve(app: FastAPI, door: socket.socket, listening: Callable[[], None]) -> 
             super().handle_exit(sig, frame)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            app.state.parts.state["ending"] = True  # streams without end look here
+            app.state.server.is_ending = True  # streams without end look here
             await super().shutdown(sockets)
 
     Server(_config(app)).run([door])
@@ -245,9 +245,9 @@ def _config(app: FastAPI) -> uvicorn.Config:
     import uvicorn
 
     try:
-        from anyrig.server.wire import Bounded
+        from anyrig.server.protocol import LimitedHttpProtocol
 
-        reader: Any = Bounded
+        reader: Any = LimitedHttpProtocol
     except ImportError:  # a bare uvicorn: its own reader bounds heads too
         reader = "h11"
     return uvicorn.Config(

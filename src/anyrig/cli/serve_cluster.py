@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import fleet
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError
-from anyrig.server.problems import Problem
+from anyrig.server.errors import Problem
 
 if TYPE_CHECKING:
     from anyrig.app.models import ModelCache

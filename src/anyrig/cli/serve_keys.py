@@ -8,19 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+from anyrig.app.keys import ApiKeys
 from anyrig.app.models import ModelCache
 from anyrig.cli.context import Context
 from anyrig.cli.keys import opened
 from anyrig.errors import InvalidInputError
-from anyrig.server.keys import Keys
 
 
-def made(context: Context, stack: ExitStack, models: ModelCache) -> Keys:
+def made(context: Context, stack: ExitStack, models: ModelCache) -> ApiKeys:
     """The part."""
     return opened(context)
 
 
-def demand(context: Context, keys: Keys, *, host: str, container: bool) -> None:
+def demand(context: Context, keys: ApiKeys, *, host: str, container: bool) -> None:
     """Somebody must be able to come in: without any key that holds the server does not start.
 
     Args:

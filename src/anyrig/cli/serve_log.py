@@ -18,7 +18,7 @@ from anyrig.errors import AnyrigError
 
 if TYPE_CHECKING:
     from anyrig.cli.context import Context
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
 
 start = logging.getLogger("anyrig.serve")
 _UNSAID = "(server.log_texts shows what it says)"
@@ -117,7 +117,7 @@ class _AtStart(logging.Filter):
         return record.levelno >= self._level or record.name == start.name
 
 
-def log_start(context: Context, parts: Parts) -> None:
+def log_start(context: Context, server: ServerState) -> None:
     """Say what the server runs on: versions, devices and models."""
     import platform
 
@@ -143,9 +143,9 @@ def log_start(context: Context, parts: Parts) -> None:
     onnx = [f"ONNX Runtime {packages[name]} ({name})" for name in names]
     for line in onnx or ["ONNX Runtime is not installed"]:
         start.info("%s", line)
-    start.info("speech: %s", parts.speech.describe_default())
+    start.info("speech: %s", server.speech.describe_default())
     try:
-        start.info("embeddings: %s", parts.embedding.find_model().name)
+        start.info("embeddings: %s", server.embedding.find_model().name)
     except AnyrigError as error:
         start.info("embeddings: none (%s)", error.message)
 

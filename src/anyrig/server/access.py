@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.access import Client
-from anyrig.server.guarding.inside import KEY, NO_KEY
+from anyrig.server.auth import SCOPE_KEY, SCOPE_NO_KEY_NEEDED
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -19,7 +19,7 @@ def client_of(request: HTTPConnection) -> Client:
 
 def client_of_scope(scope: Mapping[str, Any]) -> Client:
     """The same by the scope of a request."""
-    if scope.get(NO_KEY):
+    if scope.get(SCOPE_NO_KEY_NEEDED):
         return Client(sees_all=True)
-    key = scope.get(KEY)
+    key = scope.get(SCOPE_KEY)
     return Client() if key is None else Client(key.id, sees_all="admin" in key.scopes)

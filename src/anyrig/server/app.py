@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
-from anyrig.server import describe, problems
-from anyrig.server.parts import Parts
+from anyrig.server import errors, openapi
+from anyrig.server.state import ServerState
 from anyrig.version import __version__
 
 ROUTES = ("speech", "embeddings", "transcriptions", "models", "health", "metrics", "rig", "uploads",
           "jobs", "books", "documents", "runs", "cluster")  # fmt: skip
 
 
-def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
+def create_app(server: ServerState, *, page: bool = True) -> FastAPI:
     """Everything over HTTP.
 
     Args:
-        parts: what does the work; closed by whoever made them.
+        server: what does the work; closed by whoever made them.
         page: whether the page is there too.
     """
 
@@ -28,26 +28,26 @@ def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         from anyrig.server.lifespan import run_background
 
-        async with run_background(parts):
+        async with run_background(server):
             yield
 
     app = FastAPI(
         title="anyrig", version=__version__, lifespan=lifespan,
         summary="Speech, documents and training on whatever hardware you own.",
-        docs_url=None, redoc_url=None, openapi_url=None, responses=problems.everywhere(),
+        docs_url=None, redoc_url=None, openapi_url=None, responses=errors.everywhere(),
     )  # fmt: skip
-    app.state.parts = parts
-    problems.install(app)
+    app.state.server = server
+    errors.add_error_handlers(app)
     for name in ROUTES:
         module = importlib.import_module(f"anyrig.server.routes.{name}")
-        router: APIRouter = module.router(parts)
+        router: APIRouter = module.router(server)
         app.include_router(router)
-    describe.install(app)
-    from anyrig.server.guard import guarded
+    openapi.install(app)
+    from anyrig.server.security import add_security
 
-    guarded(app, parts)
+    add_security(app, server)
     if page:
         from anyrig.server.page.main import attach
 
-        attach(app, parts)
+        attach(app, server)
     return app

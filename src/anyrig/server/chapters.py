@@ -13,9 +13,9 @@ from typing import Any
 
 from anyrig.audiobooks.names import safe_name
 from anyrig.jobs import Job
+from anyrig.server.errors import Problem
 from anyrig.server.jobs import find_job_folder, list_files
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem
+from anyrig.server.state import ServerState
 from anyrig.storage.keys import JsonValue
 
 
@@ -52,11 +52,11 @@ def planned(found: Mapping[str, Any], upload: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def chapters(parts: Parts, job: Job) -> list[dict[str, Any]]:
+def chapters(server: ServerState, job: Job) -> list[dict[str, Any]]:
     """Each with its state; none before the book was opened."""
-    here = find_job_folder(parts, job) is not None
+    here = find_job_folder(server, job) is not None
     ends = {row["number"]: row for row in _finished(job)}
-    numbers, titles = _begun(parts, job)
+    numbers, titles = _begun(server, job)
     if not numbers:
         numbers, titles = list(ends), [str(row["title"]) for row in ends.values()]
     at = _at(job, len(numbers))
@@ -74,12 +74,12 @@ def chapters(parts: Parts, job: Job) -> list[dict[str, Any]]:
     return found
 
 
-def order(parts: Parts, job: Job, number: int) -> ChapterOrder:
+def order(server: ServerState, job: Job, number: int) -> ChapterOrder:
     """How one is to be had; a problem where it is not done."""
-    folder = find_job_folder(parts, job)
+    folder = find_job_folder(server, job)
     if job.kind != "book" or folder is None:
         raise Problem(409, "that job has no chapters to listen to", hint="Ask for a book's.")
-    rows = {row["number"]: (place, row) for place, row in enumerate(chapters(parts, job))}
+    rows = {row["number"]: (place, row) for place, row in enumerate(chapters(server, job))}
     if number not in rows:
         raise Problem(404, f"the book has no chapter {number}", hint="See the job's chapters.")
     place, row = rows[number]
@@ -88,7 +88,7 @@ def order(parts: Parts, job: Job, number: int) -> ChapterOrder:
             409, f"chapter {number} is not made yet", hint="Listen to it when the job is past it."
         )
     target = folder / "chapters" / f"{number}.mp3"
-    made = [one.path for one in list_files(parts, job)] if job.state == "done" else []
+    made = [one.path for one in list_files(server, job)] if job.state == "done" else []
     whole = job.arguments.get("format") in (None, "", "m4b")
     ready = made[place] if made and not whole and place < len(made) else None
     arguments: dict[str, Any] = {
@@ -100,11 +100,11 @@ def order(parts: Parts, job: Job, number: int) -> ChapterOrder:
     return ChapterOrder(f"{number:02d} {safe_name(row['title'])}{ending}", target, ready, arguments)
 
 
-def _begun(parts: Parts, job: Job) -> tuple[list[int], list[str]]:
+def _begun(server: ServerState, job: Job) -> tuple[list[int], list[str]]:
     """Numbers and titles, as the job told when it began last."""
     numbers: list[int] = []
     titles: list[str] = []
-    for event in parts.jobs.events(job.id):
+    for event in server.jobs.events(job.id):
         if event.kind == "begin":
             found, named = event.data.get("numbers"), event.data.get("chapters")
             if isinstance(found, list) and isinstance(named, list) and len(found) == len(named):

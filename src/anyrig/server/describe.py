@@ -15,9 +15,9 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse
 
+from anyrig.server.errors import PROBLEM_SCHEMA
 from anyrig.server.page.icons import svg
 from anyrig.server.page.theme import THEME_COOKIE, THEMES, plain_css
-from anyrig.server.problems import PROBLEM_SCHEMA
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 _ROOM = """

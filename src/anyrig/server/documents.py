@@ -17,8 +17,7 @@ from anyio import to_thread
 
 from anyrig.app.access import find_named_upload
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
-from anyrig.server.phrasing import spoken
-from anyrig.server.problems import Problem, status_of
+from anyrig.server.errors import Problem, error_status, format_for_http
 from anyrig.server.waiting import BoundedStarter, ClientDisconnected, TaskTimeout, wait_for_task
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from anyrig.app.access import Client
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
     from anyrig.work.live import Lane
 
 T = TypeVar("T")
@@ -68,8 +67,8 @@ class Source:
 class DocumentTasks:
     """Submits tasks to the document workers, and waits for them."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
         # Submitting may start a process or load a model: those who wait for that must not use up
         # the threads of others.
         lanes: tuple[Lane, ...] = ("live", "bulk")
@@ -87,7 +86,7 @@ class DocumentTasks:
     def _find_sources(
         self, client: Client, texts: Sequence[str], files: Sequence[str]
     ) -> list[Source]:
-        limits = self._parts.settings
+        limits = self._server.settings
         if len(texts) > limits.texts:
             raise LimitExceededError(
                 f"{len(texts)} texts in one request", hint=f"Send at most {limits.texts} at a time."
@@ -106,8 +105,8 @@ class DocumentTasks:
         return sources + [self._find_upload(client, name) for name in files]
 
     def _find_upload(self, client: Client, name: str) -> Source:
-        upload = find_named_upload(self._parts, client, name)
-        return Source(upload.name, path=self._parts.uploads.path(upload.id), upload=name)
+        upload = find_named_upload(self._server, client, name)
+        return Source(upload.name, path=self._server.uploads.path(upload.id), upload=name)
 
     # -- tasks -------------------------------------------------------------------------------------
 
@@ -144,8 +143,8 @@ class DocumentTasks:
 
         It may wait for some time, and from then on it may run for some time.
         """
-        limits, outcome = self._parts.settings, "given up"
-        submit = partial(self._parts.clerks.submit, task, given, lane=lane, turn=turn)
+        limits, outcome = self._server.settings, "given up"
+        submit = partial(self._server.documents.submit, task, given, lane=lane, turn=turn)
         try:
             future = await self._starting[lane].run(submit, limits, undo=lambda one: one.cancel())
             found = await wait_for_task(future, limits.work_s)
@@ -156,12 +155,12 @@ class DocumentTasks:
             outcome = "failed"
             raise
         finally:
-            self._parts.figures.tasks.labels(task, outcome).inc()
+            self._server.metrics.tasks.labels(task, outcome).inc()
         return found
 
     async def embed(self, submit: Callable[[], Sequence[Future[T]]]) -> Sequence[Future[T]]:
         """Call what submits texts to be embedded, in a thread: it may load a model."""
-        return await self._embedding.run(submit, self._parts.settings, undo=_cancel)
+        return await self._embedding.run(submit, self._server.settings, undo=_cancel)
 
     async def run_each(
         self, task: str, sources: Sequence[Source], given: Mapping[str, Any]
@@ -226,8 +225,8 @@ def build_timeout(task: str, max_s: float) -> Problem:
 
 def to_problem(error: AnyrigError) -> Problem:
     """An error of a task as a problem; one of no known status is the fault of what was sent."""
-    status = status_of(error)
-    title, hint = spoken(error.message), spoken(error.hint)
+    status = error_status(error)
+    title, hint = format_for_http(error.message), format_for_http(error.hint)
     return Problem(422 if status == 500 else status, title, hint=hint)
 
 

@@ -21,20 +21,28 @@ from fastapi import FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anyrig.app.keys import ApiKey
 from anyrig.errors import AnyrigError
-from anyrig.server import problems
+from anyrig.server import errors
+from anyrig.server.auth import (
+    KEY_NEEDED_HEADER,
+    PAGE_TOKEN_HEADER,
+    PUBLIC_PATHS,
+    SCOPE_KEY,
+    SCOPE_NO_KEY_NEEDED,
+    Sessions,
+    find_scopes,
+    widen_for_page,
+)
+from anyrig.server.errors import Problem
 from anyrig.server.guarding import login
-from anyrig.server.guarding.addresses import Addresses, is_own, passes_on, words
-from anyrig.server.guarding.bodies import CLOSE, bounded
-from anyrig.server.guarding.buckets import Buckets
+from anyrig.server.guarding.addresses import is_own, passes_on, words
+from anyrig.server.guarding.bodies import CLOSE
 from anyrig.server.guarding.headers import PREFLIGHT, added
-from anyrig.server.guarding.inside import INSIDE, KEY, KEYED, NO_KEY
 from anyrig.server.guarding.paths import is_furniture, route_of, takes_files
-from anyrig.server.guarding.scopes import ANYBODY, on_the_page, scopes_of
-from anyrig.server.guarding.sessions import Sessions, cookies
-from anyrig.server.keys import Key
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem
+from anyrig.server.guarding.sessions import cookies
+from anyrig.server.security import AllowedHosts, RateLimiter, limit_body
+from anyrig.server.state import ServerState
 
 log = logging.getLogger("anyrig.requests")
 _METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
@@ -44,21 +52,21 @@ _UPLOADS = 4
 _WRONG_A_MINUTE = 30
 
 
-def guarded(app: FastAPI, parts: Parts) -> None:
+def guarded(app: FastAPI, server: ServerState) -> None:
     """Put the guard in front of an app, and a door for people with keys."""
-    parts.state["inside"] = secrets.token_urlsafe(32)
-    host, port = parts.state.get("bound", ("127.0.0.1", 0))
-    sessions = Sessions(parts.keys, port)
+    server.page_token = secrets.token_urlsafe(32)
+    host, port = server.state.get("bound", ("127.0.0.1", 0))
+    sessions = Sessions(server.keys, port)
 
     @app.get("/login", include_in_schema=False)
     async def _ask(request: Request, next: str = "/") -> Response:
-        if request.scope.get(NO_KEY):
+        if request.scope.get(SCOPE_NO_KEY_NEEDED):
             return RedirectResponse("/", 303)
         return login.asked(request, next)
 
     @app.post("/login", include_in_schema=False)
     async def _sign_in(request: Request) -> Response:
-        return await login.sign_in(request, parts.keys, sessions)
+        return await login.sign_in(request, server.keys, sessions)
 
     @app.post("/logout", include_in_schema=False)
     async def _sign_out(request: Request) -> Response:
@@ -67,7 +75,7 @@ def guarded(app: FastAPI, parts: Parts) -> None:
     build = app.build_middleware_stack
 
     def built() -> ASGIApp:
-        return Guard(build(), parts, sessions, host)
+        return Guard(build(), server, sessions, host)
 
     # The outermost of all: the framework's own answer to errors goes through it too.
     app.build_middleware_stack = built  # type: ignore[method-assign]
@@ -75,7 +83,7 @@ def guarded(app: FastAPI, parts: Parts) -> None:
 
 def demand(request: Request, *scopes: str) -> None:
     """Refuse a request whose key has none of these scopes, where the address does not tell."""
-    key: Key | None = request.scope.get(KEY)
+    key: ApiKey | None = request.scope.get(SCOPE_KEY)
     if key is not None and not key.may(*scopes):
         raise _not_allowed(scopes)
 
@@ -92,19 +100,19 @@ class _Call:
     for_people: bool
     inside: bool = False
     cors: str = ""
-    key: Key | None = None
+    key: ApiKey | None = None
 
 
 class Guard:
     """The middleware."""
 
-    def __init__(self, app: ASGIApp, parts: Parts, sessions: Sessions, host: str) -> None:
-        self._app, self._parts, self._sessions = app, parts, sessions
-        self._port = int(parts.state.get("bound", ("", 0))[1])
-        settings = parts.settings
-        self._addresses = Addresses(host, words(settings.hosts), words(settings.cors))
-        self._buckets = Buckets()
-        self._inside = parts.state["inside"].encode()
+    def __init__(self, app: ASGIApp, server: ServerState, sessions: Sessions, host: str) -> None:
+        self._app, self._server, self._sessions = app, server, sessions
+        self._port = int(server.state.get("bound", ("", 0))[1])
+        settings = server.settings
+        self._addresses = AllowedHosts(host, words(settings.hosts), words(settings.cors))
+        self._buckets = RateLimiter()
+        self._inside = server.page_token.encode()
         self._most_bytes = int(settings.body_mb * 1e6)
         self._most_form_bytes = int(settings.upload_mb * 1e6) * _UPLOADS + (1 << 20)
         self._numbers = itertools.count(1)
@@ -121,7 +129,7 @@ class Guard:
             answer = self._refusal(call, scope)
             if answer is None:
                 if scope["type"] == "http":
-                    receive = bounded(receive, self._most(call))
+                    receive = limit_body(receive, self._most(call))
                 elif call.key is not None:
                     receive = self._while_good(call, scope, receive, watch)
                 await self._app(scope, receive, watch.send)
@@ -130,14 +138,14 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - the last net, outside of everything
             # Where the app has answered with a problem, it has told its log.
             if scope["type"] != "http":
-                problems.of(error, log_texts=self._parts.settings.log_texts)
+                errors.error_response(error, log_texts=self._server.settings.log_texts)
                 with contextlib.suppress(Exception):  # it may be closed already
                     await watch.send({"type": "websocket.close", "code": 1011})
             elif not watch.status:
-                answer = problems.of(error, log_texts=self._parts.settings.log_texts)
+                answer = errors.error_response(error, log_texts=self._server.settings.log_texts)
                 await answer(scope, receive, watch.send)
             elif watch.status < 500:
-                problems.of(error, log_texts=self._parts.settings.log_texts)
+                errors.error_response(error, log_texts=self._server.settings.log_texts)
         finally:
             self._count(watch, scope)
 
@@ -157,13 +165,13 @@ class Guard:
             scope.get("method", ""), scope["path"], headers.get(b"host", b"").decode("latin-1"),
             headers.get(b"origin", b"").decode("latin-1"), headers, b"text/html" in accepts.lower(),
         )  # fmt: skip
-        call.inside = hmac.compare_digest(headers.get(INSIDE, b""), self._inside)
+        call.inside = hmac.compare_digest(headers.get(PAGE_TOKEN_HEADER, b""), self._inside)
         return call
 
     def _refusal(self, call: _Call, scope: Scope) -> Response | None:
         """The answer to somebody who may not come in."""
-        scope[KEY] = None
-        scope[NO_KEY] = not self._needs_key(call, scope)
+        scope[SCOPE_KEY] = None
+        scope[SCOPE_NO_KEY_NEEDED] = not self._needs_key(call, scope)
         try:
             if not call.inside:
                 self._check_host(call)
@@ -171,8 +179,8 @@ class Guard:
                 if call.cors and call.method == "OPTIONS":
                     return Response(None, 204, PREFLIGHT)
                 self._check_size(call)
-            if call.path not in ANYBODY and not scope[NO_KEY]:
-                scope[KEY] = call.key = self._check_key(call, scope)
+            if call.path not in PUBLIC_PATHS and not scope[SCOPE_NO_KEY_NEEDED]:
+                scope[SCOPE_KEY] = call.key = self._check_key(call, scope)
             elif call.path == "/login" and call.method == "POST":
                 self._check_wrong(scope, taking=True)
         except Problem as problem:
@@ -186,7 +194,7 @@ class Guard:
                     status=429,
                     headers=problem.more["headers"],
                 )
-            return problems.of(problem)
+            return errors.error_response(problem)
         return None
 
     def _check_host(self, call: _Call) -> None:
@@ -240,14 +248,14 @@ class Guard:
         One that tells nothing of whom it speaks for is known by its HTTP/1.0, as nginx has it
         where nobody configured it; clients speak a newer one.
         """
-        if not self._parts.open or KEYED in call.headers:
+        if not self._server.open or KEY_NEEDED_HEADER in call.headers:
             return True
-        if call.inside or self._parts.state.get("insecure", False):
+        if call.inside or self._server.insecure:
             return False
         old = scope.get("http_version") == "1.0"
         return old or not is_own(call.host, self._port) or passes_on(call.headers)
 
-    def _check_key(self, call: _Call, scope: Scope) -> Key:
+    def _check_key(self, call: _Call, scope: Scope) -> ApiKey:
         shown = _shown(call)
         try:
             key = self._key_of(call, scope)
@@ -262,7 +270,7 @@ class Guard:
                 401, "that key is not known, or has expired" if shown else "a key is needed",
                 hint="Send Authorization: Bearer KEY; `anyrig keys add NAME` makes one.",
             )  # fmt: skip
-        most = key.requests_per_minute or self._parts.settings.requests_per_minute
+        most = key.requests_per_minute or self._server.settings.requests_per_minute
         # An open page looks at things again and again, which is nothing that its visitor does.
         free = is_furniture(call.path) or (call.inside and call.method in _SAFE)
         wait_s = 0 if free else self._buckets.take(f"key {key.id}", most)
@@ -271,16 +279,16 @@ class Guard:
                 429, f"over {most} requests a minute", hint=f"Try again in {wait_s} s.",
                 headers={"Retry-After": str(wait_s)},
             )  # fmt: skip
-        scopes = scopes_of(call.method, call.path, for_people=call.for_people)
+        scopes = find_scopes(call.method, call.path, for_people=call.for_people)
         if scopes is not None and not key.may(*scopes):
             raise _not_allowed(scopes)
         return key
 
-    def _key_of(self, call: _Call, scope: Scope) -> Key | None:
+    def _key_of(self, call: _Call, scope: Scope) -> ApiKey | None:
         """The key that is shown, or that a session stands for, as it is now."""
         if shown := _shown(call):
-            key = self._parts.keys.check(shown)
-            return on_the_page(key) if key is not None and call.inside else key
+            key = self._server.keys.check(shown)
+            return widen_for_page(key) if key is not None and call.inside else key
         return self._sessions.key(cookies(scope["headers"]).get(self._sessions.cookie, ""))
 
     def _while_good(self, call: _Call, scope: Scope, receive: Receive, watch: _Watch) -> Receive:
@@ -324,8 +332,8 @@ class Guard:
         route = route_of(scope)
         method = call.method if call.method in _METHODS else "other" if call.method else "SOCKET"
         seconds = time.perf_counter() - watch.began
-        self._parts.figures.requests.labels(route, method, str(watch.status or 499)).inc()
-        self._parts.figures.seconds.labels(route).observe(seconds)
+        self._server.metrics.requests.labels(route, method, str(watch.status or 499)).inc()
+        self._server.metrics.seconds.labels(route).observe(seconds)
         log.log(
             logging.DEBUG if call.inside else logging.INFO,
             "%s %s %d", method, route, watch.status or 499,

@@ -12,33 +12,33 @@ from typing import TYPE_CHECKING
 
 from anyrig.app.access import find_upload
 from anyrig.jobs import ACTIVE_STATES
-from anyrig.server.problems import Problem
+from anyrig.server.errors import Problem
 
 if TYPE_CHECKING:
     from anyrig.app.access import Client
     from anyrig.jobs import Job
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
     from anyrig.server.uploads import Upload
 
 USES = "uses"
 """Among a job's arguments: ids of the uploads that it reads while it runs."""
 
 
-def holders(parts: Parts) -> dict[str, Job]:
+def holders(server: ServerState) -> dict[str, Job]:
     """The job that needs each upload, by the upload's id."""
     found: dict[str, Job] = {}
-    for job in parts.jobs.list(states=ACTIVE_STATES):
+    for job in server.jobs.list(states=ACTIVE_STATES):
         uses = job.arguments.get(USES)
         if isinstance(uses, list):
             found |= {str(upload): job for upload in uses}
     return found
 
 
-def deleted(parts: Parts, client: Client, upload_id: str) -> Upload:
+def deleted(server: ServerState, client: Client, upload_id: str) -> Upload:
     """Delete an upload of a client that nobody needs; a problem of 409 else."""
-    with parts.uploads.steady:
-        upload = find_upload(parts, client, upload_id)
-        job = holders(parts).get(upload.id)
+    with server.uploads.job_lock:
+        upload = find_upload(server, client, upload_id)
+        job = holders(server).get(upload.id)
         if job is not None and not client.may_see(job.client):
             raise Problem(409, "a job that is not over needs this file", hint="Try again later.")
         if job is not None:
@@ -46,14 +46,14 @@ def deleted(parts: Parts, client: Client, upload_id: str) -> Upload:
                 409, f"a {job.kind} job that is {job.state} needs this file",
                 hint=f"Wait for it, or cancel it: POST /jobs/{job.id}/cancel.", job=job.id,
             )  # fmt: skip
-        return parts.uploads.delete(upload.id)
+        return server.uploads.delete(upload.id)
 
 
-def unneeded(parts: Parts, upload_ids: Collection[str]) -> list[str]:
+def unneeded(server: ServerState, upload_ids: Collection[str]) -> list[str]:
     """Delete those that no job needs; which they were."""
-    with parts.uploads.steady:
-        held = holders(parts) if upload_ids else {}
+    with server.uploads.job_lock:
+        held = holders(server) if upload_ids else {}
         gone = [one for one in upload_ids if one not in held]
         for one in gone:
-            parts.uploads.delete(one)
+            server.uploads.delete(one)
     return gone

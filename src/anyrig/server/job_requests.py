@@ -1,7 +1,7 @@
 """Jobs that clients submit: what each kind takes over HTTP, and the job that it becomes.
 
-    with prepare_job(parts, client, "book", {"file": "upload:9f0c...", "rate": 1.1}) as arguments:
-        job = parts.jobs.submit("book", arguments)
+    with prepare_job(server, client, "book", {"file": "upload:9f0c...", "rate": 1.1}) as arguments:
+        job = server.jobs.submit("book", arguments)
 
 The command line trusts whoever types: a path is a path. Here files are uploads, `app.access`
 decides which other paths may be named, and outputs go into a new folder of the server's data. What
@@ -31,10 +31,10 @@ from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
 from anyrig.options import json_schema
-from anyrig.server.holding import USES
-from anyrig.server.parts import Parts
 from anyrig.server.routes.speech import LANGUAGE
 from anyrig.server.routes.transcriptions import resolve_model
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import JOB_UPLOADS
 from anyrig.storage.keys import JsonValue
 
 JOBS_FOLDER = "jobs"
@@ -52,56 +52,58 @@ _VOICE_IN_SSML = re.compile(r"""name\s*=\s*["']([^"']*)""", re.IGNORECASE)
 
 @contextmanager
 def prepare_job(
-    parts: Parts, client: Client, kind: str, given: Mapping[str, Any]
+    server: ServerState, client: Client, kind: str, given: Mapping[str, Any]
 ) -> Iterator[dict[str, JsonValue]]:
     """The arguments of a job; its folder is removed again if the block fails.
 
     Args:
-        parts: of the server.
+        server: of the server.
         client: who asks.
         kind: one of `JOB_KINDS`.
         given: the options as they came.
     """
     find_kind(kind)
     _check_json(given)
-    folder = parts.data.absolute() / JOBS_FOLDER / secrets.token_hex(12)
+    folder = server.data_folder.absolute() / JOBS_FOLDER / secrets.token_hex(12)
     (folder / OUTPUT_FOLDER).mkdir(parents=True)
-    found = ResolvedOptions(parts, client)
+    found = ResolvedOptions(server, client)
     try:
-        title = _resolve(parts, found, kind, given, folder)
+        title = _resolve(server, found, kind, given, folder)
         arguments = build_arguments(kind, found.values, folder)
         details: dict[str, JsonValue] = {
-            "asked": _shorten(given), "called": title, USES: list(found.uploads),
+            "asked": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
         }  # fmt: skip
         yield {**arguments, **details}
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, InvalidInputError | OSError):
             for upload_id in found.opened_uploads:  # one may have been deleted since
-                parts.uploads.path(upload_id)
+                server.uploads.path(upload_id)
         if isinstance(error, InvalidOptionError):
             error.hint = error.hint or "GET /docs lists the options of each kind of job."
         raise
 
 
-def prepare_plan(parts: Parts, client: Client, given: Mapping[str, Any]) -> dict[str, JsonValue]:
+def prepare_plan(
+    server: ServerState, client: Client, given: Mapping[str, Any]
+) -> dict[str, JsonValue]:
     """The arguments of a book that is only looked at: nothing is created for it."""
     _check_json(given)
-    folder = parts.data.absolute() / JOBS_FOLDER / "plan"
-    found = ResolvedOptions(parts, client)
-    _resolve(parts, found, "book", given, folder)
+    folder = server.data_folder.absolute() / JOBS_FOLDER / "plan"
+    found = ResolvedOptions(server, client)
+    _resolve(server, found, "book", given, folder)
     return build_arguments("book", found.values, folder)
 
 
-def check_uploads(parts: Parts, arguments: Mapping[str, JsonValue]) -> None:
+def check_uploads(server: ServerState, arguments: Mapping[str, JsonValue]) -> None:
     """That nobody has deleted a file of a job while it was prepared.
 
     That takes a while, and others must not wait for it; so it is checked when the job is queued,
-    with `uploads.steady` held.
+    with `uploads.job_lock` held.
     """
-    uses = arguments[USES]
+    uses = arguments[JOB_UPLOADS]
     for upload_id in uses if isinstance(uses, list) else ():
-        parts.uploads.path(str(upload_id))
+        server.uploads.path(str(upload_id))
 
 
 def _shorten(given: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -141,7 +143,7 @@ def _check_json(value: Any, depth: int = 0) -> None:
 
 
 def _resolve(
-    parts: Parts, found: ResolvedOptions, kind: str, given: Mapping[str, Any], folder: Path
+    server: ServerState, found: ResolvedOptions, kind: str, given: Mapping[str, Any], folder: Path
 ) -> str:
     """Resolve the options of a job; returns what it is called."""
     inputs = _INPUTS[kind]
@@ -154,14 +156,14 @@ def _resolve(
             )
     options = {name: value for name, value in given.items() if name not in inputs}
     if kind == "transcribe" and isinstance(options.get("model"), str):
-        options["model"] = resolve_model(parts, found.client, options["model"]) or None
+        options["model"] = resolve_model(server, found.client, options["model"]) or None
     replaced = options.pop("set", None) if kind == "train" else None  # its paths are resolved
     found.add(JOB_KINDS[kind].request, options)
     title = _PREPARE[kind](found, {**given, "set": replaced}, folder)
     if kind in ("book", "batch", "bench"):
         values = found.values
         # A job that waits for its turn must not fail for a name.
-        parts.speech.check(
+        server.speech.check(
             engine=values.get("engine", ""), model=str(values.get("model") or ""),
             voices=found.voices, options=values.get("set"),
         )  # fmt: skip

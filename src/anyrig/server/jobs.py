@@ -30,10 +30,10 @@ from anyrig.app.jobs import get_title
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import AnyrigError, StorageError, format_mentions
 from anyrig.jobs import Job, JobEvent, JobNotFoundError, JobQueue, run_jobs
+from anyrig.server.errors import format_for_http
 from anyrig.server.job_requests import JOBS_FOLDER, OUTPUT_FOLDER
-from anyrig.server.parts import Parts
-from anyrig.server.phrasing import spoken
-from anyrig.server.ranged import type_of
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import guess_media_type
 from anyrig.storage.keys import JsonValue
 
 log = logging.getLogger(__name__)
@@ -51,13 +51,13 @@ _MAX_LISTED = 100
 
 
 @contextmanager
-def run_queue(parts: Parts) -> Iterator[None]:
+def run_queue(server: ServerState) -> Iterator[None]:
     """Run jobs until the end of the block; does nothing if jobs are left to other processes."""
-    if parts.runner is None:
+    if server.job_handler is None:
         yield
         return
     stop = threading.Event()
-    thread = threading.Thread(target=_work, args=(parts, stop), name="job queue", daemon=True)
+    thread = threading.Thread(target=_work, args=(server, stop), name="job queue", daemon=True)
     thread.start()
     try:
         yield
@@ -68,13 +68,18 @@ def run_queue(parts: Parts) -> Iterator[None]:
             log.warning("a job did not stop in time; it continues at the next start")
 
 
-def _work(parts: Parts, stop: threading.Event) -> None:
+def _work(server: ServerState, stop: threading.Event) -> None:
     """A file that cannot be used for a while must not end the server's work for good."""
-    assert parts.runner is not None
-    threading.Thread(target=_sweep, args=(parts, stop), daemon=True).start()
+    assert server.job_handler is not None
+    threading.Thread(target=_sweep, args=(server, stop), daemon=True).start()
     while not stop.is_set():
         try:
-            run_jobs(parts.jobs, parts.runner, max_parallel=parts.settings.jobs_at_once, stop=stop)
+            run_jobs(
+                server.jobs,
+                server.job_handler,
+                max_parallel=server.settings.jobs_at_once,
+                stop=stop,
+            )
         except StorageError as error:
             log.warning("the job queue pauses for %.0f s: %s", _RETRY_S, error.message)
         except Exception:
@@ -82,21 +87,23 @@ def _work(parts: Parts, stop: threading.Event) -> None:
         stop.wait(_RETRY_S)
 
 
-def _sweep(parts: Parts, stop: threading.Event) -> None:
+def _sweep(server: ServerState, stop: threading.Event) -> None:
     while not stop.is_set():
         with contextlib.suppress(StorageError, OSError):
-            delete_orphaned_folders(parts)
+            delete_orphaned_folders(server)
         stop.wait(_SWEEP_INTERVAL_S)
 
 
-def delete_orphaned_folders(parts: Parts, *, min_age_s: float = _SWEEP_INTERVAL_S) -> list[Path]:
+def delete_orphaned_folders(
+    server: ServerState, *, min_age_s: float = _SWEEP_INTERVAL_S
+) -> list[Path]:
     """Delete the folders of jobs that do not exist any more; returns them."""
-    root = parts.data / JOBS_FOLDER
+    root = server.data_folder / JOBS_FOLDER
     before = time.time() - min_age_s
     if not root.is_dir():
         return []
     folders = [one for one in root.iterdir() if one.is_dir() and one.stat().st_mtime < before]
-    known = {str(job.arguments.get("folder")) for job in parts.jobs.list()}
+    known = {str(job.arguments.get("folder")) for job in server.jobs.list()}
     orphaned = [one for one in folders if str(one.absolute()) not in known]
     for folder in orphaned:
         shutil.rmtree(folder, ignore_errors=True)
@@ -216,16 +223,16 @@ class ResultFile:
     type: str
 
 
-def find_job_folder(parts: Parts, job: Job) -> Path | None:
+def find_job_folder(server: ServerState, job: Job) -> Path | None:
     """Where a job's files are; None for one that did not come over HTTP."""
     folder = Path(str(job.arguments.get("folder", "")))
-    root = parts.data.absolute() / JOBS_FOLDER
+    root = server.data_folder.absolute() / JOBS_FOLDER
     return folder if folder.parent == root and folder.name not in ("", ".", "..") else None
 
 
-def list_files(parts: Parts, job: Job) -> list[ResultFile]:
+def list_files(server: ServerState, job: Job) -> list[ResultFile]:
     """The files that a job has made so far and that clients may fetch."""
-    folder = find_job_folder(parts, job)
+    folder = find_job_folder(server, job)
     if folder is None:
         return []
     if job.kind == "batch":
@@ -238,11 +245,11 @@ def list_files(parts: Parts, job: Job) -> list[ResultFile]:
     return _describe_files(job, enumerate(inside, 1))
 
 
-def _count_files(parts: Parts, job: Job) -> int:
+def _count_files(server: ServerState, job: Job) -> int:
     """How many these are; a batch may have thousands, which are not opened one by one."""
-    folder = find_job_folder(parts, job)
+    folder = find_job_folder(server, job)
     if folder is None or job.kind != "batch":
-        return len(list_files(parts, job))
+        return len(list_files(server, job))
     try:
         with os.scandir(folder / OUTPUT_FOLDER) as found:
             return sum(_is_line(one.name) and one.is_file(follow_symlinks=False) for one in found)
@@ -271,7 +278,9 @@ def _describe_files(job: Job, numbered: Iterable[tuple[int, Path]]) -> list[Resu
         except OSError:
             continue
         if size is not None:
-            found.append(ResultFile(number, _choose_name(job, path), path, size, type_of(path)))
+            found.append(
+                ResultFile(number, _choose_name(job, path), path, size, guess_media_type(path))
+            )
     return found
 
 
@@ -305,17 +314,17 @@ def delete_files(folder: Path | None) -> None:
 
 
 def describe_job(
-    parts: Parts, job: Job, *, place: int | None = None, brief: bool = False
+    server: ServerState, job: Job, *, place: int | None = None, brief: bool = False
 ) -> dict[str, Any]:
     """A job for clients.
 
     Args:
-        parts: of the server.
+        server: of the server.
         job: as it is now.
         place: in the queue.
         brief: as one of many: without whatever is long.
     """
-    hide_paths = _PathFilter(parts, job)
+    hide_paths = _PathFilter(server, job)
     asked = job.arguments.get("asked")
     arguments = dict(asked) if isinstance(asked, Mapping) else _shorten_paths(job.arguments)
     result = job.result if isinstance(job.result, Mapping) else None
@@ -334,8 +343,8 @@ def describe_job(
         "attempts": job.attempts, "arguments": arguments,
         "progress": hide_paths(job.progress),
         "error": _describe_error(job, hide_paths),
-        "result": hide_paths(shown), "num_files": _count_files(parts, job),
-        "here": find_job_folder(parts, job) is not None,
+        "result": hide_paths(shown), "num_files": _count_files(server, job),
+        "here": find_job_folder(server, job) is not None,
         "place": place,
     }  # fmt: skip
 
@@ -345,15 +354,19 @@ def _describe_error(job: Job, hide_paths: _PathFilter) -> dict[str, str] | None:
     if job.error is None:
         return None
     error: dict[str, str] = hide_paths(job.error._asdict())
-    return {name: spoken(text) for name, text in error.items()} if hide_paths.is_here else error
+    return (
+        {name: format_for_http(text) for name, text in error.items()}
+        if hide_paths.is_here
+        else error
+    )
 
 
-def describe_event(parts: Parts, job: Job, event: JobEvent) -> dict[str, Any]:
+def describe_event(server: ServerState, job: Job, event: JobEvent) -> dict[str, Any]:
     """An event for clients."""
     data = {name: one for name, one in event.data.items() if name not in ("output", *_HIDDEN)}
     return {
         "number": event.number, "time": event.time, "kind": event.kind,
-        "data": _PathFilter(parts, job)(data),
+        "data": _PathFilter(server, job)(data),
     }  # fmt: skip
 
 
@@ -370,9 +383,9 @@ def _shorten_paths(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 class _PathFilter:
     """Removes this machine's paths from what a job reports, and names options as HTTP does."""
 
-    def __init__(self, parts: Parts, job: Job) -> None:
-        self._parts, self._client = parts, job.client
-        self.is_here = find_job_folder(parts, job) is not None
+    def __init__(self, server: ServerState, job: Job) -> None:
+        self._server, self._client = server, job.client
+        self.is_here = find_job_folder(server, job) is not None
         asked, files = job.arguments.get("asked"), _list(job.arguments.get("files"))
         given = _list(asked.get("files")) if isinstance(asked, Mapping) else []
         # One of many files has its own name; uploads are looked up only where one is named.
@@ -384,7 +397,7 @@ class _PathFilter:
         folder = str(job.arguments.get("folder") or "")
         if folder:
             self._replaced += [(f"{folder}/", ""), (folder, "")]
-        self._replaced.append((str(parts.data.absolute()), ""))
+        self._replaced.append((str(server.data_folder.absolute()), ""))
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -409,6 +422,6 @@ class _PathFilter:
 
     def _find_name(self, upload: str) -> str:
         try:
-            return self._parts.uploads.named(upload).name
+            return self._server.uploads.find(upload).name
         except AnyrigError:  # it was deleted
             return upload

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from anyrig.errors import LimitExceededError
-from anyrig.server.problems import is_json
+from anyrig.server.errors import is_json
 
 M = TypeVar("M", bound=BaseModel)
 LONG_BYTES = 256 << 10

@@ -12,7 +12,7 @@ from anyrig.app.models import list_all_workers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
     from anyrig.work.protocol import WorkerStatus
 
 Status = Literal["ready", "busy", "loading", "hangs", "dead"]
@@ -34,14 +34,14 @@ class Worker(NamedTuple):
     silent_s: float
 
 
-def workers(parts: Parts) -> list[Worker]:
+def workers(server: ServerState) -> list[Worker]:
     """Every worker of every model that is loaded, those that workers have of their own, and those
     that died lately.
     """
     now = time.monotonic()
     return [
         Worker(name, seen, status(seen, now), now - seen.last_seen)
-        for one in parts.models.loaded_models()
+        for one in server.models.loaded_models()
         for name, seen in list_all_workers(one.name, one.model)
         if seen.state != "dead" or now - seen.last_seen <= DEAD_TOLD_S
     ]  # fmt: skip
@@ -56,10 +56,10 @@ def status(seen: WorkerStatus, now: float) -> Status:
     return "ready" if seen.busy_since is None else "busy"
 
 
-def health(parts: Parts) -> tuple[list[str], list[dict[str, Any]]]:
+def health(server: ServerState) -> tuple[list[str], list[dict[str, Any]]]:
     """For `/health`: what each worker is called, and its fields."""
-    answering = gpus(parts.rig.now())
-    found = workers(parts)
+    answering = gpus(server.machine.now())
+    found = workers(server)
     names = [f"{worker.model}:{worker.seen.pid}" for worker in found]
     return names, [_fields(worker, answering) for worker in found]
 
@@ -92,10 +92,10 @@ def _model_name(held: str) -> str:
     return next((kind for kind in _NAMED_BY_PEOPLE if held.startswith(f"{kind} ")), held)
 
 
-def problems(parts: Parts) -> list[str]:
+def problems(server: ServerState) -> list[str]:
     """What is wrong with workers, for a person."""
     found = []
-    for worker in workers(parts):
+    for worker in workers(server):
         seen = worker.seen
         if worker.status == "dead":
             found.append(f"{worker.model}: worker {seen.pid} {seen.exit_reason or 'died'}")
@@ -105,11 +105,11 @@ def problems(parts: Parts) -> list[str]:
     return found
 
 
-def cluster_problems(parts: Parts) -> list[str]:
+def cluster_problems(server: ServerState) -> list[str]:
     """What is wrong with the cluster, for a person; who is asked to leave is no problem."""
-    if parts.cluster is None:
+    if server.cluster is None:
         return []
-    now = parts.cluster.now()
+    now = server.cluster.now()
     found = [f"cluster: {now['error']}"] if now["error"] else []
     if not found and not any(row["trouble"] == "" for row in now["workers"]):
         found = ["cluster: no worker is there; speech waits for one to join"]
@@ -119,9 +119,9 @@ def cluster_problems(parts: Parts) -> list[str]:
     ]  # fmt: skip
 
 
-def stalled(parts: Parts) -> list[str]:
+def stalled(server: ServerState) -> list[str]:
     """Models that are loaded, and have no worker that could answer now."""
     able: dict[str, bool] = {}
-    for worker in workers(parts):
+    for worker in workers(server):
         able[worker.model] = able.get(worker.model, False) or worker.status in ("ready", "busy")
     return sorted(model for model, one in able.items() if not one)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from anyrig.app.document_worker import DocumentWorkers
+    from anyrig.app.keys import ApiKeys
     from anyrig.app.live_embedding import LiveEmbedding
     from anyrig.app.live_speech import LiveSpeech
     from anyrig.app.models import ModelCache
     from anyrig.app.settings import ServerSettings
     from anyrig.jobs import JobHandler, JobQueue
     from anyrig.monitor import MachineSnapshot
-    from anyrig.server.figures import Figures
-    from anyrig.server.keys import Keys
+    from anyrig.server.metrics import Metrics
     from anyrig.server.uploads import Uploads
 
 
@@ -80,9 +80,9 @@ class Parts:
     data: Path
     """The only folder that requests may read from or write to."""
     jobs: JobQueue
-    figures: Figures
+    figures: Metrics
     models: ModelCache
-    keys: Keys
+    keys: ApiKeys
     uploads: Uploads
     rig: Rig
     speech: LiveSpeech

@@ -33,8 +33,12 @@ from anyrig.errors import (
     is_disk_full,
 )
 from anyrig.jobs import JobNotFoundError
-from anyrig.server.phrasing import misfits, plain, spoken
-from anyrig.server.uploads import UploadNotFoundError
+from anyrig.server.errors import (
+    UploadNotFoundError,
+    format_for_http,
+    list_invalid_fields,
+    replace_surrogates,
+)
 from anyrig.server.waiting import ClientDisconnected
 
 log = logging.getLogger(__name__)
@@ -108,7 +112,7 @@ def about(param: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        title, hint = spoken(error.message), spoken(error.hint)
+        title, hint = format_for_http(error.message), format_for_http(error.hint)
         raise Problem(status_of(error), title, hint=hint, param=param) from error
 
 
@@ -124,11 +128,11 @@ def body_of(
     usual = "invalid_request_error" if status < 500 else "server_error"
     with suppress(ValueError):  # a word of the framework's: ours say more
         title = WORDS.get(status, title) if title == HTTPStatus(status).phrase else title
-    title, hint = plain(title), plain(hint)
+    title, hint = replace_surrogates(title), replace_surrogates(hint)
     return {
         "type": "about:blank", "title": title, "status": status, "detail": hint, "hint": hint,
         "error": {"message": f"{title}. {hint}", "type": _KINDS.get(status, usual),
-                  "param": None if param is None else plain(param), "code": None},
+                  "param": None if param is None else replace_surrogates(param), "code": None},
         **more,
     }  # fmt: skip
 
@@ -165,9 +169,11 @@ def of(error: Exception, *, log_texts: bool = False) -> JSONResponse:
         if status == 500:
             _tell(error, log_texts)
         hint = (
-            "GET /jobs lists them." if isinstance(error, JobNotFoundError) else spoken(error.hint)
+            "GET /jobs lists them."
+            if isinstance(error, JobNotFoundError)
+            else format_for_http(error.hint)
         )
-        return problem(status, spoken(error.message), hint, param=error.option or None)
+        return problem(status, format_for_http(error.message), hint, param=error.option or None)
     if isinstance(error, HTTPException):
         status = error.status_code
         hint = _HINTS.get(status, "See /docs for what there is.")
@@ -250,7 +256,7 @@ def install(app: FastAPI) -> None:
         return _misfit(request, error)
 
     async def _any(request: Request, error: Exception) -> JSONResponse:
-        return of(error, log_texts=app.state.parts.settings.log_texts)
+        return of(error, log_texts=app.state.server.settings.log_texts)
 
     @app.exception_handler(ClientDisconnected)
     async def _left(request: Request, error: ClientDisconnected) -> Response:
@@ -265,7 +271,7 @@ def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
     whole = any(one["loc"] == ("body",) and one["type"] != "missing" for one in error.errors())
     if whole and not is_json(request):
         return of(not_json())
-    found = misfits(error.errors())
+    found = list_invalid_fields(error.errors())
     unread = any(one["type"] == "json_invalid" for one in error.errors())
     hint = "Send one JSON value, whole." if unread else "See /docs for what is taken."
     return problem(

@@ -17,7 +17,7 @@ import anyio.to_thread
 from fastapi import Request
 from fastapi.responses import FileResponse, Response
 
-from anyrig.server.problems import Problem
+from anyrig.server.errors import Problem
 
 TYPES: Mapping[str, str] = {
     ".m4b": "audio/mp4", ".m4a": "audio/mp4", ".mp3": "audio/mpeg", ".opus": "audio/ogg",

@@ -15,9 +15,9 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from anyrig.errors import InvalidInputError, LimitExceededError
-from anyrig.server.access import client_of
-from anyrig.server.problems import Problem
-from anyrig.server.uploads import Receiving, Upload, Uploads
+from anyrig.server.auth import get_client
+from anyrig.server.errors import Problem
+from anyrig.server.uploads import Upload, Uploads, UploadWriter
 
 _MOST_PARTS = 1000
 MAX_FILES = 500
@@ -55,7 +55,7 @@ async def received(
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not boundary:
         raise Problem(415, "that is no form with files", hint=_HINT)
-    reader = _Reader(uploads, names, most_field_bytes, client_of(request).key)
+    reader = _Reader(uploads, names, most_field_bytes, get_client(request).key)
     reader.most_files, reader.room = most_files, await anyio.to_thread.run_sync(uploads.room)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
@@ -97,7 +97,7 @@ class _Reader:
         self._disposition = b""
         self._num_parts = self._num_files = 0
         self.most_files = self.room = MAX_FILES
-        self._file: Receiving | None = None
+        self._file: UploadWriter | None = None
         self._field: tuple[str, bytearray] | None = None
 
     def callbacks(self) -> Any:

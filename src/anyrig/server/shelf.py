@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.access import find_upload, get_index_name, get_shown_index, is_shared
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.server.holding import unneeded
-from anyrig.server.problems import Problem
+from anyrig.server.errors import Problem
+from anyrig.server.uploads import delete_unneeded_uploads
 
 if TYPE_CHECKING:
     from anyrig.app.access import Client
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
 
 _UPLOAD = re.compile(r"([0-9a-f]{32})(\.[a-z0-9]+)?")
 _WORD = re.compile(r"upload:[0-9a-f]{32}")
@@ -25,9 +25,9 @@ _ENDING = ".sqlite"
 class Shelf:
     """Indexes by name."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._folder = parts.places["indexes"]
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
+        self._folder = server.rig.folders.indexes
 
     def stored(self, client: Client, name: str, *, change: bool = False) -> str:
         """What an index that a client names is called on disk; a problem of 404 where it has none.
@@ -41,7 +41,7 @@ class Shelf:
             with contextlib.suppress(InvalidInputError):  # too long for a name
                 if self._is_there(own := get_index_name(client, name)):
                     return own
-            if not change and is_shared(self._parts, client, name) and self._is_there(name):
+            if not change and is_shared(self._server, client, name) and self._is_there(name):
                 return name
         raise Problem(
             404, "there is no such index",
@@ -51,7 +51,7 @@ class Shelf:
     def shown(self, client: Client, stored: str) -> str | None:
         """What a client calls an index; None for one that it may not see."""
         name = get_shown_index(client, stored)
-        if name is None and is_shared(self._parts, client, stored):
+        if name is None and is_shared(self._server, client, stored):
             return stored
         return name
 
@@ -70,7 +70,7 @@ class Shelf:
 
     def _is_ours(self, path: Path) -> bool:
         with contextlib.suppress(OSError, RuntimeError):
-            return path.resolve().is_relative_to(self._parts.data.resolve())
+            return path.resolve().is_relative_to(self._server.data_folder.resolve())
         return False
 
     def name(self, row: dict[str, Any]) -> None:
@@ -80,7 +80,7 @@ class Shelf:
         if upload := self.upload(path):
             row["file"] = f"upload:{upload}"
             with contextlib.suppress(AnyrigError):
-                row["name"] = self._parts.uploads.get(upload).name
+                row["name"] = self._server.uploads.get(upload).name
         for place in row.get("also", ()):
             self.name(place)
 
@@ -116,5 +116,5 @@ class Shelf:
         there = []
         for upload in filter(None, found):
             with contextlib.suppress(AnyrigError):
-                there.append(find_upload(self._parts, client, upload).id)
-        return [f"upload:{one}" for one in unneeded(self._parts, there)]
+                there.append(find_upload(self._server, client, upload).id)
+        return [f"upload:{one}" for one in delete_unneeded_uploads(self._server, there)]

@@ -15,7 +15,7 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from anyrig.errors import OverloadedError, WorkError
-from anyrig.server.problems import Problem, status_of
+from anyrig.server.errors import Problem, error_status
 from anyrig.server.waiting import BoundedStarter
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from anyrig.app.live_speech import SpeechSession
     from anyrig.recognise.resample import Resampler
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
     from anyrig.speech.audio import Samples
     from anyrig.speech.live import Given
     from anyrig.speech.sound.encode import Encoder
@@ -43,7 +43,7 @@ _SYNTHESIS_S = 30.0
 
 
 class StreamThreads:
-    """Where the blocking parts of all streams run."""
+    """Where the blocking server of all streams run."""
 
     def __init__(self) -> None:
         self.starter = BoundedStarter(_START_THREADS)
@@ -85,16 +85,16 @@ class SpeechStream:
     """A request and its audio: `start`, then `next_part` until None; `close` it in any case.
 
     Args:
-        parts: of the server.
+        server: of the server.
         options: of a `LiveSpeechRequest`, as the client gave them.
         format: of the audio.
         threads: shared by all streams.
     """
 
     def __init__(
-        self, parts: Parts, options: Mapping[str, Any], format: str, threads: StreamThreads
+        self, server: ServerState, options: Mapping[str, Any], format: str, threads: StreamThreads
     ) -> None:
-        self._parts, self._options, self._format, self._threads = parts, options, format, threads
+        self._server, self._options, self._format, self._threads = server, options, format, threads
         self._began = time.monotonic()
         self._closed = False
         self._busy = threading.Lock()
@@ -117,7 +117,7 @@ class SpeechStream:
         with _unavailable():
             await self._threads.starter.run(
                 self._open,
-                self._parts.settings,
+                self._server.settings,
                 semaphore=self._threads.limit_voice(self._options),
             )
         data = await self.next_part()
@@ -154,7 +154,7 @@ class SpeechStream:
 
     async def _wait_for(self, future: Future[Given]) -> Given:
         try:
-            async with asyncio.timeout(self._parts.settings.deadline_s + _SYNTHESIS_S):
+            async with asyncio.timeout(self._server.settings.deadline_s + _SYNTHESIS_S):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             raise OverloadedError(
@@ -167,7 +167,7 @@ class SpeechStream:
         try:
             with self._busy:
                 try:
-                    speech = self._parts.speech
+                    speech = self._server.speech
                     self._session = speech.start(speech.request(**self._options))
                     self._encoder = self._open_encoder(self._session.sample_rate)
                     self._next = self._session.next_segment()
@@ -228,7 +228,7 @@ class SpeechStream:
                 self._session.close()
 
     def _count(self, session: SpeechSession, audio_s: float) -> None:
-        figures = self._parts.figures
+        figures = self._server.metrics
         if self._is_first:
             self._is_first = False
             figures.first_audio.observe(time.monotonic() - self._began)
@@ -241,7 +241,7 @@ def _unavailable() -> Iterator[None]:
     try:
         yield
     except WorkError as error:
-        if status_of(error) == 500:
+        if error_status(error) == 500:
             raise Problem(503, error.message, hint=error.hint) from error
         raise
 
@@ -276,10 +276,10 @@ async def run_until_disconnect(
 
 
 class ClosingStreamResponse(Response):
-    """A response in parts; `close` is called in any case, also if the client disconnects.
+    """A response in server; `close` is called in any case, also if the client disconnects.
 
     Args:
-        content: the parts.
+        content: the server.
         close: called at the end.
         send_s: how long the client may take to accept a part: meanwhile it holds a model.
         headers: of the response.

@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from anyrig.server.guarding.sessions import Sessions, cookies
-from anyrig.server.keys import Keys
+from anyrig.app.keys import ApiKeys
+from anyrig.server.auth import Sessions
+from anyrig.server.guarding.sessions import cookies
 from anyrig.server.page.icons import svg
 from anyrig.server.page.theme import THEME_COOKIE, THEMES, plain_css
 from anyrig.server.page.translations import (
@@ -91,7 +92,7 @@ def local(path: str) -> str:
     return quote(path, safe="/?=&%") if path.isascii() and path.isprintable() else "/"
 
 
-async def sign_in(request: Request, keys: Keys, sessions: Sessions) -> Response:
+async def sign_in(request: Request, keys: ApiKeys, sessions: Sessions) -> Response:
     """Take the key of a form; a cookie in exchange."""
     body = b""
     async for piece in request.stream():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anyrig.server.keys import SCOPES, Key
+from anyrig.app.keys import SCOPES, ApiKey
 
 ANYBODY = frozenset({"/health/live", "/login", "/logout"})
 """Addresses that ask for no key."""
@@ -57,7 +57,7 @@ def scopes_of(method: str, path: str, *, for_people: bool) -> tuple[str, ...] | 
     return next((scopes for start, scopes in table.items() if _under(path, start)), _other(path))
 
 
-def on_the_page(key: Key) -> Key:
+def on_the_page(key: ApiKey) -> ApiKey:
     """A key as the page has it: one for the page can do there whatever is not for admins alone."""
     if not key.may(*PAGE):
         return key

@@ -12,8 +12,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from anyrig.server.guarding.scopes import on_the_page
-from anyrig.server.keys import Key, Keys
+from anyrig.app.keys import ApiKey, ApiKeys
+from anyrig.server.auth import widen_for_page
 
 LASTS_S = 7 * 24 * 3600
 _MOST = 1000
@@ -29,13 +29,13 @@ class Sessions:
     """
 
     def __init__(
-        self, keys: Keys, port: int = 0, clock: Callable[[], float] = time.monotonic
+        self, keys: ApiKeys, port: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.cookie = f"anyrig_session_{port}" if port else "anyrig_session"
         self._keys, self._clock = keys, clock
         self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
-    def begin(self, key: Key) -> str:
+    def begin(self, key: ApiKey) -> str:
         """A new session; the value of its cookie."""
         word = secrets.token_urlsafe(32)
         self._open[_digest(word)] = (key.id, self._clock() + LASTS_S)
@@ -43,13 +43,13 @@ class Sessions:
             self._open.popitem(last=False)
         return word
 
-    def key(self, word: str) -> Key | None:
+    def key(self, word: str) -> ApiKey | None:
         """The key that a session stands for, as the page has it, while both hold."""
         if not word:
             return None
         key_id, until = self._open.get(_digest(word), ("", 0.0))
         key = self._keys.get(key_id) if self._clock() < until else None
-        return None if key is None else on_the_page(key)
+        return None if key is None else widen_for_page(key)
 
     def end(self, word: str) -> None:
         """Forget one."""

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from anyrig.server.guarding.inside import NO_KEY, carried
+from anyrig.server.auth import SCOPE_NO_KEY_NEEDED, build_page_headers
 from anyrig.server.page.translations import Translator
-from anyrig.server.parts import Parts
+from anyrig.server.state import ServerState
 
 ENGLISH = "en"
 """The language of the API's messages, for the `lang` attribute of what shows them."""
@@ -44,8 +44,8 @@ class ApiClient:
     fetches audio itself, and progress is polled.
     """
 
-    def __init__(self, app: FastAPI, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, app: FastAPI, server: ServerState) -> None:
+        self._server = server
         self._scope: Mapping[str, Any] = {}
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app, raise_app_exceptions=False),
@@ -61,17 +61,17 @@ class ApiClient:
     @property
     def folders(self) -> list[str]:
         """Folders of this machine that requests may index."""
-        setting = str(getattr(self._parts.settings, "folders", ""))
+        setting = str(getattr(self._server.settings, "folders", ""))
         return [folder.strip() for folder in setting.split(",") if folder.strip()]
 
     @property
     def uses_cluster(self) -> bool:
         """Whether text to speak is sent to other machines."""
-        return self._parts.cluster is not None
+        return self._server.cluster is not None
 
     @property
     def is_signed_in(self) -> bool:
-        return not self._scope.get(NO_KEY)
+        return not self._scope.get(SCOPE_NO_KEY_NEEDED)
 
     async def get(self, path: str, **query: Any) -> Any:
         return await self._request("GET", path, params=query)
@@ -87,7 +87,7 @@ class ApiClient:
 
     async def _request(self, method: str, path: str, **options: Any) -> Any:
         """The JSON of the response, or its text."""
-        headers = carried(str(self._parts.state.get("inside", "")), self._scope)
+        headers = build_page_headers(str(self._server.page_token), self._scope)
         response = await self._client.request(method, path, headers=headers, **options)
         if response.is_success:
             is_json = "json" in response.headers.get("content-type", "")

@@ -16,13 +16,13 @@ from pydantic import BaseModel, ConfigDict
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Receive, Scope, Send
 
+from anyrig.server.errors import problem_response
 from anyrig.server.page import theme
 from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.components import error_box, heading, link
 from anyrig.server.page.layout import PageContext, PageInfo, create_context, layout, set_head
 from anyrig.server.page.translations import LANGUAGE_COOKIE
-from anyrig.server.parts import Parts
-from anyrig.server.problems import problem
+from anyrig.server.state import ServerState
 
 PAGES = (
     PageInfo("/", "rig", "anyrig.server.page.rig"),
@@ -46,13 +46,13 @@ class PagePreferences(BaseModel):
     language: Literal["en", "es", "fr"] | None = None
 
 
-def attach(app: FastAPI, parts: Parts) -> None:
+def attach(app: FastAPI, server: ServerState) -> None:
     """Add the page to the app.
 
     The server stores nothing about visitors: theme and language are cookies, and NiceGUI's storage,
     which would keep a file or record for each, is not used.
     """
-    Storage.path = parts.data / "page"
+    Storage.path = server.data_folder / "page"
     core.app.user_middleware.clear()  # NiceGUI has one app per process: drop an earlier one's
     core.app.middleware_stack = None
     ui.run_with(
@@ -65,7 +65,7 @@ def attach(app: FastAPI, parts: Parts) -> None:
     app.router.routes.insert(0, _BrowserRoute())
     app.router.default = core.app  # for requests that no route matches, not even with a 405
     _add_assets(app)
-    api = ApiClient(app, parts)
+    api = ApiClient(app, server)
     core.app.exception_handler(404)(_create_not_found_handler(api))
     for info in PAGES:
         _add_page(info, api)
@@ -110,7 +110,7 @@ def _create_not_found_handler(
 ) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
-            return problem(404, "Not Found", "See /docs for the available routes.")
+            return problem_response(404, "Not Found", "See /docs for the available routes.")
         with Client(ui.page(""), request=request) as client:
             page = create_context(client, api, "")
             title = page.t("frame.not_found")

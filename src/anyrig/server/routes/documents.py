@@ -33,7 +33,7 @@ from anyrig.app.entities import EntitiesRequest
 from anyrig.app.ocr import OcrRequest
 from anyrig.app.summarise import SummariseRequest
 from anyrig.errors import AnyrigError, OverloadedError
-from anyrig.server.access import client_of
+from anyrig.server.auth import get_client
 from anyrig.server.documents import (
     DocumentTasks,
     Source,
@@ -43,10 +43,8 @@ from anyrig.server.documents import (
     run_while_connected,
     to_problem,
 )
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute, dump
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.receiving import received
 from anyrig.server.request_models import (
     EXAMPLE_UPLOAD,
     MAX_FILES,
@@ -55,6 +53,8 @@ from anyrig.server.request_models import (
     Upload,
     build_model,
 )
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import receive_form
 from anyrig.server.waiting import wait_for_all
 
 if TYPE_CHECKING:
@@ -274,33 +274,33 @@ class TaskRoute:
     """Other ones of a good answer."""
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     from anyrig.server.routes import indexes, search
 
     routes = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
-    tasks = DocumentTasks(parts)
-    for task in _list_tasks(parts, tasks):
+    tasks = DocumentTasks(server)
+    for task in _list_tasks(server, tasks):
         add_json_route(routes, tasks, task)
-        add_form_route(routes, parts, task)
+        add_form_route(routes, server, task)
     for module in (search, indexes):
-        routes.include_router(module.router(parts, tasks))
+        routes.include_router(module.router(server, tasks))
     return routes
 
 
-def _list_tasks(parts: Parts, tasks: DocumentTasks) -> list[TaskRoute]:
-    folder = parts.data / "made"
+def _list_tasks(server: ServerState, tasks: DocumentTasks) -> list[TaskRoute]:
+    folder = server.data_folder / "made"
     _delete_old_files(folder)
     return [
         TaskRoute(
             "embed", "Vectors of texts and files",
             "A text has a vector; a file has one for each passage, with its place.",
-            EmbedOptions, TaskResults[EmbeddedSource], partial(_embed, parts, tasks),
+            EmbedOptions, TaskResults[EmbeddedSource], partial(_embed, server, tasks),
             {"texts": ["The rent is due on Monday."]},
         ),
         TaskRoute(
             "classify", "Labels of texts and files",
             "By the names of labels, which need no examples, or by a trained classifier.",
-            ClassifyOptions, TaskResults[Classification], partial(_classify, parts, tasks),
+            ClassifyOptions, TaskResults[Classification], partial(_classify, server, tasks),
             {"texts": ["Please pay 120 euros by the end of the month."],
              "labels": ["invoice: a bill to pay", "letter", "recipe"]},
         ),
@@ -344,10 +344,14 @@ async def _run_each(
 
 
 async def _classify(
-    parts: Parts, tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
+    server: ServerState,
+    tasks: DocumentTasks,
+    client: Client,
+    sources: Sequence[Source],
+    options: Any,
 ) -> Any:
     name = (options.classifier or "").partition("@")[0]
-    if name and not is_shared(parts, client, name):  # the answer is that of an unknown one
+    if name and not is_shared(server, client, name):  # the answer is that of an unknown one
         raise Problem(400, f"no classifier {name[:80]!r} is kept",
                       hint="GET /documents/classifiers lists them.")  # fmt: skip
     return await _run_each(tasks, "classify", client, sources, options)
@@ -369,7 +373,11 @@ async def _analyse(
 
 
 async def _embed(
-    parts: Parts, tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
+    server: ServerState,
+    tasks: DocumentTasks,
+    client: Client,
+    sources: Sequence[Source],
+    options: Any,
 ) -> dict[str, Any]:
     """Texts as they are, files by their passages; all go to the one embedder, with those of other
     clients.
@@ -389,15 +397,15 @@ async def _embed(
                 (passage, "text") for passage in passages
             ]  # fmt: skip
     try:
-        async with asyncio.timeout(parts.settings.work_s) as scope:
+        async with asyncio.timeout(server.settings.work_s) as scope:
             texts_to_embed = [place[key] for place, key in places]
-            vectors = await _embed_texts(parts, tasks, texts_to_embed, model, options.use)
+            vectors = await _embed_texts(server, tasks, texts_to_embed, model, options.use)
     except AnyrigError as error:
         raise to_problem(error) from error
     except TimeoutError:
         if not scope.expired():
             raise
-        raise build_timeout("embed", parts.settings.work_s) from None
+        raise build_timeout("embed", server.settings.work_s) from None
     await to_thread.run_sync(_set_vectors, [place for place, _ in places], vectors)
     return build_results(rows)
 
@@ -408,16 +416,16 @@ def _set_vectors(places: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> No
 
 
 async def _embed_texts(
-    parts: Parts, tasks: DocumentTasks, texts: Sequence[str], model: str, use: Use
+    server: ServerState, tasks: DocumentTasks, texts: Sequence[str], model: str, use: Use
 ) -> list[Any]:
     """Any number of texts: as many at a time as may wait, so that others come in between."""
-    limits = parts.settings
+    limits = server.settings
     size = min(_EMBED_SLICE, limits.texts)
     lane: Lane = "live" if len(texts) <= _EMBED_LIVE else "bulk"
     found: list[Any] = []
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
-        submit = partial(parts.embedding.submit, some, model=model, use=use, lane=lane)
+        submit = partial(server.embedding.submit, some, model=model, use=use, lane=lane)
         futures = await submit_patiently(
             partial(tasks.embed, submit), limits.deadline_s if start else 0
         )
@@ -505,7 +513,7 @@ def add_json_route(routes: APIRouter, tasks: DocumentTasks, task: TaskRoute) -> 
     body_model = build_body(task)
 
     async def run(request: Request, body: Any) -> Response:
-        client = client_of(request)
+        client = get_client(request)
         texts, files = getattr(body, "texts", []), body.files
         sources = await tasks.find_sources(client, texts, files)
         return await answer(request, task.work(client, sources, body))
@@ -528,18 +536,18 @@ def build_body(task: TaskRoute) -> type[RequestModel]:
     return model
 
 
-def add_form_route(routes: APIRouter, parts: Parts, task: TaskRoute) -> None:
+def add_form_route(routes: APIRouter, server: ServerState, task: TaskRoute) -> None:
     async def run(request: Request) -> Response:
-        form = await received(request, parts.uploads, most_files=MAX_FILES)
+        form = await receive_form(request, server.uploads, max_files=MAX_FILES)
         try:
             if not form.files:
                 raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
             options = read_form(task.options, form.fields)
-            sources = await to_thread.run_sync(_list_sources, parts, form.files)
-            return await answer(request, task.work(client_of(request), sources, options))
+            sources = await to_thread.run_sync(_list_sources, server, form.files)
+            return await answer(request, task.work(get_client(request), sources, options))
         finally:
             with anyio.CancelScope(shield=True):  # also if the client has left
-                await to_thread.run_sync(_delete_uploads, parts, form.files)
+                await to_thread.run_sync(_delete_uploads, server, form.files)
 
     routes.post(
         f"/{task.name}/upload", openapi_extra=_describe_form(task.options),
@@ -548,7 +556,7 @@ def add_form_route(routes: APIRouter, parts: Parts, task: TaskRoute) -> None:
 
 
 def _describe(task: TaskRoute, *, form: bool = False) -> dict[str, Any]:
-    problems = answers(404, 501) | (answers(415, 507) if form else {})
+    problems = problem_responses(404, 501) | (problem_responses(415, 507) if form else {})
     good: dict[int | str, dict[str, Any]] = {}
     if task.media_types:
         good = {200: {"content": dict(task.media_types)}}
@@ -592,14 +600,14 @@ def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is list
 
 
-def _list_sources(parts: Parts, files: Sequence[StoredUpload]) -> list[Source]:
-    return [Source(one.name, path=parts.uploads.path(one.id)) for one in files]
+def _list_sources(server: ServerState, files: Sequence[StoredUpload]) -> list[Source]:
+    return [Source(one.name, path=server.uploads.path(one.id)) for one in files]
 
 
-def _delete_uploads(parts: Parts, files: Sequence[StoredUpload]) -> None:
+def _delete_uploads(server: ServerState, files: Sequence[StoredUpload]) -> None:
     for one in files:
         with contextlib.suppress(AnyrigError):  # deleted by another request
-            parts.uploads.delete(one.id)
+            server.uploads.delete(one.id)
 
 
 async def answer(request: Request, work: Awaitable[Any]) -> Response:

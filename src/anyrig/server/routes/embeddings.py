@@ -20,11 +20,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.live_embedding import OPENAI_PREFIX, EmbeddingModel
 from anyrig.errors import InvalidInputError, LimitExceededError, WorkError
+from anyrig.server.errors import (
+    Problem,
+    error_status,
+    errors_of_field,
+    is_json,
+    not_json,
+    problem_responses,
+)
 from anyrig.server.json_body import read_model
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, about, answers, is_json, not_json, status_of
 from anyrig.server.routes.models import format_substitute, to_header
 from anyrig.server.schemas import PlainName
+from anyrig.server.state import ServerState
 from anyrig.server.waiting import BoundedStarter, wait_for_all
 
 if TYPE_CHECKING:
@@ -120,13 +127,13 @@ class _Started(NamedTuple):
             future.cancel()
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(tags=["embeddings"])
     starter = BoundedStarter(_START_THREADS)
 
     @routes.post(
         "/v1/embeddings", summary="Embed texts", response_model=EmbeddingsResponse,
-        responses=answers(400, 404, 413, 415, 422, 429, 501, 503), openapi_extra=_BODY,
+        responses=problem_responses(400, 404, 413, 415, 422, 429, 501, 503), openapi_extra=_BODY,
     )  # fmt: skip
     async def embed(request: Request) -> Response:
         """A vector for each text, in order; texts of many clients are embedded together.
@@ -137,9 +144,9 @@ def router(parts: Parts) -> APIRouter:
             raise not_json()
         body = await read_model(EmbeddingsRequest, request)
         started = await starter.run(
-            partial(_start, parts, body), parts.settings, undo=_Started.cancel
+            partial(_start, server, body), server.settings, undo=_Started.cancel
         )
-        vectors = await _wait(parts, started, request)
+        vectors = await _wait(server, started, request)
         if body.dimensions is not None:
             vectors = [shorten_vector(one, body.dimensions) for one in vectors]
         write = partial(
@@ -150,34 +157,34 @@ def router(parts: Parts) -> APIRouter:
             data = await to_thread.run_sync(write)
         else:
             data = write()
-        parts.figures.texts.labels(started.model).inc(len(vectors))
+        server.metrics.texts.labels(started.model).inc(len(vectors))
         headers = _build_headers(body, started)
         return Response(data, headers=headers, media_type="application/json")
 
     return routes
 
 
-def _start(parts: Parts, body: EmbeddingsRequest) -> _Started:
+def _start(server: ServerState, body: EmbeddingsRequest) -> _Started:
     """Check, count and submit the texts; in a thread, as it may load the model."""
-    with about("model"):
-        found = parts.embedding.find_model(body.model)
+    with errors_of_field("model"):
+        found = server.embedding.find_model(body.model)
     dimension = found.model.dimension
     if body.dimensions is not None and body.dimensions > dimension:
         raise Problem(
             400, f"{found.name} has {dimension} dimensions, not {body.dimensions}",
             hint=f"Ask for {dimension} or fewer.", param="dimensions",
         )  # fmt: skip
-    with about("input"):
-        texts, num_tokens = _read_texts(parts, body, found)
-    futures = parts.embedding.submit(texts, model=found.name, use=body.use, lane=body.lane)
+    with errors_of_field("input"):
+        texts, num_tokens = _read_texts(server, body, found)
+    futures = server.embedding.submit(texts, model=found.name, use=body.use, lane=body.lane)
     return _Started(found.name, num_tokens, futures)
 
 
 def _read_texts(
-    parts: Parts, body: EmbeddingsRequest, model: EmbeddingModel
+    server: ServerState, body: EmbeddingsRequest, model: EmbeddingModel
 ) -> tuple[list[str], int]:
     """The texts, and how many tokens they have."""
-    limits = parts.settings
+    limits = server.settings
     rows = _list_rows(body.input)
     if not rows:
         raise InvalidInputError("the input is empty", hint="Send a text, or a list of texts.")
@@ -207,12 +214,12 @@ def _list_rows(given: str | list[str] | list[int] | list[list[int]]) -> list[str
     return [tokens] if tokens else [one for one in given if not isinstance(one, int)]
 
 
-async def _wait(parts: Parts, started: _Started, request: Request) -> list[Vector]:
+async def _wait(server: ServerState, started: _Started, request: Request) -> list[Vector]:
     """The vectors; a text that crashes the model is an error of its client alone."""
     try:
-        return await wait_for_all(started.futures, request, deadline_s=parts.settings.deadline_s)
+        return await wait_for_all(started.futures, request, deadline_s=server.settings.deadline_s)
     except WorkError as error:
-        if status_of(error) == 503 or parts.state.get("ending"):
+        if error_status(error) == 503 or server.is_ending:
             raise Problem(503, error.message, hint="Try again later.") from None
         raise Problem(422, error.message, hint=error.hint) from error
 

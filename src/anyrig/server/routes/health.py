@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
-from anyrig.server import observed
-from anyrig.server.parts import Parts
-from anyrig.server.problems import answers, problem
-from anyrig.server.schemas.health import Alive, Health
+from anyrig.server import metrics
+from anyrig.server.errors import problem_response, problem_responses
+from anyrig.server.routes.health import Alive, Health
+from anyrig.server.state import ServerState
 
 _TITLES = {
     "starting": ("models are being loaded", "Try again in a few seconds."),
@@ -20,7 +20,7 @@ _TITLES = {
 }
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["health"])
 
@@ -31,48 +31,52 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get(
         "/health", response_model=Health, summary="Whether it is ready, and how its workers are",
-        responses=answers(503),
+        responses=problem_responses(503),
     )  # fmt: skip
     async def health() -> Response:
         """What was seen of worker processes and devices, never what was asked for; the same figures
         are in a 503.
         """
-        facts = told(parts)
+        facts = told(server)
         if facts["ready"]:
             return JSONResponse(facts)
         title, hint = _TITLES[facts["state"]]
-        return problem(503, title, hint, **facts)
+        return problem_response(503, title, hint, **facts)
 
     return routes
 
 
-def told(parts: Parts) -> dict[str, Any]:
+def told(server: ServerState) -> dict[str, Any]:
     """Everything that `/health` says."""
-    problems = observed.problems(parts)
-    error = parts.state.get("error")
+    problems = metrics.list_worker_problems(server)
+    error = server.preload_error
     if error:
         problems.insert(0, str(error))
-    state = state_of(parts)
-    worker_ids, workers = observed.health(parts)
+    state = state_of(server)
+    worker_ids, workers = metrics.describe_workers(server)
     return {
         "ready": state == "ready",
         "state": state,
         "workers": workers,
         "worker_ids": worker_ids,
-        "models": [one.name for one in parts.models.loaded_models()],
-        "problems": [*problems, *observed.cluster_problems(parts)],
-        "cluster": parts.cluster.now()["workers"] if parts.cluster is not None else [],
+        "models": [one.name for one in server.models.loaded_models()],
+        "problems": [*problems, *metrics.list_cluster_problems(server)],
+        "cluster": server.cluster.now()["workers"] if server.cluster is not None else [],
     }
 
 
-def state_of(parts: Parts) -> str:
+def state_of(server: ServerState) -> str:
     """One word for how the server stands; `anyrig_ready` of the figures says the same."""
-    if parts.state.get("ending"):
+    if server.is_ending:
         return "ending"
-    if parts.state.get("error"):
+    if server.preload_error:
         return "failed"
-    if not parts.state.get("ready"):
+    if not server.is_ready:
         return "starting"
     # What nobody asked to have ready at the start is loaded at need, by whoever needs it.
-    wanted = tuple(parts.state.get("preloaded", ()))
-    return "stalled" if any(name in wanted for name in observed.stalled(parts)) else "ready"
+    wanted = tuple(server.preloaded)
+    return (
+        "stalled"
+        if any(name in wanted for name in metrics.list_stalled_models(server))
+        else "ready"
+    )

@@ -11,14 +11,14 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, is_shared
-from anyrig.server.access import client_of
+from anyrig.server.auth import get_client
 from anyrig.server.documents import DocumentTasks
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
 from anyrig.server.request_models import EXAMPLE_UPLOAD
 from anyrig.server.routes.documents import answer
-from anyrig.server.shelf import Shelf
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import IndexFiles
 
 _Name = Annotated[str, Path(min_length=1, max_length=64, examples=["letters"])]
 
@@ -110,24 +110,24 @@ class ClassifierList(BaseModel):
     classifiers: list[ClassifierInfo]
 
 
-def router(parts: Parts, tasks: DocumentTasks) -> APIRouter:
+def router(server: ServerState, tasks: DocumentTasks) -> APIRouter:
     routes = APIRouter(route_class=JsonRoute)
-    shelf = Shelf(parts)
+    index_files = IndexFiles(server)
 
     @routes.get("/indexes", summary="List indexes", response_model=IndexList)
     async def indexes(request: Request) -> Response:
         """Each with its folders, model and figures, and what could not be read."""
-        return await answer(request, _list_indexes(tasks, shelf, client_of(request)))
+        return await answer(request, _list_indexes(tasks, index_files, get_client(request)))
 
     @routes.get("/indexes/{name}", summary="One index", response_model=IndexInfo,
-                responses=answers(404))  # fmt: skip
+                responses=problem_responses(404))  # fmt: skip
     async def index(request: Request, name: _Name) -> Response:
-        client = client_of(request)
-        stored = await to_thread.run_sync(shelf.stored, client, name)
-        return await answer(request, _find_index(tasks, shelf, client, stored))
+        client = get_client(request)
+        stored = await to_thread.run_sync(index_files.find_index, client, name)
+        return await answer(request, _find_index(tasks, index_files, client, stored))
 
     @routes.get("/indexes/{name}/files", summary="The files of an index",
-                response_model=IndexedFileList, responses=answers(404))  # fmt: skip
+                response_model=IndexedFileList, responses=problem_responses(404))  # fmt: skip
     async def files(
         request: Request,
         name: _Name,
@@ -135,72 +135,80 @@ def router(parts: Parts, tasks: DocumentTasks) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Response:
         """In the order of their paths; those that could not be read have the reason."""
-        stored = await to_thread.run_sync(shelf.stored, client_of(request), name)
-        return await answer(request, _list_files(tasks, shelf, name, stored, start, limit))
+        stored = await to_thread.run_sync(index_files.find_index, get_client(request), name)
+        return await answer(request, _list_files(tasks, index_files, name, stored, start, limit))
 
     @routes.delete("/indexes/{name}", summary="Delete an index for good",
-                   response_model=RemovedFiles, responses=answers(404, 409))  # fmt: skip
+                   response_model=RemovedFiles, responses=problem_responses(404, 409))  # fmt: skip
     async def delete(
         request: Request,
         name: _Name,
         uploads: Annotated[bool, Query(description="Delete the uploads in it as well.")] = True,
     ) -> Response:
         """With the vectors and pages that are cached of its texts. Files of folders stay."""
-        client = client_of(request)
-        stored = await to_thread.run_sync(partial(shelf.stored, client, name, change=True))
+        client = get_client(request)
+        stored = await to_thread.run_sync(
+            partial(index_files.find_index, client, name, change=True)
+        )
         work = _overwrite(tasks, "index_delete", {"index": stored})
-        return await answer(request, _remove(shelf, client, name, work, uploads=uploads))
+        return await answer(request, _remove(index_files, client, name, work, uploads=uploads))
 
     @routes.post("/indexes/{name}/remove", summary="Remove files from an index for good",
-                 response_model=RemovedFiles, responses=answers(404))  # fmt: skip
+                 response_model=RemovedFiles, responses=problem_responses(404))  # fmt: skip
     async def remove(request: Request, name: _Name, body: RemoveBody) -> Response:
         """From the index, from its file's bytes, and from what is cached of them."""
-        client = client_of(request)
-        stored = await to_thread.run_sync(partial(shelf.stored, client, name, change=True))
-        given = {"index": stored, "files": shelf.words(body.files)}
+        client = get_client(request)
+        stored = await to_thread.run_sync(
+            partial(index_files.find_index, client, name, change=True)
+        )
+        given = {"index": stored, "files": index_files.check_names(body.files)}
         work = _overwrite(tasks, "index_remove", given)
-        return await answer(request, _remove(shelf, client, name, work, uploads=body.uploads))
+        return await answer(request, _remove(index_files, client, name, work, uploads=body.uploads))
 
     @routes.get("/classifiers", summary="List trained classifiers", response_model=ClassifierList)
     async def classifiers(request: Request) -> Response:
         """With their labels and the results of cross-validation."""
-        return await answer(request, _list_classifiers(parts, tasks, client_of(request)))
+        return await answer(request, _list_classifiers(server, tasks, get_client(request)))
 
     return routes
 
 
-async def _list_indexes(tasks: DocumentTasks, shelf: Shelf, client: Client) -> dict[str, Any]:
+async def _list_indexes(
+    tasks: DocumentTasks, index_files: IndexFiles, client: Client
+) -> dict[str, Any]:
     found = await tasks.ask("indexes", {})
-    names = {one["index"]: shelf.shown(client, one["index"]) for one in found["indexes"]}
+    names = {one["index"]: index_files.show_name(client, one["index"]) for one in found["indexes"]}
     found["indexes"] = [one for one in found["indexes"] if names[one["index"]] is not None]
     found["failed"] = [
         {**one, "name": name} for one in found["failed"]
-        if (name := shelf.shown(client, one["name"])) is not None
+        if (name := index_files.show_name(client, one["name"])) is not None
     ]  # fmt: skip
     for one in found["indexes"]:
         one["name"] = names[one.pop("index")]
         one.pop("path")
         folders = [{"file": row["path"], "files": row["files"]} for row in one["folders"]]
-        await to_thread.run_sync(shelf.named, [*folders, *one["failed"]])
+        await to_thread.run_sync(index_files.add_names, [*folders, *one["failed"]])
         one["folders"] = [
             {"path": row["file"], "name": row["name"], "files": row["files"]} for row in folders
         ]
     return {"indexes": found["indexes"], "failed": found["failed"]}
 
 
-async def _find_index(tasks: DocumentTasks, shelf: Shelf, client: Client, stored: str) -> Any:
-    name = shelf.shown(client, stored)
-    for one in (await _list_indexes(tasks, shelf, client))["indexes"]:
+async def _find_index(
+    tasks: DocumentTasks, index_files: IndexFiles, client: Client, stored: str
+) -> Any:
+    name = index_files.show_name(client, stored)
+    for one in (await _list_indexes(tasks, index_files, client))["indexes"]:
         if one["name"] == name:
             return one
     raise Problem(422, "the index cannot be read", hint="GET /documents/indexes has the reason.")
 
 
 async def _list_files(
-    tasks: DocumentTasks, shelf: Shelf, name: str, stored: str, start: int, limit: int
+    tasks: DocumentTasks, index_files: IndexFiles, name: str, stored: str, start: int, limit: int
 ) -> dict[str, Any]:
     found = await tasks.ask("index_files", {"index": stored, "start": start, "limit": limit})
-    await to_thread.run_sync(shelf.named, found["files"])
+    await to_thread.run_sync(index_files.add_names, found["files"])
     return {"index": name, **found}
 
 
@@ -211,21 +219,21 @@ async def _overwrite(tasks: DocumentTasks, task: str, given: Mapping[str, Any]) 
 
 
 async def _remove(
-    shelf: Shelf, client: Client, name: str, work: Any, *, uploads: bool
+    index_files: IndexFiles, client: Client, name: str, work: Any, *, uploads: bool
 ) -> dict[str, Any]:
     found = await work
     if "busy" in found:
         raise Problem(409, found["busy"], hint="Cancel the job that fills it, or wait for it.")
     elsewhere = found.pop("elsewhere")
     paths = found["files"] if uploads else []
-    deleted = await to_thread.run_sync(shelf.drop_uploads, client, paths, elsewhere)
+    deleted = await to_thread.run_sync(index_files.delete_uploads, client, paths, elsewhere)
     rows: list[dict[str, Any]] = [{"file": path} for path in found["files"]]
-    await to_thread.run_sync(shelf.named, rows)
+    await to_thread.run_sync(index_files.add_names, rows)
     return {"index": name, **found, "files": [row["file"] for row in rows], "uploads": deleted}
 
 
 async def _list_classifiers(
-    parts: Parts, tasks: DocumentTasks, client: Client
+    server: ServerState, tasks: DocumentTasks, client: Client
 ) -> dict[str, Any]:  # fmt: skip
     found = await tasks.ask("classifiers", {})
-    return {"classifiers": [one for one in found if is_shared(parts, client, one["name"])]}
+    return {"classifiers": [one for one in found if is_shared(server, client, one["name"])]}

@@ -17,8 +17,8 @@ from anyrig.app.access import Client, find_job, get_jobs_filter
 from anyrig.app.jobs import JOB_KINDS
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs import Job, JobNotFoundError, JobPage
-from anyrig.server.access import client_of
-from anyrig.server.guard import demand
+from anyrig.server.auth import get_client, require_scope
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.job_requests import EXAMPLES, build_variants, check_uploads, prepare_job
 from anyrig.server.jobs import (
     JobFollower,
@@ -30,10 +30,9 @@ from anyrig.server.jobs import (
     list_files,
 )
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.ranged import file_answer
 from anyrig.server.schemas.events import EVENT
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import file_response
 
 T = TypeVar("T")
 _HEARTBEAT_S = 15.0
@@ -226,9 +225,9 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(prefix="/jobs", tags=["jobs"], route_class=JsonRoute)
-    jobs = parts.jobs
+    jobs = server.jobs
     follower = JobFollower(jobs)
     # Requests for jobs must not take the threads of others.
     threads = anyio.CapacityLimiter(8)
@@ -237,11 +236,11 @@ def router(parts: Parts) -> APIRouter:
         return await anyio.to_thread.run_sync(work, limiter=threads)
 
     @routes.post("", status_code=201, response_model=JobShown, summary="Submit a job",
-                 responses=answers(404, 507))  # fmt: skip
+                 responses=problem_responses(404, 507))  # fmt: skip
     async def submit(request: Request, new: NewJob) -> dict[str, Any]:
         """It is queued and runs in the background; it continues after a restart of the server."""
-        demand(request, _scope(new.kind))
-        return await run(partial(_submit, parts, new, client_of(request)))
+        require_scope(request, _scope(new.kind))
+        return await run(partial(_submit, server, new, get_client(request)))
 
     @routes.get("", response_model=JobsShown, summary="List jobs")
     async def list_jobs(
@@ -257,17 +256,17 @@ def router(parts: Parts) -> APIRouter:
         Each is shortened: the number of a batch's lines, and the first hundred items of lists in
         results. `GET /jobs/{id}` has everything.
         """
-        own = get_jobs_filter(client_of(request))
+        own = get_jobs_filter(get_client(request))
         look = partial(jobs.list_page, limit, before=before, kinds=kind, states=state, client=own)
-        return await run(lambda: _list(parts, look()))
+        return await run(lambda: _list(server, look()))
 
     @routes.get("/{id}", response_model=JobShown, summary="Show a job",
-                responses=answers(404))  # fmt: skip
+                responses=problem_responses(404))  # fmt: skip
     async def show(request: Request, id: JobId) -> dict[str, Any]:
-        return await run(lambda: _show(parts, find_job(parts, client_of(request), id)))
+        return await run(lambda: _show(server, find_job(server, get_client(request), id)))
 
     @routes.get("/{id}/events", summary="Follow a job", response_class=StreamingResponse,
-                responses={**_STREAM, **answers(404)})  # fmt: skip
+                responses={**_STREAM, **problem_responses(404)})  # fmt: skip
     async def events(
         request: Request,
         id: JobId,
@@ -281,71 +280,73 @@ def router(parts: Parts) -> APIRouter:
         keep the connection open.
         """
         after = min(int(last_event_id), _MAX_NUMBER) if _is_number(last_event_id) else 0
-        job = await run(lambda: find_job(parts, client_of(request), id))
+        job = await run(lambda: find_job(server, get_client(request), id))
         if job.is_finished and after and not await run(lambda: list(jobs.events(id, after))):
             return Response(status_code=204)
         return StreamingResponse(
-            _stream(parts, job, follower, after), media_type="text/event-stream",
+            _stream(server, job, follower, after), media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )  # fmt: skip
 
     for word, words in (("pause", "Pause a job"), ("resume", "Resume a job, or try again"),
                         ("cancel", "Cancel a job")):  # fmt: skip
-        _add_change(routes, parts, run, word, words)
+        _add_change(routes, server, run, word, words)
 
-    _add_delete(routes, parts, run)
-    _add_files(routes, parts, run)
+    _add_delete(routes, server, run)
+    _add_files(routes, server, run)
     return routes
 
 
-def _add_delete(routes: APIRouter, parts: Parts, run: RunInThread) -> None:
+def _add_delete(routes: APIRouter, server: ServerState, run: RunInThread) -> None:
     @routes.delete("/{id}", response_model=JobDeleted, summary="Delete a job and its files",
-                   responses=answers(404, 409))  # fmt: skip
+                   responses=problem_responses(404, 409))  # fmt: skip
     async def delete(request: Request, id: JobId) -> JobDeleted:
         """A running job is cancelled first."""
-        job = await run(lambda: find_job(parts, client_of(request), id))
-        demand(request, _scope(job.kind))
+        job = await run(lambda: find_job(server, get_client(request), id))
+        require_scope(request, _scope(job.kind))
         if job.state == "running":
-            await run(lambda: _raise_conflict(lambda: parts.jobs.cancel(id)))
+            await run(lambda: _raise_conflict(lambda: server.jobs.cancel(id)))
             with anyio.move_on_after(_STOP_TIMEOUT_S):
-                while (await run(lambda: parts.jobs.get(id))).state == "running":
+                while (await run(lambda: server.jobs.get(id))).state == "running":
                     await anyio.sleep(_POLL_S)
-        await run(partial(_delete, parts, job))
+        await run(partial(_delete, server, job))
         return JobDeleted(id=job.id)
 
 
-def _add_files(routes: APIRouter, parts: Parts, run: RunInThread) -> None:
+def _add_files(routes: APIRouter, server: ServerState, run: RunInThread) -> None:
     @routes.get("/{id}/files", response_model=JobFiles, summary="List the files of a job",
-                responses=answers(404))  # fmt: skip
+                responses=problem_responses(404))  # fmt: skip
     async def files(request: Request, id: JobId) -> JobFiles:
         """Of a batch each line as soon as it was spoken; of others at the end."""
-        job = await run(lambda: find_job(parts, client_of(request), id))
-        found = await run(lambda: list_files(parts, job))
+        job = await run(lambda: find_job(server, get_client(request), id))
+        found = await run(lambda: list_files(server, job))
         return JobFiles(files=[_file(job, one) for one in found])
 
     @routes.head("/{id}/files/{number}", include_in_schema=False)
     @routes.get("/{id}/files/{number}", summary="Fetch a file of a job",
-                response_class=FileResponse, responses={**PARTS, **answers(404, 416)})  # fmt: skip
+                response_class=FileResponse, responses={**PARTS, **problem_responses(404, 416)})  # fmt: skip
     async def file(request: Request, id: JobId, number: FileNumber) -> Response:
         """The whole file, or the requested range."""
-        job = await run(lambda: find_job(parts, client_of(request), id))
-        found = await run(lambda: list_files(parts, job))
+        job = await run(lambda: find_job(server, get_client(request), id))
+        found = await run(lambda: list_files(server, job))
         made = next((one for one in found if one.number == number), None)
         if made is None:
             raise Problem(404, f"the job has no file {number}", hint=f"GET /jobs/{job.id}/files.")
-        return await file_answer(request, made.path, made.name, media_type=made.type)
+        return await file_response(request, made.path, made.name, media_type=made.type)
 
 
-def _add_change(routes: APIRouter, parts: Parts, run: RunInThread, word: str, words: str) -> None:
+def _add_change(
+    routes: APIRouter, server: ServerState, run: RunInThread, word: str, words: str
+) -> None:
     @routes.post(f"/{{id}}/{word}", response_model=JobShown, summary=words, name=word,
-                 operation_id=f"{word}_job", responses=answers(404, 409))  # fmt: skip
+                 operation_id=f"{word}_job", responses=problem_responses(404, 409))  # fmt: skip
     async def change(request: Request, id: JobId) -> dict[str, Any]:
-        job = await run(lambda: find_job(parts, client_of(request), id))
-        demand(request, _scope(job.kind))
+        job = await run(lambda: find_job(server, get_client(request), id))
+        require_scope(request, _scope(job.kind))
 
         def work() -> dict[str, Any]:
-            with_word: Callable[[str], Job] = getattr(parts.jobs, word)
-            return _show(parts, _raise_conflict(lambda: with_word(id)))
+            with_word: Callable[[str], Job] = getattr(server.jobs, word)
+            return _show(server, _raise_conflict(lambda: with_word(id)))
 
         return await run(work)
 
@@ -355,15 +356,15 @@ def _scope(kind: str) -> str:
     return "train" if kind == "train" else "jobs"
 
 
-def _show(parts: Parts, job: Job) -> dict[str, Any]:
-    places = parts.jobs.list_page(0).queue_positions if job.state == "queued" else {}
-    return describe_job(parts, job, place=places.get(job.id))
+def _show(server: ServerState, job: Job) -> dict[str, Any]:
+    places = server.jobs.list_page(0).queue_positions if job.state == "queued" else {}
+    return describe_job(server, job, place=places.get(job.id))
 
 
-def _list(parts: Parts, found: JobPage) -> Response:
+def _list(server: ServerState, found: JobPage) -> Response:
     """Serialised one by one: a thread that does all at once stops the others for as long."""
     rows = [
-        json.dumps(describe_job(parts, job, place=found.queue_positions.get(job.id), brief=True),
+        json.dumps(describe_job(server, job, place=found.queue_positions.get(job.id), brief=True),
                    ensure_ascii=False, allow_nan=False)
         for job in found.jobs
     ]  # fmt: skip
@@ -372,22 +373,22 @@ def _list(parts: Parts, found: JobPage) -> Response:
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
 
-def _submit(parts: Parts, new: NewJob, client: Client) -> dict[str, Any]:
-    counts = parts.jobs.list_page(0).counts
+def _submit(server: ServerState, new: NewJob, client: Client) -> dict[str, Any]:
+    counts = server.jobs.list_page(0).counts
     waiting = counts["queued"] + counts["paused"]
-    if waiting >= parts.settings.queue:
+    if waiting >= server.settings.queue:
         raise OverloadedError(
             f"{waiting} jobs are waiting already", hint="Wait, or cancel some of them."
         )
-    with prepare_job(parts, client, new.kind, new.arguments) as found, parts.uploads.steady:
-        check_uploads(parts, found)
-        job = parts.jobs.submit(new.kind, found, client=client.key)
-    return _show(parts, job)
+    with prepare_job(server, client, new.kind, new.arguments) as found, server.uploads.job_lock:
+        check_uploads(server, found)
+        job = server.jobs.submit(new.kind, found, client=client.key)
+    return _show(server, job)
 
 
-def _delete(parts: Parts, job: Job) -> None:
-    folder = find_job_folder(parts, job)
-    _raise_conflict(lambda: parts.jobs.delete(job.id))
+def _delete(server: ServerState, job: Job) -> None:
+    folder = find_job_folder(server, job)
+    _raise_conflict(lambda: server.jobs.delete(job.id))
     delete_files(folder)
 
 
@@ -411,7 +412,7 @@ def _is_number(text: str) -> bool:
 
 
 async def _stream(
-    parts: Parts, job: Job, follower: JobFollower, after: int
+    server: ServerState, job: Job, follower: JobFollower, after: int
 ) -> AsyncIterator[bytes]:  # fmt: skip
     yield b"retry: 2000\n\n"
     async for event in follower.follow(job.id, after, heartbeat_s=_HEARTBEAT_S):
@@ -419,5 +420,5 @@ async def _stream(
             yield b": heartbeat\n\n"
             continue
         kind = "".join(sign for sign in event.kind if sign.isprintable())
-        data = json.dumps(describe_event(parts, job, event), allow_nan=False)
+        data = json.dumps(describe_event(server, job, event), allow_nan=False)
         yield f"id: {event.number}\nevent: {kind}\ndata: {data}\n\n".encode()

@@ -16,25 +16,24 @@ from prometheus_client.registry import Collector
 
 from anyrig.app.models import find_queue
 from anyrig.monitor.prometheus import prometheus_text
-from anyrig.server import observed
-from anyrig.server.parts import Parts
-from anyrig.server.routes.health import state_of
-from anyrig.server.schemas.health import Gpus
+from anyrig.server import metrics
+from anyrig.server.routes.health import Gpus, state_of
+from anyrig.server.state import ServerState
 from anyrig.work.live import LANES
 
 log = logging.getLogger(__name__)
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_STATUSES: tuple[observed.Status, ...] = ("ready", "busy", "loading", "hangs", "dead")
+_STATUSES: tuple[metrics.Status, ...] = ("ready", "busy", "loading", "hangs", "dead")
 _MACHINES = ("ready", "busy", "loading", "draining", "lost", "refused")
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["metrics"])
     aside = anyio.CapacityLimiter(2)
     registry = CollectorRegistry()
-    registry.register(Now(parts))
+    registry.register(Now(server))
 
     @routes.get(
         "/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse,
@@ -42,7 +41,7 @@ def router(parts: Parts) -> APIRouter:
     )  # fmt: skip
     async def metrics() -> Response:
         """Requests, queues, batches, audio, memory, jobs, and every device's figures."""
-        text = await to_thread.run_sync(lambda: _text(parts, registry), limiter=aside)
+        text = await to_thread.run_sync(lambda: _text(server, registry), limiter=aside)
         return Response(text, headers={"Content-Type": TYPE})
 
     @routes.get("/metrics/gpu", response_model=Gpus, summary="Every device, now and lately")
@@ -50,25 +49,27 @@ def router(parts: Parts) -> APIRouter:
         """The last samples, and those of the last minutes for charts."""
 
         def told() -> JSONResponse:
-            return JSONResponse({"now": parts.rig.now(), "history": list(parts.rig.history())})
+            return JSONResponse(
+                {"now": server.machine.now(), "history": list(server.machine.history())}
+            )
 
         return await to_thread.run_sync(told, limiter=aside)
 
     return routes
 
 
-def _text(parts: Parts, registry: CollectorRegistry) -> bytes:
-    parts.figures.observe(parts.models.loaded_models())
-    snapshot = parts.rig.snapshot()
+def _text(server: ServerState, registry: CollectorRegistry) -> bytes:
+    server.metrics.observe(server.models.loaded_models())
+    snapshot = server.machine.snapshot()
     devices = prometheus_text(snapshot).encode() if snapshot is not None else b""
-    return generate_latest(parts.figures.registry) + generate_latest(registry) + devices
+    return generate_latest(server.metrics.registry) + generate_latest(registry) + devices
 
 
 class Now(Collector):
     """What is, at the moment of asking."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
 
     def describe(self) -> Iterable[Family]:
         """Nothing is asked when it is registered."""
@@ -76,8 +77,8 @@ class Now(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Every figure that is read rather than counted."""
-        parts = self._parts
-        yield _gauge("ready", "1 while the server is ready.", state_of(parts) == "ready")
+        server = self._server
+        yield _gauge("ready", "1 while the server is ready.", state_of(server) == "ready")
         yield from self._models()
         yield from self._workers()
         yield from self._keeper()
@@ -89,7 +90,7 @@ class Now(Collector):
         queue = GaugeMetricFamily("anyrig_queue", "Items that wait.", labels=["model", "lane"])
         running = GaugeMetricFamily("anyrig_running", "Items at work.", labels=["model"])
         idle = GaugeMetricFamily("anyrig_model_idle_seconds", "Not asked for.", labels=["model"])
-        kept = self._parts.models.loaded_models()
+        kept = self._server.models.loaded_models()
         loaded.add_metric([], len(kept))
         for one in kept:
             idle.add_metric([one.name], one.idle_s)
@@ -103,7 +104,7 @@ class Now(Collector):
 
     def _workers(self) -> Iterator[Family]:
         counts: dict[tuple[str, str], int] = {}
-        for worker in observed.workers(self._parts):
+        for worker in metrics.list_workers(self._server):
             for status in _STATUSES:
                 counts.setdefault((worker.model, status), 0)
             counts[worker.model, worker.status] += 1
@@ -113,7 +114,7 @@ class Now(Collector):
         yield found
 
     def _keeper(self) -> Iterator[Family]:
-        tally = self._parts.models.stats
+        tally = self._server.models.stats
         yield _counter("model_loads", "Models that were loaded.", tally.loads)
         yield _counter("model_load_seconds", "Time that took.", tally.load_s)
         yield _counter("model_load_failures", "Loads that failed.", tally.failures)
@@ -126,7 +127,7 @@ class Now(Collector):
     def _jobs(self) -> Iterator[Family]:
         found = GaugeMetricFamily("anyrig_jobs", "Jobs by state.", labels=["state"])
         try:
-            counts = self._parts.jobs.list_page(0).counts
+            counts = self._server.jobs.list_page(0).counts
         except Exception:
             # Figures of everything else are wanted most when one thing is broken.
             log.exception("jobs cannot be counted")
@@ -139,8 +140,8 @@ class Now(Collector):
         """Nothing of it without `--cluster`. While the broker is away, who was there last."""
         up = GaugeMetricFamily("anyrig_cluster_up", "1 while the broker answers.", labels=[])
         found = GaugeMetricFamily("anyrig_cluster_workers", "Of the cluster.", labels=["status"])
-        if self._parts.cluster is not None:
-            now = self._parts.cluster.now()
+        if self._server.cluster is not None:
+            now = self._server.cluster.now()
             up.add_metric([], float(now["state"] == "ready"))
             counts = dict.fromkeys(_MACHINES, 0)
             for row in now["workers"]:

@@ -11,8 +11,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.recognise.choose import ALL
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
+from anyrig.server.errors import Problem, problem_responses
+from anyrig.server.state import ServerState
 
 MODEL_HEADERS: dict[str, dict[str, Any]] = {
     "X-Anyrig-Model": {
@@ -44,21 +44,21 @@ class ModelList(BaseModel):
     data: list[ModelRow]
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(tags=["models"])
 
     @routes.get("/v1/models", summary="List models", response_model=ModelList)
     async def list_models() -> ModelList:
         """Speech engines, embedding models and transcription models that can be used here."""
-        return ModelList(data=await to_thread.run_sync(_list_models, parts))
+        return ModelList(data=await to_thread.run_sync(_list_models, server))
 
     @routes.get(
         "/v1/models/{name:path}", summary="Describe a model", response_model=ModelRow,
-        responses=answers(404),
+        responses=problem_responses(404),
     )  # fmt: skip
     async def find_model(name: str) -> ModelRow:
         """A model of `GET /v1/models`."""
-        for one in await to_thread.run_sync(_list_models, parts):
+        for one in await to_thread.run_sync(_list_models, server):
             if one.id == name:
                 return one
         raise Problem(404, "model not found", hint="GET /v1/models lists them.")
@@ -76,16 +76,16 @@ def to_header(text: str) -> str:
     return "".join(c if " " <= c <= "~" else "?" for c in text[:500])
 
 
-def _list_models(parts: Parts) -> list[ModelRow]:
+def _list_models(server: ServerState) -> list[ModelRow]:
     """Of two with the same name, the first."""
     found: dict[str, ModelRow] = {}
-    for one in (*_list_speech(parts), *_list_embedding(parts), *_list_transcription()):
+    for one in (*_list_speech(server), *_list_embedding(server), *_list_transcription()):
         found.setdefault(one.id, one)
     return list(found.values())
 
 
-def _list_speech(parts: Parts) -> Iterator[ModelRow]:
-    for engine in parts.speech.list_engines():
+def _list_speech(server: ServerState) -> Iterator[ModelRow]:
+    for engine in server.speech.list_engines():
         if engine.is_ready:
             details = {
                 "languages": list(engine.languages), "summary": engine.spec.summary,
@@ -94,13 +94,13 @@ def _list_speech(parts: Parts) -> Iterator[ModelRow]:
             yield ModelRow(id=engine.spec.name, kind="speech", details=details)
 
 
-def _list_embedding(parts: Parts) -> Iterator[ModelRow]:
-    for one in parts.embedding.list_models():
+def _list_embedding(server: ServerState) -> Iterator[ModelRow]:
+    for one in server.embedding.list_models():
         model = one.model
         details = {
             "dimension": model.dimension, "longest": model.longest,
             "languages": list(model.languages), "licence": model.licence,
-            "default": parts.embedding.is_default(one),
+            "default": server.embedding.is_default(one),
         }  # fmt: skip
         yield ModelRow(id=one.name, kind="embedding", details=details)
 

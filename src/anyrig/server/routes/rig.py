@@ -9,15 +9,15 @@ import anyio
 from anyio import to_thread
 from fastapi import APIRouter
 
+from anyrig.server.errors import problem_responses
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.parts import Parts
-from anyrig.server.problems import answers
-from anyrig.server.schemas.rig import Bench, Chosen, Devices, Used
+from anyrig.server.routes.rig import Bench, DeviceChosen, Devices, Used
+from anyrig.server.state import ServerState
 
 T = TypeVar("T")
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["rig"], route_class=JsonRoute)
     aside = anyio.CapacityLimiter(2)
@@ -29,21 +29,21 @@ def router(parts: Parts) -> APIRouter:
     @routes.get("/devices", response_model=Devices, summary="Every device, and which is used")
     async def devices() -> Any:
         """What each device is and does, why it is not used, and the command that mends it."""
-        return await asked(parts.rig.devices)
+        return await asked(server.machine.devices)
 
     @routes.put(
         "/devices/chosen", response_model=Used, summary="Use a device from now on",
-        responses=answers(404),
+        responses=problem_responses(404),
     )  # fmt: skip
-    async def choose(chosen: Chosen) -> Any:
+    async def choose(chosen: DeviceChosen) -> Any:
         """As `anyrig use`: kept for later starts as well. Models on another device are loaded anew
         when they are next asked for.
         """
-        return await asked(lambda: parts.rig.use(chosen.device))
+        return await asked(lambda: server.machine.use(chosen.device))
 
     @routes.get("/bench", response_model=Bench, summary="What was measured on this machine")
     async def bench() -> Any:
         """Figures of `anyrig bench`, as long as driver and libraries are those it ran with."""
-        return {"figures": await asked(parts.rig.figures)}
+        return {"figures": await asked(server.machine.figures)}
 
     return routes

@@ -13,14 +13,14 @@ from pydantic import BaseModel, Field
 from anyrig.app.access import Client
 from anyrig.app.search import SearchRequest, SimilarRequest
 from anyrig.errors import LimitExceededError
-from anyrig.server.access import client_of
+from anyrig.server.auth import get_client
 from anyrig.server.documents import DocumentTasks, Source, build_results
+from anyrig.server.errors import problem_responses
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.parts import Parts
-from anyrig.server.problems import answers
 from anyrig.server.request_models import MAX_FILES, Texts, Upload, build_model
 from anyrig.server.routes.documents import TaskRoute, add_form_route, answer
-from anyrig.server.shelf import Shelf
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import IndexFiles
 
 _MAX_AT_ONCE = 4
 _PASSAGES = 64
@@ -109,13 +109,13 @@ class SimilarAnswer(BaseModel):
     failed: list[dict[str, Any]] = []
 
 
-def router(parts: Parts, tasks: DocumentTasks) -> APIRouter:
+def router(server: ServerState, tasks: DocumentTasks) -> APIRouter:
     routes = APIRouter(route_class=JsonRoute)
-    shelf = Shelf(parts)
+    index_files = IndexFiles(server)
 
     async def search(request: Request, body: Any) -> Response:
         """By meaning and by words; each hit has its place and what to highlight in it."""
-        found = _search(tasks, shelf, client_of(request), body.question, body)
+        found = _search(tasks, index_files, get_client(request), body.question, body)
         return await answer(request, found)
 
     async def search_batch(request: Request, body: Any) -> Response:
@@ -126,7 +126,7 @@ def router(parts: Parts, tasks: DocumentTasks) -> APIRouter:
 
             async def search_one(question: str) -> dict[str, Any]:
                 async with limit:
-                    return await _search(tasks, shelf, client_of(request), question, body)
+                    return await _search(tasks, index_files, get_client(request), question, body)
 
             return {"results": await asyncio.gather(*map(search_one, body.questions))}
 
@@ -134,20 +134,20 @@ def router(parts: Parts, tasks: DocumentTasks) -> APIRouter:
 
     async def similar(request: Request, body: Any) -> Response:
         """In an index; or among texts and files, if some are given."""
-        client = client_of(request)
+        client = get_client(request)
         (to,) = await tasks.find_sources(
             client, [body.to_text] if body.to_text else [], [body.to_file] if body.to_file else []
         )
         among = await tasks.find_sources(client, body.texts, body.files)
         given = body.read_given()
         given.pop("to_text", None)
-        return await answer(request, _find_similar(tasks, shelf, client, to, among, given))
+        return await answer(request, _find_similar(tasks, index_files, client, to, among, given))
 
     async def similar_to_first(client: Client, sources: Sequence[Source], options: Any) -> Any:
         given = options.read_given()
-        return await _find_similar(tasks, shelf, client, sources[0], sources[1:], given)
+        return await _find_similar(tasks, index_files, client, sources[0], sources[1:], given)
 
-    problems = answers(404, 501)
+    problems = problem_responses(404, 501)
     for path, summary, run, body, result in (
         ("/search", "Search an index", search, SearchBody, SearchAnswer),
         ("/search/batch", "Search an index for several questions", search_batch, SearchBatchBody,
@@ -157,7 +157,7 @@ def router(parts: Parts, tasks: DocumentTasks) -> APIRouter:
     ):  # fmt: skip
         run.__annotations__["body"] = body
         routes.post(path, summary=summary, response_model=result, responses=problems)(run)
-    add_form_route(routes, parts, TaskRoute(
+    add_form_route(routes, server, TaskRoute(
         "similar", "What is most similar to the first file: among the others, or in an index", "",
         SimilarOptions, SimilarAnswer, similar_to_first, {},
     ))  # fmt: skip
@@ -165,28 +165,28 @@ def router(parts: Parts, tasks: DocumentTasks) -> APIRouter:
 
 
 async def _search(
-    tasks: DocumentTasks, shelf: Shelf, client: Client, question: str, body: Any
+    tasks: DocumentTasks, index_files: IndexFiles, client: Client, question: str, body: Any
 ) -> dict[str, Any]:
-    stored = await to_thread.run_sync(shelf.stored, client, body.index)
+    stored = await to_thread.run_sync(index_files.find_index, client, body.index)
     given = {**body.read_given(), "index": stored, "question": question}
     found = await tasks.ask("search", given)
     rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
-    await to_thread.run_sync(shelf.named, rows)
+    await to_thread.run_sync(index_files.add_names, rows)
     return {"question": question, "index": body.index, **found}
 
 
 async def _find_similar(
-    tasks: DocumentTasks, shelf: Shelf, client: Client, to: Source, among: Sequence[Source],
+    tasks: DocumentTasks, index_files: IndexFiles, client: Client, to: Source, among: Sequence[Source],
     given: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     if among:
         return await _compare(tasks, to, among, given)
     index = given.get("index", "default")
-    stored = await to_thread.run_sync(shelf.stored, client, index)
+    stored = await to_thread.run_sync(index_files.find_index, client, index)
     if to.path is not None:
         to = await _read_text(tasks, to, given)
     found = await tasks.ask("similar", {**given, "index": stored, "to_text": to.text})
-    await to_thread.run_sync(shelf.named, found["hits"])
+    await to_thread.run_sync(index_files.add_names, found["hits"])
     return {"to": to.name, "index": index, "hits": found["hits"]}
 
 

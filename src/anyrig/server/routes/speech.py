@@ -20,13 +20,13 @@ from starlette.websockets import WebSocketState
 
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
-from anyrig.server import problems
+from anyrig.server import errors
+from anyrig.server.errors import Problem
 from anyrig.server.json_body import JsonRoute, parse
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem
 from anyrig.server.routes.models import MODEL_HEADERS, format_substitute, to_header
 from anyrig.server.schemas import PlainName
 from anyrig.server.schemas.events import EVENT
+from anyrig.server.state import ServerState
 from anyrig.server.streaming import (
     PCM_RATE,
     ClosingStreamResponse,
@@ -180,11 +180,11 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
             },
         },
     },
-    **problems.answers(400, 413, 422, 429, 501, 503),
+    **errors.problem_responses(400, 413, 422, 429, 501, 503),
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(tags=["speech"], route_class=JsonRoute)
     threads, socket_threads = StreamThreads(), StreamThreads()
     limiter = anyio.CapacityLimiter(2)
@@ -194,27 +194,27 @@ def router(parts: Parts) -> APIRouter:
     )
     async def speak(request: Request, body: CreateSpeechRequest) -> Response:
         """As OpenAI's. Errors come as problems, before the first audio."""
-        return await _speak(parts, request, body, threads)
+        return await _speak(server, request, body, threads)
 
     @routes.get("/config", response_model=Config, summary="Voices, engines and devices")
     async def config() -> Any:
         """What there is to choose from; the first two fields as VibeVoice's demo has them."""
-        described = await to_thread.run_sync(_describe_config, parts, limiter=limiter)
-        found = await to_thread.run_sync(parts.rig.devices, limiter=limiter)
+        described = await to_thread.run_sync(_describe_config, server, limiter=limiter)
+        found = await to_thread.run_sync(server.machine.devices, limiter=limiter)
         return {**described, "devices": found["devices"]}
 
     @routes.get("/lexicon", response_model=LexiconResponse, summary="Get the lexicon")
     async def get_lexicon() -> Any:
         """How words are pronounced; empty if there is no lexicon."""
-        return await to_thread.run_sync(_read_lexicon, parts, limiter=limiter)
+        return await to_thread.run_sync(_read_lexicon, server, limiter=limiter)
 
     @routes.put(
         "/lexicon", response_model=LexiconResponse, summary="Replace the lexicon",
-        responses=problems.answers(400, 413, 422, 507),
+        responses=errors.problem_responses(400, 413, 422, 507),
     )  # fmt: skip
     async def put_lexicon(body: LexiconText) -> Any:
         """All of it, as TOML; it applies from the next request on."""
-        count = await to_thread.run_sync(parts.speech.save_lexicon, body.text, limiter=limiter)
+        count = await to_thread.run_sync(server.speech.save_lexicon, body.text, limiter=limiter)
         return {"text": body.text, "entries": count}
 
     @routes.websocket("/stream")
@@ -222,7 +222,7 @@ def router(parts: Parts) -> APIRouter:
         """PCM in binary frames, events in text frames; the text in the query or the first frame."""
         await socket.accept()
         try:
-            await _serve_socket(parts, socket, socket_threads)
+            await _serve_socket(server, socket, socket_threads)
         except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
             # Starlette raises RuntimeError if something is sent after the client disconnected.
             log.info("WebSocket client disconnected: %s", type(error).__name__)
@@ -238,12 +238,12 @@ def router(parts: Parts) -> APIRouter:
 
 
 async def _speak(
-    parts: Parts, request: Request, body: CreateSpeechRequest, threads: StreamThreads
+    server: ServerState, request: Request, body: CreateSpeechRequest, threads: StreamThreads
 ) -> Response:
     options = _build_options(
         body.input, body.voice_name, body.engine_name, body.language or "", body.speed
     )
-    stream = SpeechStream(parts, {**options, "lane": body.lane}, body.response_format, threads)
+    stream = SpeechStream(server, {**options, "lane": body.lane}, body.response_format, threads)
     try:
         with _openai_fields():
             first = await run_until_disconnect(request.receive, stream.start)
@@ -262,7 +262,7 @@ async def _speak(
     elif body.response_format == "pcm":
         media_type += f";rate={PCM_RATE};channels=1"
     return ClosingStreamResponse(
-        content, stream.close, send_s=parts.settings.deadline_s, headers=headers,
+        content, stream.close, send_s=server.settings.deadline_s, headers=headers,
         media_type=media_type,
     )  # fmt: skip
 
@@ -303,13 +303,13 @@ def _build_headers(stream: SpeechStream, body: CreateSpeechRequest) -> dict[str,
     return {name: to_header(text) for name, text in headers.items()}
 
 
-async def _iter_events(parts: AsyncIterator[bytes], num_characters: int) -> AsyncIterator[bytes]:
+async def _iter_events(server: AsyncIterator[bytes], num_characters: int) -> AsyncIterator[bytes]:
     """The audio as server-sent events; an error in the middle is one as well."""
     try:
-        async for data in parts:
+        async for data in server:
             yield _format_event("speech.audio.delta", audio=base64.b64encode(data).decode())
     except Exception as error:  # noqa: BLE001 - the status was sent already
-        yield _format_event("error", error=problems.event_of(error)["error"])
+        yield _format_event("error", error=errors.error_event(error)["error"])
         return
     # Characters in place of tokens: there are none here, and clients expect numbers.
     usage = {"input_tokens": num_characters, "output_tokens": 0, "total_tokens": num_characters}
@@ -320,17 +320,17 @@ def _format_event(kind: str, **more: Any) -> bytes:
     return f"data: {json.dumps({'type': kind, **more})}\n\n".encode()
 
 
-def _read_lexicon(parts: Parts) -> dict[str, Any]:
+def _read_lexicon(server: ServerState) -> dict[str, Any]:
     from anyrig.speech.lexicon import parse
 
-    text = parts.speech.read_lexicon()
+    text = server.speech.read_lexicon()
     return {"text": text, "entries": len(parse(text, skip_patterns=True).entries)}
 
 
-def _describe_config(parts: Parts) -> dict[str, Any]:
-    engines = parts.speech.list_engines()
+def _describe_config(server: ServerState) -> dict[str, Any]:
+    engines = server.speech.list_engines()
     try:
-        default_voice = parts.speech.find_default_voice()[1]
+        default_voice = server.speech.find_default_voice()[1]
     except AnyrigError:  # no engine is installed: `engines` says so
         default_voice = ""
     details = [
@@ -372,13 +372,13 @@ _NORMAL, _POLICY_VIOLATION, _INTERNAL_ERROR, _TRY_AGAIN_LATER = 1000, 1008, 1011
 _SOCKET_FIELDS = ("text", "voice", "cfg", "steps", "language", "engine", "speed")
 
 
-async def _serve_socket(parts: Parts, socket: WebSocket, threads: StreamThreads) -> None:
+async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamThreads) -> None:
     try:
         options, ignored = await _read_options(socket)
     except (AnyrigError, TimeoutError) as error:
         await _send_error(socket, error)
         return
-    stream = SpeechStream(parts, options, "pcm", threads)
+    stream = SpeechStream(server, options, "pcm", threads)
 
     async def send() -> None:
         voice = options["voice"] or None
@@ -386,7 +386,7 @@ async def _serve_socket(parts: Parts, socket: WebSocket, threads: StreamThreads)
             socket, "backend_request_received", text_length=len(options["text"]), voice=voice,
             ignored=ignored,
         )  # fmt: skip
-        await _send_audio(socket, stream, parts.settings.deadline_s)
+        await _send_audio(socket, stream, server.settings.deadline_s)
 
     try:
         await run_until_disconnect(socket.receive, send)
@@ -493,7 +493,7 @@ async def _send_error(socket: WebSocket, error: Exception, *, event: str = "back
     is_busy = isinstance(error, OverloadedError)
     if isinstance(error, TimeoutError):
         error = InvalidInputError("no text was sent in time", hint="Send it at once.")
-    problem = problems.event_of(error)
+    problem = errors.error_event(error)
     await _send_log(
         socket, "backend_busy" if is_busy else event, message=problem["title"],
         hint=problem["hint"],

@@ -19,15 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, resolve_path
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.server.access import client_of
+from anyrig.server.auth import get_client
 from anyrig.server.documents import DocumentTasks, run_while_connected
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.receiving import Form, received
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.routes.models import MODEL_HEADERS, format_substitute, to_header
 from anyrig.server.schemas import check_name
 from anyrig.server.schemas.events import EVENT
-from anyrig.server.uploads import Upload
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import Upload, UploadForm, receive_form
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 _OPENAI_MODELS = re.compile(r"whisper-1|gpt-.*", re.DOTALL)
@@ -107,13 +106,13 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
             "text/event-stream": {"schema": EVENT},
         },
     },
-    **answers(404, 413, 415, 501, 507),
+    **problem_responses(404, 413, 415, 501, 507),
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(tags=["speech"])
-    tasks = DocumentTasks(parts)
+    tasks = DocumentTasks(server)
 
     @routes.post(
         "/v1/audio/transcriptions", response_model=Transcription, openapi_extra=_BODY,
@@ -124,30 +123,30 @@ def router(parts: Parts) -> APIRouter:
 
         With `stream` the text comes as server-sent events at the end, segment by segment.
         """
-        form = await received(request, parts.uploads, names=("file",), most_files=20)
+        form = await receive_form(request, server.uploads, names=("file",), max_files=20)
         try:
             arguments = await anyio.to_thread.run_sync(
-                _build_arguments, parts, client_of(request), form
+                _build_arguments, server, get_client(request), form
             )
-            path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
+            path = await anyio.to_thread.run_sync(server.uploads.path, form.files[0].id)
             work = tasks.ask("transcribe", {**arguments, "files": [str(path)]}, lane="bulk")
             result: dict[str, Any] = await run_while_connected(request, work)
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_delete, parts, form.files)
+                await anyio.to_thread.run_sync(_delete, server, form.files)
         return _build_response(form, result)
 
     return routes
 
 
-def resolve_model(parts: Parts, client: Client, name: str) -> str:
+def resolve_model(server: ServerState, client: Client, name: str) -> str:
     """The transcription model that a client names; empty if the language decides."""
     from anyrig.recognise.model import NAMES
 
     if _OPENAI_MODELS.fullmatch(name) or name in ("", "default", "auto"):
         return ""
     if "/" in name or "\\" in name:
-        return str(resolve_path(parts, client, name, "models"))
+        return str(resolve_path(server, client, name, "models"))
     if name not in NAMES:
         raise Problem(
             404, f"unknown transcription model {name[:80]!r}",
@@ -156,13 +155,13 @@ def resolve_model(parts: Parts, client: Client, name: str) -> str:
     return name
 
 
-def _delete(parts: Parts, files: list[Upload]) -> None:
+def _delete(server: ServerState, files: list[Upload]) -> None:
     for one in files:
         with suppress(AnyrigError):
-            parts.uploads.delete(one.id)
+            server.uploads.delete(one.id)
 
 
-def _build_arguments(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
+def _build_arguments(server: ServerState, client: Client, form: UploadForm) -> dict[str, Any]:
     """The arguments of the task; raises what is wrong with the request."""
     for name in form.fields:
         if name not in _FIELDS:
@@ -195,12 +194,12 @@ def _build_arguments(parts: Parts, client: Client, form: Form) -> dict[str, Any]
         )
     return {
         "names": [form.files[0].name], "language": language,
-        "model": resolve_model(parts, client, form.value("model").strip()),
+        "model": resolve_model(server, client, form.value("model").strip()),
         "word_times": words, "form": format if format in ("srt", "vtt") else "",
     }  # fmt: skip
 
 
-def _read_format(form: Form) -> str:
+def _read_format(form: UploadForm) -> str:
     name = form.value("response_format") or "json"
     if name not in FORMATS:
         raise InvalidInputError(
@@ -209,7 +208,7 @@ def _read_format(form: Form) -> str:
     return name
 
 
-def _wants_words(form: Form) -> bool:
+def _wants_words(form: UploadForm) -> bool:
     given = [*form.fields.get("timestamp_granularities[]", ()),
              *form.fields.get("timestamp_granularities", ())]  # fmt: skip
     for one in given:
@@ -220,11 +219,11 @@ def _wants_words(form: Form) -> bool:
     return "word" in given
 
 
-def _wants_stream(form: Form) -> bool:
+def _wants_stream(form: UploadForm) -> bool:
     return form.value("stream").lower() in ("true", "1")
 
 
-def _build_response(form: Form, result: dict[str, Any]) -> Response:
+def _build_response(form: UploadForm, result: dict[str, Any]) -> Response:
     ignored = [name.removesuffix("[]") for name in _IGNORED if name in form.fields]
     requested, model = form.value("model").strip(), str(result["model"])
     headers = {"X-Anyrig-Model": model}

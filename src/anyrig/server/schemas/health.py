@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.server.schemas.cluster import ClusterWorker
+from anyrig.server.routes.cluster import ClusterWorker
 
 
 class Alive(BaseModel):
