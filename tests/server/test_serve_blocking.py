@@ -55,7 +55,7 @@ class _Clerks:
 @pytest.fixture
 def client(app_client: TestClient) -> TestClient:
     app: Any = app_client.app
-    app.state.parts.clerks = _Clerks()
+    app.state.server.documents = _Clerks()
     return app_client
 
 

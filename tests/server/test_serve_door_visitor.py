@@ -31,7 +31,7 @@ T = words("en")
 
 def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> str:
     app: Any = client.app
-    text: str = app.state.parts.keys.add(name, scopes=scopes, **more)[0]
+    text: str = app.state.server.keys.add(name, scopes=scopes, **more)[0]
     return text
 
 
@@ -67,7 +67,7 @@ class Page:
         app: Any = client.app
         answer = client.get("/visit", headers=headers)
         assert answer.status_code == 200, answer.text
-        self._api, self._client = Api(app, app.state.parts).of(app.state.visit), client
+        self._api, self._client = Api(app, app.state.server).of(app.state.visit), client
 
     def does(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> int:
         """The status of an answer."""
@@ -137,7 +137,7 @@ def test_an_open_page_does_nothing_more_once_its_visitor_has_left(locked: TestCl
     assert page.does("put", "/devices/chosen", {"device": "cpu"}) == 401
     app: Any = locked.app
     page = Page(locked)
-    app.state.parts.keys.remove("a")
+    app.state.server.keys.remove("a")
     assert page.does("get", "/devices") == 401
 
 
@@ -145,7 +145,7 @@ def test_a_page_without_a_visitor_is_let_in_nowhere(locked: TestClient) -> None:
     app: Any = locked.app
     assert locked.portal is not None
     with pytest.raises(Refused) as refused:
-        locked.portal.call(Api(app, app.state.parts).get, "/devices")
+        locked.portal.call(Api(app, app.state.server).get, "/devices")
     assert refused.value.status == 401
 
 

@@ -79,7 +79,7 @@ def test_a_fresh_server_is_ready_and_has_no_worker(app_client: TestClient) -> No
 def test_one_that_is_not_ready_says_so_and_still_lives(
     app_client: TestClient, state: dict[str, Any], name: str
 ) -> None:
-    app_client.app.state.parts.state.update(state)  # type: ignore[attr-defined]
+    app_client.app.state.server.state.update(state)  # type: ignore[attr-defined]
     answer = app_client.get("/health")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"

@@ -1,4 +1,4 @@
-"""The list of jobs, when there are many: parts of it, in short, and off the loop."""
+"""The list of jobs, when there are many: state of it, in short, and off the loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fastapi.testclient import TestClient
 from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
 from anyrig.server.access import Client
-from anyrig.server.guarding.inside import NO_KEY
+from anyrig.server.auth import SCOPE_NO_KEY_NEEDED
 from anyrig.server.orders import ordered
 from anyrig.server.page.api import Api
 from anyrig.server.page.jobs_asked import Looked, Looking
-from anyrig.server.parts import Parts
+from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
 LINES = [f"Line number {n}." for n in range(50)]
@@ -31,8 +31,8 @@ def app(make_app: MakeApp) -> Iterator[TestClient]:
         yield client
 
 
-def parts_of(client: TestClient) -> Parts:
-    found: Parts = client.app.state.parts  # type: ignore[attr-defined]
+def parts_of(client: TestClient) -> ServerState:
+    found: ServerState = client.app.state.server  # type: ignore[attr-defined]
     return found
 
 
@@ -117,7 +117,7 @@ def test_long_lines_are_kept_with_the_job_alone(app: TestClient) -> None:
 def test_lines_that_were_spoken_are_counted(app: TestClient) -> None:
     body = {"kind": "batch", "arguments": {"lines": LINES, "engine": "tone"}}
     id = app.post("/jobs", json=body).json()["id"]
-    out = next((parts_of(app).data / "jobs").iterdir()) / "out"
+    out = next((parts_of(app).data_folder / "jobs").iterdir()) / "out"
     for name in ("1.wav", "22.wav", ".3.wav", "4.wav.part", "all.txt", "5"):
         (out / name).write_bytes(b"RIFF")
     (out / "6.wav").symlink_to("/etc/passwd")
@@ -164,7 +164,7 @@ class Counting(Api):
 
 
 def looking(client: TestClient, *kinds: str) -> tuple[Looking, Any]:
-    api: Any = Counting(client.app, parts_of(client)).of({NO_KEY: True})
+    api: Any = Counting(client.app, parts_of(client)).of({SCOPE_NO_KEY_NEEDED: True})
     return Looking(api, *kinds), api
 
 
@@ -231,17 +231,17 @@ def test_uploads_are_not_held_while_an_order_is_looked_at(
     app: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To look for engines takes seconds; whoever deletes a file meanwhile does not wait for it."""
-    parts = parts_of(app)
+    state = parts_of(app)
     mine, others = sent(app, "mine.txt"), sent(app, "others.txt")
     looks, go = threading.Event(), threading.Event()
-    usual = parts.speech.check
+    usual = state.speech.check
 
     def check(**given: Any) -> None:
         looks.set()
         assert go.wait(60)
         usual(**given)
 
-    monkeypatch.setattr(parts.speech, "check", check)
+    monkeypatch.setattr(state.speech, "check", check)
     answers: list[Any] = []
     body = {"kind": "book", "arguments": {"file": f"upload:{mine}", "engine": "tone"}}
     order = threading.Thread(target=lambda: answers.append(app.post("/jobs", json=body)))
@@ -260,5 +260,5 @@ def test_uploads_are_not_held_while_an_order_is_looked_at(
     (answer,) = answers
     assert answer.status_code == 404, answer.text  # its own file went as well
     assert app.get("/jobs").json()["jobs"] == []
-    assert list((parts.data / "jobs").iterdir()) == []
+    assert list((state.data_folder / "jobs").iterdir()) == []
     assert app.get("/uploads").json()["files"] == []

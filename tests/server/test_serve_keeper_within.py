@@ -8,10 +8,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.errors import OutOfMemoryError
-from anyrig.server import observed
-from anyrig.server.figures import Figures
+from anyrig.server import metrics
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import Short
+from anyrig.server.metrics import Metrics
 from anyrig.work.live import Lane
 from anyrig.work.outcome import RunReport
 from anyrig.work.protocol import NestedModel, WorkerStatus
@@ -164,8 +164,8 @@ def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
     inner = NestedModel("ocr", now, now, False, (seen(4712, "gpu-1", heard=now),), 4, 9, 1.5, 2)
     clerks = Clerks(inner, heard=now)
     with TestClient(make_app(), base_url="http://127.0.0.1:3000") as client:
-        parts = client.app.state.parts  # type: ignore[attr-defined]
-        with parts.keeper.lend("documents", lambda: clerks):
+        state = client.app.state.server  # type: ignore[attr-defined]
+        with state.models.lend("documents", lambda: clerks):
             told = client.get("/health").json()
             figures = client.get("/metrics").text
     assert told["worker_ids"] == ["documents:1", "documents: ocr:4712"]
@@ -179,7 +179,7 @@ def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
 
 def test_figures_of_a_model_that_was_opened_anew_are_added(keeper: Keeper) -> None:
     clerks = Clerks(model("ocr", 95, "gpu-1"))
-    figures = Figures()
+    figures = Metrics()
 
     def counted() -> float | None:
         figures.observe(keeper.kept())
@@ -200,7 +200,7 @@ def test_a_process_of_a_clerks_own_that_falls_silent_is_told(make_app: MakeApp) 
     now = time.monotonic()
     inner = NestedModel("ocr", now, now, False, (seen(4712, "gpu-1", heard=now - 60),))
     app = make_app()
-    parts = app.state.parts
-    with parts.keeper.lend("documents", lambda: Clerks(inner, heard=now)):
-        (problem,) = observed.problems(parts)
+    state = app.state.server
+    with state.models.lend("documents", lambda: Clerks(inner, heard=now)):
+        (problem,) = metrics.list_worker_problems(state)
     assert "documents: ocr: worker 4712 says nothing" in problem

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from anyrig.errors import InvalidInputError
 from anyrig.server import orders_lines
-from anyrig.server.phrasing import misfits, spoken
+from anyrig.server.errors import format_for_http, list_invalid_fields
 from tests.server.conftest import Server
 
 JSON = {"Content-Type": "application/json"}
@@ -35,7 +35,7 @@ SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
     ],
 )  # fmt: skip
 def test_flags_of_a_command_line_are_fields_over_http(said: str, wanted: str) -> None:
-    assert spoken(said) == wanted
+    assert format_for_http(said) == wanted
 
 
 def test_forms_of_one_field_are_one_misfit() -> None:
@@ -46,7 +46,7 @@ def test_forms_of_one_field_are_one_misfit() -> None:
         {"loc": ("body", "input", "list[list[int]]"), "type": "list_type", "msg": array},
         {"loc": ("body", "lines", 3), "type": "x", "msg": "Value error, no text"},
     ]
-    first, second = misfits(rows)
+    first, second = list_invalid_fields(rows)
     assert first.title == "input: should be a valid string or a valid array"
     assert (second.where, second.title) == (["body", "lines", "3"], "lines.3: no text")
 
@@ -71,8 +71,8 @@ def test_forms_of_one_field_are_one_misfit() -> None:
         ("/jobs", "", 422, "the body is empty", None),
         ("/jobs", '{"kind": "index", "arguments": {"name": 1}}', 400,
          "a job of the kind index takes no 'name'", None),
-        ("/v1/audio/translations", "{}", 404, "There is no such thing", None),
-        ("/v1/models", "{}", 405, "That is not done here", None),
+        ("/v1/audio/translations", "{}", 404, "Not found", None),
+        ("/v1/models", "{}", 405, "Method not allowed", None),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_field(

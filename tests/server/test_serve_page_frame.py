@@ -245,8 +245,8 @@ def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
 
 @pytest.mark.parametrize("language", ["en", "es", "fr"])
 def test_the_door_says_what_is_wrong_with_a_key(make_app: MakeApp, language: str) -> None:
-    app = make_app("--require-keys", local=False)
-    t, keys = words(language), app.state.parts.keys
+    app = make_app("--require-keys")
+    t, keys = words(language), app.state.server.keys
     told = {
         "": "none", "let me in": "shape", f"anyrig_{'0' * 12}_{'x' * 43}": "unknown",
         keys.add("old", expires_at=1.0)[0]: "expired",

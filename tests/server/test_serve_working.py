@@ -16,15 +16,15 @@ from anyrig.jobs import JobEvent, JobQueue
 from anyrig.server.access import Client
 from anyrig.server.following import Following
 from anyrig.server.orders import ordered
-from anyrig.server.parts import Parts
+from anyrig.server.state import ServerState
 from anyrig.server.working import sweep, working
 from tests.server.conftest import MakeApp
 
 ANYBODY = Client(sees_all=True)
 
 
-def parts_of(make_app: MakeApp, **environment: str) -> Parts:
-    found: Parts = make_app(environment=environment).state.parts
+def parts_of(make_app: MakeApp, **environment: str) -> ServerState:
+    found: ServerState = make_app(environment=environment).state.server
     return found
 
 
@@ -33,8 +33,8 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
     for folder in (inside / "notes", outside):
         folder.mkdir(parents=True)
     (inside / "way out").symlink_to(outside)
-    parts = parts_of(make_app, ANYRIG_SERVER_FOLDERS=f"/nowhere, {inside}")
-    with ordered(parts, ANYBODY, "index", {"folder": str(inside / "notes")}) as found:
+    state = parts_of(make_app, ANYRIG_SERVER_FOLDERS=f"/nowhere, {inside}")
+    with ordered(state, ANYBODY, "index", {"folder": str(inside / "notes")}) as found:
         assert found["file"] == str(inside / "notes")
         assert found["called"] == "notes"
     for wrong in (
@@ -43,46 +43,46 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
     ):  # fmt: skip
         given: Any = wrong if isinstance(wrong, int) else str(wrong)
         with pytest.raises(InvalidInputError, match="may not be named"), ordered(
-            parts, ANYBODY, "index", {"folder": given}
+            state, ANYBODY, "index", {"folder": given}
         ):  # fmt: skip
             pass
-    assert len(list((parts.data / "jobs").iterdir())) == 1  # refused ones leave nothing
+    assert len(list((state.data_folder / "jobs").iterdir())) == 1  # refused ones leave nothing
 
 
 def test_models_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_path: Path) -> None:
     (tmp_path / "models" / "mine").mkdir(parents=True)
-    parts = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
+    state = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
     lines = {"lines": ["One."], "engine": "tone"}
     mine = str(tmp_path / "models" / "mine")
-    with ordered(parts, ANYBODY, "batch", {**lines, "model": mine}) as found:
+    with ordered(state, ANYBODY, "batch", {**lines, "model": mine}) as found:
         assert found["model"] == mine
     with (
         pytest.raises(InvalidInputError),
-        ordered(parts, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
+        ordered(state, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
     ):
         pass
 
 
 def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
-    parts = parts_of(make_app)
-    with ordered(parts, ANYBODY, "batch", {"lines": ["One."], "engine": "tone"}) as found:
-        job = parts.jobs.submit("batch", found)
-    (orphan := parts.data / "jobs" / "0123").mkdir()
+    state = parts_of(make_app)
+    with ordered(state, ANYBODY, "batch", {"lines": ["One."], "engine": "tone"}) as found:
+        job = state.jobs.submit("batch", found)
+    (orphan := state.data_folder / "jobs" / "0123").mkdir()
     long_ago = time.time() - 7200
-    for folder in (parts.data / "jobs").iterdir():
+    for folder in (state.data_folder / "jobs").iterdir():
         os.utime(folder, (long_ago, long_ago))
-    (fresh := parts.data / "jobs" / "4567").mkdir()  # of a request that is being looked at
-    assert sweep(parts) == [orphan]
+    (fresh := state.data_folder / "jobs" / "4567").mkdir()  # of a request that is being looked at
+    assert sweep(state) == [orphan]
     assert Path(str(job.arguments["folder"])).is_dir()
-    parts.jobs.delete(job.id)
-    assert len(sweep(parts)) == 1
-    assert list((parts.data / "jobs").iterdir()) == [fresh]
+    state.jobs.delete(job.id)
+    assert len(sweep(state)) == 1
+    assert list((state.data_folder / "jobs").iterdir()) == [fresh]
 
 
 def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
     make_app: MakeApp,
 ) -> None:
-    parts = parts_of(make_app)
+    state = parts_of(make_app)
     begun, told = threading.Event(), threading.Event()
 
     def run(job: Any, tell: Any, stop: Any) -> None:
@@ -94,16 +94,16 @@ def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
         told.set()
         raise JobStopped
 
-    parts.runner = run
-    job = parts.jobs.submit("bench", {"folder": "/"})
-    with working(parts):
+    state.job_handler = run
+    job = state.jobs.submit("bench", {"folder": "/"})
+    with working(state):
         assert begun.wait(10)
-        assert parts.jobs.get(job.id).state == "running"
+        assert state.jobs.get(job.id).state == "running"
     assert told.is_set()
-    assert parts.jobs.get(job.id).state == "queued"
-    parts.runner = None
-    with working(parts):
-        assert parts.jobs.get(job.id).attempts == 1
+    assert state.jobs.get(job.id).state == "queued"
+    state.job_handler = None
+    with working(state):
+        assert state.jobs.get(job.id).attempts == 1
 
 
 class Counting(JobQueue):

@@ -20,9 +20,9 @@ from anyrig.app.cache import open_cache
 from anyrig.app.embedding import EmbeddingOptions, build_marks, open_embedder
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError, DeviceError, InvalidInputError, OutOfMemoryError
+from anyrig.server.errors import Problem
 from anyrig.server.keeper import Keeper
 from anyrig.server.models import stood_in
-from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

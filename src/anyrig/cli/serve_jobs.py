@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import serve_cluster
+from anyrig.cli import fleet
 from anyrig.cli.context import Context
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def made(context: Context) -> JobHandler | None:
 
 def environment(context: Context) -> dict[str, str]:
     """What a job's command sees."""
-    found = {**context.environment, **serve_cluster.environment(context)}
+    found = dict(context.environment)
+    if broker := fleet.url_of(context):  # not in its command line, which everybody can read
+        found["ANYRIG_CLUSTER_BROKER"] = broker
     named = getattr(context.options, "config", None) or found.get("ANYRIG_CONFIG")
     project = Path(named or "anyrig.toml").expanduser()
     if project.is_file():

@@ -17,7 +17,7 @@ from anyrig.cli import compute, fleet, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, UnspeakableTextError
-from anyrig.server.problems import Problem, about
+from anyrig.server.errors import Problem, errors_of_field
 from anyrig.server.speaking import OPENAI_MODELS, OPENAI_VOICES, Reading, Wish
 from anyrig.speech import engines
 
@@ -80,17 +80,17 @@ class Speech:
 
     def begin(self, wish: Wish) -> Reading:
         """Prepare a text and ask for its first segments; loads the engine where it is not."""
-        with about("input"):
+        with errors_of_field("input"):
             self._check_text(wish.text)
         context = self._asking(wish)
         with self._preparing:
             language = speaker.language_of(context, wish.text)
-            with about("voice"):
+            with errors_of_field("voice"):
                 context.options.voice = self._voice(context, wish.voice, stand_in=True)
-            with about("model"):
+            with errors_of_field("model"):
                 chosen = speaker.chosen(context, language)
             ignored = self._set(chosen, wish.options or {})
-            with about("input"):
+            with errors_of_field("input"):
                 script = voicing.script(
                     context, chosen, wish.text, files=False, first_short=wish.lane == "live"
                 )
@@ -126,7 +126,7 @@ class Speech:
         context.options.set = [f"{key}={value}" for key, value in (options or {}).items()]
         if speaker.named_engine(context):
             speaker.chosen(context)
-        with about("voice"):
+        with errors_of_field("voice"):
             for voice in dict.fromkeys(voices):
                 self._voice(context, voice, stand_in=False)
 

@@ -1,8 +1,8 @@
 """What a client may see and open: this module alone decides.
 
-    client = client_of(request)
-    job = find_job(parts, client, id)
-    path = open_path(parts, client, "upload:9f0c...", "models")
+    client = get_client(request)
+    job = find_job(server, client, id)
+    path = open_path(server, client, "upload:9f0c...", "models")
 
 Uploads, jobs with their results and runs, and indexes belong to the key that made them. A key with
 the scope `admin` sees everything, and so does everybody on a server that asks for no keys. What was
@@ -17,21 +17,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
 from anyrig.jobs import JobNotFoundError
-from anyrig.server.guarding.inside import KEY, NO_KEY
 from anyrig.text.folder import is_inside
 
 if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
-
     from anyrig.jobs import Job
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
     from anyrig.server.uploads import Upload
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -56,36 +53,23 @@ class Client:
         return self.sees_all or (bool(self.key) and owner == self.key)
 
 
-def client_of(request: HTTPConnection) -> Client:
-    """Who asks, as the guard found; one whom it has not seen may see nothing."""
-    return client_of_scope(request.scope)
-
-
-def client_of_scope(scope: Mapping[str, Any]) -> Client:
-    """The same by the scope of a request."""
-    if scope.get(NO_KEY):
-        return Client(sees_all=True)
-    key = scope.get(KEY)
-    return Client() if key is None else Client(key.id, sees_all="admin" in key.scopes)
-
-
 # -- files -----------------------------------------------------------------------------------------
 
 
-def open_path(parts: Parts, client: Client, word: str, setting: str = "") -> Path:
+def open_path(server: ServerState, client: Client, word: str, setting: str = "") -> Path:
     """The path that a client names, if it may be opened.
 
     `InvalidInputError` says nothing of what is there.
 
     Args:
-        parts: of the server.
+        server: of the server.
         client: who asks.
         word: `upload:ID`, or a whole path where a setting allows folders.
         setting: `models` or `folders`; without it only uploads are taken.
     """
     if isinstance(word, str) and setting and not word.startswith("upload:"):
-        return allowed_path(word, getattr(parts.settings, setting), setting)
-    return parts.uploads.path(named_upload(parts, client, word).id)
+        return allowed_path(word, getattr(server.settings, setting), setting)
+    return server.uploads.path(named_upload(server, client, word).id)
 
 
 def allowed_path(word: str, roots: str, setting: str) -> Path:
@@ -127,30 +111,30 @@ def folders_of(setting: str) -> list[Path]:
 # -- uploads ---------------------------------------------------------------------------------------
 
 
-def list_uploads(parts: Parts, client: Client) -> list[Upload]:
+def list_uploads(server: ServerState, client: Client) -> list[Upload]:
     """Those that a client may see, the newest first."""
-    return [one for one in parts.uploads.all() if client.may_see(one.owner)]
+    return [one for one in server.uploads.list_uploads() if client.may_see(one.owner)]
 
 
-def find_upload(parts: Parts, client: Client, upload_id: str) -> Upload:
+def find_upload(server: ServerState, client: Client, upload_id: str) -> Upload:
     """An upload by its id; `UploadNotFoundError` also for one of another key."""
-    found = parts.uploads.get(upload_id)
+    found = server.uploads.get(upload_id)
     if not client.may_see(found.owner):
-        raise parts.uploads.unknown()
+        raise server.uploads.not_found()
     return found
 
 
-def named_upload(parts: Parts, client: Client, word: str) -> Upload:
+def named_upload(server: ServerState, client: Client, word: str) -> Upload:
     """An upload that a request names as `upload:ID`."""
-    return find_upload(parts, client, parts.uploads.id_of(word))
+    return find_upload(server, client, server.uploads.parse_id(word))
 
 
 # -- jobs ------------------------------------------------------------------------------------------
 
 
-def find_job(parts: Parts, client: Client, id: str) -> Job:
+def find_job(server: ServerState, client: Client, id: str) -> Job:
     """A job by its id; `JobNotFoundError` also for one of another key."""
-    job = parts.jobs.get(id)
+    job = server.jobs.get(id)
     if not client.may_see(job.client):
         raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
     return job
@@ -192,12 +176,12 @@ def hide_key(text: str, key: str) -> str:
     return text.replace(f"{_MARK}{key}", "") if key else text
 
 
-def is_shared(parts: Parts, client: Client, name: str) -> bool:
+def is_shared(server: ServerState, client: Client, name: str) -> bool:
     """Whether an index or a classifier may be used by this client, though it is not its own.
 
     `*` shares what has no owner; an index of another key is shared by its whole name alone.
     """
     if client.sees_all:
         return True
-    shared = [one.strip() for one in parts.settings.shared.split(",")]
+    shared = [one.strip() for one in server.settings.shared.split(",")]
     return name in shared or ("*" in shared and not _OWNED.fullmatch(name))

@@ -12,12 +12,13 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
+from anyrig.app.serve import PRELOADS
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.expiry import expiring
-from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
 from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
+from anyrig.server.state import ServerState
 from anyrig.server.working import working
 
 log = logging.getLogger(__name__)
@@ -27,40 +28,26 @@ _WARM = "This is a test."
 
 
 @asynccontextmanager
-async def running(parts: Parts) -> AsyncIterator[None]:
+async def running(server: ServerState) -> AsyncIterator[None]:
     """From start to end of the server."""
-    parts.rig.start()
-    if parts.cluster is not None:
-        parts.cluster.start()
-    parts.keeper.short = Watch(parts.rig.snapshot, parts.settings.memory_free_mb)
-    parts.state["ready"] = not parts.preload
+    server.machine.start()
+    if server.cluster is not None:
+        server.cluster.start()
+    server.models.short = Watch(server.machine.snapshot, server.settings.memory_free_mb)
+    server.is_ready = not server.preload
     with ExitStack() as stack:
-        stack.enter_context(working(parts))
-        beside = (_sweeping(parts), _preloading(parts), expiring(parts))
+        stack.enter_context(working(server))
+        beside = (_sweeping(server), _preloading(server), expiring(server))
         tasks = [asyncio.create_task(one) for one in beside]
         try:
             yield
         finally:
-            parts.state["ending"] = True
+            server.is_ending = True
             for task in tasks:
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*tasks, return_exceptions=True)
-            await to_thread.run_sync(_closing(parts, stack.pop_all()), limiter=_alone())
-
-
-def _closing(parts: Parts, stack: ExitStack) -> Callable[[], None]:
-    """The queue first: what it runs may use the rest."""
-
-    def close() -> None:
-        stack.close()
-        for one in reversed(parts.closing):
-            try:
-                one()
-            except Exception:
-                log.exception("something did not close well")
-
-    return close
+            await to_thread.run_sync(stack.pop_all().close, limiter=_alone())
 
 
 def _alone() -> anyio.CapacityLimiter:
@@ -68,62 +55,64 @@ def _alone() -> anyio.CapacityLimiter:
     return anyio.CapacityLimiter(1)
 
 
-async def _sweeping(parts: Parts) -> None:
+async def _sweeping(server: ServerState) -> None:
     limiter = _alone()
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
-            await to_thread.run_sync(_sweep, parts, limiter=limiter)
+            await to_thread.run_sync(_sweep, server, limiter=limiter)
         except Exception:
             log.exception("a sweep failed")
 
 
-def _sweep(parts: Parts) -> None:
-    parts.figures.observe(parts.keeper.kept())
-    if parts.keeper.sweep():
+def _sweep(server: ServerState) -> None:
+    server.metrics.observe(server.models.kept())
+    if server.models.sweep():
         trim_heap()  # what a model held here shall be free for others
 
 
 # -- preloading ------------------------------------------------------------------------------------
 
 
-async def _preloading(parts: Parts) -> None:
+async def _preloading(server: ServerState) -> None:
     """Load and warm what was named; the server is ready once all of it is."""
     limiter = _alone()
-    for word in parts.preload:
+    for word in server.preload:
         try:
-            await to_thread.run_sync(preload, parts, word, limiter=limiter)
+            await to_thread.run_sync(preload, server, word, limiter=limiter)
         except AnyrigError as error:
-            parts.state["error"] = f"{word} could not be loaded: {error.message}. {error.hint}"
+            server.preload_error = f"{word} could not be loaded: {error.message}. {error.hint}"
         except Exception as error:
             log.exception("%s could not be loaded", word)
-            parts.state["error"] = f"{word} could not be loaded: {type(error).__name__}"
-        if parts.state.get("error"):
-            log.error("%s", parts.state["error"])
+            server.preload_error = f"{word} could not be loaded: {type(error).__name__}"
+        if server.preload_error:
+            log.error("%s", server.preload_error)
             return
-    parts.state["preloaded"] = parts.keeper.loaded() if parts.preload else []
-    parts.state["ready"] = True
+    server.preloaded = server.models.loaded() if server.preload else []
+    server.is_ready = True
 
 
-def preload(parts: Parts, word: str) -> None:
+def preload(server: ServerState, word: str) -> None:
     """Load what a word stands for, and let it do something once: first calls are slow."""
     loads: dict[str, Callable[[], object]] = {
-        "speech": parts.speech.load,
-        "embeddings": lambda: [one.result() for one in parts.embedding.submit([_WARM])],
-        "documents": lambda: parts.clerks.submit("ready", {}).result(),
-        "entities": lambda: _task(parts, "entities", EntitiesOptions, {}),
-        "summarise": lambda: _task(parts, "summarise", SummariseOptions, {}),
-        "classify": lambda: _task(parts, "classify", ClassifyOptions, {"labels": ["bill", "poem"]}),
+        "speech": server.speech.load,
+        "embeddings": lambda: [one.result() for one in server.embedding.submit([_WARM])],
+        "documents": lambda: server.documents.submit("ready", {}).result(),
+        "entities": lambda: _task(server, "entities", EntitiesOptions, {}),
+        "summarise": lambda: _task(server, "summarise", SummariseOptions, {}),
+        "classify": lambda: _task(
+            server, "classify", ClassifyOptions, {"labels": ["bill", "poem"]}
+        ),
     }
     assert loads.keys() == set(PRELOADS)
     loads[word]()
     log.info("preloaded: %s", word)
 
 
-def _task(parts: Parts, name: str, options: type[BaseModel], given: dict[str, Any]) -> None:
+def _task(server: ServerState, name: str, options: type[BaseModel], given: dict[str, Any]) -> None:
     """A task on a short text, as its route would have it done."""
     asked = options.model_validate(given).model_dump()
     arguments = {**asked, "sources": [{"name": "a test", "text": _WARM}]}
-    (row,) = parts.clerks.submit(name, arguments).result()
+    (row,) = server.documents.submit(name, arguments).result()
     if "error" in row:
         raise error_from_dict(row["error"])

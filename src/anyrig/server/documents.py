@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
 from anyrig.server.access import named_upload
-from anyrig.server.phrasing import spoken
-from anyrig.server.problems import Problem, status_of
+from anyrig.server.errors import Problem, error_status, format_for_http
 from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from anyrig.server.access import Client
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
     from anyrig.work.live import Lane
 
 log = logging.getLogger(__name__)
@@ -69,8 +68,8 @@ class Source:
 class Desk:
     """Takes tasks to the clerks."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
         # Handing in may start a process, or load a model: those who wait for it must not use up
         # others' threads.
         lanes: tuple[Lane, ...] = ("live", "bulk")
@@ -83,7 +82,7 @@ class Desk:
         self, client: Client, texts: Sequence[str], files: Sequence[str]
     ) -> list[Source]:  # fmt: skip
         """Texts and uploads of a request, checked; in a thread, as it looks at the disk."""
-        limits = self._parts.settings
+        limits = self._server.settings
         if len(texts) > limits.texts:
             raise LimitExceededError(
                 f"{len(texts)} texts in one request", hint=f"Send {limits.texts} at a time at most."
@@ -103,8 +102,8 @@ class Desk:
 
     def upload(self, client: Client, word: str) -> Source:
         """The file that a request names."""
-        one = named_upload(self._parts, client, word)
-        return Source(one.name, path=self._parts.uploads.path(one.id), upload=word)
+        one = named_upload(self._server, client, word)
+        return Source(one.name, path=self._server.uploads.path(one.id), upload=word)
 
     # -- what is done ------------------------------------------------------------------------------
 
@@ -124,8 +123,8 @@ class Desk:
 
         It has a time to wait for its turn, and another one to be done in from then on.
         """
-        limits, outcome = self._parts.settings, "given up"
-        submit = partial(self._parts.clerks.submit, task, arguments, lane=lane, turn=turn)
+        limits, outcome = self._server.settings, "given up"
+        submit = partial(self._server.documents.submit, task, arguments, lane=lane, turn=turn)
         try:
             piece = await self._beginning[lane].run(submit, limits, undo=lambda one: one.cancel())
             found = await within(piece, limits.work_s)
@@ -136,12 +135,12 @@ class Desk:
             outcome = "failed"
             raise
         finally:
-            self._parts.figures.tasks.labels(task, outcome).inc()
+            self._server.metrics.tasks.labels(task, outcome).inc()
         return found
 
     async def embed(self, submit: Callable[[], Sequence[Future[T]]]) -> Sequence[Future[T]]:
         """What hands in texts to be embedded, called in a thread: it may load a model."""
-        return await self._embedding.run(submit, self._parts.settings, undo=_cancelled)
+        return await self._embedding.run(submit, self._server.settings, undo=_cancelled)
 
     async def each(
         self, task: str, sources: Sequence[Source], options: Mapping[str, Any]
@@ -202,8 +201,8 @@ def _cancelled(futures: Sequence[Future[Any]]) -> None:
 
 def foreseen(error: AnyrigError) -> Problem:
     """An error of a task as a problem; what no class foresees is the fault of what was given."""
-    status = status_of(error)
-    title, hint = spoken(error.message), spoken(error.hint)
+    status = error_status(error)
+    title, hint = format_for_http(error.message), format_for_http(error.hint)
     return Problem(422 if status == 500 else status, title, hint=hint)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from anyrig.server.problems import Problem
+from anyrig.server.errors import Problem
 
 if TYPE_CHECKING:
     from anyrig.server.access import Client
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
 
 _OPENAI = re.compile(r"whisper-1|gpt-.*", re.DOTALL)
 """Names of OpenAI's: clients send them whatever there is. The language decides who listens."""
@@ -20,7 +20,7 @@ def is_openai(name: str) -> bool:
     return _OPENAI.fullmatch(name) is not None
 
 
-def model_of(parts: Parts, client: Client, name: str) -> str:
+def model_of(server: ServerState, client: Client, name: str) -> str:
     """The model that a request names; empty where the language decides."""
     from anyrig.recognise.model import NAMES
     from anyrig.server.access import open_path
@@ -28,7 +28,7 @@ def model_of(parts: Parts, client: Client, name: str) -> str:
     if is_openai(name) or name in ("", "default", "auto"):
         return ""
     if "/" in name or "\\" in name:
-        return str(open_path(parts, client, name, "models"))
+        return str(open_path(server, client, name, "models"))
     if name not in NAMES:
         raise Problem(
             404, f"there is no model {name[:80]!r} that hears",

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from anyrig.recognise.choose import ALL
-from anyrig.server.parts import Parts
 from anyrig.server.schemas.embeddings import ModelTold
+from anyrig.server.state import ServerState
 
 ANSWERED: dict[str, dict[str, Any]] = {
     "X-Anyrig-Model": {"description": "The model that answered.", "schema": {"type": "string"}},
@@ -23,16 +23,16 @@ def stood_in(asked: str, answered: str) -> str:
     return f"{asked} is not on this machine; {answered} answered"
 
 
-def told_models(parts: Parts) -> list[ModelTold]:
+def told_models(server: ServerState) -> list[ModelTold]:
     """Speech, embeddings, transcription; of two with one name the first. Call it in a thread."""
     found: dict[str, ModelTold] = {}
-    for one in (*_of("speech", parts), *_of("embedding", parts), *_hearing()):
+    for one in (*_of("speech", server), *_of("embedding", server), *_hearing()):
         found.setdefault(one.id, one)
     return list(found.values())
 
 
-def _of(kind: Literal["speech", "embedding"], parts: Parts) -> Iterator[ModelTold]:
-    rows: Any = (parts.speech if kind == "speech" else parts.embedding).models()
+def _of(kind: Literal["speech", "embedding"], server: ServerState) -> Iterator[ModelTold]:
+    rows: Any = (server.speech if kind == "speech" else server.embedding).models()
     for row in rows:
         yield ModelTold(id=row["id"], kind=kind, details=_details(row))
 

@@ -1,7 +1,7 @@
 """What may be asked of a job from outside: files by their uploads, places of our own choosing.
 
-    with ordered(parts, client, "book", {"file": "upload:9f0c...", "rate": 1.1}) as checked:
-        job = parts.jobs.submit("book", checked)
+    with ordered(server, client, "book", {"file": "upload:9f0c...", "rate": 1.1}) as checked:
+        job = server.jobs.submit("book", checked)
 
 The command line trusts whoever types: a path is a path. Here nothing that a request says is ever
 used as one without `access.open_path`. A file is `upload:ID`; outputs go below a fresh folder of
@@ -27,9 +27,9 @@ from anyrig.errors import InvalidInputError
 from anyrig.server import orders_lines, orders_train
 from anyrig.server.access import Client, index_name, looks_like_path, named_upload, open_path
 from anyrig.server.hearing import model_of
-from anyrig.server.holding import USES
-from anyrig.server.parts import Parts
 from anyrig.server.schemas.job_arguments import CHOICES
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import JOB_UPLOADS
 from anyrig.server.working import FOLDER
 from anyrig.services.jobs import KINDS, check
 from anyrig.storage.keys import JsonValue
@@ -52,7 +52,7 @@ _NEVER = ("config", "output", "run", "export", "again", "untitled", "fetch", "no
 class Asked:
     """A request, while it is looked at."""
 
-    parts: Parts
+    server: ServerState
     client: Client
     kind: str
     folder: Path
@@ -67,12 +67,12 @@ class Asked:
 
 @contextmanager
 def ordered(
-    parts: Parts, client: Client, kind: str, arguments: Mapping[str, Any]
+    server: ServerState, client: Client, kind: str, arguments: Mapping[str, Any]
 ) -> Iterator[dict[str, JsonValue]]:  # fmt: skip
     """What is queued for a request; its folder is gone again where the block fails.
 
     Args:
-        parts: of the server.
+        server: of the server.
         client: who asks.
         kind: one of `services.jobs.KINDS`.
         arguments: as they came.
@@ -82,31 +82,31 @@ def ordered(
             f"there are no jobs of the kind {kind[:40]!r}", hint=f"{', '.join(KINDS)}."
         )
     _sound(arguments)
-    folder = parts.data.absolute() / FOLDER / secrets.token_hex(12)
+    folder = server.data_folder.absolute() / FOLDER / secrets.token_hex(12)
     (folder / OUT).mkdir(parents=True)
-    asked = Asked(parts, client, kind, folder, arguments)
+    asked = Asked(server, client, kind, folder, arguments)
     try:
         found, called = _translated(asked)
         checked = check(kind, found, folder)
         told: dict[str, JsonValue] = {"asked": _remembered(arguments), "called": called}
-        yield {**checked, **told, USES: list[JsonValue](asked.uses)}
+        yield {**checked, **told, JOB_UPLOADS: list[JsonValue](asked.uses)}
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, InvalidInputError | OSError):
             for upload_id in asked.read:  # somebody may have deleted it since it was named
-                parts.uploads.path(upload_id)
+                server.uploads.path(upload_id)
         raise
 
 
-def still_there(parts: Parts, checked: Mapping[str, JsonValue]) -> None:
+def still_there(server: ServerState, checked: Mapping[str, JsonValue]) -> None:
     """That nobody has deleted a file of an order while it was looked at.
 
     That takes a while, and others must not wait for it; so it is asked again when the job is
-    queued, with `uploads.steady` held.
+    queued, with `uploads.job_lock` held.
     """
-    uses = checked[USES]
+    uses = checked[JOB_UPLOADS]
     for upload_id in uses if isinstance(uses, list) else ():
-        parts.uploads.path(str(upload_id))
+        server.uploads.path(str(upload_id))
 
 
 def _remembered(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -119,12 +119,12 @@ def _remembered(arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def looked_at(
-    parts: Parts, client: Client, arguments: Mapping[str, Any]
+    server: ServerState, client: Client, arguments: Mapping[str, Any]
 ) -> dict[str, JsonValue]:  # fmt: skip
     """What would be queued for a book; nothing is made for it."""
     _sound(arguments)
-    folder = parts.data.absolute() / FOLDER / "plan"
-    found, _ = _translated(Asked(parts, client, "book", folder, arguments))
+    folder = server.data_folder.absolute() / FOLDER / "plan"
+    found, _ = _translated(Asked(server, client, "book", folder, arguments))
     return check("book", found, folder)
 
 
@@ -194,7 +194,7 @@ def _translated(asked: Asked) -> tuple[dict[str, JsonValue], str]:
 def _heard_of(asked: Asked, found: Mapping[str, JsonValue]) -> None:
     """That who shall speak is here: a job that waits for its turn must not fail for a name."""
     options, voice = found.get("set"), found.get("voice")
-    asked.parts.speech.check(
+    asked.server.speech.check(
         engine=str(found.get("engine") or ""), model=str(found.get("model") or ""),
         voices=[*([str(voice)] if voice else []), *asked.voices],
         options=options if isinstance(options, Mapping) else None,
@@ -213,7 +213,7 @@ def upload(asked: Asked, name: str, value: Any) -> str:
 
 def _used(asked: Asked, word: str, setting: str = "") -> str:
     """A path that the job will open: an upload, or what lies in the folders of a setting."""
-    path = open_path(asked.parts, asked.client, word, setting)
+    path = open_path(asked.server, asked.client, word, setting)
     if word.startswith("upload:"):
         upload_id = word.partition(":")[2]
         asked.uses.append(upload_id)
@@ -223,7 +223,7 @@ def _used(asked: Asked, word: str, setting: str = "") -> str:
 
 def _name_of(asked: Asked, word: Any) -> str:
     """What the sender of an upload calls it."""
-    return named_upload(asked.parts, asked.client, str(word)).name
+    return named_upload(asked.server, asked.client, str(word)).name
 
 
 def _cast(asked: Asked, name: str, value: Any) -> str:
@@ -257,7 +257,7 @@ def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any],
 def _model(asked: Asked, name: str, value: Any) -> JsonValue:
     """A model by its name, or a folder below those that are allowed."""
     if asked.kind == "transcribe" and isinstance(value, str):
-        return model_of(asked.parts, asked.client, value) or None
+        return model_of(asked.server, asked.client, value) or None
     if isinstance(value, str) and ("/" in value or "\\" in value):
         return _used(asked, value, "models")
     if KINDS[asked.kind].flags.get(name) == "path":

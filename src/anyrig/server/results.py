@@ -17,10 +17,10 @@ from anyrig.audiobooks.names import safe_name
 from anyrig.errors import AnyrigError
 from anyrig.jobs import Job, JobEvent
 from anyrig.server.access import hide_key
+from anyrig.server.errors import format_for_http
 from anyrig.server.orders import OUT
-from anyrig.server.parts import Parts
-from anyrig.server.phrasing import spoken
-from anyrig.server.ranged import type_of
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import guess_media_type
 from anyrig.server.working import FOLDER
 from anyrig.storage.keys import JsonValue
 
@@ -42,10 +42,10 @@ class MadeFile:
     type: str
 
 
-def folder_of(parts: Parts, job: Job) -> Path | None:
+def folder_of(server: ServerState, job: Job) -> Path | None:
     """Where a job's files lie; none for one that did not come over HTTP."""
     folder = Path(str(job.arguments.get("folder", "")))
-    root = parts.data.absolute() / FOLDER
+    root = server.data_folder.absolute() / FOLDER
     return folder if folder.parent == root and folder.name not in ("", ".", "..") else None
 
 
@@ -58,9 +58,9 @@ def title_of(job: Job) -> str:
     return Path(str(file)).name if file else job.kind
 
 
-def files_of(parts: Parts, job: Job) -> list[MadeFile]:
+def files_of(server: ServerState, job: Job) -> list[MadeFile]:
     """What a job made so far that can be handed out."""
-    folder = folder_of(parts, job)
+    folder = folder_of(server, job)
     if folder is None:
         return []
     if job.kind == "batch":
@@ -73,11 +73,11 @@ def files_of(parts: Parts, job: Job) -> list[MadeFile]:
     return _made(job, enumerate(inside, 1))
 
 
-def _num_files(parts: Parts, job: Job) -> int:
+def _num_files(server: ServerState, job: Job) -> int:
     """How many these are; a batch may have thousands, which are not looked at one by one."""
-    folder = folder_of(parts, job)
+    folder = folder_of(server, job)
     if folder is None or job.kind != "batch":
-        return len(files_of(parts, job))
+        return len(files_of(server, job))
     try:
         with os.scandir(folder / OUT) as found:
             return sum(_is_line(one.name) and one.is_file(follow_symlinks=False) for one in found)
@@ -106,7 +106,7 @@ def _made(job: Job, numbered: Iterable[tuple[int, Path]]) -> list[MadeFile]:
         except OSError:
             continue
         if size is not None:
-            found.append(MadeFile(number, _saved_as(job, path), path, size, type_of(path)))
+            found.append(MadeFile(number, _saved_as(job, path), path, size, guess_media_type(path)))
     return found
 
 
@@ -141,17 +141,17 @@ def remove_files(folder: Path | None) -> None:
 
 
 def shown(
-    parts: Parts, job: Job, *, place: int | None = None, brief: bool = False
+    server: ServerState, job: Job, *, place: int | None = None, brief: bool = False
 ) -> dict[str, Any]:  # fmt: skip
     """A job for outsiders.
 
     Args:
-        parts: of the server.
+        server: of the server.
         job: as it stands.
         place: in the queue.
         brief: as one of many: without whatever is long.
     """
-    clean = _Clean(parts, job)
+    clean = _Clean(server, job)
     asked = job.arguments.get("asked")
     arguments = dict(asked) if isinstance(asked, Mapping) else _words(job.arguments)
     result = job.result if isinstance(job.result, Mapping) else None
@@ -165,30 +165,30 @@ def shown(
         "asked": job.stop_request,
         "created": job.created, "started": job.started, "ended": job.ended,
         "attempts": job.attempts, "arguments": arguments,
-        "progress": clean(job.progress), "error": _trouble(parts, job),
+        "progress": clean(job.progress), "error": _trouble(server, job),
         "result": None if result is None else
         clean({name: one for name, one in result.items() if name not in _HIDDEN}),
-        "num_files": _num_files(parts, job),
-        "here": folder_of(parts, job) is not None,
+        "num_files": _num_files(server, job),
+        "here": folder_of(server, job) is not None,
         "place": place,
     }  # fmt: skip
 
 
-def _trouble(parts: Parts, job: Job) -> dict[str, str] | None:
+def _trouble(server: ServerState, job: Job) -> dict[str, str] | None:
     """Why it failed; flags are arguments for those who ordered it over HTTP."""
     if job.error is None:
         return None
-    found: dict[str, str] = _Clean(parts, job)(job.error._asdict())
-    if folder_of(parts, job) is None:
+    found: dict[str, str] = _Clean(server, job)(job.error._asdict())
+    if folder_of(server, job) is None:
         return found
-    return {name: spoken(text) for name, text in found.items()}
+    return {name: format_for_http(text) for name, text in found.items()}
 
 
-def told(parts: Parts, job: Job, event: JobEvent) -> dict[str, Any]:
+def told(server: ServerState, job: Job, event: JobEvent) -> dict[str, Any]:
     """An event for outsiders."""
     data = {name: one for name, one in event.data.items() if name not in ("output", *_HIDDEN)}
     return {"number": event.number, "time": event.time, "kind": event.kind,
-            "data": _Clean(parts, job)(data)}  # fmt: skip
+            "data": _Clean(server, job)(data)}  # fmt: skip
 
 
 def _words(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -205,8 +205,8 @@ def _words(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 class _Clean:
     """Takes the machine's paths out of whatever a command said."""
 
-    def __init__(self, parts: Parts, job: Job) -> None:
-        self._parts = parts
+    def __init__(self, server: ServerState, job: Job) -> None:
+        self._server = server
         asked, files = job.arguments.get("asked"), _list(job.arguments.get("files"))
         given = _list(asked.get("files")) if isinstance(asked, Mapping) else []
         # One of many files is told by its own name; uploads are looked up only where one is named.
@@ -219,7 +219,7 @@ class _Clean:
         folder = str(job.arguments.get("folder") or "")
         if folder:
             self._swaps += [(f"{folder}/", ""), (folder, "")]
-        self._swaps.append((str(parts.data.absolute()), ""))
+        self._swaps.append((str(server.data_folder.absolute()), ""))
         self._client = job.client
 
     def __call__(self, value: Any) -> Any:
@@ -241,6 +241,6 @@ class _Clean:
 
     def _name(self, upload: str) -> str:
         try:
-            return self._parts.uploads.named(upload).name
+            return self._server.uploads.find(upload).name
         except AnyrigError:  # it was deleted
             return upload

@@ -15,7 +15,7 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from anyrig.errors import OverloadedError, WorkError
-from anyrig.server.problems import Problem, status_of
+from anyrig.server.errors import Problem, error_status
 from anyrig.server.speaking import Reading, Wish
 from anyrig.server.waiting import Beginning
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from anyrig.recognise.resample import Resampler
-    from anyrig.server.parts import Parts
+    from anyrig.server.state import ServerState
     from anyrig.speech.audio import Samples
     from anyrig.speech.live import Given
     from anyrig.speech.sound.encode import Encoder
@@ -44,7 +44,7 @@ _SLACK_S = 30.0
 
 
 class Threads:
-    """Where the blocking parts of all soundings run."""
+    """Where the blocking server of all soundings run."""
 
     def __init__(self) -> None:
         self.beginning = Beginning(_BEGINNING)
@@ -84,8 +84,8 @@ class Pipe:
 class Sounding:
     """A wish, and what comes of it: `begin`, then `part` after part; `close` it in any case."""
 
-    def __init__(self, parts: Parts, wish: Wish, format: str, threads: Threads) -> None:
-        self._parts, self._wish, self._format, self._threads = parts, wish, format, threads
+    def __init__(self, server: ServerState, wish: Wish, format: str, threads: Threads) -> None:
+        self._server, self._wish, self._format, self._threads = server, wish, format, threads
         self._began = time.monotonic()
         self._closed = False
         self._busy = threading.Lock()
@@ -107,7 +107,7 @@ class Sounding:
         """The first part. Whatever is wrong with the wish is raised here, before any sound."""
         with _told():
             await self._threads.beginning.run(
-                self._open, self._parts.settings, gate=self._threads.alike(self._wish)
+                self._open, self._server.settings, gate=self._threads.alike(self._wish)
             )
         data = await self.part()
         assert data is not None, "a text has sound"
@@ -145,7 +145,7 @@ class Sounding:
         try:
             with self._busy:
                 try:
-                    self._reading = self._parts.speech.begin(self._wish)
+                    self._reading = self._server.speech.begin(self._wish)
                     self._encoder = self._writing(self._reading.rate)
                     self._following = self._reading.next()
                 except BaseException:
@@ -207,7 +207,7 @@ class Sounding:
         return self._change.feed(samples) if self._change is not None else samples
 
     def _count(self, reading: Reading, audio_s: float) -> None:
-        figures = self._parts.figures
+        figures = self._server.metrics
         if self._first:
             self._first = False
             figures.first_audio.observe(time.monotonic() - self._began)
@@ -215,7 +215,7 @@ class Sounding:
 
     async def _waited(self, future: Future[Given]) -> Given:
         try:
-            async with asyncio.timeout(self._parts.settings.deadline_s + _SLACK_S):
+            async with asyncio.timeout(self._server.settings.deadline_s + _SLACK_S):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             raise OverloadedError(
@@ -230,7 +230,7 @@ class _told:  # noqa: N801 - reads as a word where it is used
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, WorkError) and status_of(error) == 500:
+        if isinstance(error, WorkError) and error_status(error) == 500:
             raise Problem(503, error.message, hint=error.hint) from error
 
 
@@ -257,7 +257,7 @@ async def unless_gone(receive: Receive, work: Callable[[], Awaitable[T]]) -> T |
 
 
 class Streamed(Response):
-    """An answer in parts that is closed in any case, also when the client leaves in the middle."""
+    """An answer in server that is closed in any case, also when the client leaves in the middle."""
 
     def __init__(
         self,

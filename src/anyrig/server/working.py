@@ -1,6 +1,6 @@
 """The queue of jobs, worked beside the requests: each job's command in a process of its own.
 
-    with working(parts):
+    with working(server):
         ...
 
 A server that is killed leaves its jobs to the next one: a lease that nobody renews is free. What a
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from anyrig.errors import StorageError
 from anyrig.jobs import JobQueue, run_jobs
-from anyrig.server.parts import Parts
+from anyrig.server.state import ServerState
 
 log = logging.getLogger(__name__)
 FOLDER = "jobs"
@@ -31,13 +31,13 @@ _LEAVE_S = 12.0  # a little longer than those who are told to stop are waited fo
 
 
 @contextmanager
-def working(parts: Parts) -> Iterator[None]:
+def working(server: ServerState) -> Iterator[None]:
     """Work the queue from now until the end of the block; nothing where jobs are left to others."""
-    if parts.runner is None or not isinstance(parts.jobs, JobQueue):
+    if server.job_handler is None or not isinstance(server.jobs, JobQueue):
         yield
         return
     stop = threading.Event()
-    thread = threading.Thread(target=_work, args=(parts, stop), name="queue of jobs", daemon=True)
+    thread = threading.Thread(target=_work, args=(server, stop), name="queue of jobs", daemon=True)
     thread.start()
     try:
         yield
@@ -48,14 +48,19 @@ def working(parts: Parts) -> Iterator[None]:
             log.warning("a job did not stop in time; it goes on at the next start")
 
 
-def _work(parts: Parts, stop: threading.Event) -> None:
+def _work(server: ServerState, stop: threading.Event) -> None:
     """A file that cannot be used for a while must not end the server's work for good."""
-    assert parts.runner is not None
-    assert isinstance(parts.jobs, JobQueue)
-    threading.Thread(target=_sweeping, args=(parts, stop), daemon=True).start()
+    assert server.job_handler is not None
+    assert isinstance(server.jobs, JobQueue)
+    threading.Thread(target=_sweeping, args=(server, stop), daemon=True).start()
     while not stop.is_set():
         try:
-            run_jobs(parts.jobs, parts.runner, max_parallel=parts.settings.jobs_at_once, stop=stop)
+            run_jobs(
+                server.jobs,
+                server.job_handler,
+                max_parallel=server.settings.jobs_at_once,
+                stop=stop,
+            )
         except StorageError as error:
             log.warning("the queue of jobs rests for %.0f s: %s", _AGAIN_S, error.message)
         except Exception:
@@ -63,21 +68,21 @@ def _work(parts: Parts, stop: threading.Event) -> None:
         stop.wait(_AGAIN_S)
 
 
-def _sweeping(parts: Parts, stop: threading.Event) -> None:
+def _sweeping(server: ServerState, stop: threading.Event) -> None:
     while not stop.is_set():
         with contextlib.suppress(StorageError, OSError):
-            sweep(parts)
+            sweep(server)
         stop.wait(_SWEEP_S)
 
 
-def sweep(parts: Parts, *, older_than_s: float = _SWEEP_S) -> list[Path]:
+def sweep(server: ServerState, *, older_than_s: float = _SWEEP_S) -> list[Path]:
     """Take away folders whose job is not there any more; those that were."""
-    root = parts.data / FOLDER
+    root = server.data_folder / FOLDER
     before = time.time() - older_than_s
     if not root.is_dir():
         return []
     there = [one for one in root.iterdir() if one.is_dir() and one.stat().st_mtime < before]
-    known = {str(job.arguments.get("folder")) for job in parts.jobs.list()}
+    known = {str(job.arguments.get("folder")) for job in server.jobs.list()}
     gone = [one for one in there if str(one.absolute()) not in known]
     for folder in gone:
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from anyrig.server.guarding.inside import NO_KEY, carried
+from anyrig.server.auth import SCOPE_NO_KEY_NEEDED, build_page_headers
 from anyrig.server.page.words import Words
-from anyrig.server.parts import Parts
+from anyrig.server.state import ServerState
 
 ENGLISH = "en"
 """What the routes say is English, whatever language the page is in; readers must know."""
@@ -40,8 +40,8 @@ class Api:
     fetches sound itself, and progress is asked for again.
     """
 
-    def __init__(self, app: FastAPI, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, app: FastAPI, server: ServerState) -> None:
+        self._server = server
         self._visit: Mapping[str, Any] = {}
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app, raise_app_exceptions=False),
@@ -61,18 +61,18 @@ class Api:
     @property
     def folders(self) -> list[str]:
         """Folders of this machine that may be indexed by name."""
-        told = str(getattr(self._parts.settings, "folders", ""))
+        told = str(getattr(self._server.settings, "folders", ""))
         return [one.strip() for one in told.split(",") if one.strip()]
 
     @property
     def spread(self) -> bool:
         """Whether texts go to other machines to be spoken."""
-        return self._parts.cluster is not None
+        return self._server.cluster is not None
 
     @property
     def locked(self) -> bool:
         """Whether a person came in with a key, and so can leave."""
-        return not self._visit.get(NO_KEY)
+        return not self._visit.get(SCOPE_NO_KEY_NEEDED)
 
     async def get(self, path: str, **query: Any) -> Any:
         """The JSON of an answer."""
@@ -91,7 +91,7 @@ class Api:
         return await self._ask("DELETE", path)
 
     async def _ask(self, method: str, path: str, **more: Any) -> Any:
-        headers = carried(str(self._parts.state.get("inside", "")), self._visit)
+        headers = build_page_headers(str(self._server.page_token), self._visit)
         answer = await self._client.request(method, path, headers=headers, **more)
         if answer.is_success:
             kind = answer.headers.get("content-type", "")

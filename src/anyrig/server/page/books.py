@@ -38,7 +38,7 @@ class _Page:
         t = here.t
         heading(t("page.books"), f"{t('books.lead')} {here.privacy}")
         self._place = tag("div", classes="stack")
-        tag("h2", t("books.shelf"), classes="section-title")
+        tag("h2", t("books.index_files"), classes="section-title")
         self._nothing = tag("div")
         with self._nothing:
             empty(t("books.empty"), t("books.empty.do"), icon_name="book")

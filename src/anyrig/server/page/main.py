@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Receive, Scope, Send
 
+from anyrig.server.errors import problem_response
 from anyrig.server.page import frame, pieces, theme, words
 from anyrig.server.page.api import Api, Refused
 from anyrig.server.page.frame import Page
-from anyrig.server.parts import Parts
-from anyrig.server.problems import problem
+from anyrig.server.state import ServerState
 
 PAGES = (
     Page("/", "rig", "anyrig.server.page.rig"),
@@ -35,13 +35,13 @@ _SLOW_S = 20.0
 """A page may take so long on a machine that is busy."""
 
 
-def attach(app: FastAPI, parts: Parts) -> None:
+def attach(app: FastAPI, server: ServerState) -> None:
     """Put the page on the app.
 
     Nothing of a visitor is kept on the server: theme and language are two cookies, so NiceGUI's
     storage, which would make a file or a record for every visitor, stays off.
     """
-    Storage.path = parts.data / "page"
+    Storage.path = server.data_folder / "page"
     core.app.user_middleware.clear()  # it is one for the whole process; an earlier app set its own
     core.app.middleware_stack = None
     ui.run_with(
@@ -54,7 +54,7 @@ def attach(app: FastAPI, parts: Parts) -> None:
     app.router.routes.insert(0, _ForBrowsers())
     app.router.default = core.app  # only what no route of ours answers, not even with a 405
     _assets(app)
-    api = Api(app, parts)
+    api = Api(app, server)
     core.app.exception_handler(404)(_nothing_there(api))
     for page in PAGES:
         _serve(page, api)
@@ -99,7 +99,7 @@ def _nothing_there(api: Api) -> Callable[[Request, Exception], Awaitable[Respons
 
     async def answer(request: Request, error: Exception) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
-            return problem(404, "Not Found", "See /docs for what there is.")
+            return problem_response(404, "Not Found", "See /docs for what there is.")
         with Client(ui.page(""), request=request) as client:
             here = frame.here(client, api, "")
             frame.dress(client, here, here.t("frame.nothing_here"), version())

@@ -19,22 +19,22 @@ from starlette.types import Receive, Scope, Send
 
 from anyrig.server.access import Client
 from anyrig.server.documents import Desk, Source, answer
+from anyrig.server.errors import Problem
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
+from anyrig.server.state import ServerState
 
 _PDF = {"application/pdf": {"schema": {"type": "string", "format": "binary"}}}
 _OLD_S = 3600.0
 
 
-def router(parts: Parts, desk: Desk) -> APIRouter:
+def router(server: ServerState, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import Task, described, run, sent
 
     routes = APIRouter(route_class=JsonRoute)
-    folder = parts.data / "made"
+    folder = server.data_folder / "made"
     _tidied(folder)
     task = Task(
         "ocr", "What stands on pictures of pages", asked.OcrOptions, told.Told[told.Pages],
@@ -46,7 +46,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         """Text, boxes of lines and words, or with format=pdf the file itself to be searched."""
         return await run(request, desk, task, body)
 
-    sent(routes, parts, desk, task)
+    sent(routes, server, desk, task)
     return routes
 
 

@@ -10,34 +10,35 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from anyrig.errors import LimitExceededError
-from anyrig.server.access import Client, client_of
+from anyrig.server.access import Client
+from anyrig.server.auth import get_client
 from anyrig.server.documents import Desk, Source, answer
+from anyrig.server.errors import problem_responses
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.parts import Parts
-from anyrig.server.problems import answers
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
-from anyrig.server.shelf import Shelf
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import IndexFiles
 
 _AT_ONCE = 4
 
 
-def router(parts: Parts, desk: Desk) -> APIRouter:
+def router(server: ServerState, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import Task, answered, sent
 
     routes = APIRouter(route_class=JsonRoute)
-    shelf = Shelf(parts)
+    index_files = IndexFiles(server)
 
     @routes.post("/search", summary="Search an index", response_model=told.Found,
-                 responses=answers(404, 501))  # fmt: skip
+                 responses=problem_responses(404, 501))  # fmt: skip
     async def search(request: Request, body: asked.SearchAsked) -> Response:
         """By meaning and by words; each hit has its place and what to show bright in it."""
-        found = _found(desk, shelf, client_of(request), body.question, body)
+        found = _found(desk, index_files, get_client(request), body.question, body)
         return await answered(request, found)
 
     @routes.post("/search/batch", summary="Search an index for several questions",
-                 response_model=told.Founds, responses=answers(404, 501))  # fmt: skip
+                 response_model=told.Founds, responses=problem_responses(404, 501))  # fmt: skip
     async def batch(request: Request, body: asked.SearchesAsked) -> Response:
         """The answers in the order of the questions."""
 
@@ -46,31 +47,31 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
 
             async def one(question: str) -> dict[str, Any]:
                 async with limit:
-                    return await _found(desk, shelf, client_of(request), question, body)
+                    return await _found(desk, index_files, get_client(request), question, body)
 
             return {"results": await asyncio.gather(*map(one, body.questions))}
 
         return await answered(request, all_of())
 
     @routes.post("/similar", summary="What is most like a text or a file",
-                 response_model=told.Similar, responses=answers(404, 501))  # fmt: skip
+                 response_model=told.Similar, responses=problem_responses(404, 501))  # fmt: skip
     async def similar(request: Request, body: asked.SimilarAsked) -> Response:
         """In an index; or among texts and files, where some are given."""
-        client = client_of(request)
+        client = get_client(request)
         (to,) = await to_thread.run_sync(
             desk.sources, client, [body.to_text] if body.to_text else [],
             [body.to_file] if body.to_file else [],
         )  # fmt: skip
         among = await to_thread.run_sync(desk.sources, client, body.texts, body.files)
         options = body.model_dump(exclude={"to_text", "to_file", "texts", "files"})
-        return await answered(request, _alike(desk, shelf, client, to, among, options))
+        return await answered(request, _alike(desk, index_files, client, to, among, options))
 
     async def like_first(
         client: Client, sources: Sequence[Source], options: Mapping[str, Any]
     ) -> Any:
-        return await _alike(desk, shelf, client, sources[0], sources[1:], options)
+        return await _alike(desk, index_files, client, sources[0], sources[1:], options)
 
-    sent(routes, parts, desk, Task(
+    sent(routes, server, desk, Task(
         "similar", "What is most like the first file: among the others, or in an index",
         asked.SimilarOptions, told.Similar, like_first,
     ))  # fmt: skip
@@ -78,27 +79,27 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
 
 
 async def _found(
-    desk: Desk, shelf: Shelf, client: Client, question: str, body: asked.SearchOptions
+    desk: Desk, index_files: IndexFiles, client: Client, question: str, body: asked.SearchOptions
 ) -> dict[str, Any]:
-    stored = await to_thread.run_sync(shelf.stored, client, body.index)
+    stored = await to_thread.run_sync(index_files.find_index, client, body.index)
     options = {**body.model_dump(exclude={"question", "questions"}), "index": stored}
     found = await desk.ask("search", {**options, "question": question})
     rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
-    await to_thread.run_sync(shelf.named, rows)
+    await to_thread.run_sync(index_files.add_names, rows)
     return {"question": question, "index": body.index, **found}
 
 
 async def _alike(
-    desk: Desk, shelf: Shelf, client: Client, to: Source, among: Sequence[Source],
+    desk: Desk, index_files: IndexFiles, client: Client, to: Source, among: Sequence[Source],
     options: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     if among:
         return await _among(desk, to, among, options)
-    stored = await to_thread.run_sync(shelf.stored, client, options["index"])
+    stored = await to_thread.run_sync(index_files.find_index, client, options["index"])
     if to.path is not None:
         to = await _as_text(desk, to, options)
     found = await desk.ask("similar", {**options, "index": stored, "to": to.plain})
-    await to_thread.run_sync(shelf.named, found["hits"])
+    await to_thread.run_sync(index_files.add_names, found["hits"])
     return {"to": to.name, "index": options["index"], "hits": found["hits"]}
 
 

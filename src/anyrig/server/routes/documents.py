@@ -18,15 +18,15 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from anyrig.errors import AnyrigError, OverloadedError
-from anyrig.server.access import Client, client_of, is_shared
+from anyrig.server.access import Client, is_shared
+from anyrig.server.auth import get_client
 from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute, dump
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.receiving import received
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
-from anyrig.server.uploads import Upload
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import Upload, receive_form
 from anyrig.server.waiting import all_of
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class Task:
     """Other media types of a good answer."""
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     from anyrig.server.routes import document_indexes, document_ocr, document_search
 
     routes = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
-    desk = Desk(parts)
-    tasks = {task.name: task for task in _tasks(parts, desk)}
+    desk = Desk(server)
+    tasks = {task.name: task for task in _tasks(server, desk)}
 
     @routes.post("/embed", **described(tasks["embed"]))
     async def embed(request: Request, body: asked.EmbedAsked) -> Response:
@@ -90,18 +90,18 @@ def router(parts: Parts) -> APIRouter:
         return await run(request, desk, tasks["analyse"], body)
 
     for task in tasks.values():
-        sent(routes, parts, desk, task)
+        sent(routes, server, desk, task)
     for more in (document_ocr, document_search, document_indexes):
-        routes.include_router(more.router(parts, desk))
+        routes.include_router(more.router(server, desk))
     return routes
 
 
-def _tasks(parts: Parts, desk: Desk) -> list[Task]:
+def _tasks(server: ServerState, desk: Desk) -> list[Task]:
     async def each(
         name: str, client: Client, sources: Sequence[Source], options: Mapping[str, Any]
     ) -> Any:
         if options.get("classifier"):
-            _check_classifier(parts, client, options["classifier"])
+            _check_classifier(server, client, options["classifier"])
         return answer(await desk.each(name, sources, options))
 
     async def whole(
@@ -114,7 +114,7 @@ def _tasks(parts: Parts, desk: Desk) -> list[Task]:
 
     return [
         Task("embed", "Vectors of texts and files", asked.EmbedOptions, told.Told[told.Embedded],
-             partial(_embedded, parts, desk)),
+             partial(_embedded, server, desk)),
         Task("classify", "Which label texts and files have", asked.ClassifyOptions,
              told.Told[told.Sorted], partial(each, "classify")),
         Task("entities", "What texts and files name", asked.EntitiesOptions,
@@ -126,16 +126,20 @@ def _tasks(parts: Parts, desk: Desk) -> list[Task]:
     ]  # fmt: skip
 
 
-def _check_classifier(parts: Parts, client: Client, title: str) -> None:
+def _check_classifier(server: ServerState, client: Client, title: str) -> None:
     """That a client may use a classifier; the answer is that of one that is not there."""
     name = title.partition("@")[0]
-    if not is_shared(parts, client, name):
+    if not is_shared(server, client, name):
         raise Problem(400, f"no classifier {name[:80]!r} is kept",
                       hint="GET /documents/classifiers lists them.")  # fmt: skip
 
 
 async def _embedded(
-    parts: Parts, desk: Desk, client: Client, sources: Sequence[Source], options: Mapping[str, Any]
+    server: ServerState,
+    desk: Desk,
+    client: Client,
+    sources: Sequence[Source],
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Texts as they are, files by their passages; all go to the one embedder, with everybody's."""
     texts = [one for one in sources if one.path is None]
@@ -150,14 +154,14 @@ async def _embedded(
                 (piece, "text") for piece in pieces
             ]  # fmt: skip
     try:
-        async with asyncio.timeout(parts.settings.work_s) as scope:
-            vectors = await _vectors(parts, desk, [place[key] for place, key in places], options)
+        async with asyncio.timeout(server.settings.work_s) as scope:
+            vectors = await _vectors(server, desk, [place[key] for place, key in places], options)
     except AnyrigError as error:
         raise foreseen(error) from error
     except TimeoutError:
         if not scope.expired():
             raise
-        raise too_long("embed", parts.settings.work_s) from None
+        raise too_long("embed", server.settings.work_s) from None
     await to_thread.run_sync(_place, [place for place, _ in places], vectors)
     return answer(rows)
 
@@ -168,16 +172,16 @@ def _place(places: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> None:
 
 
 async def _vectors(
-    parts: Parts, desk: Desk, texts: Sequence[str], options: Mapping[str, Any]
+    server: ServerState, desk: Desk, texts: Sequence[str], options: Mapping[str, Any]
 ) -> list[Any]:
     """Of any number of texts: as many at a time as may wait, and others' come in between."""
-    limits = parts.settings
+    limits = server.settings
     size = min(_SLICE, limits.texts)
     lane: Lane = "live" if len(texts) <= _LIVE else "bulk"
     found: list[Any] = []
     for start in range(0, len(texts), size):
         submit = partial(
-            parts.embedding.submit, texts[start : start + size], model=options["model"],
+            server.embedding.submit, texts[start : start + size], model=options["model"],
             use=options["use"], lane=lane,
         )  # fmt: skip
         futures = await _admitted(partial(desk.embed, submit), limits.deadline_s if start else 0)
@@ -204,7 +208,7 @@ async def _admitted(
 
 def described(task: Task, *, form: bool = False) -> dict[str, Any]:
     """What a route says of itself."""
-    problems = answers(404, 501) | (answers(415, 507) if form else {})
+    problems = problem_responses(404, 501) | (problem_responses(415, 507) if form else {})
     good: dict[int | str, dict[str, Any]] = {200: {"content": dict(task.more)}} if task.more else {}
     return {
         "summary": task.summary + (", sent with the request" if form else ""),
@@ -212,22 +216,22 @@ def described(task: Task, *, form: bool = False) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
+def sent(routes: APIRouter, server: ServerState, desk: Desk, task: Task) -> None:
     """The form of a task: files come with the request, and are deleted once it is answered."""
 
     async def upload(request: Request) -> Response:
         """The files are deleted once the answer is made. Lists are repeated fields, or commas."""
-        form = await received(request, parts.uploads, most_files=asked.MOST_FILES)
+        form = await receive_form(request, server.uploads, max_files=asked.MOST_FILES)
         try:
             if not form.files:
                 raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
             options = options_of(task.options, form.fields)
-            sources = await to_thread.run_sync(_sources, parts, form.files)
-            work = task.work(client_of(request), sources, options.model_dump())
+            sources = await to_thread.run_sync(_sources, server, form.files)
+            work = task.work(get_client(request), sources, options.model_dump())
             return await answered(request, work)
         finally:
             with anyio.CancelScope(shield=True):  # also where the client has left
-                await to_thread.run_sync(_deleted, parts, [one.id for one in form.files])
+                await to_thread.run_sync(_deleted, server, [one.id for one in form.files])
 
     routes.post(
         f"/{task.name}/upload", openapi_extra=form_of(task.options), name=f"{task.name}_upload",
@@ -235,20 +239,20 @@ def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
     )(upload)  # fmt: skip
 
 
-def _sources(parts: Parts, files: Sequence[Upload]) -> list[Source]:
-    return [Source(one.name, path=parts.uploads.path(one.id)) for one in files]
+def _sources(server: ServerState, files: Sequence[Upload]) -> list[Source]:
+    return [Source(one.name, path=server.uploads.path(one.id)) for one in files]
 
 
-def _deleted(parts: Parts, ids: Sequence[str]) -> None:
+def _deleted(server: ServerState, ids: Sequence[str]) -> None:
     for one in ids:
         with contextlib.suppress(AnyrigError):  # somebody else was faster
-            parts.uploads.delete(one)
+            server.uploads.delete(one)
 
 
 async def run(request: Request, desk: Desk, task: Task, body: BaseModel) -> Response:
     """The JSON form of a task."""
     texts, files = getattr(body, "texts", []), getattr(body, "files", [])
-    client = client_of(request)
+    client = get_client(request)
     sources = await to_thread.run_sync(desk.sources, client, texts, files)
     options = body.model_dump(exclude={"texts", "files"})
     return await answered(request, task.work(client, sources, options))

@@ -10,16 +10,23 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from anyrig.errors import InvalidInputError, LimitExceededError, WorkError
+from anyrig.server.errors import (
+    Problem,
+    error_status,
+    errors_of_field,
+    is_json,
+    not_json,
+    problem_responses,
+)
 from anyrig.server.json_body import read_model
 from anyrig.server.models import told_models
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, about, answers, is_json, not_json, status_of
 from anyrig.server.schemas.embeddings import (
     EmbeddingsAnswer,
     EmbeddingsAsked,
     ModelsTold,
     ModelTold,
 )
+from anyrig.server.state import ServerState
 from anyrig.server.vectors import shortened, written
 from anyrig.server.waiting import Beginning, all_of
 
@@ -49,14 +56,14 @@ class Begun(NamedTuple):
             future.cancel()
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["embeddings"])
     beginning = Beginning(AT_ONCE)
 
     @routes.post(
         "/v1/embeddings", summary="Vectors of texts", response_model=EmbeddingsAnswer,
-        responses=answers(400, 404, 413, 415, 422, 429, 501, 503), openapi_extra=_BODY,
+        responses=problem_responses(400, 404, 413, 415, 422, 429, 501, 503), openapi_extra=_BODY,
     )  # fmt: skip
     async def embeddings(request: Request) -> Response:
         """A vector for each text, in order; texts of many clients are embedded together.
@@ -65,9 +72,9 @@ def router(parts: Parts) -> APIRouter:
         """
         asked = await _asked(request)
         begun = await beginning.run(
-            partial(_begin, parts, asked), parts.settings, undo=Begun.give_up
+            partial(_begin, server, asked), server.settings, undo=Begun.give_up
         )
-        vectors = await _made(parts, begun, request)
+        vectors = await _made(server, begun, request)
         if asked.dimensions is not None:
             vectors = [shortened(one, asked.dimensions) for one in vectors]
         write = partial(
@@ -78,21 +85,21 @@ def router(parts: Parts) -> APIRouter:
             body = await to_thread.run_sync(write)
         else:
             body = write()
-        parts.figures.texts.labels(begun.model).inc(len(vectors))
+        server.metrics.texts.labels(begun.model).inc(len(vectors))
         return Response(body, headers=_headers(asked, begun), media_type="application/json")
 
     @routes.get("/v1/models", summary="Models of all kinds", response_model=ModelsTold)
     async def models() -> ModelsTold:
         """Speech engines, embedding models and what hears, as far as they can be used here."""
-        return ModelsTold(data=await to_thread.run_sync(partial(told_models, parts)))
+        return ModelsTold(data=await to_thread.run_sync(partial(told_models, server)))
 
     @routes.get(
         "/v1/models/{name:path}", summary="One model", response_model=ModelTold,
-        responses=answers(404),
+        responses=problem_responses(404),
     )  # fmt: skip
     async def model(name: str) -> ModelTold:
         """The model of a name of `GET /v1/models`."""
-        for one in await to_thread.run_sync(partial(told_models, parts)):
+        for one in await to_thread.run_sync(partial(told_models, server)):
             if one.id == name:
                 return one
         raise Problem(404, "there is no such model here", hint="GET /v1/models lists them.")
@@ -100,12 +107,12 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-async def _made(parts: Parts, begun: Begun, request: Request) -> list[Any]:
+async def _made(server: ServerState, begun: Begun, request: Request) -> list[Any]:
     """The vectors; a text that the model fails on is its sender's alone, and no fault of ours."""
     try:
-        return await all_of(begun.futures, request, deadline_s=parts.settings.deadline_s)
+        return await all_of(begun.futures, request, deadline_s=server.settings.deadline_s)
     except WorkError as error:
-        if status_of(error) == 503 or parts.state.get("ending"):
+        if error_status(error) == 503 or server.is_ending:
             raise Problem(503, error.message, hint="Ask again later.") from None
         raise Problem(422, error.message, hint=error.hint) from error
 
@@ -130,9 +137,9 @@ async def _asked(request: Request) -> EmbeddingsAsked:
     return await read_model(EmbeddingsAsked, request)
 
 
-def _begin(parts: Parts, asked: EmbeddingsAsked) -> Begun:
+def _begin(server: ServerState, asked: EmbeddingsAsked) -> Begun:
     """Check, count and hand in the texts; it may load the model, and is called in a thread."""
-    embedding = parts.embedding
+    embedding = server.embedding
     told = embedding.named(asked.model)
     name = str(told["id"])
     if asked.dimensions is not None and asked.dimensions > told["dimension"]:
@@ -140,15 +147,15 @@ def _begin(parts: Parts, asked: EmbeddingsAsked) -> Begun:
             400, f"{name} has no {asked.dimensions} dimensions", param="dimensions",
             hint=f"It has {told['dimension']}; ask for as many or fewer.",
         )  # fmt: skip
-    with about("input"):
-        texts, num_tokens = _texts(parts, asked, name)
+    with errors_of_field("input"):
+        texts, num_tokens = _texts(server, asked, name)
     futures = embedding.submit(texts, model=name, use=asked.use, lane=asked.lane)
     return Begun(name, str(told.get("note", "")), num_tokens, list(futures))
 
 
-def _texts(parts: Parts, asked: EmbeddingsAsked, name: str) -> tuple[list[str], int]:
+def _texts(server: ServerState, asked: EmbeddingsAsked, name: str) -> tuple[list[str], int]:
     """What is to be embedded, and how many tokens that is."""
-    embedding, limits = parts.embedding, parts.settings
+    embedding, limits = server.embedding, server.settings
     rows = _rows(asked.input)
     if not rows:
         raise InvalidInputError(

@@ -15,14 +15,12 @@ from fastapi.responses import FileResponse, StreamingResponse
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs import Job, JobNotFoundError, JobPage
 from anyrig.server import results
-from anyrig.server.access import Client, client_of, find_job, jobs_filter
+from anyrig.server.access import Client, find_job, jobs_filter
+from anyrig.server.auth import get_client, require_scope
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.following import Following
-from anyrig.server.guard import demand
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.orders import ordered, still_there
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.ranged import file_answer
 from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.jobs import (
     JobDeleted,
@@ -34,6 +32,8 @@ from anyrig.server.schemas.jobs import (
     JobState,
     NewJob,
 )
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import file_response
 
 T = TypeVar("T")
 
@@ -85,10 +85,10 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/jobs", tags=["jobs"], route_class=JsonRoute)
-    jobs = parts.jobs
+    jobs = server.jobs
     following = Following(jobs)
     few = anyio.CapacityLimiter(8)  # threads: requests for jobs must not take those of others
 
@@ -96,11 +96,11 @@ def router(parts: Parts) -> APIRouter:
         return await anyio.to_thread.run_sync(work, limiter=few)
 
     @routes.post("", status_code=201, response_model=JobShown, summary="Begin long work",
-                 responses=answers(404, 507))  # fmt: skip
+                 responses=problem_responses(404, 507))  # fmt: skip
     async def begin(request: Request, new: NewJob) -> dict[str, Any]:
         """It is queued, and done beside the requests; it goes on after a restart of the server."""
-        demand(request, _scope(new.kind))
-        return await inside(partial(_begun, parts, new, client_of(request)))
+        require_scope(request, _scope(new.kind))
+        return await inside(partial(_begun, server, new, get_client(request)))
 
     @routes.get("", response_model=JobsShown, summary="List jobs")
     async def listed(
@@ -116,17 +116,17 @@ def router(parts: Parts) -> APIRouter:
         Each is told in short: the number of a batch's lines, and the first hundred of whatever a
         result lists. `GET /jobs/{id}` has all of it.
         """
-        own = jobs_filter(client_of(request))
+        own = jobs_filter(get_client(request))
         look = partial(jobs.list_page, limit, before=before, kinds=kind, states=state, client=own)
-        return await inside(lambda: _listed(parts, look()))
+        return await inside(lambda: _listed(server, look()))
 
     @routes.get("/{id}", response_model=JobShown, summary="How a job stands",
-                responses=answers(404))  # fmt: skip
+                responses=problem_responses(404))  # fmt: skip
     async def one(request: Request, id: JobId) -> dict[str, Any]:
-        return await inside(lambda: _one(parts, find_job(parts, client_of(request), id)))
+        return await inside(lambda: _one(server, find_job(server, get_client(request), id)))
 
     @routes.get("/{id}/events", summary="Follow a job", response_class=StreamingResponse,
-                responses={**_STREAM, **answers(404)})  # fmt: skip
+                responses={**_STREAM, **problem_responses(404)})  # fmt: skip
     async def events(
         request: Request,
         id: JobId,
@@ -140,73 +140,74 @@ def router(parts: Parts) -> APIRouter:
         nobody in between takes the connection for dead.
         """
         after = min(int(last_event_id), _MOST_NUMBER) if _is_number(last_event_id) else 0
-        job = await inside(lambda: find_job(parts, client_of(request), id))
+        job = await inside(lambda: find_job(server, get_client(request), id))
         if job.is_finished and after and not await inside(lambda: list(jobs.events(id, after))):
             return Response(status_code=204)
         return StreamingResponse(
-            _stream(parts, job, following, after), media_type="text/event-stream",
+            _stream(server, job, following, after), media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )  # fmt: skip
 
     for word, words in (("pause", "Let a job rest"), ("resume", "Go on with a job, or try again"),
                         ("cancel", "Give a job up")):  # fmt: skip
-        _change(routes, parts, inside, word, words)
+        _change(routes, server, inside, word, words)
 
-    _deleting(routes, parts, inside)
-    _files(routes, parts, inside)
+    _deleting(routes, server, inside)
+    _files(routes, server, inside)
     return routes
 
 
-def _deleting(routes: APIRouter, parts: Parts, inside: Inside) -> None:
+def _deleting(routes: APIRouter, server: ServerState, inside: Inside) -> None:
     @routes.delete("/{id}", response_model=JobDeleted, summary="Delete a job and its files",
-                   responses=answers(404, 409))  # fmt: skip
+                   responses=problem_responses(404, 409))  # fmt: skip
     async def delete(request: Request, id: JobId) -> JobDeleted:
         """For good. One that runs is cancelled first, and waited for."""
-        job = await inside(lambda: find_job(parts, client_of(request), id))
-        demand(request, _scope(job.kind))
+        job = await inside(lambda: find_job(server, get_client(request), id))
+        require_scope(request, _scope(job.kind))
         if job.state == "running":
-            await inside(lambda: _possible(lambda: parts.jobs.cancel(id)))
+            await inside(lambda: _possible(lambda: server.jobs.cancel(id)))
             with anyio.move_on_after(_STOPS_S):
-                while (await inside(lambda: parts.jobs.get(id))).state == "running":
+                while (await inside(lambda: server.jobs.get(id))).state == "running":
                     await anyio.sleep(_LOOK_S)
-        await inside(partial(_deleted, parts, job))
+        await inside(partial(_deleted, server, job))
         return JobDeleted(id=job.id)
 
 
-def _files(routes: APIRouter, parts: Parts, inside: Inside) -> None:
+def _files(routes: APIRouter, server: ServerState, inside: Inside) -> None:
     @routes.get("/{id}/files", response_model=JobFiles, summary="What a job made",
-                responses=answers(404))  # fmt: skip
+                responses=problem_responses(404))  # fmt: skip
     async def files(request: Request, id: JobId) -> JobFiles:
         """Of a batch: each line as soon as it was spoken; of all others: at the end."""
-        job = await inside(lambda: find_job(parts, client_of(request), id))
-        found = await inside(lambda: results.files_of(parts, job))
+        job = await inside(lambda: find_job(server, get_client(request), id))
+        found = await inside(lambda: results.files_of(server, job))
         return JobFiles(files=[_file(job, one) for one in found])
 
     @routes.head("/{id}/files/{number}", include_in_schema=False)
     @routes.get("/{id}/files/{number}", summary="A file that a job made",
-                response_class=FileResponse, responses={**PARTS, **answers(404, 416)})  # fmt: skip
+                response_class=FileResponse,
+                responses={**PARTS, **problem_responses(404, 416)})  # fmt: skip
     async def file(request: Request, id: JobId, number: FileNumber) -> Response:
         """Whole, or the part that `Range` asks for."""
-        job = await inside(lambda: find_job(parts, client_of(request), id))
-        found = await inside(lambda: results.files_of(parts, job))
+        job = await inside(lambda: find_job(server, get_client(request), id))
+        found = await inside(lambda: results.files_of(server, job))
         made = next((one for one in found if one.number == number), None)
         if made is None:
             raise Problem(404, f"the job has no file {number}", hint=f"GET /jobs/{job.id}/files.")
-        return await file_answer(request, made.path, made.name, media_type=made.type)
+        return await file_response(request, made.path, made.name, media_type=made.type)
 
 
-def _change(routes: APIRouter, parts: Parts, inside: Inside, word: str, words: str) -> None:
+def _change(routes: APIRouter, server: ServerState, inside: Inside, word: str, words: str) -> None:
     """One of pause, resume, cancel."""
 
     @routes.post(f"/{{id}}/{word}", response_model=JobShown, summary=words, name=word,
-                 operation_id=f"{word}_job", responses=answers(404, 409))  # fmt: skip
+                 operation_id=f"{word}_job", responses=problem_responses(404, 409))  # fmt: skip
     async def change(request: Request, id: JobId) -> dict[str, Any]:
-        job = await inside(lambda: find_job(parts, client_of(request), id))
-        demand(request, _scope(job.kind))
+        job = await inside(lambda: find_job(server, get_client(request), id))
+        require_scope(request, _scope(job.kind))
 
         def work() -> dict[str, Any]:
-            with_word: Callable[[str], Job] = getattr(parts.jobs, word)
-            return _one(parts, _possible(lambda: with_word(id)))
+            with_word: Callable[[str], Job] = getattr(server.jobs, word)
+            return _one(server, _possible(lambda: with_word(id)))
 
         return await inside(work)
 
@@ -216,15 +217,15 @@ def _scope(kind: str) -> str:
     return "train" if kind == "train" else "jobs"
 
 
-def _one(parts: Parts, job: Job) -> dict[str, Any]:
-    places = parts.jobs.list_page(0).queue_positions if job.state == "queued" else {}
-    return results.shown(parts, job, place=places.get(job.id))
+def _one(server: ServerState, job: Job) -> dict[str, Any]:
+    places = server.jobs.list_page(0).queue_positions if job.state == "queued" else {}
+    return results.shown(server, job, place=places.get(job.id))
 
 
-def _listed(parts: Parts, found: JobPage) -> Response:
+def _listed(server: ServerState, found: JobPage) -> Response:
     """Written one by one: a thread that writes all at once stops the others for as long."""
     rows = [
-        json.dumps(results.shown(parts, job, place=found.queue_positions.get(job.id), brief=True),
+        json.dumps(results.shown(server, job, place=found.queue_positions.get(job.id), brief=True),
                    ensure_ascii=False, allow_nan=False)
         for job in found.jobs
     ]  # fmt: skip
@@ -233,20 +234,20 @@ def _listed(parts: Parts, found: JobPage) -> Response:
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
 
-def _begun(parts: Parts, new: NewJob, client: Client) -> dict[str, Any]:
-    counts = parts.jobs.list_page(0).counts
+def _begun(server: ServerState, new: NewJob, client: Client) -> dict[str, Any]:
+    counts = server.jobs.list_page(0).counts
     waiting = counts["queued"] + counts["paused"]
-    if waiting >= parts.settings.queue:
+    if waiting >= server.settings.queue:
         raise OverloadedError(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")
-    with ordered(parts, client, new.kind, new.arguments) as checked, parts.uploads.steady:
-        still_there(parts, checked)
-        job = parts.jobs.submit(new.kind, checked, client=client.key)
-    return _one(parts, job)
+    with ordered(server, client, new.kind, new.arguments) as checked, server.uploads.job_lock:
+        still_there(server, checked)
+        job = server.jobs.submit(new.kind, checked, client=client.key)
+    return _one(server, job)
 
 
-def _deleted(parts: Parts, job: Job) -> None:
-    folder = results.folder_of(parts, job)
-    _possible(lambda: parts.jobs.delete(job.id))
+def _deleted(server: ServerState, job: Job) -> None:
+    folder = results.folder_of(server, job)
+    _possible(lambda: server.jobs.delete(job.id))
     results.remove_files(folder)
 
 
@@ -270,7 +271,7 @@ def _is_number(text: str) -> bool:
 
 
 async def _stream(
-    parts: Parts, job: Job, following: Following, after: int
+    server: ServerState, job: Job, following: Following, after: int
 ) -> AsyncIterator[bytes]:  # fmt: skip
     yield b"retry: 2000\n\n"
     async for event in following.events(job.id, after, beat_s=_BEAT_S):
@@ -278,5 +279,5 @@ async def _stream(
             yield b": still here\n\n"
             continue
         kind = "".join(sign for sign in event.kind if sign.isprintable())
-        data = json.dumps(results.told(parts, job, event), allow_nan=False)
+        data = json.dumps(results.told(server, job, event), allow_nan=False)
         yield f"id: {event.number}\nevent: {kind}\ndata: {data}\n\n".encode()

@@ -13,30 +13,31 @@ from fastapi import APIRouter, Path, Query, Request
 from anyrig.app import runs
 from anyrig.app.runs import RegisteredRun
 from anyrig.errors import InvalidInputError
-from anyrig.server.access import Client, client_of
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
+from anyrig.server.access import Client
+from anyrig.server.auth import get_client
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.schemas.runs import RunHistory, RunsShown, RunSummary
+from anyrig.server.state import ServerState
 
 RunId = Annotated[str, Path(examples=["r1f0a9c3be2d4475"])]
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/runs", tags=["training"])
 
     @routes.get("", response_model=RunsShown, summary="List training runs")
     async def listed(request: Request) -> dict[str, Any]:
         """Those of this key, the oldest first. New ones are begun as jobs of the kind `train`."""
-        return {"runs": await anyio.to_thread.run_sync(_all, parts, client_of(request))}
+        return {"runs": await anyio.to_thread.run_sync(_all, server, get_client(request))}
 
     @routes.get("/{id}", response_model=RunSummary, summary="What is known of a run",
-                responses=answers(404))  # fmt: skip
+                responses=problem_responses(404))  # fmt: skip
     async def one(request: Request, id: RunId) -> dict[str, Any]:
-        return await anyio.to_thread.run_sync(_summary, parts, client_of(request), id)
+        return await anyio.to_thread.run_sync(_summary, server, get_client(request), id)
 
     @routes.get("/{id}/history", response_model=RunHistory, summary="A run's figures",
-                responses=answers(404))  # fmt: skip
+                responses=problem_responses(404))  # fmt: skip
     async def history(
         request: Request,
         id: RunId,
@@ -44,16 +45,16 @@ def router(parts: Parts) -> APIRouter:
         most: Annotated[int, Query(ge=2, le=20_000, description="Rows at most.")] = 2000,
     ) -> dict[str, Any]:
         """Loss, learning rate, time and memory by step; of a long run evenly thinned out."""
-        client = client_of(request)
-        return await anyio.to_thread.run_sync(partial(_history, parts, client, id, after, most))
+        client = get_client(request)
+        return await anyio.to_thread.run_sync(partial(_history, server, client, id, after, most))
 
     return routes
 
 
-def _all(parts: Parts, client: Client) -> list[dict[str, Any]]:
-    jobs = _jobs(parts, client)
+def _all(server: ServerState, client: Client) -> list[dict[str, Any]]:
+    jobs = _jobs(server, client)
     found = []
-    for run in _registered(parts, client, jobs):
+    for run in _registered(server, client, jobs):
         try:
             found.append(_shown(run, jobs))
         except InvalidInputError:  # its folder went away a moment ago
@@ -62,41 +63,43 @@ def _all(parts: Parts, client: Client) -> list[dict[str, Any]]:
 
 
 def _history(
-    parts: Parts, client: Client, id: str, after: int, most: int
+    server: ServerState, client: Client, id: str, after: int, most: int
 ) -> dict[str, Any]:  # fmt: skip
-    folder = _named(parts, client, id).folder
+    folder = _named(server, client, id).folder
     return {"rows": runs.load_history(folder, after=after, most=most),
             "others": runs.load_messages(folder)}  # fmt: skip
 
 
-def _summary(parts: Parts, client: Client, id: str) -> dict[str, Any]:
-    listed = _named(parts, client, id)
+def _summary(server: ServerState, client: Client, id: str) -> dict[str, Any]:
+    listed = _named(server, client, id)
     run = runs.open_run(listed.folder)
     result = listed.result.to_json() if listed.result is not None else None
     return {
-        **_shown(listed, _jobs(parts, client)), "task": _names(run.task),
+        **_shown(listed, _jobs(server, client)), "task": _names(run.task),
         "train": _names(run.train), "result": _names(result),
     }  # fmt: skip
 
 
-def _registered(parts: Parts, client: Client, jobs: Mapping[str, str]) -> list[RegisteredRun]:
+def _registered(
+    server: ServerState, client: Client, jobs: Mapping[str, str]
+) -> list[RegisteredRun]:
     """The runs that a client may see: a run belongs to whoever submitted its job."""
-    found = runs.list_registered(parts.places["runs"])
+    found = runs.list_registered(server.rig.folders.runs)
     return [run for run in found if client.sees_all or str(run.folder) in jobs]
 
 
-def _named(parts: Parts, client: Client, id: str) -> RegisteredRun:
-    for run in _registered(parts, client, _jobs(parts, client)):
+def _named(server: ServerState, client: Client, id: str) -> RegisteredRun:
+    for run in _registered(server, client, _jobs(server, client)):
         if run.id == id:
             return run
     raise Problem(404, "there is no such run", hint="GET /runs lists them.")
 
 
-def _jobs(parts: Parts, client: Client) -> dict[str, str]:
+def _jobs(server: ServerState, client: Client) -> dict[str, str]:
     """The job of each run, by the run's folder."""
     return {
         str(job.arguments.get("run")): job.id
-        for job in parts.jobs.list(kinds=("train",)) if client.may_see(job.client)
+        for job in server.jobs.list(kinds=("train",)) if client.may_see(job.client)
     }  # fmt: skip
 
 

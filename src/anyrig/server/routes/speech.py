@@ -12,10 +12,9 @@ import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from anyrig.server import problems
+from anyrig.server import errors
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.models import ANSWERED, stood_in
-from anyrig.server.parts import Parts
 from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.speech import (
     MEDIA_TYPES,
@@ -26,6 +25,7 @@ from anyrig.server.schemas.speech import (
 )
 from anyrig.server.sounding import PCM_RATE, Sounding, Streamed, Threads, unless_gone
 from anyrig.server.speaking import Wish
+from anyrig.server.state import ServerState
 
 log = logging.getLogger(__name__)
 _CLIENT_LEFT = 499
@@ -45,11 +45,11 @@ _SPEECH: dict[int | str, dict[str, Any]] = {
         "content": {**dict.fromkeys(MEDIA_TYPES.values(), _BYTES), "text/event-stream": _EVENTS},
         "headers": _SAID,
     },
-    **problems.answers(400, 413, 422, 429, 501, 503),
+    **errors.problem_responses(400, 413, 422, 429, 501, 503),
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["speech"], route_class=JsonRoute)
     threads = Threads()
@@ -65,7 +65,7 @@ def router(parts: Parts) -> APIRouter:
             "" if wanted.language in (None, "auto") else str(wanted.language),
             wanted.speed, lane=wanted.lane,
         )  # fmt: skip
-        sounding = Sounding(parts, wish, wanted.response_format, threads)
+        sounding = Sounding(server, wish, wanted.response_format, threads)
         try:
             first = await unless_gone(request.receive, sounding.begin)
         except BaseException:
@@ -79,42 +79,42 @@ def router(parts: Parts) -> APIRouter:
             headers["Cache-Control"] = "no-store"
             return Streamed(
                 _events(sounding, first, len(wish.text)), sounding.close, headers=headers,
-                patience_s=parts.settings.deadline_s, media_type="text/event-stream",
+                patience_s=server.settings.deadline_s, media_type="text/event-stream",
             )  # fmt: skip
         kind = MEDIA_TYPES[wanted.response_format]
         if wanted.response_format == "pcm":
             kind += f";rate={PCM_RATE};channels=1"
         return Streamed(
             sounding.parts(first), sounding.close, headers=headers,
-            patience_s=parts.settings.deadline_s, media_type=kind,
+            patience_s=server.settings.deadline_s, media_type=kind,
         )  # fmt: skip
 
     @routes.get("/config", response_model=Config, summary="Voices, engines and devices")
     async def config() -> Any:
         """What there is to choose from; the first two fields as VibeVoice's demo has them."""
-        told = await to_thread.run_sync(parts.speech.config, limiter=asking)
-        found = await to_thread.run_sync(parts.rig.devices, limiter=asking)
+        told = await to_thread.run_sync(server.speech.config, limiter=asking)
+        found = await to_thread.run_sync(server.machine.devices, limiter=asking)
         return {**told, "devices": found["devices"]}
 
     @routes.get("/lexicon", response_model=LexiconTold, summary="How words are pronounced")
     async def lexicon() -> Any:
         """The user's lexicon; empty where there is none."""
-        return await to_thread.run_sync(lambda: _lexicon(parts), limiter=asking)
+        return await to_thread.run_sync(lambda: _lexicon(server), limiter=asking)
 
     @routes.put("/lexicon", response_model=LexiconTold, summary="Change how words are pronounced",
-                responses=problems.answers(400, 413, 422, 507))  # fmt: skip
+                responses=errors.problem_responses(400, 413, 422, 507))  # fmt: skip
     async def set_lexicon(wanted: LexiconText) -> Any:
         """The whole of it, as TOML; it holds from the next request on."""
-        count = await to_thread.run_sync(parts.speech.set_lexicon, wanted.text, limiter=asking)
+        count = await to_thread.run_sync(server.speech.set_lexicon, wanted.text, limiter=asking)
         return {"text": wanted.text, "entries": count}
 
     return routes
 
 
-def _lexicon(parts: Parts) -> dict[str, Any]:
+def _lexicon(server: ServerState) -> dict[str, Any]:
     from anyrig.speech.lexicon import parse
 
-    text = parts.speech.lexicon()
+    text = server.speech.lexicon()
     return {"text": text, "entries": len(parse(text, skip_patterns=True).entries)}
 
 
@@ -140,7 +140,7 @@ async def _events(sounding: Sounding, first: bytes, num_characters: int) -> Asyn
         async for data in sounding.parts(first):
             yield _event("speech.audio.delta", audio=base64.b64encode(data).decode())
     except Exception as error:  # noqa: BLE001 - the answer has begun: it cannot be a status any more
-        yield _event("error", error=problems.event_of(error)["error"])
+        yield _event("error", error=errors.error_event(error)["error"])
         return
     # Characters stand for tokens: nothing here has tokens, and clients want numbers.
     yield _event("speech.audio.done", usage={

@@ -15,12 +15,12 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.websockets import WebSocketState
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
-from anyrig.server import problems
+from anyrig.server import errors
 from anyrig.server.json_body import parse
-from anyrig.server.parts import Parts
 from anyrig.server.schemas.speech import LANGUAGE, log_frame
 from anyrig.server.sounding import PCM_RATE, Sounding, Threads
 from anyrig.server.speaking import Wish
+from anyrig.server.state import ServerState
 
 log = logging.getLogger(__name__)
 _FRAME_BYTES = PCM_RATE * 2  # a second of sound
@@ -29,7 +29,7 @@ _DONE, _REFUSED, _FAILED, _BUSY = 1000, 1008, 1011, 1013
 _FIELDS = ("text", "voice", "cfg", "steps", "language", "engine", "speed")
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["speech"])
     threads = Threads()
@@ -39,14 +39,14 @@ def router(parts: Parts) -> APIRouter:
         """PCM in binary frames, events in text frames; the text in the query or the first frame."""
         await socket.accept()
         try:
-            await _serve(parts, socket, threads)
+            await _serve(server, socket, threads)
         except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
             # Starlette says RuntimeError when something is sent to one who has left.
             log.info("a listener left: %s", type(error).__name__)
 
     @routes.api_route("/stream", methods=["GET", "POST"], include_in_schema=False)
     async def plain() -> None:
-        raise problems.Problem(
+        raise errors.Problem(
             426, "/stream is a WebSocket", hint="Open ws://.../stream, or POST /v1/audio/speech.",
             headers={"Upgrade": "websocket"},
         )  # fmt: skip
@@ -54,16 +54,16 @@ def router(parts: Parts) -> APIRouter:
     return routes
 
 
-async def _serve(parts: Parts, socket: WebSocket, threads: Threads) -> None:
+async def _serve(server: ServerState, socket: WebSocket, threads: Threads) -> None:
     try:
         wish, ignored = await _wish(socket)
     except (AnyrigError, TimeoutError) as error:
         await _refuse(socket, error)
         return
-    sounding = Sounding(parts, wish, "pcm", threads)
+    sounding = Sounding(server, wish, "pcm", threads)
     try:
         await _unless_gone(
-            socket, lambda: _sound(socket, sounding, wish, ignored, parts.settings.deadline_s)
+            socket, lambda: _sound(socket, sounding, wish, ignored, server.settings.deadline_s)
         )
     finally:
         sounding.close()
@@ -188,7 +188,7 @@ def _speed(text: str) -> float:
 async def _refuse(socket: WebSocket, error: Exception, *, event: str = "backend_error") -> None:
     """Say what is wrong, and close."""
     busy = isinstance(error, OverloadedError)
-    told = problems.event_of(InvalidInputError("no text came", hint="Send it at once.")
+    told = errors.error_event(InvalidInputError("no text came", hint="Send it at once.")
                              if isinstance(error, TimeoutError) else error)  # fmt: skip
     code = _BUSY if busy else _REFUSED if told["status"] < 500 else _FAILED
     await _tell(socket, "backend_busy" if busy else event, message=told["title"], hint=told["hint"])

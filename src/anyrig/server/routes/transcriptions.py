@@ -17,17 +17,17 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.server.access import Client, client_of
+from anyrig.server.access import Client
+from anyrig.server.auth import get_client
 from anyrig.server.documents import Desk, while_there
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.hearing import is_openai, model_of
 from anyrig.server.models import ANSWERED, stood_in
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.receiving import Form, received
 from anyrig.server.schemas import check_name
 from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.transcriptions import FORMS, Transcription
-from anyrig.server.uploads import Upload
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import Upload, UploadForm, receive_form
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _FIELDS = ("file", "model", "language", "response_format", "timestamp_granularities",
@@ -75,14 +75,14 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
             "text/event-stream": {"schema": EVENT},
         },
     },
-    **answers(404, 413, 415, 501, 507),
+    **problem_responses(404, 413, 415, 501, 507),
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
+def router(server: ServerState) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["speech"])
-    desk = Desk(parts)
+    desk = Desk(server)
 
     @routes.post("/v1/audio/transcriptions", response_model=Transcription, openapi_extra=_BODY,
                  responses=_ANSWERS, summary="Write down what is said in a recording")  # fmt: skip
@@ -91,27 +91,27 @@ def router(parts: Parts) -> APIRouter:
 
         With `stream` the text comes as server-sent events once it was heard, segment by segment.
         """
-        form = await received(request, parts.uploads, names=("file",), most_files=20)
+        form = await receive_form(request, server.uploads, names=("file",), max_files=20)
         try:
-            wishes = await anyio.to_thread.run_sync(_wishes, parts, client_of(request), form)
-            path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
+            wishes = await anyio.to_thread.run_sync(_wishes, server, get_client(request), form)
+            path = await anyio.to_thread.run_sync(server.uploads.path, form.files[0].id)
             work = desk.ask("transcribe", {**wishes, "file": str(path)}, lane="bulk")
             heard: dict[str, Any] = await while_there(request, work)
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_forget, parts, form.files)
+                await anyio.to_thread.run_sync(_forget, server, form.files)
         return _answer(form, heard)
 
     return routes
 
 
-def _forget(parts: Parts, files: list[Upload]) -> None:
+def _forget(server: ServerState, files: list[Upload]) -> None:
     for one in files:
         with suppress(AnyrigError):
-            parts.uploads.delete(one.id)
+            server.uploads.delete(one.id)
 
 
-def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
+def _wishes(server: ServerState, client: Client, form: UploadForm) -> dict[str, Any]:
     """What a clerk is asked for; `InvalidInputError` for what cannot be had."""
     for name in form.fields:
         if name not in _FIELDS:
@@ -144,19 +144,19 @@ def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
         )
     return {
         "name": form.files[0].name, "language": language,
-        "model": model_of(parts, client, form.value("model").strip()),
+        "model": model_of(server, client, form.value("model").strip()),
         "words": words, "form": form_name if form_name in ("srt", "vtt") else "",
     }  # fmt: skip
 
 
-def _form(form: Form) -> str:
+def _form(form: UploadForm) -> str:
     name = form.value("response_format") or "json"
     if name not in FORMS:
         raise InvalidInputError(f"there is no form {name[:40]!r}", hint=f"{', '.join(FORMS)}.")
     return name
 
 
-def _words(form: Form) -> bool:
+def _words(form: UploadForm) -> bool:
     asked = [*form.fields.get("timestamp_granularities[]", ()),
              *form.fields.get("timestamp_granularities", ())]  # fmt: skip
     for one in asked:
@@ -165,11 +165,11 @@ def _words(form: Form) -> bool:
     return "word" in asked
 
 
-def _streams(form: Form) -> bool:
+def _streams(form: UploadForm) -> bool:
     return form.value("stream").lower() in ("true", "1")
 
 
-def _answer(form: Form, heard: dict[str, Any]) -> Response:
+def _answer(form: UploadForm, heard: dict[str, Any]) -> Response:
     ignored = [name.removesuffix("[]") for name in _IGNORED if name in form.fields]
     asked, model = form.value("model").strip(), str(heard["model"])
     headers = {"X-Anyrig-Model": model}
