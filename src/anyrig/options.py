@@ -57,6 +57,8 @@ class Option:
     """On the command line it stands without a flag."""
     flag: bool = True
     """Whether the command has a flag for it."""
+    if_bare: str = ""
+    """The value of the flag if it is given without one."""
     setting: str = ""
     """Key of the settings that is its default: `speech.rate`."""
     fill: bool = True

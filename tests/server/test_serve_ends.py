@@ -17,11 +17,11 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from anyrig.server.state import ServerState
 from websockets.sync.client import connect
 
+from anyrig.server.state import ServerState
 from tests.server import odd_worker
-from tests.server.conftest import environment_of
+from tests.server.conftest import build_server, environment_of
 from tests.server.test_serve_jobs import begun, over, sent, until
 from tests.server.test_serve_stream import heard
 
@@ -59,12 +59,12 @@ class Door:
     @contextmanager
     def limits(self, **changed: Any) -> Iterator[None]:
         """Other settings."""
-        before = self.server.settings
-        self.server.settings = replace(before, **changed)
+        before = self.state.settings
+        self.state.settings = replace(before, **changed)
         try:
             yield
         finally:
-            self.server.settings = before
+            self.state.settings = before
 
     def ask(self, task: str, timeout: float = 60.0) -> httpx.Response:
         """A request that has a task done."""
@@ -87,9 +87,6 @@ class Door:
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """One for all tests here."""
-    from anyrig.cli.context import Context
-    from anyrig.cli.parse import command_line
-    from anyrig.cli.serve import build
     from anyrig.server.app import create_app
 
     folder = tmp_path_factory.mktemp("ends")
@@ -100,11 +97,10 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     paths = [str(plugins), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     more = {odd_worker.FOLDER: str(marks), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "ANYRIG_SERVER_TEXTS": "8", "ANYRIG_SERVER_QUEUE": "8"}  # fmt: skip
-    _, options = command_line(["serve", "--no-bench"])
     with ExitStack() as stack:
         sys.path.insert(0, str(plugins))
         stack.callback(sys.path.remove, str(plugins))
-        state = build(Context(options, environment_of(folder, more)), stack, local=True)
+        state = build_server(stack, environment_of(folder, more))
         workers: Any = state.documents
         workers._factory = odd_worker.FACTORY
         url = stack.enter_context(_listening(create_app(state, page=False)))
@@ -177,7 +173,7 @@ def test_plans_and_chapters_are_counted(door: Door) -> None:
 
 def _unmade(door: Door) -> None:
     """Chapters are made once; the next test wants them made again."""
-    for path in door.server.data.glob("jobs/*/chapters/*.mp3"):
+    for path in door.state.data_folder.glob("jobs/*/chapters/*.mp3"):
         path.unlink()
 
 
@@ -285,7 +281,7 @@ def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
     )
     assert answer.status_code == 200, answer.text
     passages = answer.json()["results"][0]["result"]["passages"]
-    assert len(passages) > 3 * door.server.settings.texts
+    assert len(passages) > 3 * door.state.settings.texts
     assert {len(one["vector"]) for one in passages} == {256}
     asked = {"input": [passages[-1]["text"]], "model": "hashing"}
     alone = door.client.post("/v1/embeddings", json=asked).json()["data"][0]["embedding"]
@@ -312,11 +308,11 @@ def test_who_waits_for_a_model_that_loads_has_a_deadline(door: Door) -> None:
         assert "start" in _is_problem(answer, 429)["title"]
         assert int(answer.headers["retry-after"]) > 0
     assert door.client.post("/v1/audio/speech", json=body).status_code == 200
-    slow = [one for one in door.server.models.loaded_models() if "slow" in one.name]
+    slow = [one for one in door.state.models.loaded_models() if "slow" in one.name]
     assert len(slow) == 1, "it was loaded once, for whoever came next"
     _until(
         lambda: (
-            next(o for o in door.server.models.loaded_models() if "slow" in o.name).num_borrowers
+            next(o for o in door.state.models.loaded_models() if "slow" in o.name).num_borrowers
             == 0
         )
     )

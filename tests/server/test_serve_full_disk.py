@@ -51,7 +51,7 @@ def fill(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Fill:
 def _check(answer: Any) -> None:
     assert answer.status_code == 507, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    assert "no space left" in answer.json()["title"]
+    assert "disk is full" in answer.json()["title"]
     assert "space" in answer.json()["hint"]
 
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from anyrig.server.auth import SCOPE_NO_KEY_NEEDED
-from anyrig.server.state import ServerState
 from fastapi.testclient import TestClient
 
 from anyrig.app.access import Client
 from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
+from anyrig.server.auth import SCOPE_NO_KEY_NEEDED
 from anyrig.server.job_requests import prepare_job
 from anyrig.server.page.api import ApiClient
 from anyrig.server.page.job_cards import FetchedJobs, JobQuery
+from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
 LINES = [f"Line number {n}." for n in range(50)]
@@ -117,7 +117,7 @@ def test_long_lines_are_kept_with_the_job_alone(app: TestClient) -> None:
 def test_lines_that_were_spoken_are_counted(app: TestClient) -> None:
     body = {"kind": "batch", "arguments": {"lines": LINES, "engine": "tone"}}
     id = app.post("/jobs", json=body).json()["id"]
-    out = next((parts_of(app).data / "jobs").iterdir()) / "out"
+    out = next((parts_of(app).data_folder / "jobs").iterdir()) / "out"
     for name in ("1.wav", "22.wav", ".3.wav", "4.wav.part", "all.txt", "5"):
         (out / name).write_bytes(b"RIFF")
     (out / "6.wav").symlink_to("/etc/passwd")

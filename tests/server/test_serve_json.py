@@ -72,7 +72,7 @@ def test_what_is_not_json_is_refused(app_client: TestClient, path: str, more: in
         answer = app_client.post(path, content=wrong + " " * more, headers=JSON)
         assert answer.status_code == 400, answer.text
         assert answer.json()["title"].startswith("the body is not valid JSON: ")
-        assert answer.json()["hint"] == "Send one JSON value, whole."
+        assert answer.json()["hint"] == "Send one complete JSON value."
         assert len(answer.content) < 2000
 
 

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from anyrig.app.keys import ApiKeys
-from anyrig.server.security import RateLimiter
 
+from anyrig.app.keys import ApiKeys
 from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.server.security import RateLimiter
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_one_that_was_removed_is_refused_by_whoever_has_the_file_open(path: Path
     assert there.check(text) == key
     here.remove("laptop")
     assert there.check(text) is None
-    with pytest.raises(InvalidInputError, match="there is no key"):
+    with pytest.raises(InvalidInputError, match="unknown key"):
         here.remove("laptop")
     again, _ = here.add("laptop")
     here.remove(again.split("_")[1])
@@ -119,9 +119,9 @@ def test_names_are_one_line(path: Path, name: str) -> None:
 
 def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
     keys = ApiKeys(path)
-    with pytest.raises(InvalidInputError, match="no scope 'speach'"):
+    with pytest.raises(InvalidInputError, match="unknown scope 'speach'"):
         keys.add("a", scopes=("speach",))
-    with pytest.raises(InvalidInputError, match="no scope"):
+    with pytest.raises(InvalidInputError, match="unknown scope"):
         keys.add("a", scopes=())
     with pytest.raises(InvalidInputError, match="rate"):
         keys.add("a", requests_per_minute=-1)
@@ -133,16 +133,16 @@ def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
 def test_admin_may_do_everything(path: Path) -> None:
     _, admin = ApiKeys(path).add("a")
     _, reader = ApiKeys(path).add("b", scopes=("read",))
-    assert admin.may("speech")
-    assert reader.may("jobs", "read")
-    assert not reader.may("jobs")
+    assert admin.has_scope("speech")
+    assert reader.has_scope("jobs", "read")
+    assert not reader.has_scope("jobs")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"keys": [{"id": 1}]}', "\x00"])
 def test_a_broken_file_lets_nobody_in(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(InvalidSettingError, match="cannot be read"):
+    with pytest.raises(InvalidSettingError, match="cannot read"):
         ApiKeys(path).check("anyrig_" + "0" * 12 + "_" + "A" * 43)
 
 
@@ -166,4 +166,4 @@ def test_a_bucket_fills_at_an_even_pace() -> None:
     assert [buckets.take("a", 3) for _ in range(4)] == [0, 0, 0, 20]
     for number in range(5000):
         buckets.take(str(number), 3)
-    assert len(buckets._levels) <= 4096
+    assert len(buckets._buckets) <= 4096

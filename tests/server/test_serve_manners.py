@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
-from anyrig.server.errors import format_for_http, list_invalid_fields
 from fastapi.testclient import TestClient
 
 from anyrig.errors import InvalidInputError
+from anyrig.server.errors import format_for_http, list_invalid_fields
 from anyrig.server.job_requests import check_lines
 from tests.server.conftest import Server
 
@@ -71,8 +71,8 @@ def test_forms_of_one_field_are_one_misfit() -> None:
         ("/jobs", "", 422, "the body is empty", None),
         ("/jobs", '{"kind": "index", "arguments": {"name": 1}}', 400,
          "unknown option 'name'", None),
-        ("/v1/audio/translations", "{}", 404, "There is no such thing", None),
-        ("/v1/models", "{}", 405, "That is not done here", None),
+        ("/v1/audio/translations", "{}", 404, "Not found", None),
+        ("/v1/models", "{}", 405, "Method not allowed", None),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_field(

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from anyrig.server.metrics import Metrics
 from fastapi.testclient import TestClient
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from anyrig.cluster.card import Card, Roll
 from anyrig.monitor.prometheus import METRIC_NAMES
+from anyrig.server.metrics import Metrics
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker
 from tests.conftest import ROOT
@@ -76,14 +76,14 @@ def test_everything_is_there_before_anything_happens(app_client: TestClient) -> 
 
 
 def test_ready_is_what_health_says(app_client: TestClient) -> None:
-    state = app_client.app.state.server.state  # type: ignore[attr-defined]
-    for more in ({"error": "speech could not be loaded"}, {"ready": False}, {"ending": True}):
-        before = dict(state)
-        state.update(more)
+    state = app_client.app.state.server  # type: ignore[attr-defined]
+    changes = {"preload_error": "speech could not be loaded", "is_ready": False, "is_ending": True}
+    for field, bad in changes.items():
+        before = getattr(state, field)
+        setattr(state, field, bad)
         assert app_client.get("/health").status_code == 503
-        assert value(figures(app_client), "anyrig_ready") == 0, more
-        state.clear()
-        state.update(before)
+        assert value(figures(app_client), "anyrig_ready") == 0, field
+        setattr(state, field, before)
         assert app_client.get("/health").status_code == 200
         assert value(figures(app_client), "anyrig_ready") == 1
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from anyrig.server.metrics import Metrics
 from fastapi.testclient import TestClient
 
 from anyrig.app.models import LowMemory, ModelCache
 from anyrig.errors import OutOfMemoryError
 from anyrig.server import metrics
+from anyrig.server.metrics import Metrics
 from anyrig.work.live import Lane
 from anyrig.work.outcome import RunReport
 from anyrig.work.protocol import NestedModel, WorkerStatus

@@ -156,7 +156,7 @@ def test_what_was_made_without_a_key_is_for_admins(people: People) -> None:
     with state.uploads.receive("old.txt") as file:
         file.write(b"from before")
     job = state.jobs.submit("batch", {"lines": []})
-    old = file.made.id
+    old = file.upload.id
     card = state.data_folder / "uploads" / f"{old}.json"
     told = json.loads(card.read_text())
     del told["owner"]  # as 0.1.0 wrote it
@@ -183,7 +183,6 @@ def test_without_keys_everything_is_everybodys(make_app: MakeApp) -> None:
 
 def test_the_page_shows_a_visitor_what_belongs_to_their_key(people: People) -> None:
     from anyrig.server.auth import KEY_NEEDED_HEADER
-
     from anyrig.server.page.api import ApiClient
 
     sent(people.ann), begun(people.ann, "batch", lines=["Hello."], engine="tone")

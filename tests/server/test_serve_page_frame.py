@@ -262,7 +262,7 @@ def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
 
 
 def test_the_login_says_what_is_wrong_with_a_key(make_app: MakeApp) -> None:
-    app, language = make_app("--require-keys", local=False), "es"
+    app, language = make_app("--require-keys"), "es"
     t, keys = get_translator(language), app.state.server.keys
     told = {
         "": "none", "let me in": "shape", f"anyrig_{'0' * 12}_{'x' * 43}": "unknown",

@@ -6,13 +6,6 @@ import logging
 from typing import Any
 
 import pytest
-from anyrig.server.errors import (
-    Problem,
-    UploadNotFoundError,
-    error_event,
-    error_response,
-    error_status,
-)
 from fastapi import WebSocket
 from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
@@ -20,6 +13,13 @@ from starlette.websockets import WebSocketDisconnect
 
 from anyrig import errors
 from anyrig.jobs import JobNotFoundError
+from anyrig.server.errors import (
+    Problem,
+    UploadNotFoundError,
+    error_event,
+    error_response,
+    error_status,
+)
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from anyrig.server.state import ServerState
 from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
+from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"

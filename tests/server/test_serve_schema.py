@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
-from anyrig.server.auth import PUBLIC_PATHS
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 from schemathesis.checks import not_a_server_error
@@ -29,6 +28,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from anyrig.server.auth import PUBLIC_PATHS
 from tests.server.conftest import Server, environment_of, running
 
 _NOT_THERE = 501

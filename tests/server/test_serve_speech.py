@@ -16,10 +16,10 @@ import anyio
 import httpx
 import numpy as np
 import pytest
-from anyrig.server.state import ServerState
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from anyrig.server.state import ServerState
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from tests.server.conftest import MakeApp, Server

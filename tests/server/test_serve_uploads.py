@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyrig.server.errors import UploadNotFoundError
-from anyrig.server.state import ServerState
 from fastapi.testclient import TestClient
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
+from anyrig.server.errors import UploadNotFoundError
 from anyrig.server.lifespan import delete_expired_uploads
+from anyrig.server.state import ServerState
 from anyrig.server.uploads import Uploads, clean_name
 from tests.server.conftest import MakeApp, Server, environment_of
 
@@ -47,7 +47,7 @@ def uploads(tmp_path: Path) -> Uploads:
 def _sent(uploads: Uploads, name: str, data: bytes = b"something") -> str:
     with uploads.receive(name) as file:
         file.write(data)
-    return file.made.id
+    return file.upload.id
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: 
     assert list((tmp_path / "uploads").iterdir()) == []
     for number in range(3):
         _sent(uploads, f"{number}.txt")
-    with pytest.raises(LimitExceededError, match="kept at once"):
+    with pytest.raises(LimitExceededError, match="keeps at most"):
         uploads.receive("4.txt")
     uploads.delete(uploads.list_uploads()[0].id)
     _sent(uploads, "4.txt")
@@ -125,12 +125,12 @@ def test_all_files_together_have_an_end(tmp_path: Path) -> None:
     first = _sent(uploads, "a.txt", b"x" * 90_000)
     coming = uploads.receive("b.txt")
     coming.write(b"x" * 90_000)
-    with pytest.raises(LimitExceededError, match="0.2 MB together") as caught:
+    with pytest.raises(LimitExceededError, match="0.2 MB in total") as caught:
         _sent(uploads, "c.txt", b"x" * 30_000)  # what was there, with this one, is too much
     assert "server.upload_total_mb" in caught.value.hint
     coming.finish()
     _sent(uploads, "d.txt", b"x" * 20_000)
-    with pytest.raises(LimitExceededError, match="together"):
+    with pytest.raises(LimitExceededError, match="in total"):
         _sent(uploads, "e.txt", b"x")
     assert len(uploads.list_uploads()) == 3
     uploads.delete(first)
@@ -329,7 +329,7 @@ def test_too_many_files_in_a_form_are_refused_before_any_is_written(
     files = [(field, (f"{number}.txt", b"a")) for number in range(1500)]
     answer = app_client.post(path, files=files)
     assert answer.status_code == 413, answer.text
-    assert answer.json()["title"] == f"a form of over {most} files"
+    assert answer.json()["title"] == f"the form has more than {most} files"
     assert written == []
     assert app_client.get("/uploads").json()["files"] == []
 
@@ -343,7 +343,7 @@ def test_more_files_than_there_is_room_for_are_refused_before_any_is_written(
         files = [("files", (f"{number}.txt", b"a")) for number in range(3)]
         answer = client.post("/uploads", files=files)
         assert answer.status_code == 413
-        assert answer.json()["title"] == "only 3 files are kept at once"
+        assert answer.json()["title"] == "the server keeps at most 3 files"
         assert "server.upload_files" in answer.json()["hint"]
         assert len(written) == 1
         assert client.post("/uploads", files=files[:2]).status_code == 201

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyrig.server.state import ServerState
 
 from anyrig.app.access import Client
 from anyrig.errors import InvalidInputError
 from anyrig.jobs import JobEvent, JobQueue
 from anyrig.server.job_requests import prepare_job
 from anyrig.server.jobs import JobFollower, delete_orphaned_folders, run_queue
+from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
 ANYBODY = Client(sees_all=True)

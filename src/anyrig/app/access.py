@@ -196,20 +196,20 @@ def resolve_document_model(rig: Rig, name: str) -> str:
 
 def list_uploads(stores: Stores[U], client: Client) -> list[U]:
     """The uploads that a client may see, the newest first."""
-    return [one for one in stores.uploads.all() if client.may_see(one.owner)]
+    return [one for one in stores.uploads.list_uploads() if client.may_see(one.owner)]
 
 
 def find_upload(stores: Stores[U], client: Client, upload_id: str) -> U:
     """An upload by its id; `UploadNotFoundError` also for one of another key."""
     found = stores.uploads.get(upload_id)
     if not client.may_see(found.owner):
-        raise stores.uploads.unknown()
+        raise stores.uploads.not_found()
     return found
 
 
 def find_named_upload(stores: Stores[U], client: Client, word: str) -> U:
     """An upload that a request names as `upload:ID`."""
-    return find_upload(stores, client, stores.uploads.id_of(word))
+    return find_upload(stores, client, stores.uploads.parse_id(word))
 
 
 def find_job(stores: Stores[Any], client: Client, id: str) -> Job:

@@ -97,7 +97,7 @@ class Rig:
         self.environment = dict(os.environ if environment is None else environment)
         self.config = str(config) if config else self.environment.get("ANYRIG_CONFIG")
         self._given_machine, self._given_models = machine, models
-        self._on_event, self._ask_device = on_event or _log_event, ask_device
+        self._on_event, self._ask_device = on_event or log_event, ask_device
         self._warned: set[str] = set()
         # Libraries read these when they load.
         self.environment.update(self.loaded_settings.process_variables)
@@ -637,7 +637,8 @@ class Rig:
         return list_runs(self)
 
 
-def _log_event(event: Event) -> None:
+def log_event(event: Event) -> None:
+    """Log warnings and notices."""
     if isinstance(event, WarningEvent):
         log.warning("%s", event.message)
     elif isinstance(event, NoticeEvent):

@@ -17,8 +17,16 @@ from anyrig.cli.output import EventPrinter
 DEVICE_FLAGS = ("device", "strict", "no_bench")
 
 
-def open_rig(arguments: argparse.Namespace, on_event: OnEvent | None = None) -> Rig:
-    """Set up the log, load the settings and report what is wrong with them."""
+def open_rig(
+    arguments: argparse.Namespace, on_event: OnEvent | None = None, *, ask: bool = True
+) -> Rig:
+    """Set up the log, load the settings and report what is wrong with them.
+
+    Args:
+        arguments: of the command.
+        on_event: shows events in another way.
+        ask: whether somebody at a terminal may be asked which GPU to use.
+    """
     log_file = getattr(arguments, "log_file", None) or ""
     log.configure(getattr(arguments, "verbose", 0), log_file)
     machine = getattr(arguments, "machine", None)
@@ -26,7 +34,7 @@ def open_rig(arguments: argparse.Namespace, on_event: OnEvent | None = None) -> 
         config=getattr(arguments, "config", None),
         machine=Path(machine) if machine else None,
         on_event=on_event or EventPrinter(),
-        ask_device=_ask_device if can_ask() else None,
+        ask_device=_ask_device if ask and can_ask() else None,
     )
     if rig.settings.log_file and not log_file:
         log.configure(getattr(arguments, "verbose", 0), rig.settings.log_file)

@@ -324,7 +324,8 @@ def _add_files(routes: APIRouter, server: ServerState, run: RunInThread) -> None
 
     @routes.head("/{id}/files/{number}", include_in_schema=False)
     @routes.get("/{id}/files/{number}", summary="Fetch a file of a job",
-                response_class=FileResponse, responses={**PARTS, **problem_responses(404, 416)})  # fmt: skip
+                response_class=FileResponse,
+                responses={**PARTS, **problem_responses(404, 416)})  # fmt: skip
     async def file(request: Request, id: JobId, number: FileNumber) -> Response:
         """The whole file, or the requested range."""
         job = await run(lambda: find_job(server, get_client(request), id))
