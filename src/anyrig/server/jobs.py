@@ -344,8 +344,11 @@ def _describe_error(job: Job, hide_paths: _PathFilter) -> dict[str, str] | None:
     """Why it failed; 0.1.0 has stored flags in the text."""
     if job.error is None:
         return None
-    error: dict[str, str] = hide_paths(job.error._asdict())
-    return {name: spoken(text) for name, text in error.items()} if hide_paths.is_here else error
+    error = job.error._asdict()
+    if hide_paths.is_here:
+        error = {name: spoken(text) for name, text in error.items()}
+    shown: dict[str, str] = hide_paths(error)
+    return shown
 
 
 def describe_event(parts: Parts, job: Job, event: JobEvent) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from anyrig.errors import format_mentions
+from anyrig.errors import format_mentions, mention
 
 _COMMAND = r"`[^`]*`|\b(?:anyrig [a-z]|pip install )(?:[^.;,]|\.(?! |$))*"
 _FLAG = re.compile(rf"({_COMMAND})|(?<![\w-])--([a-z][a-z0-9-]*)")
@@ -54,6 +54,8 @@ def plain(text: str) -> str:
 
 def spoken(text: str) -> str:
     """A hint for the command line as one for HTTP; whole commands stay as they are."""
+    for option, instead in _INSTEAD.items():
+        text = text.replace(mention(option), instead)
     text = format_mentions(text, "http")
     text = re.sub(r"-vv (?:says|shows) more", "the server's log says more", text)
     text = text.replace("Run with -vv for details", "The server's log has the details")
