@@ -36,6 +36,7 @@ from anyrig.errors import (
     WorkersLostError,
     format_mentions,
     is_disk_full,
+    mention,
 )
 from anyrig.jobs import JobNotFoundError
 from anyrig.server.waiting import ClientDisconnected
@@ -126,6 +127,8 @@ def format_for_http(text: str) -> str:
     Messages of packages that do not use `errors.mention` yet name flags, which are rewritten;
     whole commands stay as they are.
     """
+    for option, route in _NO_FIELD.items():
+        text = text.replace(mention(option), route)
     text = format_mentions(text, "http")
     text = re.sub(r"-vv (?:says|shows) more", "the server's log says more", text)
     text = text.replace("Run with -vv for details", "The server's log has the details")
