@@ -77,7 +77,7 @@ def test_a_task_that_kills_its_process_fails_alone(hired: HiredClerks) -> None:
 def test_a_clerk_that_is_killed_is_replaced_and_its_task_done(hired: HiredClerks) -> None:
     hired.submit("ready", {}).result(timeout=60)
     (kept,) = hired._models.loaded_models()
-    before: Any = kept.value
+    before: Any = kept.model
     nap = hired.submit("nap", {"seconds": 1.0})
     os.kill(before.pool.pids[0], signal.SIGKILL)
     assert nap.result(timeout=60) == "awake"
