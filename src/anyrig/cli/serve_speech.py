@@ -255,10 +255,10 @@ class Speech:
 
     def config(self) -> Mapping[str, Any]:
         """Voices, the default one, engines, as `GET /config` tells them."""
-        from anyrig.cli.engines import row_of
+        from anyrig.app.engines import VoiceOptions, check_engine
 
         context = self._asking(Wish(""))
-        rows = [row_of(context, name) for name in engines.names()]
+        rows = [check_engine(context.rig, VoiceOptions(), name) for name in engines.names()]
         details = [voice for row in rows for voice in self._voices(context, row)]
         first = self._default_voice(context)
         return {
@@ -269,7 +269,7 @@ class Speech:
                     "name": row.spec.name, "summary": row.spec.summary,
                     "languages": list(row.languages or row.spec.languages),
                     "ready": row.state == "ready",
-                    "why": _why(row.lacks, row.fix),
+                    "why": _why(row.problem, row.fix),
                     "licence": row.spec.weights_licence or row.spec.code_licence,
                 }
                 for row in rows
@@ -298,10 +298,10 @@ class Speech:
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         """Engines that can be asked for here."""
-        from anyrig.cli.engines import row_of
+        from anyrig.app.engines import VoiceOptions, check_engine
 
         context = self._asking(Wish(""))
-        rows = (row_of(context, name) for name in engines.names())
+        rows = (check_engine(context.rig, VoiceOptions(), name) for name in engines.names())
         return [
             {
                 "id": row.spec.name, "languages": list(row.languages),
