@@ -223,11 +223,11 @@ def offline(texts: list[list[str]]) -> dict[str, Any]:
     from anyrig.cli import speaker, voicing
     from anyrig.cli.context import Context
     from anyrig.cli.keep import keeping
-    from anyrig.cli.parse import command_line
+    from anyrig.cli.main import parse_command_line
     from anyrig.speech.sound.encode import encoder
     from anyrig.speech.sound.loudness import Leveller
 
-    context = Context(command_line(["speak", "x", "--no-bench"])[1])
+    context = Context(parse_command_line(["speak", "x", "--no-bench"])[1])
     chosen = speaker.chosen(context, "en")
     written = 0
     with keeping(context) as store, voicing.studio(context, chosen, 1 << 20, store) as studio:

@@ -141,7 +141,7 @@ def test_a_damaged_cache_is_not_imported(anyrig: Anyrig, kept: Path) -> None:
 
 _AS_NOBODY = """
 import os, sys
-from anyrig.cli import main
+from anyrig.cli.main import main
 main(["cache"]), main(["cache", "--json"])  # everything is imported now
 print("--")
 sys.stdout.flush()
@@ -257,7 +257,7 @@ def test_asked_before_everything_goes(kept: Path, answer: bytes, left: int) -> N
 
 def test_nothing_heavy_is_imported(kept: Path) -> None:
     code = (
-        "import sys; from anyrig.cli import main; code = main(['cache', '--json']);"
+        "import sys; from anyrig.cli.main import main; code = main(['cache', '--json']);"
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

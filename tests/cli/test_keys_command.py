@@ -10,7 +10,7 @@ import pytest
 
 from anyrig.cli.context import Context
 from anyrig.cli.keys import opened, until
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from anyrig.cli.serve_keys import demand
 from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
@@ -80,7 +80,7 @@ def test_other_machines_need_keys(anyrig: Anyrig) -> None:
 
 
 def test_a_server_whose_keys_have_expired_does_not_start() -> None:
-    _, options = command_line(["serve"])
+    _, options = parse_command_line(["serve"])
     context = Context(options, dict(os.environ))
     keys = opened(context)
     keys.add("old", expires_at=1.0)
@@ -94,7 +94,7 @@ def test_a_server_whose_keys_have_expired_does_not_start() -> None:
 def test_a_container_whose_keys_have_expired_makes_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, options = command_line(["serve", "--json"])
+    _, options = parse_command_line(["serve", "--json"])
     context = Context(options, dict(os.environ))
     keys = opened(context)
     keys.add("container", expires_at=1.0)

@@ -163,7 +163,7 @@ MakeApp = Callable[..., FastAPI]
 def make_app(tmp_path: Path) -> Iterator[MakeApp]:
     """Builds the app in this process: `make_app("--require-keys", local=False, page=False)`."""
     from anyrig.cli.context import Context
-    from anyrig.cli.parse import command_line
+    from anyrig.cli.main import parse_command_line
     from anyrig.cli.serve import build
     from anyrig.server.app import create_app
 
@@ -173,7 +173,7 @@ def make_app(tmp_path: Path) -> Iterator[MakeApp]:
             *words: str, local: bool = True, page: bool = False,
             environment: Mapping[str, str] | None = None,
         ) -> FastAPI:  # fmt: skip
-            _, options = command_line(["serve", "--no-bench", *words])
+            _, options = parse_command_line(["serve", "--no-bench", *words])
             home = tmp_path / "home"
             context = Context(options, environment_of(home, environment))
             return create_app(build(context, stack, local=local), page=page)

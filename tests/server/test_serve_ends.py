@@ -88,7 +88,7 @@ class Door:
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """One for all tests here."""
     from anyrig.cli.context import Context
-    from anyrig.cli.parse import command_line
+    from anyrig.cli.main import parse_command_line
     from anyrig.cli.serve import build
     from anyrig.server.app import create_app
 
@@ -100,7 +100,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     paths = [str(plugins), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     more = {odd_clerk.FOLDER: str(marks), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "ANYRIG_SERVER_TEXTS": "8", "ANYRIG_SERVER_QUEUE": "8"}  # fmt: skip
-    _, options = command_line(["serve", "--no-bench"])
+    _, options = parse_command_line(["serve", "--no-bench"])
     with ExitStack() as stack:
         sys.path.insert(0, str(plugins))
         stack.callback(sys.path.remove, str(plugins))
