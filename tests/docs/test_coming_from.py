@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyrig.cli.parse import parser_of
 
 from anyrig.app.settings import LOADER
-from anyrig.cli import COMMANDS
-from anyrig.cli.parse import parser_of
+from anyrig.cli.main import COMMANDS
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import engine_class
 from tests.conftest import MACHINES, ROOT, Anyrig
