@@ -170,8 +170,8 @@ def build_server(stack: ExitStack, environment: Mapping[str, str], *words: str) 
 
     _, arguments = parse_command_line(["serve", "--no-bench", *words])
     rig = Rig(environment=environment)
-    given = read_flags(arguments, ServeRequest)
-    return build_state(rig, rig.request(ServeRequest, **given), stack, given)
+    request = rig.request(ServeRequest, **read_flags(arguments, ServeRequest))
+    return build_state(rig, request, stack)
 
 
 @pytest.fixture
