@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyrig.cli.main import build_parser
 
 from anyrig.app.settings import LOADER
-from anyrig.cli.main import COMMANDS
+from anyrig.cli.main import COMMANDS, build_parser
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import engine_class
 from tests.conftest import MACHINES, ROOT, Anyrig

@@ -22,8 +22,8 @@ from fastapi import APIRouter
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from anyrig.app.keys import SCOPES, ApiKey, ApiKeys
 from anyrig.app.access import Client
+from anyrig.app.keys import SCOPES, ApiKey, ApiKeys
 from anyrig.server.errors import Problem
 from anyrig.server.page.icons import svg
 from anyrig.server.page.theme import THEME_COOKIE, THEMES, plain_css
