@@ -180,7 +180,7 @@ class LiveSpeech:
         another one is given.
         """
         values = {"lexicon": None, **self._options, **given}
-        values["engine"] = self._resolve_engine(given.get("engine", ""))
+        values["engine"] = self._resolve_engine(given.get("engine", ""), openai=True)
         return self._rig.request(LiveSpeechRequest, text=text, **values)
 
     # -- speaking ----------------------------------------------------------------------------------
@@ -239,6 +239,7 @@ class LiveSpeech:
             model: folder with the engine's weights.
             options: of the engine.
         """
+        engine = self._resolve_engine(engine, openai=False)
         request = self.request(engine=engine, model=model or None, set=dict(options or {}))
         if find_requested_engine(self._rig, request):
             choose_engine(self._rig, request)
@@ -280,12 +281,12 @@ class LiveSpeech:
         if not text.strip():
             raise UnspeakableTextError("the text is empty", hint="Give some words.")
 
-    def _resolve_engine(self, name: str) -> str:
-        """An engine that exists, or empty for the default one."""
+    def _resolve_engine(self, name: str, *, openai: bool) -> str:
+        """An engine that exists, or empty for the default one; with `openai` OpenAI's are it."""
         known = self._engine_names
         if name in known or not name:
             return name
-        if name.startswith(_OPENAI_MODELS):
+        if openai and name.startswith(_OPENAI_MODELS):
             return ""
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         guess = f"Did you mean {' or '.join(near)}? " if near else ""
