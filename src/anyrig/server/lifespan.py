@@ -13,10 +13,11 @@ import anyio
 from anyio import to_thread
 
 from anyrig.app.models import MemoryWatch
+from anyrig.app.serve import PRELOADS
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import AnyrigError, error_from_dict
 from anyrig.server.jobs import run_queue
-from anyrig.server.state import PRELOADS, ServerState
+from anyrig.server.state import ServerState
 from anyrig.server.uploads import delete_unneeded_uploads
 
 log = logging.getLogger(__name__)
@@ -49,21 +50,7 @@ async def run_background(server: ServerState) -> AsyncIterator[None]:
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*tasks, return_exceptions=True)
-            await to_thread.run_sync(_build_close(server, stack.pop_all()), limiter=_own_thread())
-
-
-def _build_close(server: ServerState, stack: ExitStack) -> Callable[[], None]:
-    """The queue first: what it runs may use the rest."""
-
-    def close() -> None:
-        stack.close()
-        for one in reversed(server.closing):
-            try:
-                one()
-            except Exception:
-                log.exception("cannot close a part of the server")
-
-    return close
+            await to_thread.run_sync(stack.pop_all().close, limiter=_own_thread())
 
 
 def _own_thread() -> anyio.CapacityLimiter:
