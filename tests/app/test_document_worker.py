@@ -176,6 +176,12 @@ def test_a_bug_is_an_error_without_the_clients_text(
     assert "document_worker.py" in caplog.text
 
 
+def test_texts_may_have_null_characters(context: WorkerContext) -> None:
+    given = {"texts": ["paid\0 12 euros on 4 May 2026"], "engine": "grammar", "kinds": ["money"]}
+    ((row,),) = [one["result"]["entities"] for one in TASKS["entities"](context, given)]
+    assert (row["text"], row["start"]) == ("12 euros", 6)
+
+
 # -- models ----------------------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ def _on_terminal(code: str, keys: bytes, *words: str) -> tuple[int, str]:
     return process.wait(timeout=30), text.decode().replace("\r\n", "\n")
 
 
-_USE = "import sys; from anyrig.cli import main; sys.exit(main(sys.argv[1:]))"
+_USE = "import sys; from anyrig.cli.main import main; sys.exit(main(sys.argv[1:]))"
 # A computing command on a recorded machine: what every such command does before it computes.
 _COMPUTE = """
 import argparse, sys
@@ -126,7 +126,7 @@ def test_nobody_is_asked_without_a_terminal() -> None:
 def test_commands_about_devices_never_import_rich(words: list[str]) -> None:
     """Not even on a terminal, where they show progress."""
     code = (
-        "import sys; from anyrig.cli import main; main(sys.argv[1:]);"
+        "import sys; from anyrig.cli.main import main; main(sys.argv[1:]);"
         "print('RICH', any(name.partition('.')[0] == 'rich' for name in sys.modules))"
     )
     _, text = _on_terminal(code, b"", *words)

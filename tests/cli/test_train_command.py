@@ -21,7 +21,7 @@ from anyrig import Rig  # noqa: E402
 from anyrig.app.jobs import build_arguments, build_request  # noqa: E402
 from anyrig.app.training import TrainingRequest  # noqa: E402
 from anyrig.app.training_process import choose_devices  # noqa: E402
-from anyrig.cli import main  # noqa: E402
+from anyrig.cli.main import main  # noqa: E402
 from anyrig.devices.machine import Machine  # noqa: E402
 from anyrig.errors import DeviceUnusableError  # noqa: E402
 from anyrig.storage.keys import JsonValue  # noqa: E402

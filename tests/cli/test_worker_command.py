@@ -14,7 +14,7 @@ import pytest
 from anyrig.cli.cluster_link import broker_of
 from anyrig.cli.context import Context
 from anyrig.cli.fleet import precision_of, url_of
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from anyrig.cli.worker import _posts, chosen
 from anyrig.cli.worker_engine import Shop
 from anyrig.cli.worker_look import Look
@@ -28,7 +28,7 @@ def made(
     *words: str, machine: str = "no-gpu", environment: Mapping[str, str] | None = None
 ) -> Context:
     """The context of a worker on a recorded machine."""
-    _, options = command_line(["worker", *words])
+    _, options = parse_command_line(["worker", *words])
     options.machine = str(MACHINES / f"{machine}.json")
     options.unattended = True
     return Context(options, {**os.environ, **(environment or {})})
@@ -243,7 +243,7 @@ def test_nothing_is_told_of_gpus_that_did_not_answer() -> None:
 
 
 def _book(*words: str, environment: Mapping[str, str] | None = None) -> Context:
-    _, options = command_line(["book", "b.txt", *words])
+    _, options = parse_command_line(["book", "b.txt", *words])
     return Context(options, {**os.environ, **(environment or {})})
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from anyrig.cluster.link import Link
 from anyrig.cluster.shard import MOST_LINES
 from anyrig.cluster.tasks import HEALTH, SHARD

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from anyrig.cluster import notice
 from anyrig.cluster.card import Card, Offer, Roll, read
 from anyrig.cluster.link import LEASE_S, Link

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 from anyrig.cli.context import Context
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from anyrig.cli.worker import _posts, chosen
 from anyrig.cli.worker_engine import Shop, small
 from anyrig.cluster.calls import Calls
@@ -28,7 +28,7 @@ from tests.cluster.test_cluster_worker import order, wanted
 @contextmanager
 def working(broker: Broker, name: str = "w") -> Iterator[tuple[Workplace, list[Any]]]:
     """A workplace that has its name; what it told so far."""
-    _, options = command_line(["worker", "--name", name, "--device", "cpu", "--no-bench"])
+    _, options = parse_command_line(["worker", "--name", name, "--device", "cpu", "--no-bench"])
     options.unattended = True
     context = Context(options, dict(os.environ))
     (post,) = _posts(context)

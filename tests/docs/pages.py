@@ -55,7 +55,7 @@ def blocks() -> Iterator[Block]:
 
 def commands_page() -> str:
     """Every command's help, as a page."""
-    from anyrig.cli import COMMANDS
+    from anyrig.cli.main import COMMANDS
 
     parts = ["# Commands", "", "Written by `scripts/docs` from the commands' own help.", ""]
     parts += ["```text", _said("anyrig --help").rstrip(), "```"]
@@ -126,7 +126,7 @@ def _as_toml(value: ast.expr | None) -> str:
 
 def _said(command: str) -> str:
     """What a command prints, on a terminal of a fixed width."""
-    from anyrig.cli import main as anyrig
+    from anyrig.cli.main import main as anyrig
 
     before = {name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}
     os.environ.update(COLUMNS="100", NO_COLOR="1")

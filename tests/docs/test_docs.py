@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.cli import COMMANDS
+from anyrig.cli.main import COMMANDS
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from tests.docs import pages

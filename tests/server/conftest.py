@@ -165,13 +165,13 @@ def build_server(stack: ExitStack, environment: Mapping[str, str], *words: str) 
     from anyrig.app.rig import Rig
     from anyrig.app.serve import ServeRequest
     from anyrig.cli.flags import read_flags
-    from anyrig.cli.parse import command_line
+    from anyrig.cli.main import parse_command_line
     from anyrig.cli.serve import build_state
 
-    _, arguments = command_line(["serve", "--no-bench", *words])
+    _, arguments = parse_command_line(["serve", "--no-bench", *words])
     rig = Rig(environment=environment)
-    given = read_flags(arguments, ServeRequest)
-    return build_state(rig, rig.request(ServeRequest, **given), stack, given)
+    request = rig.request(ServeRequest, **read_flags(arguments, ServeRequest))
+    return build_state(rig, request, stack)
 
 
 @pytest.fixture

@@ -343,7 +343,7 @@ def _find_segment(plan: Plan, chapter: int, number: int) -> Segment:
     if part is None:
         raise InvalidInputError(
             f"chapter {chapter} is not one of those that are read",
-            hint="`anyrig book FILE --list` shows the chapters.",
+            hint=f"{mention('list')} shows the chapters.",
         )
     count = len(part.script.segments)
     if not 1 <= number <= count:

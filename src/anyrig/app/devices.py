@@ -502,18 +502,17 @@ class MonitoredMachine:
         snapshot = self.snapshot()
         sample = snapshot.find(device.id) if snapshot is not None else None
         skipped = choice.skipped if choice is not None else ()
-        skip_reason = next((one.reason for one in skipped if one.device.id == device.id), None)
+        passed = next((one.reason for one in skipped if one.device.id == device.id), None)
         is_usable = device.usable or device.kind == "cpu"
         broken = self._rig.evidence.broken.get(device.id, "")
         lost = sample.lost if sample is not None else ""
-        reason = skip_reason if device.kind == "cpu" else device.block_reason or skip_reason
-        if broken:
-            reason = explain(ReasonCode.WRONG_RESULTS, error=broken)
+        blocked = None if device.kind == "cpu" else device.block_reason
+        reason = explain(ReasonCode.WRONG_RESULTS, error=broken) if broken else blocked or passed
         return {
             **to_json(device),
             "usable": is_usable and not broken and not lost,
             "why": lost or str(reason or ""),
-            **reason_to_json(None if lost else reason),  # for translations of `why`
+            **reason_to_json(None if lost else reason),  # codes of why, for translations
             "fix": "anyrig doctor" if broken or lost else "" if is_usable else self._fix(device),
             "chosen": choice is not None and any(d.id == device.id for d in choice.devices),
             "suggested_workers": suggest_workers(device),

@@ -258,7 +258,8 @@ class WorkerContext:
         """Build a request: what is given, what the server says, the settings, the defaults."""
         known = list_options(kind)
         options = {name: value for name, value in self.options.items() if name in known}
-        return self.rig.request(kind, **{**options, **given})
+        values = {name: _replace_nulls(value) for name, value in given.items()}
+        return self.rig.request(kind, **{**options, **values})
 
     def check(self, event: Event | None = None) -> None:
         """Raise an error if nobody waits for the task any more; called with each event."""
@@ -270,6 +271,13 @@ class WorkerContext:
         if not given.get("model"):
             return dict(given)
         return {**given, "model": resolve_document_model(self.rig, given["model"])}
+
+
+def _replace_nulls(value: Any) -> Any:
+    """Texts without null characters, which no option may have, and with the same offsets."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    return [_replace_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 class DocumentWorker(BaseEngine):
@@ -728,8 +736,8 @@ def _build_book_request(context: WorkerContext, given: Mapping[str, Any]) -> Boo
     """The request of a job; the server's own options are its defaults."""
     from anyrig.app.books import BookRequest
 
-    arguments = given["arguments"]
-    job = {name: value for name, value in arguments.items() if name not in ("folder", "config")}
+    known = list_options(BookRequest)
+    job = {name: value for name, value in given["arguments"].items() if name in known}
     options = list_options(ComputeOptions)
     server = {
         name: value for name, value in context.options.items()

@@ -281,7 +281,7 @@ def find_weights(
     """Find an engine's weights on this machine; the error names the folder to put them into."""
     from anyrig.speech.hosting.engine import Hosted
 
-    folder = _find_folder(rig, options, name)
+    folder = find_weights_folder(rig, options, name)
     try:
         if issubclass(engine_class, Hosted):
             return engine_class.find(folder, environments=rig.folders.environments)
@@ -298,7 +298,8 @@ def find_weights(
         raise
 
 
-def _find_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | None:
+def find_weights_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | None:
+    """The folder of an engine's weights: as requested, of the settings, or anyrig's own."""
     if options.model is not None:
         if not options.model.is_dir():
             raise InvalidInputError(

@@ -134,7 +134,7 @@ class Rig:
         kind, place = self.loaded_settings.origins.get(key, ("default", ""))
         return place if kind == "environment" else f"{key} in {place}" if place else key
 
-    def request(self, kind: type[T], **given: Any) -> T:
+    def request(self, kind: type[T], /, **given: Any) -> T:
         """Build a request: what is given, then what the settings say, then the defaults."""
         options = list_options(kind)
         values = dict(given)

@@ -140,14 +140,14 @@ def chosen(document: Document, wanted: str, ways: Ways) -> tuple[int, ...]:
         if match is None:
             raise InvalidInputError(
                 f"{mention('chapters')} must be numbers such as 3-7,9 or 5-, not {wanted!r:.80}",
-                hint="`anyrig book FILE --list` shows the chapters.",
+                hint=f"{mention('list')} shows the chapters.",
             )
         first = int(match[1])
         last = first if match[2] is None else int(match[3] or count)
         if not 1 <= first <= last <= count:
             raise InvalidInputError(
                 f"there is no chapter {piece.strip()}: the book has {pluralize(count, 'chapter')}",
-                hint="`anyrig book FILE --list` shows them with their numbers.",
+                hint=f"{mention('list')} shows them with their numbers.",
             )
         found.update(dict.fromkeys(range(first - 1, last)))
     return tuple(sorted(found))
@@ -194,7 +194,7 @@ def plan_of(
     if not parts:
         raise UnspeakableTextError(
             "there is nothing to say in the book",
-            hint=f"`anyrig book FILE --list` shows its chapters; {mention('matter', 'speak')} reads"
+            hint=f"{mention('list')} shows its chapters; {mention('matter', 'speak')} reads"
             " covers and contents as well.",
         )
     return Plan(document, tuple(parts), main, tuple(foreign), tuple(silent))

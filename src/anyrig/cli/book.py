@@ -37,6 +37,7 @@ chapters, cover and tags out, or with --format a file for each chapter. --list s
 with their words and durations; --sample 60s --voices a,b writes previews. A run that was stopped or
 killed continues where it was; only what changed is made again, and --again 3:17 makes one sentence
 of chapter 3 again. --verify BOOK.m4b SOURCE listens to a finished book."""
+RESUME = "What was spoken is cached: the same command continues the book."
 MIXED = True
 _LIVE_S, _LOG_S = 0.2, 15.0
 _MAX_TITLES = 4

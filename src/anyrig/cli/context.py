@@ -56,7 +56,7 @@ class Context:
     def __init__(
         self, options: argparse.Namespace, environment: Mapping[str, str] | None = None
     ) -> None:
-        from anyrig.cli.log import configure
+        from anyrig.cli.rig import configure_log as configure
 
         self.options = options
         self.warned: set[str] = set()

@@ -40,6 +40,7 @@ until --include. Files that could not be read are listed, and are tried again wh
 --retry, or, if OCR was missing, as soon as it is installed. --status and --list show what is there.
 The exit code is 1 if a file could not be read in this run; one that failed in an earlier run and
 did not change is listed by --status only."""
+RESUME = "Files that were indexed stay in the index: the same command continues."
 MIXED = True
 _ACTIONS = ("status", "list", "remove", "include", "drop", "watch", "queue")
 _LIVE_INTERVAL_S, _LOG_INTERVAL_S = 0.2, 15.0

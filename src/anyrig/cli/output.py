@@ -30,6 +30,7 @@ _COLOURS = {
     "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
 }  # fmt: skip
 _LOG_INTERVAL_S = 15.0
+_DRAW_INTERVAL_S = 0.1
 _MAX_NAMED = 20
 
 
@@ -209,15 +210,20 @@ class PlainEventPrinter(EventPrinter):
     """Shows progress as one line that is written over, for commands that never import `rich`."""
 
     _has_line = False
+    _next_draw, _stage = 0.0, ""
 
     def _draw(self, event: ProgressEvent) -> None:
-        place = f" {event.done + 1}/{event.total}" if event.total else ""
-        line = escape_controls(f"{event.stage}{place}: {event.detail}")
+        now = time.monotonic()
+        if now < self._next_draw and event.stage == self._stage:
+            return
+        self._next_draw, self._stage = now + _DRAW_INTERVAL_S, event.stage
+        place = f" {min(event.done + 1, event.total)}/{event.total}" if event.total else ""
+        line = escape_controls(f"{event.stage}{place}" + (f": {event.detail}" * bool(event.detail)))
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{esc(sys.stderr)}[2K{line[:width]}", end="", file=sys.stderr, flush=True)
         self._has_line = True
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         if self._has_line:
             print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
             self._has_line = False

@@ -24,7 +24,7 @@ from anyrig.app.serve import ServeRequest
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError, mention
-from anyrig.options import list_options
+from anyrig.options import list_options, request_to_json
 
 if TYPE_CHECKING:
     import uvicorn
@@ -57,8 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     limit_arenas()  # before there are threads
     rig = open_rig(arguments, log_event, ask=False)
-    given = read_flags(arguments, ServeRequest)
-    request = rig.request(ServeRequest, **given)
+    request = rig.request(ServeRequest, **read_flags(arguments, ServeRequest))
     for warning in rig.preview_device(request).warnings:
         rig.warn(warning)
     is_container = in_container(rig.environment)
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     with _stop_on_signals(), ExitStack() as stack:
         listener = stack.enter_context(bind(request.host, request.port))
-        server = build_state(rig, request, stack, given)
+        server = build_state(rig, request, stack)
         server.port = port = listener.getsockname()[1]
         if server.keys_required:
             address = _describe_address(rig, request.host)
@@ -84,18 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def build_state(
-    rig: Rig, request: ServeRequest, stack: ExitStack, given: Mapping[str, Any]
-) -> ServerState:
-    """Open everything a server works with, to be closed by the stack.
-
-    Args:
-        rig: the machine and its settings.
-        request: the options of the server.
-        stack: closes what was opened.
-        given: those of the options that were given, which are defaults of every client's request.
-    """
-    from anyrig.app.cluster import find_broker
+def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerState:
+    """Open everything a server works with, to be closed by the stack."""
+    from anyrig.app.cluster import ClusterOptions, find_broker
     from anyrig.app.compute import ComputeOptions
     from anyrig.app.devices import MonitoredMachine
     from anyrig.app.document_worker import DocumentWorkers
@@ -109,13 +99,16 @@ def build_state(
 
     settings, folder = rig.settings.server, rig.folders.server
     folder.mkdir(parents=True, exist_ok=True)
-    rig.models = models = ModelCache(idle_s=settings.idle_s)
+    models = rig.models = ModelCache(idle_s=settings.idle_s)
     stack.callback(models.close)
+    # The server's own options are those of every request, unless the request has others.
+    shared = {*list_options(ComputeOptions), *list_options(ClusterOptions), "no_cache"}
+    given = {name: value for name, value in request_to_json(request).items() if name in shared}
     machine = MonitoredMachine(
         rig, request, on_change=models.reload_all,
         list_workers=lambda: [
-            worker for model in models.loaded_models()
-            for worker in list_all_workers(model.name, model.model)
+            worker for one in models.loaded_models()
+            for worker in list_all_workers(one.name, one.model)
         ],
     )  # fmt: skip
     stack.callback(machine.close)
@@ -123,7 +116,6 @@ def build_state(
     if broker := find_broker(rig, request):
         cluster = MonitoredCluster(broker)
         stack.callback(cluster.close)
-    compute = {name: given[name] for name in list_options(ComputeOptions) if name in given}
     # A proxy leads other names here, and whoever uses this server's own name may come through it.
     is_proxied = settings.behind_proxy or bool(settings.hosts.strip())
     is_open = _is_local(request.host) and not request.require_keys and not is_proxied
@@ -144,9 +136,9 @@ def build_state(
         machine=machine,
         speech=stack.enter_context(open_live_speech(rig, given, use_cache=not request.no_cache)),
         embedding=LiveEmbedding(rig, given),
-        documents=stack.enter_context(DocumentWorkers(rig, rig.request(ComputeOptions, **compute))),
+        documents=stack.enter_context(DocumentWorkers(rig, request)),
         cluster=cluster,
-        job_handler=None if request.no_jobs else _make_job_handler(rig, broker, compute),
+        job_handler=None if request.no_jobs else _make_job_handler(rig, given, broker),
         host=request.host,
         keys_required=not request.insecure and not is_open,
         insecure=bool(request.insecure),
@@ -164,18 +156,21 @@ def _open_jobs(rig: Rig, *, on_cluster: bool) -> JobQueue:
     return JobQueue(rig.folders.jobs)
 
 
-def _make_job_handler(rig: Rig, broker: str, defaults: Mapping[str, Any]) -> JobHandler:
-    """Jobs run in their own folders, with the settings file and the options of the server."""
+def _make_job_handler(rig: Rig, given: Mapping[str, Any], broker: str) -> JobHandler:
+    """Run jobs with the server's own options, and the settings file of the folder it runs in."""
+    from anyrig.app.compute import ComputeOptions
     from anyrig.app.jobs import make_job_handler
 
     environment = dict(rig.environment)
-    if broker:  # not in the command line, which everybody can read
+    if broker:  # a URL with a password is for no command line
         environment["ANYRIG_CLUSTER_BROKER"] = broker
-    config = Path(rig.config or "anyrig.toml").expanduser()
-    if config.is_file():
-        environment["ANYRIG_CONFIG"] = str(config.absolute())
-    defaults = {name: value for name, value in defaults.items() if name != "no_bench"}
-    return make_job_handler(environment, defaults)
+    project = Path(rig.config or "anyrig.toml").expanduser()
+    if project.is_file():
+        environment["ANYRIG_CONFIG"] = str(project.absolute())
+    computing = {
+        name: value for name, value in given.items() if name in list_options(ComputeOptions)
+    }
+    return make_job_handler(environment, computing)
 
 
 def in_container(environment: Mapping[str, str]) -> bool:

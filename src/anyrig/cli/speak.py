@@ -37,6 +37,7 @@ written to speech.wav where nothing can play it. --lines FILE speaks each line o
 entry of a JSONL file with text, id and voice) into a file of its own, in the folder that -o names;
 an interrupted run continues where it stopped, and --only 3,7 makes entries again. Finished speech
 is cached and is there at once the next time."""
+RESUME = "What was spoken is cached: the same command continues."
 MIXED = True
 _MAX_NAME = 255
 _MAX_WARNINGS = 8

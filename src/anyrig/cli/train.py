@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from anyrig.app.events import OnEvent
 from anyrig.app.training import TrainingRequest
-from anyrig.cli import EXIT_INTERRUPTED
 from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.main import EXIT_INTERRUPTED
 from anyrig.cli.output import EventPrinter, format_table, paint, print_json
 from anyrig.cli.rig import open_rig
 from anyrig.cli.training_output import TrainingPrinter, format_resume, print_written

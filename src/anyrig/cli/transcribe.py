@@ -41,6 +41,7 @@ and Whisper base other languages, unless --model names a folder or a model of th
 downloads. With -o the text is written to a file, or to a folder for several recordings; otherwise
 it is printed. txt has paragraphs, md has times as well, srt and vtt are captions, json has
 everything. Results are cached: a run that was interrupted continues where it stopped."""
+RESUME = "Finished parts are cached: the same command continues."
 MIXED = True
 _JSON_INTERVAL_S = 0.5
 

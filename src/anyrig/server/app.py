@@ -14,10 +14,8 @@ from anyrig.server.security import add_security
 from anyrig.server.state import ServerState
 from anyrig.version import __version__
 
-ROUTES = (
-    "speech", "embeddings", "transcriptions", "models", "health", "metrics", "rig", "uploads",
-    "jobs", "books", "documents", "runs", "cluster",
-)  # fmt: skip
+ROUTES = ("speech", "embeddings", "transcriptions", "models", "health", "metrics", "rig", "uploads",
+          "jobs", "books", "documents", "runs", "cluster")  # fmt: skip
 
 
 def create_app(server: ServerState, *, page: bool = True) -> FastAPI:

@@ -36,6 +36,7 @@ from anyrig.errors import (
     WorkersLostError,
     format_mentions,
     is_disk_full,
+    mention,
 )
 from anyrig.jobs import JobNotFoundError
 from anyrig.server.waiting import ClientDisconnected
@@ -126,6 +127,8 @@ def format_for_http(text: str) -> str:
     Messages of packages that do not use `errors.mention` yet name flags, which are rewritten;
     whole commands stay as they are.
     """
+    for option, route in _NO_FIELD.items():
+        text = text.replace(mention(option), route)
     text = format_mentions(text, "http")
     text = re.sub(r"-vv (?:says|shows) more", "the server's log says more", text)
     text = text.replace("Run with -vv for details", "The server's log has the details")
@@ -144,20 +147,11 @@ def replace_surrogates(text: str) -> str:
 # -- responses -------------------------------------------------------------------------------------
 
 
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
-
-
 def problem_body(
     status: int, title: str, hint: str, param: str | None = None, **more: Any
 ) -> dict[str, Any]:
     """The JSON of a problem. `error` is for clients of the OpenAI API, which read only that."""
     default_type = "invalid_request_error" if status < 500 else "server_error"
-    if title == _phrase(status):
-        title = title.capitalize()
     title, hint = replace_surrogates(title), replace_surrogates(hint)
     return {
         "type": "about:blank", "title": title, "status": status, "detail": hint, "hint": hint,
@@ -205,13 +199,16 @@ def error_response(error: Exception, *, log_texts: bool = False) -> JSONResponse
         hint = format_for_http(error.hint)
         if isinstance(error, JobNotFoundError):
             hint = "GET /jobs lists them."
-        message = format_for_http(error.message)
-        return problem_response(status, message, hint, param=error.option or None)
+        return problem_response(
+            status, format_for_http(error.message), hint, param=error.option or None
+        )
     if isinstance(error, HTTPException):
         status = error.status_code
+        title = str(error.detail)
+        if title == _phrase(status):
+            title = title.capitalize()
         hint = _HINTS.get(status, "See /docs for the available paths.")
-        headers = dict(error.headers or {})
-        return problem_response(status, str(error.detail), hint, headers=headers)
+        return problem_response(status, title, hint, headers=dict(error.headers or {}))
     _log_error(error, log_texts)
     return problem_response(500, "internal server error", "See the server's log for details.")
 
@@ -299,6 +296,13 @@ PROBLEM_SCHEMA: Mapping[str, Any] = {
     },
     "example": problem_body(404, "upload not found", "GET /uploads lists them."),
 }
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
 
 
 # -- invalid bodies --------------------------------------------------------------------------------

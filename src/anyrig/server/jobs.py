@@ -353,12 +353,11 @@ def _describe_error(job: Job, hide_paths: _PathFilter) -> dict[str, str] | None:
     """Why it failed; 0.1.0 has stored flags in the text."""
     if job.error is None:
         return None
-    error: dict[str, str] = hide_paths(job.error._asdict())
-    return (
-        {name: format_for_http(text) for name, text in error.items()}
-        if hide_paths.is_here
-        else error
-    )
+    error = job.error._asdict()
+    if hide_paths.is_here:
+        error = {name: format_for_http(text) for name, text in error.items()}
+    shown: dict[str, str] = hide_paths(error)
+    return shown
 
 
 def describe_event(server: ServerState, job: Job, event: JobEvent) -> dict[str, Any]:

@@ -177,7 +177,8 @@ async def _search(
 
 async def _find_similar(
     tasks: DocumentTasks, index_files: IndexFiles, client: Client, to: Source,
-    among: Sequence[Source], given: Mapping[str, Any],
+    among: Sequence[Source],
+    given: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     if among:
         return await _compare(tasks, to, among, given)
