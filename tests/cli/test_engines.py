@@ -95,7 +95,7 @@ def test_an_engine_tells_its_options_with_their_types(anyrig: Anyrig) -> None:
         (["install", "xtts"], 2, "--yes"),
         (["remove", "xtts"], 2, "xtts has no files"),
         (["convert", "hibari"], 2, "hibari has no pickled"),
-        (["convert", "xtts"], 4, "models/xtts"),
+        (["convert", "xtts"], 4, "models/vibevoice"),
         (["get", "xtts"], 2, "no repository"),
         (["get", "vits"], 2, "--yes"),
         (["get", "tone", "--from", "a"], 2, "tone has no archive"),
@@ -113,9 +113,9 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_offline_names_the_folder_to_fill(anyrig: Anyrig) -> None:
-    done = anyrig("engines", "get", "xtts", environment={"HF_HUB_OFFLINE": "1"})
+    done = anyrig("engines", "get", "vibevoice", environment={"HF_HUB_OFFLINE": "1"})
     assert done.returncode == 4
-    assert "models/xtts" in done.stderr
+    assert "models/vibevoice" in done.stderr
 
 
 def test_an_archive_that_is_not_the_published_one_is_refused(anyrig: Anyrig) -> None:
