@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anyrig.app.runs import Run, TrainingResult
@@ -74,6 +74,17 @@ class RunEndedEvent:
     result: TrainingResult
 
 
+@dataclass(frozen=True)
+class ClusterEvent:
+    """What a worker or a coordinator of a cluster reports."""
+
+    event: str
+    """`ready`, `loaded` or `left`; of a coordinator `listening`, `joined`, `left` or `lost`."""
+    name: str
+    """Of the worker."""
+    facts: Mapping[str, Any]
+
+
 Event = (
     ProgressEvent
     | WarningEvent
@@ -82,5 +93,6 @@ Event = (
     | DeviceEvent
     | TrainingEvent
     | RunEndedEvent
+    | ClusterEvent
 )
 OnEvent = Callable[[Event], None]
