@@ -1,8 +1,7 @@
 """Flower, Celery's own page, beside a coordinator.
 
-It needs the workers to tell of every task, which costs a little and is off until it asks for it:
-without events it lists workers and queues, and knows of no task. Flower turns them on by Celery's
-remote control, at its start and for whoever joins later; they stay on until the worker ends.
+Workers send no task events until Flower asks them to, by Celery's remote control: at its start, and
+for each that joins later. They send them until they stop.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from anyrig.cluster.broker import end, left_by
+from anyrig.cluster.broker_server import find_process, stop_child, stop_process
 from anyrig.errors import MissingPackageError
 from anyrig.install import format_install
 
 USER = "anyrig"
-PORT = 5555
-_END_S = 5.0
-_WORD = "anyrig.cluster.app"
+_STOP_S = 5.0
+_APP = "anyrig.cluster"
 
 
-def end_left(folder: Path) -> None:
-    """End the one that a coordinator left which was killed."""
-    left = left_by(folder / "flower.pid", _WORD)
-    if left is not None:
-        end(left)
+def stop_left_over(folder: Path) -> None:
+    """Stop the one of a coordinator that was killed."""
+    process = find_process(folder / "flower.pid", _APP)
+    if process is not None:
+        stop_process(process)
 
 
 class Flower:
@@ -37,7 +35,7 @@ class Flower:
 
     Args:
         folder: of the coordinator.
-        url: of the broker, with its password.
+        url: of the broker.
         host: where it listens.
         port: there.
         password: of the user `anyrig`.
@@ -47,44 +45,35 @@ class Flower:
         self._folder, self._url = folder, url
         self._host, self._port, self._password = host, port, password
         self._child: subprocess.Popen[bytes] | None = None
-        self._pid = folder / "flower.pid"
+        self._pid_file = folder / "flower.pid"
+        self.log_file = folder / "flower.log"
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start it."""
         if find_spec("flower") is None:
             raise MissingPackageError(
                 "flower is not installed", hint=format_install("anyrig[cluster]")
             )
-        # Passwords go by the environment: a command line can be read by everybody on the machine.
-        words = {
+        # Passwords are passed in the environment: everybody can see a command line.
+        variables = {
             "ANYRIG_CLUSTER_BROKER": self._url, "FLOWER_BASIC_AUTH": f"{USER}:{self._password}",
             "FLOWER_PORT": str(self._port), "FLOWER_ADDRESS": self._host,
         }  # fmt: skip
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self._folder / "flower.log").open("ab") as out:
+        with self.log_file.open("ab") as output:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", _WORD, "flower"], stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, cwd=self._folder, start_new_session=True,
-                env={**environment, **words},
+                [sys.executable, "-m", "celery", "-A", _APP, "flower"], stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, cwd=self._folder, start_new_session=True,
+                env={**environment, **variables},
             )  # fmt: skip
-        self._pid.write_text(f"{self._child.pid}\n", encoding="ascii")
+        self._pid_file.write_text(f"{self._child.pid}\n", encoding="ascii")
 
     @property
-    def alive(self) -> bool:
-        """Whether it runs."""
+    def is_running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
     def stop(self) -> None:
-        """End it."""
-        if self._child is None:
-            return
-        if self._child.poll() is None:
-            self._child.terminate()
-        try:
-            self._child.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait(_END_S)
-        self._child = None
-        with contextlib.suppress(OSError):
-            os.unlink(self._pid)
+        if self._child is not None:
+            stop_child(self._child, _STOP_S)
+            self._child = None
+            with contextlib.suppress(OSError):
+                os.unlink(self._pid_file)
