@@ -72,6 +72,17 @@ if _shift:
 """
 
 
+def install_engine(place: Path) -> str:
+    """The counting engine as an installed package; the folder for PYTHONPATH."""
+    info = place / "counting-1.0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (place / "counting.py").write_text(_PLUGIN)
+    (place / "sitecustomize.py").write_text(_CLOCK)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[anyrig.speech]\ncounting = counting:Counting\n")
+    return str(place)
+
+
 def until(condition: Callable[[], T], timeout_s: float = 60.0, what: str = "") -> T:
     """What a condition answers once it holds."""
     end = time.monotonic() + timeout_s
@@ -173,7 +184,7 @@ class Room:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._paths = [self._install("plugin"), str(ROOT / "src"), str(ROOT)]
+        self._paths = [install_engine(self.folder / "plugin"), str(ROOT / "src"), str(ROOT)]
         self.counted = self.folder / "counted"
         self._started: list[Node] = []
         self._broker: ValkeyServer | None = None
@@ -185,16 +196,6 @@ class Room:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _install(self, name: str) -> str:
-        place = self.folder / name
-        info = place / "counting-1.0.dist-info"
-        info.mkdir(parents=True, exist_ok=True)
-        (place / "counting.py").write_text(_PLUGIN)
-        (place / "sitecustomize.py").write_text(_CLOCK)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[anyrig.speech]\ncounting = counting:Counting\n")
-        return str(place)
 
     # -- the broker ------------------------------------------------------------------------------
 

@@ -104,3 +104,19 @@ def test_voices_made_of_recordings_must_be_with_the_workers() -> None:
     _check_voices_match(choice, identify_engine(own), [])
     with pytest.raises(WorkError, match=r"has voices on this machine \(anna\)"):
         _check_voices_match(choice, identify_engine(own), [lacks])
+
+
+def test_this_machine_and_the_cluster_work_on_one_run(
+    broker: Broker, workers: Workers, spread: Spread
+) -> None:
+    workers(1)
+    Path("l.txt").write_text("\n".join(f"Number {n} of the tide." for n in range(24)))
+    slow = ("--engine", "tone", "--set", "sleep_s=0.01")
+    done = spread("speak", "--lines", "l.txt", "-o", "both", *slow, "--cluster-local", "--json")
+    assert done.returncode == 0, done.stderr
+    until(lambda: 0 < broker.living()["w1"].segments_done < 24, 10, what="a part of it there")
+    local = spread("speak", "--lines", "l.txt", "-o", "one", *slow, cluster="", home="alone")
+    assert local.returncode == 0, local.stderr
+    both, one = (sorted(Path(name).glob("*.wav")) for name in ("both", "one"))
+    assert len(both) == 24
+    assert [path.read_bytes() for path in both] == [path.read_bytes() for path in one]

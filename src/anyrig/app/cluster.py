@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,9 @@ class ClusterOptions(Request):
         " `anyrig coordinator` prints; `yes` uses the broker of the settings, the environment or"
         " this machine's own coordinator, `no` none", metavar="URL", http=False,
     )  # fmt: skip
+    cluster_local: bool = option(
+        False, "with a cluster: this machine's devices work on it as well", http=False
+    )
 
 
 def find_broker(rig: Rig, options: ClusterOptions) -> str:
@@ -156,6 +159,7 @@ def open_cluster_pool(
     from anyrig.work.worker import LocalWorkers
 
     engine = _identify_engine(rig, request, choice)
+    local_plan = _place_here(rig, request, choice, plan) if request.cluster_local else None
 
     def open_pool(factory: EngineFactory) -> WorkerPool:
         def open_local() -> WorkerPool:
@@ -170,9 +174,23 @@ def open_cluster_pool(
             options=options_of(choice.spec, choice.options), lane=lane,
             wait_s=rig.settings.cluster.patience,
             checker=TakeChecker(open_local if comparable else None, hold=lane != "live"),
+            local=[] if local_plan is None else [
+                LocalWorkers(local_plan.placements, factory, environment=rig.environment)
+            ],
         )  # fmt: skip
 
     return open_pool
+
+
+def _place_here(
+    rig: Rig, request: SynthesisOptions, choice: EngineChoice, plan: PlacementPlan
+) -> PlacementPlan:
+    """This machine's devices, in the precision of the cluster."""
+    from anyrig.app.compute import place, test_devices
+
+    own = replace(request, precision=plan.placements[0].precision)
+    workload = choice.engine_class.need(choice.found)
+    return test_devices(rig, place(rig, rig.choose_device(own), workload, own), own)
 
 
 def check_no_recordings(rig: Rig, options: ClusterOptions, segments: Iterable[Segment]) -> None:
