@@ -220,24 +220,29 @@ def _offline(home: Path, texts: list[list[str]]) -> dict[str, Any]:
 
 def offline(texts: list[list[str]]) -> dict[str, Any]:
     """As `anyrig speak -o -` does it, text after text, with the voice loaded once."""
-    from anyrig.cli import speaker, voicing
-    from anyrig.cli.context import Context
-    from anyrig.cli.keep import keeping
-    from anyrig.cli.parse import command_line
+    from anyrig.app.cache import open_cache
+    from anyrig.app.engines import choose_engine, detect_language
+    from anyrig.app.rig import Rig
+    from anyrig.app.speech import SpeechRequest, open_synthesizer, prepare_script
     from anyrig.speech.sound.encode import encoder
     from anyrig.speech.sound.loudness import Leveller
 
-    context = Context(command_line(["speak", "x", "--no-bench"])[1])
-    chosen = speaker.chosen(context, "en")
+    rig = Rig()
+    warm = rig.request(SpeechRequest, text="Good morning to everybody.", no_bench=True)
+    chosen = choose_engine(rig, warm, "en")
     written = 0
-    with keeping(context) as store, voicing.studio(context, chosen, 1 << 20, store) as studio:
+    with (
+        open_cache(rig) as cache,
+        open_synthesizer(rig, warm, chosen, 1 << 20, cache) as studio,
+    ):
         studio.wait_ready()
-        list(studio.speak(voicing.script(context, chosen, "Good morning to everybody.")))
+        list(studio.speak(prepare_script(rig, warm, chosen)))
         process = psutil.Process()
         before = _cpu_s(process)
         for text in (text for own in texts for text in own):
-            chosen = speaker.chosen(context, speaker.language_of(context, text))
-            script = voicing.script(context, chosen, text, first_short=True)
+            request = rig.request(SpeechRequest, text=text, no_bench=True)
+            chosen = choose_engine(rig, request, detect_language(text, request))
+            script = prepare_script(rig, request, chosen, first_short=True)
             leveller, out = Leveller(studio.rate, target_lufs=-19.0), io.BytesIO()
             with encoder(out, "pcm", studio.rate) as made:
                 for chunk in studio.speak(script, early=True):

@@ -52,5 +52,9 @@ def test_an_error_crosses_processes_with_its_class_hint_and_fields() -> None:
         crossed = error_from_dict(json.loads(json.dumps(row)))
         assert type(crossed) is (LimitExceededError if type(error) is Own else type(error))
         assert vars(crossed) == vars(error)
+    option = errors.InvalidOptionError("rate", "must be a number", value="x", hint="Give one.")
+    crossed = error_from_dict(json.loads(json.dumps(error_to_dict(option))))
+    assert type(crossed) is errors.InvalidOptionError
+    assert vars(crossed) == vars(option)
     unknown = error_from_dict({"class": "Mapping", "message": "a", "hint": "b"})
     assert type(unknown) is errors.WorkError

@@ -2,7 +2,7 @@
 
 import sys
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,6 +11,7 @@
     │   ├── ProtectedFileError        2  a file with DRM or a password
     │   ├── LimitExceededError        2  a file is larger, longer or slower to read than allowed
     │   ├── JobNotFoundError          2  no job has this id
+    │   ├── ModelNotFoundError        2  no model has this name
     │   ├── UploadNotFoundError       2  no uploaded file has this id
     │   ├── UnsafePickleError         2  a pickled voice would run code when loaded
     │   └── UnspeakableTextError      2  the chosen voice cannot read the text
@@ -45,7 +46,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -78,6 +80,8 @@ def format_mentions(text: str, style: OptionStyle) -> str:
 
 class AnyrigError(Exception):
     exit_code: ClassVar[int] = 1
+    option: str = ""
+    """The option of the request that is wrong, if it is one."""
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -109,6 +113,10 @@ class UnknownCommandError(InvalidInputError):
 
 class DeviceNotFoundError(InvalidInputError):
     """A device name matches no device on this machine, or more than one."""
+
+
+class ModelNotFoundError(InvalidInputError):
+    """No model of this machine has the requested name."""
 
 
 class InvalidRecordError(InvalidInputError):
@@ -223,6 +231,16 @@ class MissingWeightsError(MissingPackageError):
     """A model's weights are not on this machine; the hint says where to put them."""
 
 
+@contextmanager
+def errors_of_option(option: str) -> Iterator[None]:
+    """Say of invalid input in the block that this option of the request is wrong."""
+    try:
+        yield
+    except InvalidInputError as error:
+        error.option = error.option or option
+        raise
+
+
 def is_disk_full(error: BaseException | None) -> bool:
     """Whether an error or one of its causes means that the disk is full."""
     while error is not None:
@@ -264,7 +282,11 @@ def error_from_dict(row: Mapping[str, Any]) -> AnyrigError:
     kind = globals().get(row["class"])
     if not (isinstance(kind, type) and issubclass(kind, AnyrigError)):
         kind = WorkError
-    error = kind(row["message"], hint=row["hint"])
+    try:
+        error = kind(row["message"], hint=row["hint"])
+    except TypeError:  # its constructor makes the message of other arguments
+        error = kind.__new__(kind)
+        AnyrigError.__init__(error, row["message"], hint=row["hint"])
     for name, value in row.get("fields", {}).items():
         setattr(error, name, tuple(value) if isinstance(value, list) else value)
     return error

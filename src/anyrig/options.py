@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -43,7 +43,7 @@ class Option:
     help: str = ""
     choices: tuple[str, ...] = ()
     normalize: Callable[[str], str | None] | None = None
-    """Maps other spellings to a choice."""
+    """Maps other spellings to a choice, or to a number: 96k to 96000."""
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
@@ -57,6 +57,8 @@ class Option:
     """On the command line it stands without a flag."""
     flag: bool = True
     """Whether the command has a flag for it."""
+    if_bare: str = ""
+    """The value of the flag if it is given without one."""
     setting: str = ""
     """Key of the settings that is its default: `speech.rate`."""
     fill: bool = True
@@ -64,6 +66,15 @@ class Option:
     one that is wrong is a warning there and not an error."""
     excludes: str = ""
     """Another option that may not be given together with it."""
+    restricted: bool = False
+    """A settings file found in the working directory may not set it: the file comes with whatever
+    folder a user happens to be in, and must not decide where texts are sent, who may call the
+    server, or where files are written."""
+    restricted_unless: bool | None = None
+    """The one value of a restricted option that such a file may set."""
+    restricted_with: str = ""
+    """A key of the settings. Such a file may not set this one if it, or another such file, sets
+    that one."""
     http: bool = True
     """Whether an HTTP client may set it."""
     upload: bool = False
@@ -78,23 +89,48 @@ class Option:
     def parse_text(self, text: str) -> Any:
         """Parse one value of a flag, an environment variable or a settings file."""
         text = text.strip() if self.kind is not str else text
+        spelled = (self.normalize and self.normalize(text.strip())) or text
         parsed: Any = None
         if self.kind is bool:
             parsed = BOOLEANS.get(text.lower())
         elif self.kind is int:
-            parsed = int(text) if is_whole_number(text.removeprefix("-")) else None
+            parsed = int(spelled) if is_whole_number(spelled.removeprefix("-")) else None
         elif self.kind is float:
             try:
-                parsed = float(text)
+                parsed = float(spelled)
             except ValueError:
                 parsed = None
         elif self.kind is Path:
             parsed = Path(text).expanduser() if text else None
         else:
-            parsed = (self.normalize and self.normalize(text)) or text
+            parsed = spelled
         if parsed is None or not self._is_valid(parsed):
             raise self._error(text)
         return parsed
+
+    def parse_list(self, text: str) -> tuple[Any, ...]:
+        """Parse several values with commas between them."""
+        if self.kind is Path:  # a name may have a comma in it
+            return (self.parse_text(text),)
+        return tuple(self.parse_text(item.strip()) for item in text.split(",") if item.strip())
+
+    def parse_setting(self, value: Any) -> Any:
+        """Parse a value of a settings file or an environment variable: typed, or as text.
+
+        Where the option may be left open, 0 and an empty text leave it open.
+        """
+        if self.default is None and str(value).strip() in ("", "0", "0.0"):
+            return None
+        if self.shape == "list":
+            if isinstance(value, list):
+                return tuple(self._parse_setting_item(item) for item in value)
+            return self.parse_list(str(value))
+        return self._parse_setting_item(value)
+
+    def _parse_setting_item(self, value: Any) -> Any:
+        if isinstance(value, dict | list) or (isinstance(value, bool) and self.kind is not bool):
+            raise self._error(value)
+        return self.parse_text(str(value))
 
     def check(self, value: Any) -> Any:
         """Check a value of a Python call or a JSON document, whose type counts.
@@ -155,6 +191,8 @@ class Option:
             value = str(value)
         elif self.kind is str and isinstance(value, str) and self.normalize:
             value = self.normalize(value) or value
+        elif isinstance(value, str) and self.normalize:
+            return self.parse_text(value)
         right_type = isinstance(value, self.kind) and isinstance(value, bool) == (self.kind is bool)
         if not right_type or not self._is_valid(value):
             raise self._error(given)
@@ -183,7 +221,10 @@ class Request:
 
     def __post_init__(self) -> None:
         for name, one in list_options(type(self)).items():
-            value = one.check(getattr(self, name))
+            value = getattr(self, name)
+            if value is one.default and not one.required:
+                continue  # most are: a server builds a request for each of its clients
+            value = one.check(value)
             object.__setattr__(self, name, value)
             if one.excludes and value is not None and getattr(self, one.excludes) is not None:
                 raise InvalidOptionError(
@@ -235,20 +276,25 @@ def request_to_json(request: Any) -> dict[str, Any]:
     for name, one in list_options(type(request)).items():
         value = getattr(request, name)
         if one.required or value != one.default:
-            values[name] = _to_json(value)
+            values[name] = value_to_json(value)
     return values
 
 
 def request_from_json(request: type[T], data: Mapping[str, Any]) -> T:
     """Build a request from JSON; unknown names are errors."""
-    options = list_options(request)
-    for name in data:
-        if name not in options:
-            raise _unknown(name, options)
-    for name, one in options.items():
+    check_names(request, data)
+    for name, one in list_options(request).items():
         if one.required and data.get(name) is None:
             raise InvalidOptionError(name, "is required")
     return request(**data)
+
+
+def check_names(request: type, names: Iterable[str]) -> None:
+    """Refuse names that are not options of a request, with the nearest that is."""
+    options = list_options(request)
+    for name in names:
+        if name not in options:
+            raise _unknown(name, options)
 
 
 def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
@@ -271,8 +317,54 @@ def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def docs_table(options: Iterable[Option]) -> str:
+    """A Markdown table of options."""
+    rows = [
+        f"| `{one.name}` | {_format_default(one)} | {describe_option(one)} |" for one in options
+    ]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def settings_table(settings: Mapping[str, Option], variables: Mapping[str, str]) -> str:
+    """A Markdown table of settings.
+
+    Args:
+        settings: by key.
+        variables: the environment variable of each key.
+    """
+    rows = [
+        f"| `{key}` | `{variables[key]}` | {_format_default(one)} | {describe_option(one)} |"
+        for key, one in settings.items()
+    ]
+    titles = ["| key | variable | default | meaning |", "|---|---|---|---|"]
+    return "\n".join([*titles, *rows]) + "\n"
+
+
+def describe_option(one: Option) -> str:
+    """What an option means and accepts, for the documentation."""
+    accepted = one.unit if one.unit not in one.help else ""
+    if one.choices and any(f" {choice}" not in f" {one.help}" for choice in one.choices):
+        accepted = ", ".join(f"`{choice}`" for choice in one.choices)
+    elif one.ge is not None and one.le is not None:
+        accepted = f"{one.ge:g} to {one.le:g} {one.unit}".rstrip()
+    return f"{one.help} ({accepted})".replace(" ()", "").replace("|", "\\|")
+
+
+def _format_default(one: Option) -> str:
+    if one.required:
+        return "required"
+    value = value_to_json(one.default)
+    if value in (None, "", [], {}):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
 def _schema_of(one: Option, *, upload: bool) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": _JSON_TYPES[one.kind]}
+    if one.normalize and one.kind is not str:
+        schema = {"type": [_JSON_TYPES[one.kind], "string"]}
     if upload:
         schema = {"type": "string", "pattern": "^upload:[0-9a-f]{32}$"}
     if one.choices:
@@ -287,7 +379,7 @@ def _schema_of(one: Option, *, upload: bool) -> dict[str, Any]:
     elif one.shape == "mapping":
         schema = {"type": "object"}
     if not one.required and one.default not in (None, "", (), {}):
-        schema["default"] = _to_json(one.default)
+        schema["default"] = value_to_json(one.default)
     return {**schema, "description": one.help}
 
 
@@ -306,11 +398,12 @@ def _read_hint(hint: Any) -> tuple[type, Shape, tuple[str, ...]]:
     return cast(type, hint), "single", ()
 
 
-def _to_json(value: Any) -> Any:
+def value_to_json(value: Any) -> Any:
+    """A value of an option as plain JSON."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
+        return [value_to_json(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 

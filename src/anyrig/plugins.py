@@ -6,14 +6,15 @@ are scanned only for a name that is not in the table, or for a listing: the scan
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import format_install
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 
 def list_names(builtin: Mapping[str, str], group: str) -> tuple[str, ...]:
@@ -23,7 +24,7 @@ def list_names(builtin: Mapping[str, str], group: str) -> tuple[str, ...]:
         builtin: name to `module:Class`.
         group: the entry-point group of plugins, such as `anyrig.speech`.
     """
-    plugins = sorted(entry_point.name for entry_point in entry_points(group=group))
+    plugins = sorted(entry_point.name for entry_point in _find_entry_points(group))
     return (*builtin, *(name for name in plugins if name not in builtin))
 
 
@@ -31,10 +32,12 @@ def load_class(name: str, builtin: Mapping[str, str], group: str) -> Any:
     """Import the class of a name. The arguments are those of `list_names`."""
     if name in builtin:
         return _load_builtin(builtin[name], name)
-    for entry_point in entry_points(group=group):
+    for entry_point in _find_entry_points(group):
         if entry_point.name == name:
             return _load_plugin(entry_point)
     known = list_names(builtin, group)
+    import difflib
+
     matches = difflib.get_close_matches(name, known, n=1)
     guess = f"Did you mean {matches[0]}? " if matches else ""
     raise InvalidInputError(
@@ -53,6 +56,12 @@ def _load_builtin(target: str, name: str) -> Any:
             f"engine {name} needs the package {error.name}",
             hint=f"`anyrig engines show {name}` prints the command that installs it.",
         ) from error
+
+
+def _find_entry_points(group: str) -> EntryPoints:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=group)
 
 
 def _load_plugin(entry_point: EntryPoint) -> Any:

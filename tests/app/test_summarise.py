@@ -16,7 +16,7 @@ def test_a_text_and_files_are_summarised(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     (tmp_path / "b.txt").write_text("")
     rig = Rig()
-    (of_text,) = rig.summarise(text=text, sentences=2)
+    (of_text,) = rig.summarise(texts=text, sentences=2)
     summary = of_text.summaries[0].summary
     assert summary.language == "en"
     first, second = rig.summarise([tmp_path / "a.txt", tmp_path / "b.txt"], sentences=2)
@@ -28,23 +28,23 @@ def test_a_text_and_files_are_summarised(tmp_path: Path) -> None:
 def test_sentences_are_chosen_by_the_embedding_model_of_the_settings(tmp_path: Path) -> None:
     Path("anyrig.toml").write_text('[documents]\nmodel = "hashing"\n')
     text = next(one for one in load() if one.name == "en_memo").text
-    (found,) = Rig().summarise(text=text, words=40, vectors=True)
+    (found,) = Rig().summarise(texts=text, words=40, vectors=True)
     assert found.summaries[0].summary.method == "sentences by the vectors of hashing"
 
 
 def test_summaries_are_written_to_a_file(tmp_path: Path) -> None:
     text = next(one for one in load() if one.name == "en_memo").text
-    Rig().summarise(text=text, output=tmp_path / "x.md", places=True)
-    assert (tmp_path / "x.md").read_text(encoding="utf-8").startswith("# -\n")
+    Rig().summarise(texts=text, output=tmp_path / "x.md", places=True)
+    assert (tmp_path / "x.md").read_text(encoding="utf-8").startswith("# text 1\n")
 
 
 def test_what_cannot_be_done_is_refused_before_the_work(tmp_path: Path) -> None:
     rig = Rig()
     with pytest.raises(InvalidOptionError, match="`sentences` and `words` were both given"):
-        rig.summarise(text="A text.", sentences=2, words=9)
+        rig.summarise(texts="A text.", sentences=2, words=9)
     with pytest.raises(InvalidOptionError, match="`share` must be a number greater than 0"):
-        rig.summarise(text="A text.", share=0)
+        rig.summarise(texts="A text.", share=0)
     with pytest.raises(InvalidInputError, match="unknown format of summaries"):
-        rig.summarise(text="A text.", output=tmp_path / "x.docx")
+        rig.summarise(texts="A text.", output=tmp_path / "x.docx")
     with pytest.raises(InvalidInputError, match="no documents found"):
         rig.summarise(tmp_path / "work")

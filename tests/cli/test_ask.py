@@ -43,17 +43,18 @@ def _on_terminal(code: str, keys: bytes, *words: str) -> tuple[int, str]:
     return process.wait(timeout=30), text.decode().replace("\r\n", "\n")
 
 
-_USE = "import sys; from anyrig.cli import main; sys.exit(main(sys.argv[1:]))"
+_USE = "import sys; from anyrig.cli.main import main; sys.exit(main(sys.argv[1:]))"
 # A computing command on a recorded machine: what every such command does before it computes.
 _COMPUTE = """
-import argparse, sys
-from anyrig.cli.context import Context
-from anyrig.cli.pick import pick
+import json, sys
+from anyrig.app.compute import DeviceOptions
+from anyrig.app.rig import Rig
+from anyrig.cli.rig import _ask_device
+from anyrig.cli.ask import can_ask
 from anyrig.devices.discover import from_record
-import json
-context = Context(argparse.Namespace(no_bench=True, device=sys.argv[2] or None))
-context.machine = from_record(json.load(open(sys.argv[1])))
-print("PICKED", pick(context).device.name)
+rig = Rig(ask_device=_ask_device if can_ask() else None)
+rig.machine = from_record(json.load(open(sys.argv[1])))
+print("PICKED", rig.choose_device(DeviceOptions(device=sys.argv[2], no_bench=True)).device.name)
 """
 
 
@@ -126,7 +127,7 @@ def test_nobody_is_asked_without_a_terminal() -> None:
 def test_commands_about_devices_never_import_rich(words: list[str]) -> None:
     """Not even on a terminal, where they show progress."""
     code = (
-        "import sys; from anyrig.cli import main; main(sys.argv[1:]);"
+        "import sys; from anyrig.cli.main import main; main(sys.argv[1:]);"
         "print('RICH', any(name.partition('.')[0] == 'rich' for name in sys.modules))"
     )
     _, text = _on_terminal(code, b"", *words)

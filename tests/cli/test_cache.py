@@ -44,7 +44,7 @@ def kept() -> Path:
 
 def test_nothing_yet(anyrig: Anyrig) -> None:
     done = anyrig("cache")
-    assert done.stdout.startswith("Nothing is kept yet.")
+    assert done.stdout.startswith("Nothing is cached yet.")
     assert "up to 10 GiB" in done.stdout
     assert json.loads(anyrig("cache", "--json").stdout)["results"] == 0
     assert not _path().exists()  # only looked
@@ -55,7 +55,7 @@ def test_what_is_kept(anyrig: Anyrig, kept: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "15 results, 1 MiB of 10 GiB (0%)" in done.stdout
     assert str(kept) in done.stdout
-    assert "Asked for 4 results, 3 found (75%)." in done.stdout
+    assert "Looked up 4 results, 3 found (75%)." in done.stdout
     assert [line.split()[:2] for line in done.stdout.splitlines()[4:6]] == [
         ["embedding", "10"], ["speech", "5"],
     ]  # fmt: skip
@@ -98,7 +98,7 @@ def test_there_and_back(anyrig: Anyrig, kept: Path) -> None:
     assert "Imported 10 results of 10 from out.zip." in anyrig("cache", "import", "out.zip").stdout
     done = anyrig("cache", "import", "all.zip")
     assert "Imported 0 results of 15" in done.stdout
-    assert "15 results were here already" in done.stdout
+    assert "15 results were cached already" in done.stdout
     elsewhere = {"ANYRIG_CACHE_FOLDER": "elsewhere"}
     done = anyrig("cache", "import", "all.zip", "--json", environment=elsewhere)
     assert json.loads(done.stdout)["num_new"] == 15
@@ -106,7 +106,7 @@ def test_there_and_back(anyrig: Anyrig, kept: Path) -> None:
 
 
 def test_verifying(anyrig: Anyrig, kept: Path) -> None:
-    assert anyrig("cache", "verify").stdout == "15 results read, all whole.\n"
+    assert anyrig("cache", "verify").stdout == "15 results read, all intact.\n"
     connection = sqlite3.connect(kept)
     connection.execute("UPDATE data SET bytes = x'00' WHERE id = 3")
     connection.commit()
@@ -141,7 +141,7 @@ def test_a_damaged_cache_is_not_imported(anyrig: Anyrig, kept: Path) -> None:
 
 _AS_NOBODY = """
 import os, sys
-from anyrig.cli import main
+from anyrig.cli.main import main
 main(["cache"]), main(["cache", "--json"])  # everything is imported now
 print("--")
 sys.stdout.flush()
@@ -171,28 +171,36 @@ def test_a_store_that_may_only_be_read(kept: Path) -> None:
     said = done.stdout.split("--\n")[1]
     assert said.startswith("15 results"), done.stderr
     assert "Slower" not in said
-    assert done.stderr.count("nothing new can be kept") == 1
+    assert done.stderr.count("nothing new can be cached") == 1
     assert json.loads(said[said.index("{") :])["read_only"] is True
 
 
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["prnue"], "no such thing as `anyrig cache prnue`", "Did you mean `anyrig cache prune`?"),
+        (["prnue"], "unknown action `anyrig cache prnue`", "Did you mean `anyrig cache prune`?"),
         (["export"], "takes one file", "--help"),
         (["import", "a", "b"], "takes one file", "--help"),
-        (["verify", "a"], "no more words", "--help"),
-        (["verify", "--to", "1G"], "--to belongs to pruning", "prune"),
-        (["--dry-run"], "--dry-run belongs to pruning", "prune"),
-        (["verify", "--kind", "speech"], "--kind belongs to", "--help"),
-        (["prune", "--to", "much"], "'much' is no size", "500M"),
-        (["prune", "--to", "2"], "--to 2 has no unit", "2G"),
-        (["prune", "--engine", "zzz"], "the engine 'zzz' made", "minilm, tone"),
-        (["prune", "--older-than", "30"], "'30' is no age", "30d"),
-        (["prune", "--all", "--kind", "speech"], "nothing to choose", "Leave"),
-        (["prune", "--kind", "speach"], "nothing of the kind 'speach'", "embedding, speech"),
-        (["export", "x.zip", "--kind", "speach"], "nothing of the kind", "embedding, speech"),
-        (["export", "no/folder/x.zip"], "there is no folder", "Make the folder"),
+        (["verify", "a"], "no further words", "--help"),
+        (["verify", "--to", "1G"], "--to is a flag of `anyrig cache prune`", "--help"),
+        (["--dry-run"], "--dry-run is a flag of `anyrig cache prune`", "--help"),
+        (["verify", "--kind", "speech"], "--kind is a flag of", "--help"),
+        (
+            ["prune", "--to", "much"],
+            "--to must be a size with a unit",
+            "cache",
+        ),
+        (["prune", "--to", "2"], "with a unit, such as 500M or 2G, not '2'", "cache"),
+        (["prune", "--engine", "zzz"], "no results of the engine 'zzz'", "minilm, tone"),
+        (
+            ["prune", "--older-than", "30"],
+            "8w, not '30'",
+            "cache",
+        ),
+        (["prune", "--all", "--kind", "speech"], "--all drops everything", "Leave"),
+        (["prune", "--kind", "speach"], "no results of the kind 'speach'", "embedding, speech"),
+        (["export", "x.zip", "--kind", "speach"], "no results of the kind", "embedding, speech"),
+        (["export", "no/folder/x.zip"], "there is no folder", "Create the folder"),
         (["import", "nowhere.zip"], "cannot read nowhere.zip", "export"),
         (["import", "anyrig.txt"], "not a valid archive", "export"),
     ],
@@ -249,7 +257,7 @@ def test_asked_before_everything_goes(kept: Path, answer: bytes, left: int) -> N
 
 def test_nothing_heavy_is_imported(kept: Path) -> None:
     code = (
-        "import sys; from anyrig.cli import main; code = main(['cache', '--json']);"
+        "import sys; from anyrig.cli.main import main; code = main(['cache', '--json']);"
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -268,4 +276,4 @@ def test_a_cache_server_that_does_not_answer_is_one_warning(anyrig: Anyrig) -> N
         told = [line for line in done.stderr.splitlines() if "127.0.0.1:1" in line]
         assert len(told) == 1, done.stderr
         assert told[0].startswith("warning: results are not shared: redis://127.0.0.1:1/0")
-    assert "1 of 1 segment was kept" in done.stdout + done.stderr
+    assert "1 of 1 segment cached" in done.stdout + done.stderr

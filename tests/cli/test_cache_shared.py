@@ -41,7 +41,7 @@ def test_what_one_machine_spoke_the_other_finds(
     one = _machine(tmp_path / "one", f"{server.connection_url}/0")
     two = _machine(tmp_path / "two", f"{server.connection_url}/0")
     nothing = anyrig("cache", environment=one)
-    assert "Nothing is kept yet." in nothing.stdout
+    assert "Nothing is cached yet." in nothing.stdout
     assert f"Shared through {server.connection_url}/0: 0 results" in nothing.stdout
     _speak(anyrig, one, "one.wav")
     far = server.client()

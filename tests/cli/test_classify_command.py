@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from tests.conftest import Anyrig
 
 BILLS = (

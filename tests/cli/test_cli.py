@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -13,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.cli import COMMANDS, main
-from anyrig.cli.said import for_programs
+from anyrig.cli.main import COMMANDS, main, wants_json
 from anyrig.version import __version__
 from tests.conftest import MACHINES, NAMES, Anyrig
 
@@ -66,23 +66,24 @@ def test_every_flag_may_stand_before_the_command(
     flags = re.findall(r"^  (?:-\w[^,\n]*, )?(--[a-z-]+)( [A-Z{\[])?", shown, re.MULTILINE)
     assert len(flags) > 5
     for flag, value in flags:
-        words = (flag, "1") if value else (flag,)
+        given = "speech" if flag == "--preload" else "1"
+        words = (flag, given) if value else (flag,)
         assert outcome(*words, name, "--help") == outcome(name, *words, "--help")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [
-        (["devcies"], 2, "no command 'devcies'", "Did you mean `anyrig devices`?"),
-        (["-v"], 2, "no command was named", "devices"),
-        (["--device", "cpu", "devcies"], 2, "no command 'devcies'", "`anyrig devices`?"),
-        (["--preload", "speech", "srve"], 2, "no command 'srve'", "`anyrig serve`?"),
+        (["devcies"], 2, "unknown command 'devcies'", "Did you mean `anyrig devices`?"),
+        (["-v"], 2, "no command was given", "devices"),
+        (["--device", "cpu", "devcies"], 2, "unknown command 'devcies'", "`anyrig devices`?"),
+        (["--preload", "speech", "srve"], 2, "unknown command 'srve'", "`anyrig serve`?"),
         (["--prelod", "speech", "serve"], 2, "unrecognized arguments: --prelod", "--preload?"),
-        (["--preload", "speech", "serve", "--port", "99999"], 2, "--port 99999", "65535"),
-        (["--preload", "--port", "99999", "serve"], 2, "--port 99999", "65535"),
-        (["--preload", "serve", "--port=99999"], 2, "--port 99999", "65535"),
-        (["--preload", "all", "--port", "99999", "serve"], 2, "--port 99999", "65535"),
-        (["--format", "txt", "-vv", "--rate=9", "speak", "Hello."], 2, "--rate", "4"),
+        (["--preload", "speech", "serve", "--port", "99999"], 2, "--port must be a", "serve --help"),
+        (["--preload", "--port", "99999", "serve"], 2, "--port must be a", "serve --help"),
+        (["--preload", "serve", "--port=99999"], 2, "--port must be a", "serve --help"),
+        (["--preload", "all", "--port", "9", "serve"], 2, "--preload must be one of", "serve --help"),
+        (["--format", "txt", "-vv", "--rate=9", "speak", "Hello."], 2, "and 4, not '9'", "speak"),
         (["devices", "--fast"], 2, "unrecognized arguments: --fast", "--help"),
         (["devices", "--machine"], 2, "expected one argument", "--help"),
         (["devices", "--machine", "nowhere.json"], 2, "nowhere.json", "--record"),
@@ -97,7 +98,7 @@ def test_every_flag_may_stand_before_the_command(
         (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
         (["use", "cpu", "--reset"], 2, "cannot be combined", "Leave"),
         (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
-        (["devices", "--gpu", "x"], 2, "is no number", "numbers the GPUs"),
+        (["devices", "--gpu", "x"], 2, "--gpu must be a number", "numbers the GPUs"),
         (["devices", "--device", ""], 2, "no name", "auto"),
         (["devices", "--device", "cpu", "--gpu", "0"], 2, "not allowed with", "--help"),
         (["devices", "--record", "r.json", "--machine", H200], 2, "--record writes", "one of"),
@@ -128,7 +129,7 @@ def test_a_mistake_is_one_error_with_a_hint(
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["devcies", "--json"], 2, "no command 'devcies'"),
+        (["devcies", "--json"], 2, "unknown command 'devcies'"),
         (["devices", "--fast", "--json"], 2, "unrecognized arguments: --fast"),
         (["--json", "devices", "--device", "nonsense"], 2, "no device matches 'nonsense'"),
         (["entities", "--json", "nowhere.txt"], 2, "nowhere.txt"),
@@ -160,8 +161,8 @@ def test_an_error_after_the_document_adds_no_second_one(anyrig: Anyrig) -> None:
 
 
 def test_a_text_that_says_json_asks_for_none() -> None:
-    assert for_programs(["devices", "--json"])
-    assert not for_programs(["speak", "--", "--json"])
+    assert wants_json(["devices", "--json"])
+    assert not wants_json(["speak", "--", "--json"])
 
 
 def test_a_refused_record_leaves_nothing_behind(anyrig: Anyrig, tmp_path: Path) -> None:
@@ -357,6 +358,21 @@ def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
     assert err.strip().endswith("interrupted")
 
 
+@pytest.mark.parametrize("name", ["book", "speak", "index", "engines", "search"])
+def test_ctrl_c_says_once_what_was_kept_and_how_to_continue(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    command = importlib.import_module(f"anyrig.cli.{name}")
+    monkeypatch.setattr(command, "run", interrupt)
+    assert main(["--json", name, "words"]) == 130
+    message = capsys.readouterr().err
+    assert message.count("interrupted") == 1
+    assert message.count("the same command continues") == int(name != "search")
+
+
 def test_the_log_file_and_verbosity(anyrig: Anyrig, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     quiet = anyrig("devices", "--machine", PAIR, "--log-file", str(log))
@@ -467,8 +483,8 @@ def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:
 def test_harmless_warnings_are_silent_unless_verbose() -> None:
     code = """
 import logging, sys, warnings
-from anyrig.cli.log import configure
-configure(int(sys.argv[1]))
+from anyrig.cli.rig import configure_log
+configure_log(int(sys.argv[1]))
 warnings.warn("APEX FusedLayerNorm not found, using native")
 logging.getLogger("x").warning("APEX FusedLayerNorm not found")
 warnings.warn("something that matters")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from tests.conftest import Anyrig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DirectML may be here")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +122,7 @@ def test_a_second_run_takes_what_is_kept(capsys: Any) -> None:
 
 def test_a_cold_process_loads_no_framework(tmp_path: Path) -> None:
     code = (
-        "import sys; from anyrig.cli import main\n"
+        "import sys; from anyrig.cli.main import main\n"
         "code = main(['embed', 'The first vector.', '--no-cache'])\n"
         "bad = [n for n in ('torch', 'transformers', 'scipy', 'sklearn') if n in sys.modules]\n"
         "print(code, bad, file=sys.stderr)"

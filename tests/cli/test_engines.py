@@ -88,17 +88,17 @@ def test_an_engine_tells_its_options_with_their_types(anyrig: Anyrig) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["fetch", "xtts"], 2, "no action 'fetch'"),
-        (["show"], 2, "wants one name"),
+        (["fetch", "xtts"], 2, "unknown action 'fetch'"),
+        (["show"], 2, "takes one name"),
         (["show", "nobody"], 2, "unknown engine 'nobody'"),
         (["install", "hibari"], 2, "no environment of its own"),
         (["install", "xtts"], 2, "--yes"),
-        (["remove", "xtts"], 2, "nothing of xtts"),
-        (["convert", "hibari"], 2, "reads no pickles"),
+        (["remove", "xtts"], 2, "xtts has no files"),
+        (["convert", "hibari"], 2, "hibari has no pickled"),
         (["convert", "xtts"], 4, "models/xtts"),
         (["get", "xtts"], 2, "no repository"),
         (["get", "vits"], 2, "--yes"),
-        (["get", "tone", "--from", "a"], 2, "--from is not for tone"),
+        (["get", "tone", "--from", "a"], 2, "tone has no archive"),
         (["get", "kokoro", "--from", "none.tar.gz"], 2, "no file none.tar.gz"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 
 ODD = "a\x1b[31mred\x1b]0;title\x07\x9b2J\x7f\rover"
 SEEN = r"a\u001b[31mred\u001b]0;title\u0007\u009b2J\u007f\u000dover"

@@ -61,7 +61,7 @@ def test_a_full_disk_is_named_with_what_to_do(
     """A file of so many pages is refused by SQLite as a full disk is."""
     import sqlite3
 
-    from anyrig.cli import main
+    from anyrig.cli.main import main
 
     for number in range(40):
         (docs / f"{number}.txt").write_text(" ".join(f"w{number}x{n}" for n in range(2000)))

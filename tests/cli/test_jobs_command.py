@@ -147,7 +147,7 @@ def test_a_failed_book_says_why_and_what_to_do(anyrig: Anyrig) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("frobnicate",), "There are: list"),
+        (("frobnicate",), "Valid actions: list"),
         (("shw",), "Did you mean `anyrig jobs show`"),
         (("show",), "needs an id"),
         (("run", "abc"), "takes no id"),

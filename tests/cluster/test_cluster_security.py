@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from anyrig.cluster.broker import HEALTH, RUN_ITEMS, BrokerClient
 from anyrig.cluster.protocol import MAX_ITEMS
 from anyrig.errors import BrokerUnavailableError

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from anyrig.cluster.broker import LEASE_S, BrokerClient, find_exposures
 from anyrig.cluster.registry import (
     LOST,

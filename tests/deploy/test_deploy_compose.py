@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import COMPOSE, DOCKER, filled, services
@@ -95,7 +95,7 @@ def test_an_image_is_built_by_its_target(path: Path, name: str) -> None:
     ]  # fmt: skip
     assert filled(build["args"]["ANYRIG_EXTRAS"], {"ANYRIG_EXTRAS": "voices"}) == "voices"
     words = [filled(word, GIVEN) for word in row["command"]]
-    assert command_line(words)  # anyrig knows the command and its flags
+    assert parse_command_line(words)  # anyrig knows the command and its flags
     test = row["healthcheck"]["test"]
     assert test[1:3] == ["python", "/usr/local/lib/anyrig/healthcheck.py"]
     assert test[3] == {"serve": "server"}.get(words[0], words[0])

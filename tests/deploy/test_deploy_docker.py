@@ -122,7 +122,7 @@ def test_what_is_copied_passes_dockerignore() -> None:
 
 def test_variables_are_known() -> None:
     """An ANYRIG_ variable that is no setting would be a warning of every command."""
-    known = {variable_name(key) for key in LOADER.settings} | {
+    known = {variable_name(key) for key in LOADER.schema} | {
         "ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_PREFIX",
         "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS",
     }  # fmt: skip

@@ -16,7 +16,7 @@ import promql_parser  # type: ignore[import-not-found, unused-ignore]
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from tests.deploy import files
 from tests.deploy.files import MANIFESTS, manifests, pods
 
@@ -129,7 +129,7 @@ def test_anyrig_knows_what_it_is_told(name: str, pod: dict[str, Any]) -> None:
         return
     assert pod["securityContext"]["runAsUser"] == 10001
     words = [word.replace("$(BROKER_PASSWORD)", "secret") for word in box["args"]]
-    assert command_line(words)
+    assert parse_command_line(words)
     names = [one["name"] for one in box["env"]]
     for one in box["env"]:  # a variable is known to those that come after it
         if "$(" in one.get("value", ""):

@@ -12,7 +12,7 @@ import pytest
 import tree_sitter
 import tree_sitter_powershell
 
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from anyrig.version import __version__
 from tests.conftest import ROOT
 from tests.deploy import files
@@ -86,7 +86,7 @@ def test_shellcheck_finds_nothing() -> None:
 def test_start_server(words: list[str], expected: list[str], programs: Path) -> None:
     (found,) = called(run(SCRIPTS / "start-server.sh", *words, programs=programs))
     assert found == ["anyrig", "serve", *expected]
-    assert command_line(found[1:])
+    assert parse_command_line(found[1:])
 
 
 def test_start_server_lists_gpus_and_takes_a_model(programs: Path) -> None:
@@ -114,7 +114,7 @@ def test_start_server_lists_gpus_and_takes_a_model(programs: Path) -> None:
 def test_start_worker(words: list[str], expected: list[str], programs: Path) -> None:
     (found,) = called(run(SCRIPTS / "start-worker.sh", *words, programs=programs))
     assert found == ["anyrig", "worker", *expected]
-    assert command_line(found[1:])
+    assert parse_command_line(found[1:])
 
 
 def test_start_worker_really(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_start_coordinator(programs: Path) -> None:
     # The broker stays in the environment: a command line can be read by everybody.
     assert found == ["anyrig", "coordinator", "--address", "10.0.0.1", "--flower-port", "5556",
                      "--flower"]  # fmt: skip
-    assert command_line(found[1:])
+    assert parse_command_line(found[1:])
 
 
 @pytest.mark.parametrize(
@@ -238,4 +238,4 @@ def test_powershell_hands_its_own_v_on(name: str, command: str) -> None:
     """[CmdletBinding()] takes -v as -Verbose: it must be told to anyrig."""
     text = files.text(SCRIPTS / f"{name}.ps1")
     assert 'if ($PSBoundParameters.ContainsKey("Verbose")) { $words += "-v" }' in text
-    assert command_line([command, "-v"])
+    assert parse_command_line([command, "-v"])

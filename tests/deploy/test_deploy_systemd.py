@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.cli.parse import command_line
+from anyrig.cli.main import parse_command_line
 from anyrig.errors import MissingPackageError
 from tests.conftest import ROOT
 from tests.deploy import files
@@ -97,4 +97,4 @@ def test_anyrig_knows_what_it_is_told(path: Path) -> None:
     (line,) = keys(path)["ExecStart"]
     program, *words = shlex.split(re.sub(r"\$COORDINATOR_OPTIONS", "--flower", line))
     assert program == OWN
-    assert command_line(words)
+    assert parse_command_line(words)

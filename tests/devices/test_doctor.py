@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.cli import main
+from anyrig.cli.main import main
 from anyrig.devices.discover import from_record
 from anyrig.devices.doctor import Finding, KernelResult, diagnose
 from anyrig.devices.machine import Machine

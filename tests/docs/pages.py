@@ -20,6 +20,7 @@ _FENCE = re.compile(r"((?:<!-- [^\n]* -->\n)?)```(\w*)\n(.*?)```", re.DOTALL)
 _FIELDS = re.compile(
     r"(<!-- fields of: (\w+) in (\S+) -->\n).*?(?=<!-- end of fields -->)", re.DOTALL
 )
+_SETTINGS = re.compile(r"(<!-- settings -->\n).*?(?=<!-- end of settings -->)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def blocks() -> Iterator[Block]:
 
 def commands_page() -> str:
     """Every command's help, as a page."""
-    from anyrig.cli import COMMANDS
+    from anyrig.cli.main import COMMANDS
 
     parts = ["# Commands", "", "Written by `scripts/docs` from the commands' own help.", ""]
     parts += ["```text", _said("anyrig --help").rstrip(), "```"]
@@ -72,8 +73,18 @@ def filled(text: str) -> str:
             return found[0]
         return f"{found[1]}```{found[2]}\n{_said(command[1]).rstrip()}\n```"
 
+    text = _SETTINGS.sub(lambda found: f"{found[1]}\n{all_settings()}\n", text)
     text = _FIELDS.sub(lambda found: found[1] + fields_table(found[2], found[3]) + "\n", text)
     return _FENCE.sub(fill, text)
+
+
+def all_settings() -> str:
+    """Every setting, as the requests define it."""
+    from anyrig.app.settings import SCHEMA
+    from anyrig.options import settings_table
+    from anyrig.settings.load import variable_name
+
+    return settings_table(SCHEMA, {key: variable_name(key) for key in SCHEMA})
 
 
 def fields_table(name: str, path: str) -> str:
@@ -115,7 +126,7 @@ def _as_toml(value: ast.expr | None) -> str:
 
 def _said(command: str) -> str:
     """What a command prints, on a terminal of a fixed width."""
-    from anyrig.cli import main as anyrig
+    from anyrig.cli.main import main as anyrig
 
     before = {name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}
     os.environ.update(COLUMNS="100", NO_COLOR="1")

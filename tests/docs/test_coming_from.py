@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.cli import COMMANDS
-from anyrig.cli.parse import parser_of
+from anyrig.cli.main import COMMANDS, build_parser
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import engine_class
 from tests.conftest import MACHINES, ROOT, Anyrig
@@ -55,7 +54,7 @@ def test_the_table_is_whole() -> None:
 def _flags(command: str) -> frozenset[str]:
     """Every flag of a command."""
     module: Any = importlib.import_module(f"anyrig.cli.{COMMANDS[command][0]}")
-    return frozenset(parser_of(command, module)._option_string_actions)
+    return frozenset(build_parser(command, module)._option_string_actions)
 
 
 @lru_cache
@@ -86,7 +85,7 @@ def _is_there(quoted: str) -> bool:
     if re.match(r"--?[a-z]", name):
         return name in {"-vv"}.union(*(_flags(command) for command in COMMANDS))
     if name.startswith("ANYRIG_"):
-        return name in {variable_name(key) for key in LOADER.settings} | {"ANYRIG_CONFIG"}
+        return name in {variable_name(key) for key in LOADER.schema} | {"ANYRIG_CONFIG"}
     if re.fullmatch(r"/[a-z][\w/{}.-]*", quoted):
         return any(route.startswith(quoted) for route in _routes())
     if re.match(r"(deploy|docs)/", quoted):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.cli import COMMANDS
+from anyrig.cli.main import COMMANDS
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from tests.docs import pages
@@ -111,7 +111,7 @@ def test_readme_lists_every_command() -> None:
 
 def test_settings_page_lists_every_key_and_old_name() -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    for key in LOADER.settings:
+    for key in LOADER.schema:
         assert f"| `{key}` | `{variable_name(key)}` |" in text
     assert all(name in text for name in LOADER.legacy_variables)
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from PIL import Image
 
-from anyrig.server.page.frame import Page
+from anyrig.server.page.layout import PageInfo
 from anyrig.server.page.main import PAGES
 from tests.docs.pages import ROOT
 
@@ -28,7 +28,7 @@ def test_every_picture_is_shown_and_every_shown_one_is_there() -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.key)
-def test_each_page_is_shown_in_both_themes(page: Page, theme: str) -> None:
+def test_each_page_is_shown_in_both_themes(page: PageInfo, theme: str) -> None:
     name = f"{page.key}-{theme}.png"
     assert _shown()[name] == f"{page.key.title()}, {theme}"
     darkest, brightest = THEMES[theme]

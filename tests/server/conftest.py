@@ -26,6 +26,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from anyrig.server.state import ServerState
 from tests.cluster.conftest import (  # noqa: F401 - fixtures
     _one_broker,
     broker,
@@ -159,24 +160,32 @@ def start(tmp_path: Path) -> Iterator[Start]:
 MakeApp = Callable[..., FastAPI]
 
 
+def build_server(stack: ExitStack, environment: Mapping[str, str], *words: str) -> ServerState:
+    """The state of a server of this process, closed by the stack."""
+    from anyrig.app.rig import Rig
+    from anyrig.app.serve import ServeRequest
+    from anyrig.cli.flags import read_flags
+    from anyrig.cli.main import parse_command_line
+    from anyrig.cli.serve import build_state
+
+    _, arguments = parse_command_line(["serve", "--no-bench", *words])
+    rig = Rig(environment=environment)
+    request = rig.request(ServeRequest, **read_flags(arguments, ServeRequest))
+    return build_state(rig, request, stack)
+
+
 @pytest.fixture
 def make_app(tmp_path: Path) -> Iterator[MakeApp]:
-    """Builds the app in this process: `make_app("--require-keys", local=False, page=False)`."""
-    from anyrig.cli.context import Context
-    from anyrig.cli.parse import command_line
-    from anyrig.cli.serve import build
+    """Builds the app in this process: `make_app("--require-keys", page=True)`."""
     from anyrig.server.app import create_app
 
     with ExitStack() as stack:
 
         def make(
-            *words: str, local: bool = True, page: bool = False,
-            environment: Mapping[str, str] | None = None,
-        ) -> FastAPI:  # fmt: skip
-            _, options = command_line(["serve", "--no-bench", *words])
-            home = tmp_path / "home"
-            context = Context(options, environment_of(home, environment))
-            return create_app(build(context, stack, local=local), page=page)
+            *words: str, page: bool = False, environment: Mapping[str, str] | None = None
+        ) -> FastAPI:
+            server = build_server(stack, environment_of(tmp_path / "home", environment), *words)
+            return create_app(server, page=page)
 
         yield make
 

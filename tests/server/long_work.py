@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from selenium import webdriver
 
-from anyrig.server.page.words import LANGUAGES
+from anyrig.server.page.translations import LANGUAGES
 from tests.server.browsing import Browser, visiting
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def client(make_app: MakeApp, allowed: Path, outside: Path) -> Iterator[TestClie
 def key(client: TestClient, name: str, *scopes: str) -> dict[str, str]:
     app: Any = client.app
     scopes = scopes or ("train", "jobs", "documents", "speech", "read")
-    text, _ = app.state.parts.keys.add(name, scopes=scopes)
+    text, _ = app.state.server.keys.add(name, scopes=scopes)
     return {"Authorization": f"Bearer {text}"}
 
 
@@ -260,7 +260,7 @@ def test_a_training_file_is_not_taken_for_the_settings_of_its_job(client: TestCl
     answer = client.post("/jobs", json={"kind": "train", "arguments": {"file": config}})
     assert answer.status_code == 201, answer.text
     app: Any = client.app
-    files = {path.name for path in (app.state.parts.data / "jobs").rglob("*.toml")}
+    files = {path.name for path in (app.state.server.data_folder / "jobs").rglob("*.toml")}
     assert files == {"anyrig-run.toml"}
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-
-from anyrig.server.waiting import Piece
 
 _WATCHED = ("open", "os.listdir", "os.scandir", "os.mkdir", "os.remove", "os.rename", "os.utime",
             "shutil.rmtree")  # fmt: skip
@@ -40,22 +38,26 @@ def on_the_loop() -> Iterator[list[str]]:
     _state["watching"] = False
 
 
-class _Clerks:
+class _DoneTask(Future[Any]):
+    began = None
+
+
+class _NoWorkers:
     """Answers every task at once, without a process."""
 
-    def submit(self, task: str, arguments: Mapping[str, Any], **more: Any) -> Piece[Any]:
-        piece: Piece[Any] = Piece(time.monotonic)
-        if "pdf" in arguments:
-            Path(arguments["pdf"]).write_bytes(b"%PDF-1.7")
+    def submit(self, task: str, given: Mapping[str, Any], **more: Any) -> Future[Any]:
+        done = _DoneTask()
+        if "output" in given:
+            Path(given["output"]).write_bytes(b"%PDF-1.7")
         rows = {"indexes": [], "failed": []} if task == "indexes" else [{"result": {}}]
-        piece.set_result(rows if task != "classifiers" else [])
-        return piece
+        done.set_result(rows if task != "classifiers" else [])
+        return done
 
 
 @pytest.fixture
 def client(app_client: TestClient) -> TestClient:
     app: Any = app_client.app
-    app.state.parts.clerks = _Clerks()
+    app.state.server.documents = _NoWorkers()
     return app_client
 
 

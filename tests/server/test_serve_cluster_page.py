@@ -10,7 +10,7 @@ import pytest
 from selenium import webdriver
 
 from anyrig.cluster.registry import LOST, LOST_S, WorkerInfo, WorkerRegistry
-from anyrig.server.page.words import words
+from anyrig.server.page.translations import get_translator
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, Browser, visiting
@@ -18,7 +18,7 @@ from tests.server.conftest import Start
 from tests.server.long_work import fits, fits_in_every_language
 
 pytestmark = [*NEEDS, pytest.mark.slow]
-T = words("en")
+T = get_translator("en")
 
 
 def lost(broker: Broker, name: str) -> None:

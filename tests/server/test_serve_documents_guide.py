@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.server.schemas import documents as asked
+from anyrig.server.routes import documents, search
 from tests.docs import pages
 from tests.server.conftest import Server
 
@@ -42,9 +42,10 @@ def test_block(block: pages.Block, server: Server, tmp_path: Path) -> None:
 
 def test_the_page_names_every_option() -> None:
     text = (pages.ROOT / PAGE).read_text(encoding="utf-8")
-    models = (asked.EmbedOptions, asked.ClassifyOptions, asked.EntitiesOptions, asked.OcrOptions,
-              asked.AnalyseOptions, asked.SummariseOptions, asked.SimilarAsked)  # fmt: skip
-    filters = {*asked.Filters.model_fields, "ocr", "limit"}
+    models = (documents.EmbedOptions, documents.ClassifyOptions, documents.EntitiesOptions,
+              documents.OcrOptions, documents.AnalyseOptions, documents.SummariseOptions,
+              search.SimilarBody)  # fmt: skip
+    filters = {"folders", "types", "languages", "after", "before", "ocr", "limit"}
     for model in models:
         for name in {*model.model_fields} - filters:
             assert f"`{name}`" in text or f"`{name}=" in text, name

@@ -196,7 +196,7 @@ def test_many_clients_with_many_tasks_get_their_own_answers(server: Server) -> N
 # -- processes that are killed ---------------------------------------------------------------------
 
 
-def clerks(server: Server) -> list[int]:
+def list_workers(server: Server) -> list[int]:
     """The server's worker processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -211,7 +211,7 @@ def clerks(server: Server) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes there")
-def test_clerks_that_are_killed_are_replaced_and_their_tasks_done(server: Server) -> None:
+def test_workers_that_are_killed_are_replaced_and_their_tasks_done(server: Server) -> None:
     pytest.importorskip("rapidocr")
     pages = scan(form="TIFF", more=tuple(f"This is page {n} of it." for n in range(2, 6)))
     answers: list[Any] = []
@@ -220,9 +220,9 @@ def test_clerks_that_are_killed_are_replaced_and_their_tasks_done(server: Server
     )
     thread.start()
     until = time.monotonic() + 30
-    while not clerks(server) and time.monotonic() < until:
+    while not list_workers(server) and time.monotonic() < until:
         time.sleep(0.05)
-    for pid in clerks(server):
+    for pid in list_workers(server):
         os.kill(pid, signal.SIGKILL)
     thread.join(timeout=300)
     (answer,) = answers
@@ -253,7 +253,7 @@ def test_a_client_who_leaves_leaves_nothing_behind(server: Server) -> None:
         if here == before and set((server.data / "made").iterdir()) <= made:
             break
         time.sleep(0.1)
-    # The clerk may still read; whoever comes next is answered all the same.
+    # The worker may still read; whoever comes next is answered all the same.
     assert form(server, "summarise", ("a.txt", LETTER)).status_code == 200
     assert server.client.get("/uploads").json() == before
     assert set((server.data / "made").iterdir()) <= made

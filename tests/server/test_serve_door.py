@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 
-from anyrig.server.guarding.addresses import Addresses
+from anyrig.server.security import AllowedHosts
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"
@@ -46,7 +46,7 @@ HERE = "http://127.0.0.1:3000"
     ],
 )
 def test_names_that_the_server_answers_to(bound: str, host: str, known: bool) -> None:
-    assert Addresses(bound, ["named.example"]).known(host) is known
+    assert AllowedHosts(bound, ["named.example"]).is_known(host) is known
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_names_that_the_server_answers_to(bound: str, host: str, known: bool) ->
     ],
 )
 def test_pages_that_are_the_servers_own(origin: str, host: str, same: bool) -> None:
-    assert Addresses("127.0.0.1").same(origin, host) is same
+    assert AllowedHosts("127.0.0.1").is_same_origin(origin, host) is same
 
 
 def test_a_name_that_was_made_to_lead_here_is_refused(app_client: TestClient) -> None:

@@ -10,9 +10,7 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 
-from anyrig.server.guard import demand
-from anyrig.server.guarding import login
-from anyrig.server.guarding.scopes import scopes_of
+from anyrig.server.auth import find_scopes, local_path, require_scope
 from anyrig.server.page.main import PAGES
 from tests.server.conftest import MakeApp
 
@@ -26,7 +24,7 @@ def locked(make_app: MakeApp) -> Iterator[TestClient]:
 
     @app.get("/jobs/inner/kind")
     async def _inner(request: Request) -> str:
-        demand(request, "train")
+        require_scope(request, "train")
         return "done"
 
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
@@ -35,7 +33,7 @@ def locked(make_app: MakeApp) -> Iterator[TestClient]:
 
 def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> dict[str, str]:
     app: Any = client.app
-    text, _ = app.state.parts.keys.add(name, scopes=scopes or ("admin",), **more)
+    text, _ = app.state.server.keys.add(name, scopes=scopes or ("admin",), **more)
     return {"Authorization": f"Bearer {text}"}
 
 
@@ -121,23 +119,25 @@ def test_training_and_other_jobs_are_two_scopes(locked: TestClient) -> None:
 
 
 def test_what_is_not_named_is_the_pages() -> None:
-    assert scopes_of("GET", "/anything/else", for_people=False) == ("page",)
-    assert scopes_of("POST", "/jobsx", for_people=False) == ("page",)
-    assert scopes_of("", "/stream", for_people=False) == ("speech",)
-    assert scopes_of("", "/_nicegui_ws/socket.io/", for_people=False) == ("page",)
-    assert scopes_of("PUT", "/devices/chosen", for_people=False) == ("admin",)
-    assert scopes_of("TRACE", "/metrics", for_people=False) == ("page",)
+    assert find_scopes("GET", "/anything/else", wants_html=False) == ("page",)
+    assert find_scopes("POST", "/jobsx", wants_html=False) == ("page",)
+    assert find_scopes("", "/stream", wants_html=False) == ("speech",)
+    assert find_scopes("", "/_nicegui_ws/socket.io/", wants_html=False) == ("page",)
+    assert find_scopes("PUT", "/devices/chosen", wants_html=False) == ("admin",)
+    assert find_scopes("TRACE", "/metrics", wants_html=False) == ("page",)
 
 
 def test_a_person_who_asks_for_a_page_gets_one_and_nothing_else_is_the_pages() -> None:
     for page in PAGES:
         for method in ("GET", "HEAD"):
-            assert scopes_of(method, page.path, for_people=True) == ("page",)
+            assert find_scopes(method, page.path, wants_html=True) == ("page",)
     for method, path in (
         ("POST", "/jobs"), ("POST", "/documents/analyse"), ("GET", "/jobs/1/files/1"),
         ("GET", "/metrics"), ("GET", "/health"), ("PUT", "/cluster/workers/a"), ("GET", "/nothing"),
     ):  # fmt: skip
-        assert scopes_of(method, path, for_people=True) == scopes_of(method, path, for_people=False)
+        assert find_scopes(method, path, wants_html=True) == find_scopes(
+            method, path, wants_html=False
+        )
 
 
 def test_html_that_is_no_page_needs_no_key_for_the_page(locked: TestClient) -> None:
@@ -158,7 +158,7 @@ def test_every_route_of_the_app_has_a_scope_of_its_own(app_client: TestClient) -
         for path, methods in found.items()
         for method in methods
         if path not in ("/health/live",)
-        and scopes_of(method.upper(), path, for_people=False) == ("page",)
+        and find_scopes(method.upper(), path, wants_html=False) == ("page",)
     ]
     assert fallen == []
 
@@ -167,7 +167,7 @@ def test_removed_and_expired_keys_are_refused_at_once(locked: TestClient) -> Non
     app: Any = locked.app
     headers = _add(locked, "a")
     assert locked.get("/uploads", headers=headers).status_code == 200
-    app.state.parts.keys.remove("a")
+    app.state.server.keys.remove("a")
     assert locked.get("/uploads", headers=headers).status_code == 401
     assert locked.get("/uploads", headers=_add(locked, "b", expires_at=1.0)).status_code == 401
 
@@ -200,7 +200,7 @@ def test_guessing_is_slowed_down_and_right_keys_are_not(locked: TestClient) -> N
 def test_a_broken_file_of_keys_lets_nobody_in(locked: TestClient) -> None:
     app: Any = locked.app
     headers = _add(locked, "a")
-    app.state.parts.keys._path.write_text("{")
+    app.state.server.keys._path.write_text("{")
     answer = locked.get("/uploads", headers=headers)
     assert answer.status_code == 503
     assert "retry-after" in answer.headers
@@ -210,7 +210,7 @@ def test_the_pages_own_client_comes_under_any_name_but_not_without_a_key(
     locked: TestClient,
 ) -> None:
     app: Any = locked.app
-    token = app.state.parts.state["inside"]
+    token = app.state.server.page_token
     key = {**_add(locked, "a", "page"), "Host": "elsewhere.example"}
     assert locked.get("/uploads", headers={**key, "X-Anyrig-Inside": token}).status_code == 200
     assert locked.get("/uploads", headers={"X-Anyrig-Inside": token}).status_code == 401
@@ -274,7 +274,7 @@ def test_a_session_ends_with_its_key(locked: TestClient) -> None:
     text = _add(locked, "a")["Authorization"].removeprefix("Bearer ")
     locked.post("/login", data={"key": text}, follow_redirects=False)
     assert locked.get("/uploads").status_code == 200
-    app.state.parts.keys.remove("a")
+    app.state.server.keys.remove("a")
     assert locked.get("/uploads").status_code == 401
 
 
@@ -294,6 +294,8 @@ def test_a_key_without_the_page_cannot_sign_in(locked: TestClient) -> None:
         ("/'><script>", "/%27%3E%3Cscript%3E"),
     ],
 )  # fmt: skip
-def test_signing_in_leads_nowhere_else(path: str, local: str) -> None:
-    assert login.local(path) == local
-    assert b"<script" not in bytes(login.ask("en", path).body)
+def test_signing_in_leads_nowhere_else(locked: TestClient, path: str, local: str) -> None:
+    assert local_path(path) == local
+    page = locked.get("/login", params={"next": path}).text
+    assert "name=next" in page
+    assert "<script" not in page

@@ -17,8 +17,8 @@ from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from anyrig.cluster.registry import WorkerRegistry
-from anyrig.server.page.api import Api, Refused
-from anyrig.server.page.words import words
+from anyrig.server.page.api import ApiClient, ApiError
+from anyrig.server.page.translations import get_translator
 from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, visiting
 from tests.server.conftest import MakeApp, Start, environment_of
@@ -26,12 +26,12 @@ from tests.server.long_work import send
 from tests.server.test_serve_cluster_page import lost
 
 HERE = "http://127.0.0.1:3000"
-T = words("en")
+T = get_translator("en")
 
 
 def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> str:
     app: Any = client.app
-    text: str = app.state.parts.keys.add(name, scopes=scopes, **more)[0]
+    text: str = app.state.server.keys.add(name, scopes=scopes, **more)[0]
     return text
 
 
@@ -67,7 +67,10 @@ class Page:
         app: Any = client.app
         answer = client.get("/visit", headers=headers)
         assert answer.status_code == 200, answer.text
-        self._api, self._client = Api(app, app.state.parts).of(app.state.visit), client
+        self._api, self._client = (
+            ApiClient(app, app.state.server).for_visitor(app.state.visit),
+            client,
+        )
 
     def does(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> int:
         """The status of an answer."""
@@ -75,7 +78,7 @@ class Page:
         told = () if body is None else (body,)
         try:
             self._client.portal.call(getattr(self._api, method), path, *told)
-        except Refused as refused:
+        except ApiError as refused:
             return refused.status
         return 200
 
@@ -137,15 +140,15 @@ def test_an_open_page_does_nothing_more_once_its_visitor_has_left(locked: TestCl
     assert page.does("put", "/devices/chosen", {"device": "cpu"}) == 401
     app: Any = locked.app
     page = Page(locked)
-    app.state.parts.keys.remove("a")
+    app.state.server.keys.remove("a")
     assert page.does("get", "/devices") == 401
 
 
 def test_a_page_without_a_visitor_is_let_in_nowhere(locked: TestClient) -> None:
     app: Any = locked.app
     assert locked.portal is not None
-    with pytest.raises(Refused) as refused:
-        locked.portal.call(Api(app, app.state.parts).get, "/devices")
+    with pytest.raises(ApiError) as refused:
+        locked.portal.call(ApiClient(app, app.state.server).get, "/devices")
     assert refused.value.status == 401
 
 
@@ -222,7 +225,7 @@ class TestInABrowser:
         for language in ("en", "es", "fr"):
             browser.open("/")
             browser.speak(language)
-            t = words(language)
+            t = get_translator(language)
             browser.find("select[name=device]").send_keys(t("rig.use.all"))
             browser.toast(t("login.admin"))
             browser.toast(t("login.admin.do"))

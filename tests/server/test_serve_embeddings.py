@@ -22,8 +22,8 @@ from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.tokenise import opened
 from anyrig.errors import OverloadedError
-from anyrig.server.vectors import shortened, written
-from anyrig.server.waiting import ClientGone, all_of
+from anyrig.server.routes.embeddings import shorten_vector, write_response
+from anyrig.server.waiting import ClientDisconnected, wait_for_all
 from tests.documents.test_embed import on_cpu
 from tests.server.conftest import Server, Start
 
@@ -370,7 +370,7 @@ def test_an_answer_is_written_with_every_digit_that_counts() -> None:
     vectors.append(np.array([0, -0.0, 1, 1e-30, 3.4e38] * 8, np.float32))
     import json
 
-    told = json.loads(written(vectors, encoding="float", model='a"b', num_tokens=7))
+    told = json.loads(write_response(vectors, encoding="float", model='a"b', num_tokens=7))
     got = np.array([one["embedding"] for one in told["data"]], np.float32)
     np.testing.assert_array_equal(got, np.stack(vectors))
     assert (told["model"], told["usage"]["total_tokens"]) == ('a"b', 7)
@@ -378,9 +378,9 @@ def test_an_answer_is_written_with_every_digit_that_counts() -> None:
 
 def test_nothing_cannot_be_made_long() -> None:
     zeros = np.array([0, 0, 3, 4], np.float32)
-    np.testing.assert_array_equal(shortened(zeros, 2), [0, 0])
-    np.testing.assert_allclose(shortened(zeros, 3), [0, 0, 1])
-    assert shortened(zeros, 4) is zeros
+    np.testing.assert_array_equal(shorten_vector(zeros, 2), [0, 0])
+    np.testing.assert_allclose(shorten_vector(zeros, 3), [0, 0, 1])
+    assert shorten_vector(zeros, 4) is zeros
 
 
 class _Line:
@@ -399,13 +399,13 @@ def test_waiting_ends_with_the_client_or_the_deadline_and_cancels_the_rest() -> 
         line, futures = _Line(), [Future[int]() for _ in range(3)]
         futures[0].set_result(1)
         line.left.set()
-        with pytest.raises(ClientGone):
-            await all_of(futures, line, deadline_s=60)  # type: ignore[arg-type]
+        with pytest.raises(ClientDisconnected):
+            await wait_for_all(futures, line, deadline_s=60)  # type: ignore[arg-type]
         assert [one.cancelled() for one in futures] == [False, True, True]
         late = [Future[int]()]
         with pytest.raises(OverloadedError):
-            await all_of(late, _Line(), deadline_s=0.01)  # type: ignore[arg-type]
+            await wait_for_all(late, _Line(), deadline_s=0.01)  # type: ignore[arg-type]
         assert late[0].cancelled()
-        assert await all_of([], _Line(), deadline_s=1) == []  # type: ignore[arg-type]
+        assert await wait_for_all([], _Line(), deadline_s=1) == []  # type: ignore[arg-type]
 
     asyncio.run(leave())

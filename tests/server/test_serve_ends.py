@@ -19,9 +19,9 @@ import pytest
 import uvicorn
 from websockets.sync.client import connect
 
-from anyrig.server.parts import Parts
-from tests.server import odd_clerk
-from tests.server.conftest import environment_of
+from anyrig.server.state import ServerState
+from tests.server import odd_worker
+from tests.server.conftest import build_server, environment_of
 from tests.server.test_serve_jobs import begun, over, sent, until
 from tests.server.test_serve_stream import heard
 
@@ -34,11 +34,11 @@ TASKS = ("transcribe", "book_plan", "book_cover", "book_chapter")
 
 @dataclass
 class Door:
-    """A server in this process, and what its clerks do."""
+    """A server in this process, and what its document workers do."""
 
     url: str
     client: httpx.Client
-    parts: Parts
+    state: ServerState
     marks: Path
     upload: str
     job: str
@@ -59,12 +59,12 @@ class Door:
     @contextmanager
     def limits(self, **changed: Any) -> Iterator[None]:
         """Other settings."""
-        before = self.parts.settings
-        self.parts.settings = replace(before, **changed)
+        before = self.state.settings
+        self.state.settings = replace(before, **changed)
         try:
             yield
         finally:
-            self.parts.settings = before
+            self.state.settings = before
 
     def ask(self, task: str, timeout: float = 60.0) -> httpx.Response:
         """A request that has a task done."""
@@ -87,34 +87,30 @@ class Door:
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     """One for all tests here."""
-    from anyrig.cli.context import Context
-    from anyrig.cli.parse import command_line
-    from anyrig.cli.serve import build
     from anyrig.server.app import create_app
 
     folder = tmp_path_factory.mktemp("ends")
     marks, plugins = folder / "marks", folder / "plugins"
     marks.mkdir()
     plugins.mkdir()
-    odd_clerk.plugged(plugins)
+    odd_worker.plugged(plugins)
     paths = [str(plugins), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    more = {odd_clerk.FOLDER: str(marks), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    more = {odd_worker.FOLDER: str(marks), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "ANYRIG_SERVER_TEXTS": "8", "ANYRIG_SERVER_QUEUE": "8"}  # fmt: skip
-    _, options = command_line(["serve", "--no-bench"])
     with ExitStack() as stack:
         sys.path.insert(0, str(plugins))
         stack.callback(sys.path.remove, str(plugins))
-        parts = build(Context(options, environment_of(folder, more)), stack, local=True)
-        clerks: Any = parts.clerks
-        clerks._factory = odd_clerk.FACTORY
-        url = stack.enter_context(_listening(create_app(parts, page=False)))
+        state = build_server(stack, environment_of(folder, more))
+        workers: Any = state.documents
+        workers._factory = odd_worker.FACTORY
+        url = stack.enter_context(_listening(create_app(state, page=False)))
         client = stack.enter_context(httpx.Client(base_url=url, timeout=60, trust_env=False))
         upload = sent(client, STORY, "story.txt")
         job = until(client, begun(client, "book", file=upload, engine="tone")["id"], over)
         assert job["state"] == "done", job
         chapters = client.get(f"/jobs/{job['id']}/chapters").json()["chapters"]
         numbers = [row["number"] for row in chapters]
-        yield Door(url, client, parts, marks, upload, job["id"], numbers)
+        yield Door(url, client, state, marks, upload, job["id"], numbers)
 
 
 @contextmanager
@@ -158,7 +154,7 @@ def test_a_task_that_fails_unforeseen_is_no_500_and_is_counted(door: Door, task:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_task_that_kills_its_clerk_is_no_500_and_fails_alone(door: Door, task: str) -> None:
+def test_a_task_that_kills_its_worker_is_no_500_and_fails_alone(door: Door, task: str) -> None:
     with door.way("dies"):
         _is_problem(door.ask(task), 422)
     plan = door.ask("book_plan")
@@ -177,7 +173,7 @@ def test_plans_and_chapters_are_counted(door: Door) -> None:
 
 def _unmade(door: Door) -> None:
     """Chapters are made once; the next test wants them made again."""
-    for path in door.parts.data.glob("jobs/*/chapters/*.mp3"):
+    for path in door.state.data_folder.glob("jobs/*/chapters/*.mp3"):
         path.unlink()
 
 
@@ -205,7 +201,7 @@ def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> No
 def test_who_leaves_takes_the_work_along(
     door: Door, task: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert door.ask("book_plan").status_code == 200  # the clerk is there
+    assert door.ask("book_plan").status_code == 200  # the worker exists
     before = door.counted(task, "given up")
     with door.way("long"):
         with pytest.raises(httpx.ReadTimeout):
@@ -285,7 +281,7 @@ def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
     )
     assert answer.status_code == 200, answer.text
     passages = answer.json()["results"][0]["result"]["passages"]
-    assert len(passages) > 3 * door.parts.settings.texts
+    assert len(passages) > 3 * door.state.settings.texts
     assert {len(one["vector"]) for one in passages} == {256}
     asked = {"input": [passages[-1]["text"]], "model": "hashing"}
     alone = door.client.post("/v1/embeddings", json=asked).json()["data"][0]["embedding"]
@@ -309,12 +305,17 @@ def test_who_waits_for_a_model_that_loads_has_a_deadline(door: Door) -> None:
         began = time.monotonic()
         answer = door.client.post("/v1/audio/speech", json=body)
         assert time.monotonic() - began < 2.5, "it takes three seconds to load"
-        assert "begin" in _is_problem(answer, 429)["title"]
+        assert "start" in _is_problem(answer, 429)["title"]
         assert int(answer.headers["retry-after"]) > 0
     assert door.client.post("/v1/audio/speech", json=body).status_code == 200
-    slow = [one for one in door.parts.keeper.kept() if "slow" in one.name]
+    slow = [one for one in door.state.models.loaded_models() if "slow" in one.name]
     assert len(slow) == 1, "it was loaded once, for whoever came next"
-    _until(lambda: next(o for o in door.parts.keeper.kept() if "slow" in o.name).lent == 0)
+    _until(
+        lambda: (
+            next(o for o in door.state.models.loaded_models() if "slow" in o.name).num_borrowers
+            == 0
+        )
+    )
 
 
 def test_vectors_and_tasks_have_a_deadline_before_they_begin(door: Door) -> None:
@@ -325,4 +326,4 @@ def test_vectors_and_tasks_have_a_deadline_before_they_begin(door: Door) -> None
             ("/documents/entities", {"texts": ["a"], "engine": "grammar"}),
         ):
             told = _is_problem(door.client.post(path, json=body), 429)
-            assert "did not begin" in told["title"], path
+            assert "did not start" in told["title"], path

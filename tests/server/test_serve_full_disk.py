@@ -30,7 +30,7 @@ def client(make_app: MakeApp) -> Iterator[TestClient]:
 def fill(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Fill:
     """Lets calls of the system fail below the server's data, as they do where no space is left."""
     app: Any = client.app
-    data = str(app.state.parts.data)
+    data = str(app.state.server.data_folder)
 
     def full(*names: str, code: int = errno.ENOSPC) -> None:
         for name in names:
@@ -51,7 +51,7 @@ def fill(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Fill:
 def _check(answer: Any) -> None:
     assert answer.status_code == 507, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    assert "no space left" in answer.json()["title"]
+    assert "disk is full" in answer.json()["title"]
     assert "space" in answer.json()["hint"]
 
 
@@ -79,7 +79,7 @@ def test_an_upload_whose_last_bytes_find_no_space(
     _check(client.post("/uploads", files={"files": ("a.txt", b"words")}))
     monkeypatch.undo()
     app: Any = client.app
-    assert list((app.state.parts.data / "uploads").iterdir()) == []
+    assert list((app.state.server.data_folder / "uploads").iterdir()) == []
 
 
 def test_a_job_where_no_space_is_left(
@@ -95,21 +95,21 @@ def test_a_job_where_no_space_is_left(
 
 def test_a_job_that_the_list_of_jobs_has_no_space_for(client: TestClient) -> None:
     app: Any = client.app
-    parts = app.state.parts
+    state = app.state.server
     body = {"kind": "batch", "arguments": {"lines": ["Hello."], "engine": "tone"}}
     assert client.post("/jobs", json=body).status_code == 201
 
     def bounded(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
 
-    parts.jobs.file.read(bounded)
+    state.jobs.file.read(bounded)
     long = {**body, "arguments": {"lines": ["Hello. " * 100] * 25, "engine": "tone"}}
     for _ in range(50):
         answer = client.post("/jobs", json=long)
         if answer.status_code != 201:
             break
     _check(answer)
-    root = parts.data / "jobs"
+    root = state.data_folder / "jobs"
     assert len(list(root.iterdir())) == len(client.get("/jobs").json()["jobs"])
 
 
@@ -131,6 +131,6 @@ def test_work_on_documents_that_finds_no_space(
     def submit(*arguments: Any, **options: Any) -> Any:
         raise error_from_dict(error_to_dict(failed))
 
-    monkeypatch.setattr(app.state.parts.clerks, "submit", submit)
+    monkeypatch.setattr(app.state.server.documents, "submit", submit)
     answer = client.post("/documents/entities", json={"texts": ["x"], "engine": "grammar"})
     assert answer.status_code == 507, answer.text

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.cli import compute, serve
+from anyrig.app.compute import ComputeOptions
+from anyrig.cli import serve
+from anyrig.cli.flags import add_flags
 from tests.docs import pages
 from tests.server.conftest import Server
 
@@ -34,7 +36,7 @@ def test_block(block: pages.Block, server: Server, tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_scope_and_every_option() -> None:
-    from anyrig.server.keys import SCOPES
+    from anyrig.app.keys import SCOPES
 
     text = (pages.ROOT / "docs" / "server.md").read_text(encoding="utf-8")
     for scope, what in SCOPES.items():
@@ -42,7 +44,7 @@ def test_the_page_names_every_scope_and_every_option() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     serve.arguments(parser)
     of_all = argparse.ArgumentParser(add_help=False)
-    compute.arguments(of_all)
+    add_flags(of_all, ComputeOptions)
     shared = set(of_all._option_string_actions)
     for option, action in parser._option_string_actions.items():
         if option not in shared and action.help != argparse.SUPPRESS:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-from argparse import ArgumentParser
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.server.orders import takes
-from anyrig.server.schemas.job_arguments import CHOICES, EXAMPLES, argument
-from anyrig.services.jobs import KINDS
+from anyrig.app.jobs import JOB_KINDS
+from anyrig.options import list_options
+from anyrig.server.job_requests import EXAMPLES, build_schema, list_arguments
 from tests.server.conftest import MakeApp
 
 UPLOAD = re.compile(r"upload:[0-9a-f]{32}")
@@ -24,34 +22,31 @@ def client(make_app: MakeApp) -> TestClient:
     return TestClient(make_app("--no-jobs"), base_url="http://127.0.0.1:3000")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_argument_is_described_and_words_are_those_of_the_command(kind: str) -> None:
-    parser = ArgumentParser()
-    importlib.import_module(f"anyrig.cli.{KINDS[kind].command}").arguments(parser)
-    choices = {one.dest: one.choices for one in parser._actions if one.choices}
-    for name in takes(kind):
-        told = argument(kind, name)
-        assert told["description"].endswith((".", "...")), name
-        if name in choices or "enum" in told:
-            assert tuple(told["enum"]) == tuple(choices[name]), name
-    assert {name for name in choices if name in takes(kind)} <= set(CHOICES)
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_every_option_of_the_request_is_described(kind: str) -> None:
+    entry = JOB_KINDS[kind]
+    for name, one in list_options(entry.request).items():
+        if name != entry.input:
+            assert (name in list_arguments(kind)) == one.http
+    for name, schema in build_schema(kind)["properties"].items():
+        assert schema["description"], name
 
 
 def test_the_description_has_every_kind_with_an_example(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()["components"]["schemas"]["NewJob"]
     kinds = {one["title"]: one for one in schema["oneOf"]}
-    assert kinds.keys() == KINDS.keys() == EXAMPLES.keys()
-    assert [one["kind"] for one in schema["examples"]] == schema["properties"]["kind"]["enum"]
+    assert kinds.keys() == JOB_KINDS.keys() == EXAMPLES.keys()
+    assert {one["kind"] for one in schema["examples"]} == {*schema["properties"]["kind"]["enum"]}
     index = kinds["index"]["properties"]["arguments"]["properties"]["index"]
     assert "name" in index["description"]
     page = client.get("/docs").text
     for kind, example in EXAMPLES.items():
         assert f"<h3>{kind}</h3>" in page
-        assert all(f"<code>{name}</code>" in page for name in takes(kind))
-        assert all(name in takes(kind) for name in example)
+        assert all(f"<code>{name}</code>" in page for name in list_arguments(kind))
+        assert all(name in list_arguments(kind) for name in example)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", JOB_KINDS)
 def test_every_example_is_taken(client: TestClient, kind: str) -> None:
     data = b'[task]\nkind = "text"\n' if kind == "train" else b"CHAPTER I\n\nThe tide came in."
     sent = client.post("/uploads", files={"files": ("a.txt", data)}).json()["files"][0]["id"]

@@ -1,4 +1,4 @@
-"""The list of jobs, when there are many: parts of it, in short, and off the loop."""
+"""The list of jobs, when there are many: state of it, in short, and off the loop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.access import Client
 from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
-from anyrig.server.access import Client
-from anyrig.server.guarding.inside import NO_KEY
-from anyrig.server.orders import ordered
-from anyrig.server.page.api import Api
-from anyrig.server.page.jobs_asked import Looked, Looking
-from anyrig.server.parts import Parts
+from anyrig.server.auth import SCOPE_NO_KEY_NEEDED
+from anyrig.server.job_requests import prepare_job
+from anyrig.server.page.api import ApiClient
+from anyrig.server.page.job_cards import FetchedJobs, JobQuery
+from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
 LINES = [f"Line number {n}." for n in range(50)]
@@ -31,8 +31,8 @@ def app(make_app: MakeApp) -> Iterator[TestClient]:
         yield client
 
 
-def parts_of(client: TestClient) -> Parts:
-    found: Parts = client.app.state.parts  # type: ignore[attr-defined]
+def parts_of(client: TestClient) -> ServerState:
+    found: ServerState = client.app.state.server  # type: ignore[attr-defined]
     return found
 
 
@@ -109,7 +109,7 @@ def test_a_list_holds_nothing_that_is_long(app: TestClient) -> None:
 def test_long_lines_are_kept_with_the_job_alone(app: TestClient) -> None:
     lines = [f"{n} {'word ' * 100}" for n in range(100)]
     anybody = Client(sees_all=True)
-    with ordered(parts_of(app), anybody, "batch", {"lines": lines, "engine": "tone"}) as found:
+    with prepare_job(parts_of(app), anybody, "batch", {"lines": lines, "engine": "tone"}) as found:
         assert found["asked"] == {"lines": "100 lines", "engine": "tone"}
         assert len(json.dumps(found)) < 2000
 
@@ -117,7 +117,7 @@ def test_long_lines_are_kept_with_the_job_alone(app: TestClient) -> None:
 def test_lines_that_were_spoken_are_counted(app: TestClient) -> None:
     body = {"kind": "batch", "arguments": {"lines": LINES, "engine": "tone"}}
     id = app.post("/jobs", json=body).json()["id"]
-    out = next((parts_of(app).data / "jobs").iterdir()) / "out"
+    out = next((parts_of(app).data_folder / "jobs").iterdir()) / "out"
     for name in ("1.wav", "22.wav", ".3.wav", "4.wav.part", "all.txt", "5"):
         (out / name).write_bytes(b"RIFF")
     (out / "6.wav").symlink_to("/etc/passwd")
@@ -148,7 +148,7 @@ def test_a_list_is_written_in_a_thread_and_job_by_job(
 # -- what pages ask for ----------------------------------------------------------------------------
 
 
-class Counting(Api):
+class Counting(ApiClient):
     """The page's client, which remembers what it was asked."""
 
     def __init__(self, *given: Any) -> None:
@@ -163,13 +163,13 @@ class Counting(Api):
         return told
 
 
-def looking(client: TestClient, *kinds: str) -> tuple[Looking, Any]:
-    api: Any = Counting(client.app, parts_of(client)).of({NO_KEY: True})
-    return Looking(api, *kinds), api
+def looking(client: TestClient, *kinds: str) -> tuple[JobQuery, Any]:
+    api: Any = Counting(client.app, parts_of(client)).for_visitor({SCOPE_NO_KEY_NEEDED: True})
+    return JobQuery(api, *kinds), api
 
 
-def seen(looks: Looking, most: int, *states: str) -> Looked:
-    return asyncio.run(looks.look(most, states))
+def seen(looks: JobQuery, most: int, *states: str) -> FetchedJobs:
+    return asyncio.run(looks.fetch(most, states))
 
 
 def test_a_page_asks_for_what_it_shows(app: TestClient) -> None:
@@ -179,11 +179,11 @@ def test_a_page_asks_for_what_it_shows(app: TestClient) -> None:
     looks, api = looking(app, "book")
     found = seen(looks, 4)
     assert [job["id"] for job in found.jobs] == made[::2][:-5:-1]
-    assert (found.num, found.num_all) == (10, 10)
+    assert (found.total, found.total_all) == (10, 10)
     assert len(api.asked) == 1
     assert api.num_told == 4
     assert seen(looks, 4, "queued").jobs == []
-    assert seen(looks, 4, "queued").num_all == 10
+    assert seen(looks, 4, "queued").total_all == 10
     all_of_them, api = looking(app)
     assert len(seen(all_of_them, 100).jobs) == 20
     assert len(api.asked) == 1
@@ -197,7 +197,7 @@ def test_a_page_shows_what_is_not_over_however_old(app: TestClient) -> None:
     found = seen(looks, 2)
     assert [job["id"] for job in found.jobs] == [made[5], made[4], made[1], made[0]]
     assert [job["place"] for job in found.jobs] == [None, None, 2, 1]
-    assert found.num == 6
+    assert found.total == 6
     assert len(api.asked) == 2
 
 
@@ -231,17 +231,17 @@ def test_uploads_are_not_held_while_an_order_is_looked_at(
     app: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To look for engines takes seconds; whoever deletes a file meanwhile does not wait for it."""
-    parts = parts_of(app)
+    state = parts_of(app)
     mine, others = sent(app, "mine.txt"), sent(app, "others.txt")
     looks, go = threading.Event(), threading.Event()
-    usual = parts.speech.check
+    usual = state.speech.check
 
     def check(**given: Any) -> None:
         looks.set()
         assert go.wait(60)
         usual(**given)
 
-    monkeypatch.setattr(parts.speech, "check", check)
+    monkeypatch.setattr(state.speech, "check", check)
     answers: list[Any] = []
     body = {"kind": "book", "arguments": {"file": f"upload:{mine}", "engine": "tone"}}
     order = threading.Thread(target=lambda: answers.append(app.post("/jobs", json=body)))
@@ -260,5 +260,5 @@ def test_uploads_are_not_held_while_an_order_is_looked_at(
     (answer,) = answers
     assert answer.status_code == 404, answer.text  # its own file went as well
     assert app.get("/jobs").json()["jobs"] == []
-    assert list((parts.data / "jobs").iterdir()) == []
+    assert list((state.data_folder / "jobs").iterdir()) == []
     assert app.get("/uploads").json()["files"] == []

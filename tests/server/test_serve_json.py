@@ -72,7 +72,7 @@ def test_what_is_not_json_is_refused(app_client: TestClient, path: str, more: in
         answer = app_client.post(path, content=wrong + " " * more, headers=JSON)
         assert answer.status_code == 400, answer.text
         assert answer.json()["title"].startswith("the body is not valid JSON: ")
-        assert answer.json()["hint"] == "Send one JSON value, whole."
+        assert answer.json()["hint"] == "Send one complete JSON value."
         assert len(answer.content) < 2000
 
 
@@ -101,7 +101,7 @@ def test_commas_inside_of_a_text_are_not_values(app_client: TestClient) -> None:
     text = '\\",[{' * 600_000
     answer = app_client.post("/v1/embeddings", json={"model": "hashing", "input": text})
     assert answer.status_code == 413, answer.text
-    assert answer.json()["title"].startswith("a text of ")
+    assert answer.json()["title"].startswith("the input has a text of ")
 
 
 def test_many_invalid_values_get_one_short_answer(app_client: TestClient) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.app.keys import ApiKeys
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.server.guarding.buckets import Buckets
-from anyrig.server.keys import Keys
+from anyrig.server.security import RateLimiter
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_known_again_and_its_text_is_kept_nowhere(path: Path) -> None:
-    text, key = Keys(path).add("laptop", scopes=("speech", "read"), requests_per_minute=7)
-    found = Keys(path).check(text)
+    text, key = ApiKeys(path).add("laptop", scopes=("speech", "read"), requests_per_minute=7)
+    found = ApiKeys(path).check(text)
     assert found == key
     assert found is not None
     assert (found.name, found.scopes, found.requests_per_minute) == (
@@ -37,7 +37,7 @@ def test_a_key_is_known_again_and_its_text_is_kept_nowhere(path: Path) -> None:
 
 
 def test_texts_that_are_no_key(path: Path) -> None:
-    keys = Keys(path)
+    keys = ApiKeys(path)
     text, key = keys.add("a")
     secret = text.split("_", 2)[2]
     start = text.removesuffix(f"_{secret}")
@@ -57,9 +57,9 @@ def test_a_wrong_key_is_compared_as_a_right_one_is(
     """Whatever is wrong, one digest of the same length is compared, in constant time."""
     import hmac
 
-    from anyrig.server import keys as module
+    from anyrig.app import keys as module
 
-    keys = Keys(path)
+    keys = ApiKeys(path)
     text, key = keys.add("a")
     seen: list[tuple[int, int]] = []
 
@@ -74,33 +74,33 @@ def test_a_wrong_key_is_compared_as_a_right_one_is(
 
 
 def test_one_that_was_removed_is_refused_by_whoever_has_the_file_open(path: Path) -> None:
-    here, there = Keys(path), Keys(path)
+    here, there = ApiKeys(path), ApiKeys(path)
     text, key = here.add("laptop")
     assert there.check(text) == key
     here.remove("laptop")
     assert there.check(text) is None
-    with pytest.raises(InvalidInputError, match="there is no key"):
+    with pytest.raises(InvalidInputError, match="unknown key"):
         here.remove("laptop")
     again, _ = here.add("laptop")
     here.remove(again.split("_")[1])
-    assert there.all() == []
+    assert there.list_keys() == []
 
 
 def test_one_that_expired_is_refused(path: Path) -> None:
     now = 1000.0
-    keys = Keys(path, clock=lambda: now)
+    keys = ApiKeys(path, clock=lambda: now)
     text, key = keys.add("guest", expires_at=1060.0)
     assert keys.check(text) == key
     now = 1060.0
     assert keys.check(text) is None
     assert keys.get(key.id) is None
-    assert keys.all() == [key]
+    assert keys.list_keys() == [key]
 
 
 def test_many_who_add_at_once_lose_none(path: Path) -> None:
     texts: list[str] = []
     threads = [
-        threading.Thread(target=lambda n=n: texts.append(Keys(path).add(f"key {n}")[0]))
+        threading.Thread(target=lambda n=n: texts.append(ApiKeys(path).add(f"key {n}")[0]))
         for n in range(12)
     ]
     for one in threads:
@@ -108,20 +108,20 @@ def test_many_who_add_at_once_lose_none(path: Path) -> None:
     for one in threads:
         one.join()
     assert len(texts) == 12
-    assert all(Keys(path).check(text) for text in texts)
+    assert all(ApiKeys(path).check(text) for text in texts)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 61, "\x1b[31m"])
 def test_names_are_one_line(path: Path, name: str) -> None:
     with pytest.raises(InvalidInputError, match="name"):
-        Keys(path).add(name)
+        ApiKeys(path).add(name)
 
 
 def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
-    keys = Keys(path)
-    with pytest.raises(InvalidInputError, match="no scope 'speach'"):
+    keys = ApiKeys(path)
+    with pytest.raises(InvalidInputError, match="unknown scope 'speach'"):
         keys.add("a", scopes=("speach",))
-    with pytest.raises(InvalidInputError, match="no scope"):
+    with pytest.raises(InvalidInputError, match="unknown scope"):
         keys.add("a", scopes=())
     with pytest.raises(InvalidInputError, match="rate"):
         keys.add("a", requests_per_minute=-1)
@@ -131,23 +131,23 @@ def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
 
 
 def test_admin_may_do_everything(path: Path) -> None:
-    _, admin = Keys(path).add("a")
-    _, reader = Keys(path).add("b", scopes=("read",))
-    assert admin.may("speech")
-    assert reader.may("jobs", "read")
-    assert not reader.may("jobs")
+    _, admin = ApiKeys(path).add("a")
+    _, reader = ApiKeys(path).add("b", scopes=("read",))
+    assert admin.has_scope("speech")
+    assert reader.has_scope("jobs", "read")
+    assert not reader.has_scope("jobs")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"keys": [{"id": 1}]}', "\x00"])
 def test_a_broken_file_lets_nobody_in(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(InvalidSettingError, match="cannot be read"):
-        Keys(path).check("anyrig_" + "0" * 12 + "_" + "A" * 43)
+    with pytest.raises(InvalidSettingError, match="cannot read"):
+        ApiKeys(path).check("anyrig_" + "0" * 12 + "_" + "A" * 43)
 
 
 def test_the_file_tells_nothing_that_is_not_listed(path: Path) -> None:
-    Keys(path).add("a", scopes=("read",), expires_at=5.0)
+    ApiKeys(path).add("a", scopes=("read",), expires_at=5.0)
     (row,) = json.loads(path.read_text())["keys"]
     assert set(row) == {"id", "name", "digest", "scopes", "requests_per_minute", "expires_at",
                         "made_at"}  # fmt: skip
@@ -155,7 +155,7 @@ def test_the_file_tells_nothing_that_is_not_listed(path: Path) -> None:
 
 def test_a_bucket_fills_at_an_even_pace() -> None:
     now = 0.0
-    buckets = Buckets(clock=lambda: now)
+    buckets = RateLimiter(clock=lambda: now)
     assert [buckets.take("a", 3) for _ in range(4)] == [0, 0, 0, 20]
     assert buckets.take("b", 3) == 0
     now = 10.0
@@ -166,4 +166,4 @@ def test_a_bucket_fills_at_an_even_pace() -> None:
     assert [buckets.take("a", 3) for _ in range(4)] == [0, 0, 0, 20]
     for number in range(5000):
         buckets.take(str(number), 3)
-    assert len(buckets._levels) <= 4096
+    assert len(buckets._buckets) <= 4096

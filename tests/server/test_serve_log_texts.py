@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from anyrig.cli import serve_log
 from anyrig.errors import StorageError
 from anyrig.jobs import Job, JobQueue, run_jobs
+from anyrig.server.log import JsonFormatter, configure_log
 
 SECRET = "Dear Anna, the key is under the stone."
 Said = Callable[[], str]
@@ -30,10 +30,10 @@ def configured() -> Iterator[Callable[..., Said]]:
         stream = io.StringIO()
         handler = logging.StreamHandler(stream)
         if options.get("as_json"):
-            handler.setFormatter(serve_log.JsonLines())
+            handler.setFormatter(JsonFormatter())
         root.handlers[:] = [handler]
         streams.append(handler)
-        serve_log.configure(as_json=False, verbose=2, texts=bool(options.get("texts")))
+        configure_log(as_json=False, verbose=2, texts=bool(options.get("texts")))
         return stream.getvalue
 
     yield configure

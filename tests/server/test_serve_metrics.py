@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
 from anyrig.monitor.prometheus import METRIC_NAMES
-from anyrig.server.figures import Figures
+from anyrig.server.metrics import Metrics
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker
 from tests.conftest import ROOT
@@ -76,14 +76,14 @@ def test_everything_is_there_before_anything_happens(app_client: TestClient) -> 
 
 
 def test_ready_is_what_health_says(app_client: TestClient) -> None:
-    state = app_client.app.state.parts.state  # type: ignore[attr-defined]
-    for more in ({"error": "speech could not be loaded"}, {"ready": False}, {"ending": True}):
-        before = dict(state)
-        state.update(more)
+    state = app_client.app.state.server  # type: ignore[attr-defined]
+    changes = {"preload_error": "speech could not be loaded", "is_ready": False, "is_ending": True}
+    for field, bad in changes.items():
+        before = getattr(state, field)
+        setattr(state, field, bad)
         assert app_client.get("/health").status_code == 503
-        assert value(figures(app_client), "anyrig_ready") == 0, more
-        state.clear()
-        state.update(before)
+        assert value(figures(app_client), "anyrig_ready") == 0, field
+        setattr(state, field, before)
         assert app_client.get("/health").status_code == 200
         assert value(figures(app_client), "anyrig_ready") == 1
 
@@ -220,7 +220,7 @@ def test_every_label_of_dashboard_and_alerts_exists(served: Server) -> None:
     given = {"instance", "job", "le"}
     labels = given | {"device", "name", "reason", "pid", "process"}
     # Of what may not have happened yet: a label shows only with its first sample.
-    for counter in Figures().registry._collector_to_names:
+    for counter in Metrics().registry._collector_to_names:
         labels |= set(getattr(counter, "_labelnames", ()))
     for family in figures(served.client).values():
         for sample in family.samples:

@@ -40,7 +40,7 @@ def _people(client: TestClient) -> People:
     app: Any = client.app
 
     def one(name: str, *scopes: str) -> TestClient:
-        text, _ = app.state.parts.keys.add(name, scopes=scopes)
+        text, _ = app.state.server.keys.add(name, scopes=scopes)
         found = TestClient(app, base_url=HERE, raise_server_exceptions=False)
         found.headers["Authorization"] = f"Bearer {text}"
         return found
@@ -144,7 +144,7 @@ def test_jobs_belong_to_the_key_that_began_them(people: People) -> None:
 
 def test_a_key_that_is_made_anew_under_an_old_name_inherits_nothing(people: People) -> None:
     sent(people.ann)
-    keys = people.app.state.parts.keys
+    keys = people.app.state.server.keys
     keys.remove("ann")
     text, _ = keys.add("ann", scopes=SCOPES)
     people.ann.headers["Authorization"] = f"Bearer {text}"
@@ -152,12 +152,12 @@ def test_a_key_that_is_made_anew_under_an_old_name_inherits_nothing(people: Peop
 
 
 def test_what_was_made_without_a_key_is_for_admins(people: People) -> None:
-    parts = people.app.state.parts
-    with parts.uploads.receive("old.txt") as file:
+    state = people.app.state.server
+    with state.uploads.receive("old.txt") as file:
         file.write(b"from before")
-    job = parts.jobs.submit("batch", {"lines": []})
-    old = file.made.id
-    card = parts.data / "uploads" / f"{old}.json"
+    job = state.jobs.submit("batch", {"lines": []})
+    old = file.upload.id
+    card = state.data_folder / "uploads" / f"{old}.json"
     told = json.loads(card.read_text())
     del told["owner"]  # as 0.1.0 wrote it
     card.write_text(json.dumps(told))
@@ -182,18 +182,18 @@ def test_without_keys_everything_is_everybodys(make_app: MakeApp) -> None:
 
 
 def test_the_page_shows_a_visitor_what_belongs_to_their_key(people: People) -> None:
-    from anyrig.server.guarding.inside import KEYED
-    from anyrig.server.page.api import Api
+    from anyrig.server.auth import KEY_NEEDED_HEADER
+    from anyrig.server.page.api import ApiClient
 
     sent(people.ann), begun(people.ann, "batch", lines=["Hello."], engine="tone")
-    parts = people.app.state.parts
-    text, _ = parts.keys.add("visitor", scopes=("page",))
+    state = people.app.state.server
+    text, _ = state.keys.add("visitor", scopes=("page",))
 
-    def visit(key: str) -> Api:
-        headers = [(b"authorization", f"Bearer {key}".encode()), (KEYED, b"1")]
-        return Api(people.app, parts).of({"headers": headers})
+    def visit(key: str) -> ApiClient:
+        headers = [(b"authorization", f"Bearer {key}".encode()), (KEY_NEEDED_HEADER, b"1")]
+        return ApiClient(people.app, state).for_visitor({"headers": headers})
 
-    async def seen(api: Api) -> tuple[int, int]:
+    async def seen(api: ApiClient) -> tuple[int, int]:
         return (
             len((await api.get("/uploads"))["files"]), len((await api.get("/jobs"))["jobs"])
         )  # fmt: skip
@@ -277,7 +277,7 @@ def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
         )  # fmt: skip
 
     app = made("")
-    folder = app.state.parts.places["indexes"]
+    folder = app.state.server.rig.folders.indexes
     schema.connect(folder / "letters.sqlite").close()
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         people = _people(client)
@@ -288,7 +288,7 @@ def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
         assert refused.status_code == 400
         assert "no classifier 'bills' is kept" in refused.json()["title"]
     with TestClient(made("letters, bills"), base_url=HERE) as client:
-        text, _ = client.app.state.parts.keys.add("eve", scopes=SCOPES)  # type: ignore[attr-defined]
+        text, _ = client.app.state.server.keys.add("eve", scopes=SCOPES)  # type: ignore[attr-defined]
         client.headers["Authorization"] = f"Bearer {text}"
         (one,) = client.get("/documents/indexes").json()["indexes"]
         assert one["name"] == "letters"
@@ -302,8 +302,8 @@ def test_sharing_everything_does_not_share_the_indexes_of_keys(make_app: MakeApp
     app = make_app("--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_SHARED": "*"})
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         people = _people(client)
-        key = next(one.id for one in app.state.parts.keys.all() if one.name == "ann")
-        folder = app.state.parts.places["indexes"]
+        key = next(one.id for one in app.state.server.keys.list_keys() if one.name == "ann")
+        folder = app.state.server.rig.folders.indexes
         schema.connect(folder / f"diary--{key}.sqlite").close()
         schema.connect(folder / "letters.sqlite").close()
         names = [one["name"] for one in people.bob.get("/documents/indexes").json()["indexes"]]
@@ -315,11 +315,11 @@ def test_sharing_everything_does_not_share_the_indexes_of_keys(make_app: MakeApp
 
 def test_health_does_not_name_what_others_made(people: People) -> None:
     mine = sent(people.ann)
-    parts = people.app.state.parts
-    key = next(one.id for one in parts.keys.all() if one.name == "ann")
+    state = people.app.state.server
+    key = next(one.id for one in state.keys.list_keys() if one.name == "ann")
     from anyrig.documents.index import schema
 
-    schema.connect(parts.places["indexes"] / f"diary--{key}.sqlite").close()
+    schema.connect(state.rig.folders.indexes / f"diary--{key}.sqlite").close()
     people.ann.post("/documents/search", json={"index": "diary", "question": "parrots"})
     assert people.ann.post(
         "/documents/embed", json={"files": [f"upload:{mine}"], "model": "hashing"}
@@ -338,16 +338,16 @@ def test_training_runs_belong_to_the_key_of_their_job(people: People, tmp_path: 
 
     toml = tmp_path / "run.toml"
     toml.write_text('[task]\nkind = "language"\ntext = "x"\n')
-    parts = people.app.state.parts
+    state = people.app.state.server
     config = read_config(toml)
     runs = []
     for name in ("ann", "nobody"):
         folder = tmp_path / name
         run = create_run(folder, config, {}, {})
-        register_run(parts.places["runs"], run)
+        register_run(state.rig.folders.runs, run)
         runs.append(run)
-    key = next(one.id for one in parts.keys.all() if one.name == "ann")
-    parts.jobs.submit("train", {"run": str(tmp_path / "ann")}, client=key)
+    key = next(one.id for one in state.keys.list_keys() if one.name == "ann")
+    state.jobs.submit("train", {"run": str(tmp_path / "ann")}, client=key)
     ids = [one["id"] for one in people.admin.get("/runs").json()["runs"]]
     assert len(ids) == 2
     (mine,) = [one["id"] for one in people.ann.get("/runs").json()["runs"]]

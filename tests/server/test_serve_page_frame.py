@@ -11,18 +11,28 @@ import pytest
 from fastapi.testclient import TestClient
 from selenium.webdriver.common.keys import Keys
 
+from anyrig.server.page.layout import PageInfo
 from anyrig.server.page.main import PAGES
-from anyrig.server.page.words import words
+from anyrig.server.page.translations import LANGUAGES, get_translator
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import MakeApp, Server, Start, environment_of
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-PATHS = [page.path for page in PAGES]
 NARROW, WIDE = 320, 1440
+WIDTHS = (NARROW, 768, WIDE)
 _FOCUSED = """
 const at = document.activeElement;
 return at.getAttribute('aria-label') || at.textContent;
 """
+
+
+def list_overflow(browser: Browser) -> dict[int, list[str]]:
+    """By width of the screen, what sticks out on the right."""
+    found = {}
+    for width in WIDTHS:
+        browser.size(width)
+        found[width] = browser.overflow()
+    return {width: what for width, what in found.items() if what}
 
 
 def test_people_get_the_page_and_programs_the_list(server: Server) -> None:
@@ -39,9 +49,7 @@ def test_what_is_not_there_is_told_to_each_in_their_way(server: Server) -> None:
     assert program.json()["hint"]
     person = server.client.get("/nothing", headers={**HTML, "Accept-Language": "fr"})
     assert person.status_code == 404
-    assert words("fr")("frame.nothing_here").replace("’", "\\u2019") in person.text or (
-        words("fr")("frame.nothing_here") in person.text
-    )
+    assert get_translator("fr")("frame.not_found") in person.text
     assert server.client.post("/health").status_code == 405
 
 
@@ -70,23 +78,31 @@ class TestInABrowser:
 
     pytestmark = NEEDS
 
-    @pytest.mark.parametrize("path", PATHS)
-    def test_each_page_fits_reads_and_is_open_to_all(
-        self,
-        browser: Browser,
-        axe: str,
-        path: str,
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.key)
+    def test_each_page_fits_in_every_language_and_is_accessible(
+        self, browser: Browser, axe: str, page: PageInfo
     ) -> None:
         for theme in ("light", "dark"):
             browser.size(WIDE)
-            browser.open(path)
+            browser.open(page.path)
             browser.click(f"[data-theme-choice={theme}]")
-            assert browser.find("h1").text
-            for width in (NARROW, 768, WIDE):
+            for width in WIDTHS:
                 browser.size(width)
-                assert browser.overflow() == [], (theme, width)
                 assert browser.findings(axe) == [], (theme, width)
+        for language in LANGUAGES:
+            browser.driver.add_cookie({"name": "anyrig_language", "value": language})
+            browser.open(page.path)
+            assert browser.find("h1").text == get_translator(language)(f"page.{page.key}")
+            assert list_overflow(browser) == {}, language
+            browser.size(NARROW)
+            browser.click("#menu-button")
+            assert list_overflow(browser) == {}, language
         assert browser.complaints() == []
+
+    def test_overflow_is_detected(self, browser: Browser) -> None:
+        browser.open("/jobs")
+        browser.script("document.querySelector('h1').style.minWidth = '800px'")
+        assert set(list_overflow(browser)) == {NARROW, 768}
 
     def test_the_theme_is_kept(self, browser: Browser) -> None:
         browser.open("/")
@@ -107,7 +123,7 @@ class TestInABrowser:
         browser.until(lambda: browser.script(
             "return document.documentElement.dataset.theme") == "dark")  # fmt: skip
         dark = browser.script("return getComputedStyle(document.body).backgroundColor")
-        browser.click(".foot a", words("en")("frame.docs"))
+        browser.click(".foot a", get_translator("en")("frame.docs"))
         browser.find("h1", "Everything over HTTP")
         assert browser.script("return getComputedStyle(document.body).backgroundColor") == dark
         browser.click("summary", "/uploads")
@@ -125,22 +141,18 @@ class TestInABrowser:
         browser.prefer("dark")
         assert browser.script("return getComputedStyle(document.body).backgroundColor") != light
 
-    @pytest.mark.parametrize("language", ["es", "fr", "en"])
-    def test_the_language_is_kept(self, browser: Browser, language: str) -> None:
-        t = words(language)
+    def test_the_language_is_kept(self, browser: Browser) -> None:
+        t = get_translator("fr")
         browser.open("/")
-        if language != "en":  # which is there already
-            browser.find("#language").send_keys({"es": "Es", "fr": "F"}[language])
-            browser.until(
-                lambda: browser.script("return document.documentElement.lang") == language
-            )
-        for page in PAGES:
-            browser.open(page.path)
-            said = [one.text for one in browser.all("#pages a")]
-            assert said == [t(f"page.{one.key}") for one in PAGES]
-            assert browser.find(".foot a").text == t("frame.docs")
-            assert browser.script("return document.documentElement.lang").startswith(language)
-            assert browser.driver.title == f"{t(f'page.{page.key}')} · anyrig"
+        browser.find("#language").send_keys("F")
+        browser.until(lambda: browser.script("return document.documentElement.lang") == "fr")
+        browser.open("/jobs")
+        assert [one.text for one in browser.all("#pages a")] == [
+            t(f"page.{one.key}") for one in PAGES
+        ]
+        assert browser.find(".foot a").text == t("frame.docs")
+        assert browser.script("return document.documentElement.lang") == "fr"
+        assert browser.driver.title == f"{t('page.jobs')} · anyrig"
 
     def test_by_keyboard_alone(self, browser: Browser) -> None:
         browser.open("/")
@@ -151,7 +163,7 @@ class TestInABrowser:
             return str(browser.script(_FOCUSED))
 
         keys.active_element.send_keys(Keys.TAB)
-        assert focus() == words("en")("frame.skip")
+        assert focus() == get_translator("en")("frame.skip")
         style = browser.script("return getComputedStyle(document.activeElement).outlineStyle")
         assert style == "solid"
         keys.active_element.send_keys(Keys.ENTER)
@@ -179,7 +191,7 @@ class TestInABrowser:
         browser.until(
             lambda: browser.script("return document.activeElement.closest('#pages') !== null")
         )
-        assert browser.find(".menu-head").text == words("en")("frame.menu")
+        assert browser.find(".menu-head").text == get_translator("en")("frame.menu")
         for _ in PAGES:  # the keys stay in the menu while it is open
             browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         assert browser.script(_FOCUSED) == "Cluster"
@@ -209,14 +221,20 @@ class TestInABrowser:
         letters = "return getComputedStyle(document.body).fontFamily"
         door = browser.script(letters)
         browser.find("#key").send_keys("let me in" + Keys.ENTER)
-        browser.find("[role=alert]", words("en")("login.shape"))
+        browser.find("[role=alert]", get_translator("en")("login.shape"))
         assert "`" not in browser.find("main").text
         for theme in ("dark", "light"):
             browser.prefer(theme)
             for width in (NARROW, WIDE):
                 browser.size(width)
-                assert browser.overflow() == [], width
                 assert browser.findings(axe) == [], width
+        for language in ("es", "fr", "en"):
+            browser.driver.add_cookie({"name": "anyrig_language", "value": language})
+            browser.driver.get(f"{server.url}/speak")
+            assert browser.script("return document.documentElement.lang") == language
+            browser.find("#key").send_keys("let me in" + Keys.ENTER)
+            browser.find("[role=alert]", get_translator(language)("login.shape"))
+            assert list_overflow(browser) == {}, language
         browser.find("#key").send_keys(json.loads(made.stdout)["key"] + Keys.ENTER)
         browser.find("#speak")
         browser.until(lambda: browser.script("return window.did_handshake === true"))
@@ -229,7 +247,7 @@ class TestInABrowser:
         browser.size(NARROW)
         assert browser.overflow() == []
         browser.click("#menu-button")
-        browser.click("#pages form .button", words("en")("frame.sign_out"))
+        browser.click("#pages form .button", get_translator("en")("frame.sign_out"))
         browser.find("#key")
         browser.driver.get(f"{server.url}/speak")
         assert "/login" in browser.driver.current_url
@@ -243,10 +261,9 @@ def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
             assert client.get("/speak", headers=HTML).status_code == 200
 
 
-@pytest.mark.parametrize("language", ["en", "es", "fr"])
-def test_the_door_says_what_is_wrong_with_a_key(make_app: MakeApp, language: str) -> None:
-    app = make_app("--require-keys", local=False)
-    t, keys = words(language), app.state.parts.keys
+def test_the_login_says_what_is_wrong_with_a_key(make_app: MakeApp) -> None:
+    app, language = make_app("--require-keys"), "es"
+    t, keys = get_translator(language), app.state.server.keys
     told = {
         "": "none", "let me in": "shape", f"anyrig_{'0' * 12}_{'x' * 43}": "unknown",
         keys.add("old", expires_at=1.0)[0]: "expired",

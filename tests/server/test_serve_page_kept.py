@@ -11,14 +11,14 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
-from anyrig.server.page.words import words
+from anyrig.server.page.translations import get_translator
 from tests.cli.test_without_extras import HIDE
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Server, Start, running
 from tests.server.listening import player
 
 pytestmark = NEEDS
-T = words("en")
+T = get_translator("en")
 
 # Count what is read of the component while it takes a second of sound; Vue's proxies must not be
 # read for every sample.
@@ -28,7 +28,7 @@ const files = ["player", "sound"].map((name) => import(`/page/assets/${name}.js`
 Promise.all(files).then(([player, sound]) => {
   let reads = 0;
   const peaks = new sound.Peaks();
-  const component = { chunks: [], peaks, count: 0, heard: 0, peak: 0, redraw() {} };
+  const component = { chunks: [], peaks, count: 0, numChunks: 0, peak: 0, redraw() {} };
   const counted = {
     get(inner, key) {
       reads++;
@@ -46,7 +46,7 @@ Promise.all(files).then(([player, sound]) => {
     },
   });
   const second = Int16Array.from({ length: 24000 }, (_, i) => 10000 * Math.sin(i / 20));
-  player.default.methods.take.call(watched, second);
+  player.default.methods.append.call(watched, second);
   done({ reads, count: component.count, peak: component.peak, chunks: component.chunks.length });
 }, (error) => done({ error: String(error) }));
 """
@@ -152,12 +152,12 @@ def test_a_dead_server_is_named_and_the_text_is_there_when_it_is_back(
 
 def test_what_was_typed_is_forgotten_when_one_signs_out(browser: Browser) -> None:
     browser.open("/speak")
-    browser.script("anyrig.keep('speak.text', 'secret')")
+    browser.script("anyrig.store('speak.text', 'secret')")
     browser.script(
         "const form = document.createElement('form'); form.setAttribute('action', '/logout');"
         "document.body.append(form); form.dispatchEvent(new Event('submit', {bubbles: true}));"
     )
-    assert browser.script("return anyrig.kept('speak.text') === undefined")
+    assert browser.script("return anyrig.load('speak.text') === undefined")
 
 
 _DROP = """

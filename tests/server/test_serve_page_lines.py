@@ -11,14 +11,14 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from anyrig.server.page.words import words
+from anyrig.server.page.translations import get_translator
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, Start
 from tests.server.listening import heard, lengths, player, saved, spoken, states
 from tests.server.long_work import told
 
 pytestmark = NEEDS
-T = words("en")
+T = get_translator("en")
 SENTENCE = "The kettle is on, and the tea will be ready soon."
 _ENDED = "return document.querySelector('.lines').dataset.busy !== 'true'"
 

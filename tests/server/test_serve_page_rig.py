@@ -6,14 +6,14 @@ import httpx
 import pytest
 from selenium import webdriver
 
-from anyrig.server.page.words import words
+from anyrig.server.page.translations import get_translator
 from tests.conftest import MACHINES
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Server, Start
 from tests.server.long_work import fits_in_every_language
 
 pytestmark = NEEDS
-T = words("en")
+T = get_translator("en")
 
 
 def test_a_device_tells_how_it_is_doing(browser: Browser, server: Server) -> None:
@@ -78,14 +78,14 @@ def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) ->
     assert job["arguments"] == {"quick": True}
     browser.open("/")  # it can be left, and is found again
     browser.find("#bench [role=progressbar]")
-    browser.until(lambda: browser.all("#bench .lying"), 240)
+    browser.until(lambda: browser.all("#bench .hbar"), 240)
     told = server.client.get(f"/jobs/{job['id']}").json()
     assert told["state"] == "done"
     figures = server.client.get("/bench").json()["figures"]
-    assert len(browser.all("#bench .lying")) == len(figures) > 0
+    assert len(browser.all("#bench .hbar")) == len(figures) > 0
     said = browser.find("#bench").text
     for figure in figures:
-        assert T.scaled(figure["value"], figure["unit"]).replace("\u00a0", " ") in said
+        assert T.quantity(figure["value"], figure["unit"]).replace("\u00a0", " ") in said
 
 
 def test_the_benchmark_in_full_is_stopped(browser: Browser, start: Start) -> None:
@@ -146,10 +146,10 @@ def test_why_a_device_is_not_used_and_what_mends_it(broken: Browser) -> None:
     assert pasted == fix
     for language in ("es", "fr"):
         broken.speak(language)
-        t = words(language)
+        t = get_translator(language)
         said = broken.find(".device .note").text
-        assert t("rig.because.no_kfd", what="/dev/kfd") in said
-        assert t("rig.because.not_installed", what="onnxruntime-ep-webgpu") in said
-        used = f"{t('rig.the_cpu')} ({t('rig.because.none_usable')})"
+        assert t("reason.no_kfd") in said
+        assert t("reason.not_installed", package="onnxruntime-ep-webgpu") in said
+        used = f"{t('rig.the_cpu')} ({t('reason.no_usable_gpu')})"
         assert broken.find(".reason").text == t("rig.now", reason=used).replace("\u00a0", " ")
     fits_in_every_language(broken)

@@ -1,4 +1,4 @@
-"""What the page says and how it looks, without a browser: nothing missing, nothing unreadable."""
+"""The page without a browser: texts, colours, and how the API's answers are described."""
 
 from __future__ import annotations
 
@@ -6,62 +6,90 @@ import re
 import string
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.machine import Machine
-from anyrig.server.page import icons, jobs_facts, rig_reasons, theme, voices
-from anyrig.server.page.speak_lexicon import entries_of, text_of
-from anyrig.server.page.words import LANGUAGES, asked_for, tables, words
+from anyrig.app.devices import choice_to_json
+from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
+from anyrig.devices.machine import Machine, reason_to_json, to_json
+from anyrig.devices.reasons import ReasonCode
+from anyrig.server.page import icons, job_cards, rig, theme, voices
+from anyrig.server.page.speak import format_lexicon, parse_lexicon
+from anyrig.server.page.translations import LANGUAGES, choose_language, get_translator, load_texts
 from tests.conftest import NAMES
 
 PAGE = Path(theme.__file__).parent
 SOURCES = {path.name: path.read_text(encoding="utf-8") for path in PAGE.glob("*.py")}
+REASONS = {key.partition(".")[2]: texts for key, texts in load_texts().items()
+           if key.startswith("reason.")}  # fmt: skip
+PAIRS = (
+    ("ink", "ground"), ("ink", "surface"), ("ink", "sunken"), ("soft", "ground"),
+    ("soft", "surface"), ("soft", "sunken"), ("accent", "surface"), ("accent", "ground"),
+    ("accent", "accent-soft"), ("accent-ink", "accent"), ("ink", "accent-soft"),
+    ("good", "good-soft"), ("good", "surface"), ("warn", "warn-soft"), ("warn", "surface"),
+    ("bad", "bad-soft"), ("bad", "surface"), ("ink", "bad-soft"), ("ink", "warn-soft"),
+)  # fmt: skip
+"""Text and background, as the page pairs them."""
+UNTRANSLATED = {
+    # Shown in parts, or with another program's message.
+    ReasonCode.NO_BACKEND, ReasonCode.WRONG_RESULTS, ReasonCode.UNUSABLE,
+    # Of a workload: not on the page.
+    ReasonCode.NO_GPU_BENEFIT, ReasonCode.NO_LIBRARY, ReasonCode.INSUFFICIENT_MEMORY,
+}  # fmt: skip
 
 
-def _braces(text: str) -> set[str]:
+def _fields(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name}
 
 
-def test_every_key_has_three_languages() -> None:
-    for key, texts in tables().items():
-        assert set(texts) == set(LANGUAGES), key
-        assert all(text.strip() == text and text for text in texts.values()), key
-        assert len({frozenset(_braces(text)) for text in texts.values()}) == 1, key
+def test_every_text_is_there_in_every_language() -> None:
+    texts = load_texts()
+    used = {key for source in SOURCES.values()
+            for key in re.findall(r"""\bt\(\s*"([a-z_.]+)\"""", source)}  # fmt: skip
+    assert len(used) > 100
+    assert used <= set(texts)
+    for key, by_language in texts.items():
+        expected = set(LANGUAGES) - ({"en"} if key.startswith("reason.") else set())
+        assert set(by_language) == expected, key
+        assert all(text.strip() == text and text for text in by_language.values()), key
+        assert len({frozenset(_fields(text)) for text in by_language.values()}) == 1, key
 
 
-def test_every_word_that_is_asked_for_is_there() -> None:
-    asked = {key for source in SOURCES.values()
-             for key in re.findall(r"""\bt\(\s*"([a-z_.]+)\"""", source)}  # fmt: skip
-    assert len(asked) > 100
-    assert asked <= set(tables())
-
-
-def test_every_drawing_that_is_asked_for_is_there() -> None:
+def test_every_icon_that_is_used_exists() -> None:
     for source in SOURCES.values():
         for name in re.findall(r"""(?:icon_name=|icon\()"([a-z]+)\"""", source):
             assert icons.svg(name)
 
 
-@pytest.mark.parametrize("tokens", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
-def test_text_can_be_read(tokens: dict[str, str]) -> None:
-    for text, ground in theme.PAIRS:
-        assert theme.contrast(tokens[text], tokens[ground]) >= 4.5, (text, ground)
+def _contrast(one: str, other: str) -> float:
+    """From 1 to 21, as in WCAG."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+@pytest.mark.parametrize("colours", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+def test_contrast_is_sufficient(colours: dict[str, str]) -> None:
+    assert _contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    for text, ground in PAIRS:
+        assert _contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
     for edge in ("edge", "focus"):
         for ground in ("ground", "surface"):
-            assert theme.contrast(tokens[edge], tokens[ground]) >= 3, (edge, ground)
+            assert _contrast(colours[edge], colours[ground]) >= 3, (edge, ground)
 
 
-def test_contrast_is_reckoned_as_wcag_does() -> None:
-    assert theme.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert theme.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-
-
-def test_both_themes_have_every_token() -> None:
+def test_both_themes_have_every_colour() -> None:
     assert set(theme.LIGHT) == set(theme.DARK)
     used = set(re.findall(r"var\(--([a-z-]+)", theme.css()))
-    assert used - {"tall"} <= set(theme.LIGHT)
+    assert used <= set(theme.LIGHT)
 
 
 def test_nothing_comes_from_elsewhere() -> None:
@@ -72,119 +100,151 @@ def test_nothing_comes_from_elsewhere() -> None:
         assert found - namespaces <= {"http://127.0.0.1"}, path.name
 
 
-@pytest.mark.parametrize("language", ["es", "fr"])
-def test_reasons_of_devices_are_told_in_every_language(
+# -- reasons of devices ----------------------------------------------------------------------------
+
+
+def _devices(machine: Machine, choice: DeviceChoice) -> dict[str, Any]:
+    """As in the response of `/devices`."""
+    rows = []
+    for device in machine.devices:
+        skipped = [one.reason for one in choice.skipped if one.device.id == device.id]
+        why = str(skipped[0]) if skipped else ""
+        rows.append({**to_json(device), "why": why, **reason_to_json(next(iter(skipped), None))})
+    return {"devices": rows, "reason": str(choice.reason), "word": choice.selector,
+            "choice": choice_to_json(choice)}  # fmt: skip
+
+
+def test_every_reason_has_a_translation_with_its_values() -> None:
+    assert set(REASONS) == set(ReasonCode) - UNTRANSLATED
+    for code, texts in REASONS.items():
+        known = _fields(ReasonCode(code).template) | {"selector"}
+        assert all(_fields(text) <= known for text in texts.values()), code
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_reasons_of_every_recorded_machine_are_in_the_pages_language(
     machine: Callable[..., Machine], language: str
 ) -> None:
-    """Every reason of the recorded machines; what is not known is marked as English."""
-    t = words(language)
+    t = get_translator(language)
     for name in NAMES:
         found = machine(name)
-        choice = choose_device(found)
-        texts = [choice.reason.message, *(one.reason.message for one in choice.skipped),
-                 *(str(one.block_reason or "") for one in found.devices)]  # fmt: skip
-        for text in texts:
-            assert [one for one in rig_reasons.reason(t, text) if one.lang] == [], name
-    measured = "the fastest measured: 31.8 TFLOP/s, compared to 2.1 on the CPU"
-    (said,) = rig_reasons.reason(t, measured)
-    assert "31.8 TFLOP/s" in said.text
-    assert said.text.endswith(t("rig.the_cpu"))
-    strange = rig_reasons.reason(t, "Card X cannot be used: it hums; no GPU found")
-    assert [one.lang for one in strange] == ["", "en", ""]
-    assert strange[1].text == "it hums"
+        for request in (None, *(DeviceRequest(one.id, "flag") for one in found.gpus)):
+            choice = choose_device(found, [request] if request else [])
+            devices = _devices(found, choice)
+            phrases = rig.explain_choice(t, devices)
+            for row in devices["devices"]:
+                phrases += rig.explain_device(t, row, devices["devices"]) if row["why"] else []
+            assert [one for one in phrases if one.lang or not one.text] == [], name
+            if language == "en":
+                assert phrases[0].text == str(choice.reason)
 
 
 @pytest.mark.parametrize("language", ["es", "fr"])
-@pytest.mark.parametrize(
-    ("word", "place"),
-    [("gpu", ""), ("gpu", "USE_GPU"), ("cuda", ""), ("mps", "ANYRIG_DEVICE"), ("amd", ""),
-     ("3", "GPU_ID"), ("dml:0", "DIRECTML_DEVICE in .env")],
-)  # fmt: skip
-def test_a_device_that_is_absent_is_told_in_every_language(
-    machine: Callable[..., Machine], language: str, word: str, place: str
+@pytest.mark.parametrize("selector", ["gpu", "cuda", "3"])
+def test_a_device_that_does_not_exist_is_named(
+    machine: Callable[..., Machine], language: str, selector: str
 ) -> None:
-    t = words(language)
-    wish = DeviceRequest(word, "environment" if place else "flag", place=place)
-    choice = choose_device(machine("no-gpu", {"CUDA_VISIBLE_DEVICES": "0"}), [wish])
-    for text in (choice.reason.message, *choice.warnings):
-        said = rig_reasons.reason(t, text)
-        assert [one for one in said if one.lang] == [], text
-        assert not place or any(place in one.text for one in said) or "CUDA" in text
+    found = machine("no-gpu")
+    choice = choose_device(found, [DeviceRequest(selector, "environment", place="GPU_ID")])
+    (phrase,) = rig.explain_choice(get_translator(language), _devices(found, choice))
+    assert phrase.lang == ""
+    assert selector in phrase.text
 
 
-def test_reasons_stay_as_they_are_in_english() -> None:
-    said = rig_reasons.reason(words("en"), "a GPU is available; it hums")
-    assert [(one.text, one.lang) for one in said] == [("a GPU is available", ""), ("it hums", "")]
+def test_the_cpu_has_its_name_in_a_reason_and_unknown_reasons_are_english() -> None:
+    t = get_translator("es")
+    device = {"drives": (), "why": "measured slower", "code": "slower",
+              "values": {"name": "the CPU", "speed": "1.2", "best": "2.1"}}  # fmt: skip
+    (phrase,) = rig.explain_device(t, device, [{"name": "Card X"}])
+    assert t("rig.the_cpu") in phrase.text
+    device = {"drives": (), "why": "it hums", "code": "", "values": {}}
+    assert rig.explain_device(t, device, []) == [rig.Phrase("it hums", "en")]
 
 
-def test_voices_are_told_apart() -> None:
+# -- voices, jobs, numbers, lexicon ----------------------------------------------------------------
+
+
+def test_voices_are_distinguishable() -> None:
     rows: list[voices.Voice] = [
         {"name": "en-GB", "engine": "nanotts", "language": "en", "title": "Pico British"},
         {"name": "en_US-joe-medium", "engine": "piper", "language": "en", "title": None},
         {"name": "es-ES", "engine": "nanotts", "language": "es", "title": "Pico"},
         {"name": "fr-FR", "engine": "nanotts", "language": "fr", "title": "Pico"},
     ]
-    told = voices.options(words("es"), rows)
-    assert told[0] == ("nanotts/es-ES", "Pico · español · nanotts", "Español")
-    assert [one[2] for one in told] == ["Español", "Francés", "Inglés", "Inglés"]
-    assert {one[1] for one in told[2:]} == {
+    options = voices.build_options(get_translator("es"), rows)
+    assert options[0] == ("nanotts/es-ES", "Pico · español · nanotts", "Español")
+    assert [one[2] for one in options] == ["Español", "Francés", "Inglés", "Inglés"]
+    assert {one[1] for one in options[2:]} == {
         "Pico (Reino Unido) · inglés · nanotts", "Joe · inglés · piper"}  # fmt: skip
-    assert voices.options(words("en"), rows, "fr")[0][1] == "Pico · French · nanotts"
+    assert voices.build_options(get_translator("en"), rows, "fr")[0][1] == "Pico · French · nanotts"
+    assert voices.choose_default("en-GB", rows, "en") == "nanotts/en-GB"
+    assert voices.choose_default("en-GB", rows, "fr") == "nanotts/fr-FR"
 
 
-def test_a_job_tells_its_place_and_how_long_it_took() -> None:
-    t = words("en")
-    jobs = [{"id": str(n), "kind": "batch", "state": "queued", "created": float(n),
-             "place": n + 1} for n in range(3)]  # fmt: skip
-    told = [jobs_facts.course(t, job).words for job in jobs_facts.newest(jobs)]
-    assert told == ["number 3 in the queue", "number 2 in the queue", "next in the queue"]
+def test_a_job_of_several_files_has_a_name_in_every_language() -> None:
+    job = {
+        "kind": "index",
+        "title": "lease.txt and 2 more",
+        "arguments": {"files": ["a", "b", "c"]},
+    }
+    names = [job_cards.describe_name(get_translator(code), job) for code in LANGUAGES]
+    assert names == ["lease.txt and 2 more", "lease.txt y 2 más", "lease.txt et 2 de plus"]
+
+
+def test_a_job_shows_its_queue_position_and_how_long_it_took() -> None:
+    t = get_translator("en")
+    texts = [job_cards.describe_progress(t, {"state": "queued", "place": place})[1]
+             for place in (None, 1, 2)]  # fmt: skip
+    assert texts == ["", "next in the queue", "number 2 in the queue"]
     job = {"kind": "batch", "state": "done", "created": 5.0, "started": 10.0, "ended": 85.0,
            "attempts": 1}  # fmt: skip
-    assert "took 1 min 15 s" in jobs_facts.about(t, job).replace("\u00a0", " ")
-    rested = jobs_facts.about(t, {**job, "attempts": 2})
-    assert "took" not in rested
-    assert rested.startswith("Lines to speak · from 19")
+    assert "took 1 min 15 s" in job_cards.describe_job(t, job).replace("\u00a0", " ")
+    resumed = job_cards.describe_job(t, {**job, "attempts": 2})
+    assert "took" not in resumed
+    assert resumed.startswith("Spoken lines · from 19")
 
 
-def test_a_book_tells_its_stage_and_no_time_left_before_there_is_one() -> None:
-    t = words("en")
+def test_a_book_shows_its_stage_and_no_time_left_before_it_is_known() -> None:
+    t = get_translator("en")
     book = {"kind": "book", "state": "running", "created": 0.0}
     begun = {"stage": "making", "done": 0.0, "chapter": 1, "num_chapters": 7, "left_s": None}
-    assert jobs_facts.course(t, {**book, "progress": begun}).words == "speaking · chapter 1 of 7"
+    progress = job_cards.describe_progress(t, {**book, "progress": begun})
+    assert progress == (0.0, "speaking · chapter 1 of 7")
     later = {**begun, "done": 0.5, "left_s": 20.0}
-    assert jobs_facts.course(t, {**book, "progress": later}).words.endswith("20\u00a0s left")
+    text = job_cards.describe_progress(t, {**book, "progress": later})[1]
+    assert text.endswith("20\u00a0s left")
     writing = {**later, "stage": "writing", "done": 0.97, "left_s": None}
-    said = jobs_facts.course(t, {**book, "progress": writing})
-    assert (said.share, said.words) == (0.97, "97% · writing the files")
+    progress = job_cards.describe_progress(t, {**book, "progress": writing})
+    assert progress == (0.97, "97% · writing the files")
 
 
 def test_numbers_are_written_as_in_each_language() -> None:
-    gap = "\u00a0"
-    assert words("en").number(1234.5, 1) == "1,234.5"
-    assert words("fr").number(1234.5, 1) == f"1{gap}234,5"
-    assert words("es").percent(0.5) == f"50{gap}%"
-    assert words("en").bytes(3 * 2**30) == f"3.0{gap}GiB"
-    assert words("fr").scaled(31.8e9, "FLOP/s") == f"31,8{gap}GFLOP/s"
-    assert [words("en").span(s) for s in (5, 90, 3720)] == [
+    gap, en, es, fr = "\u00a0", *map(get_translator, ("en", "es", "fr"))
+    assert en.number(1234.5, 1) == "1,234.5"
+    assert fr.number(1234.5, 1) == f"1{gap}234,5"
+    assert es.percent(0.5) == f"50{gap}%"
+    assert en.bytes(3 * 2**30) == f"3.0{gap}GiB"
+    assert fr.quantity(31.8e9, "FLOP/s") == f"31,8{gap}GFLOP/s"
+    assert [en.duration(s) for s in (5, 90, 3720)] == [
         f"5{gap}s", f"1{gap}min 30{gap}s", f"1{gap}h 2{gap}min"]  # fmt: skip
 
 
-def test_a_browser_gets_the_first_language_that_is_spoken() -> None:
-    assert asked_for("de-DE,fr;q=0.8,en;q=0.5") == "fr"
-    assert asked_for("de") == asked_for("") == "en"
-    assert words("xx").language == "en"
+def test_a_browser_gets_its_first_language_that_the_page_has() -> None:
+    assert choose_language("de-DE,fr;q=0.8,en;q=0.5") == "fr"
+    assert choose_language("de") == choose_language("") == "en"
+    assert get_translator("xx").language == "en"
 
 
 def test_a_lexicon_goes_into_a_table_and_back() -> None:
     text = ('[[say]]\nword = "Kokoro"\nsay = "ko-KO-ro"\n\n'
             '[[say]]\nword = "to\\"mato"\nipa = "təˈmɑːtəʊ"\nlanguage = "en"\n')  # fmt: skip
-    entries = entries_of(text)
+    entries = parse_lexicon(text)
     assert entries is not None
     assert entries[1]["say"] == "/təˈmɑːtəʊ/"
-    assert text_of(entries) == text
+    assert format_lexicon(entries) == text
 
 
 @pytest.mark.parametrize("text", ["# a remark\n", "[[say]]\npattern = 'Mc'\nsay = 'mack'\n",
                                   "word\tsay\n", "other = 1\n"])  # fmt: skip
-def test_a_lexicon_that_a_table_would_spoil_stays_text(text: str) -> None:
-    assert entries_of(text) is None
+def test_a_lexicon_that_a_table_would_damage_stays_text(text: str) -> None:
+    assert parse_lexicon(text) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.server.page.books_plan import FORMATS
+from anyrig.server.page.books import FORMATS
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.listening import heard
@@ -86,9 +86,9 @@ def test_the_sample_book_is_made_to_the_end(person: Browser, busy: Server, axe: 
     assert saved.read_bytes() == busy.client.get(made["url"]).content
 
     _planned(person, BOOK)  # what this voice takes here is known now, and told
-    assert "to make here" not in _sum(person)
+    assert "to make on this machine" not in _sum(person)
     person.find("[name=voice]").send_keys("Heart")
-    person.until(lambda: "to make here" in _sum(person))
+    person.until(lambda: "to make on this machine" in _sum(person))
 
 
 def test_a_plan_is_found_again(person: Browser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyrig.server.page.jobs import MOST
+from anyrig.server.page.job_cards import PAGE_SIZE
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.long_work import fits, fits_in_every_language, job_of, told
@@ -44,8 +44,8 @@ def test_jobs_are_shown_followed_and_deleted(person: Browser, busy: Server, axe:
     fits_in_every_language(person)
 
     person.click("[data-filter=active]")
+    person.find("[data-filter=active][aria-pressed=true]")
     person.until(lambda: not person.all(card))
-    assert person.find("[data-filter=active]").get_attribute("aria-pressed") == "true"
     person.click("[data-filter=over]")
     person.find(card)
     person.click(f"{card} [data-do=delete]")
@@ -121,13 +121,13 @@ def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server)
 
 
 def test_old_jobs_wait_until_they_are_asked_for(person: Browser, busy: Server) -> None:
-    made = [_begun(busy, "batch", lines=["Hello."], engine="tone") for _ in range(MOST + 2)]
+    made = [_begun(busy, "batch", lines=["Hello."], engine="tone") for _ in range(PAGE_SIZE + 2)]
     for id in made:
         busy.client.post(f"/jobs/{id}/cancel")
     try:
         person.open("/jobs")
         person.find("[data-do=older]", "older")
-        person.until(lambda: len(person.all("[data-job]")) == MOST)
+        person.until(lambda: len(person.all("[data-job]")) == PAGE_SIZE)
         assert not person.all(f"[data-job='{made[0]}']")
         person.click("[data-do=older]")
         person.find(f"[data-job='{made[0]}']")

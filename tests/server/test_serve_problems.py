@@ -13,8 +13,13 @@ from starlette.websockets import WebSocketDisconnect
 
 from anyrig import errors
 from anyrig.jobs import JobNotFoundError
-from anyrig.server.problems import Problem, event_of, of, status_of
-from anyrig.server.uploads import UploadNotFoundError
+from anyrig.server.errors import (
+    Problem,
+    UploadNotFoundError,
+    error_event,
+    error_response,
+    error_status,
+)
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"
@@ -46,11 +51,11 @@ SECRET = "secretwords"  # a traceback quotes lines of code, so they must not hol
 )
 def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], status: int) -> None:
     error = kind("went wrong", hint="do this")
-    assert status_of(error) == status
-    answer = of(error)
+    assert error_status(error) == status
+    answer = error_response(error)
     assert answer.status_code == status
     assert ("retry-after" in answer.headers) == (status in (429, 503))
-    body = event_of(error)
+    body = error_event(error)
     assert body["type"] == "about:blank"
     hint = "GET /jobs lists them." if kind is JobNotFoundError else "do this"
     assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, hint)
@@ -58,14 +63,20 @@ def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], stat
 
 
 def test_a_problem_has_its_own_headers_and_members() -> None:
-    answer = of(Problem(429, "slow", hint="wait", headers={"Retry-After": "7"}, limit=3))
+    answer = error_response(
+        Problem(429, "slow", hint="wait", headers={"Retry-After": "7"}, limit=3)
+    )
     assert answer.headers["retry-after"] == "7"
     assert b'"limit":3' in bytes(answer.body)
-    assert of(Problem(401, "who", hint="a key")).headers["www-authenticate"].startswith("Bearer")
+    assert (
+        error_response(Problem(401, "who", hint="a key"))
+        .headers["www-authenticate"]
+        .startswith("Bearer")
+    )
 
 
 def test_half_a_character_in_an_error_is_no_second_error() -> None:
-    answer = of(errors.InvalidInputError("no voice \ud800", hint="\udfff"))
+    answer = error_response(errors.InvalidInputError("no voice \ud800", hint="\udfff"))
     assert answer.status_code == 400
     assert bytes(answer.body).decode()
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from anyrig.server.parts import Parts
+from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"
@@ -22,8 +22,8 @@ def locked(make_app: MakeApp) -> Iterator[TestClient]:
 
 
 def _add(client: TestClient, name: str, *scopes: str) -> dict[str, str]:
-    parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
-    text, _ = parts.keys.add(name, scopes=scopes or ("admin",))
+    state: ServerState = client.app.state.server  # type: ignore[attr-defined]
+    text, _ = state.keys.add(name, scopes=scopes or ("admin",))
     return {"Authorization": f"Bearer {text}"}
 
 
@@ -67,9 +67,9 @@ def test_a_person_behind_a_proxy_is_asked_for_a_key(make_app: MakeApp) -> None:
 
 def test_a_key_for_training_changes_no_other_jobs(locked: TestClient) -> None:
     trainer, admin = _add(locked, "a", "train"), _add(locked, "b")
-    parts: Parts = locked.app.state.parts  # type: ignore[attr-defined]
-    key = next(one.id for one in parts.keys.all() if one.name == "a")
-    path = f"/jobs/{parts.jobs.submit('batch', {'lines': ['Hello.']}, client=key).id}"
+    state: ServerState = locked.app.state.server  # type: ignore[attr-defined]
+    key = next(one.id for one in state.keys.list_keys() if one.name == "a")
+    path = f"/jobs/{state.jobs.submit('batch', {'lines': ['Hello.']}, client=key).id}"
     for word in ("pause", "resume", "cancel"):
         assert locked.post(f"{path}/{word}", headers=trainer).status_code == 403
     assert locked.delete(path, headers=trainer).status_code == 403
@@ -80,7 +80,7 @@ def test_a_key_for_training_changes_no_other_jobs(locked: TestClient) -> None:
 @pytest.mark.parametrize("how", ["key", "session"])
 def test_a_socket_ends_with_the_key_or_session_that_opened_it(locked: TestClient, how: str) -> None:
     headers = _add(locked, "a")
-    parts: Parts = locked.app.state.parts  # type: ignore[attr-defined]
+    state: ServerState = locked.app.state.server  # type: ignore[attr-defined]
     if how == "session":
         key = headers.pop("Authorization").removeprefix("Bearer ")
         signed_in = locked.post("/login", data={"key": key}, follow_redirects=False)
@@ -89,7 +89,7 @@ def test_a_socket_ends_with_the_key_or_session_that_opened_it(locked: TestClient
         if how == "session":
             locked.post("/logout", follow_redirects=False)
         else:
-            parts.keys.remove("a")
+            state.keys.remove("a")
         one.send_json({"text": "Hello."})
         with pytest.raises(WebSocketDisconnect) as gone:
             one.receive_text()

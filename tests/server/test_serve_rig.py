@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,27 +10,32 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.compute import DeviceOptions
+from anyrig.app.devices import MonitoredMachine
+from anyrig.app.models import ModelCache
+from anyrig.app.rig import Rig
 from anyrig.bench import measurements
-from anyrig.cli.context import Context
-from anyrig.cli.serve_rig import WatchedRig, made
+from anyrig.devices.discover import from_record
+from anyrig.devices.probe import load_record
 from anyrig.errors import DeviceNotFoundError
-from anyrig.server.keeper import Keeper
-from anyrig.server.schemas.rig import Devices, Used
+from anyrig.server.routes.rig import Devices, Used
 from tests.conftest import MACHINES, NAMES, Anyrig
 
-Rigs = Callable[..., tuple[WatchedRig, Context, Keeper]]
+Rigs = Callable[..., tuple[MonitoredMachine, Rig, ModelCache]]
 
 
 @pytest.fixture
 def rig() -> Iterator[Rigs]:
-    """The part on a recorded machine."""
+    """A recorded machine."""
     with ExitStack() as stack:
 
-        def open_(name: str, device: str | None = None) -> tuple[WatchedRig, Context, Keeper]:
-            path = str(MACHINES / f"{name}.json")
-            context = Context(argparse.Namespace(machine=path, device=device, no_bench=True))
-            keeper = Keeper()
-            return made(context, stack, keeper), context, keeper
+        def open_(name: str, device: str = "") -> tuple[MonitoredMachine, Rig, ModelCache]:
+            rig = Rig(machine=from_record(load_record(MACHINES / f"{name}.json"), {}))
+            cache = ModelCache()
+            options = DeviceOptions(device=device, no_bench=True)
+            monitored = MonitoredMachine(rig, options, on_change=cache.reload_all)
+            stack.callback(monitored.close)
+            return monitored, rig, cache
 
         yield open_
 
@@ -41,7 +45,7 @@ def test_every_recorded_machine_is_told_whole(rig: Rigs, name: str) -> None:
     part, context, _ = rig(name)
     told = Devices.model_validate(part.devices())
     assert [row.id for row in told.devices] == [d.id for d in context.machine.devices]
-    chosen = [device.id for device in context.choose().devices]
+    chosen = [device.id for device in context.preview_device(DeviceOptions()).devices]
     assert [row.id for row in told.devices if row.chosen] == chosen
     assert told.reason
     for row, device in zip(told.devices, context.machine.devices, strict=True):
@@ -58,7 +62,7 @@ def test_every_recorded_machine_is_told_whole(rig: Rigs, name: str) -> None:
     now = part.now()
     assert {row["device"] for row in now["devices"]} == {row.id for row in told.devices}
     assert part.history() == []
-    assert part.figures() == []
+    assert part.measurements() == []
 
 
 def test_an_unused_device_has_its_reason_and_the_command_that_mends_it(rig: Rigs) -> None:
@@ -70,34 +74,37 @@ def test_an_unused_device_has_its_reason_and_the_command_that_mends_it(rig: Rigs
 
 
 def test_another_device_is_used_and_models_are_loaded_anew(rig: Rigs) -> None:
-    part, context, keeper = rig("rtx4090-rtxpro6000-wsl2")
+    part, context, cache = rig("rtx4090-rtxpro6000-wsl2")
 
     class Model:
         closed = False
 
-        def close(self) -> None:
+        def __enter__(self) -> Model:
+            return self
+
+        def __exit__(self, *_: object) -> None:
             self.closed = True
 
-    with keeper.lend("speech", Model) as model:
+    with cache.borrow("speech", Model) as model:
         pass
     before = [row["id"] for row in part.devices()["devices"] if row["chosen"]]
     other = next(gpu for gpu in context.machine.gpus if gpu.id not in before)
     told = Used.model_validate(part.use(other.name))
     assert told.saved.device == other.id
     assert [row.id for row in told.devices if row.chosen] == [other.id]
-    assert keeper.loaded() == []
-    keeper.sweep()
+    assert cache.loaded_models() == []
+    cache.evict_idle()
     assert model.closed
-    with keeper.lend("speech", Model):
+    with cache.borrow("speech", Model):
         part.use(other.id)  # the same again disturbs nothing
-        assert keeper.loaded() == ["speech"]
+        assert [one.name for one in cache.loaded_models()] == ["speech"]
 
 
 def test_a_device_that_cannot_be_used_is_saved_with_a_warning(rig: Rigs) -> None:
     part, context, _ = rig("rtx5090-cpu-torch-windows")
     gpu = context.machine.gpus[0]
     told = part.use(gpu.id)
-    assert "until that is mended the CPU is used" in told["warnings"][0]
+    assert "the CPU is used until that is fixed" in told["warnings"][0]
     assert [row["kind"] for row in told["devices"] if row["chosen"]] == ["cpu"]
 
 
@@ -106,14 +113,14 @@ def test_words_that_name_no_device_are_refused(rig: Rigs) -> None:
     with pytest.raises(DeviceNotFoundError):
         part.use("quantum:7")
     told = part.use("gpu")
-    assert told["warnings"] == ["no GPU found; until there is one the CPU is used"]
+    assert told["warnings"] == ["no GPU found; the CPU is used until there is one"]
     assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
 
 
 def test_a_flag_comes_before_what_is_saved(rig: Rigs) -> None:
     part, context, _ = rig("rtx4090-rtxpro6000-wsl2", device="cpu")
     told = part.use(context.machine.gpus[0].id)
-    assert any("--device" in warning for warning in told["warnings"])
+    assert any("takes precedence" in warning for warning in told["warnings"])
     assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
 
 
@@ -157,14 +164,14 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(app_client: T
 
 def test_figures_are_read_anew_each_time(app_client: TestClient) -> None:
     assert app_client.get("/bench").json() == {"figures": []}
-    parts = app_client.app.state.parts  # type: ignore[attr-defined]
-    context: Context = parts.rig._context
-    device, machine = context.machine.cpu_device, context.machine
+    state = app_client.app.state.server  # type: ignore[attr-defined]
+    rig: Rig = state.rig
+    device, machine = rig.machine.cpu_device, rig.machine
     page = measurements.DeviceMeasurements(
         device.id, device.name, measurements.describe_versions(device, machine),
         (measurements.Measurement("product", "fp32", 2000, 1e11, "FLOP/s", 0.16, backend="onnx"),),
         when="2026-11-15T12:00:00",
     )  # fmt: skip
-    measurements.Measurements().add(page).save(context.folders.measurements)
+    measurements.Measurements().add(page).save(rig.folders.measurements)
     (row,) = app_client.get("/bench").json()["figures"]
     assert (row["device"], row["kernel"], row["value"]) == (device.id, "product", 1e11)

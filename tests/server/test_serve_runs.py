@@ -35,7 +35,7 @@ def step(number: int, loss: float | None) -> str:
 
 @pytest.fixture
 def registry(app_client: TestClient) -> Path:
-    found: Path = app_client.app.state.parts.places["runs"]  # type: ignore[attr-defined]
+    found: Path = app_client.app.state.server.rig.folders.runs  # type: ignore[attr-defined]
     return found
 
 

@@ -19,7 +19,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from anyrig.server.parts import Parts
+from anyrig.server.state import ServerState
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from tests.server.conftest import MakeApp, Server
@@ -34,8 +34,8 @@ def asked(client: httpx.Client | TestClient, text: str = TEXT, **more: Any) -> A
 
 
 def studio_of(app: FastAPI) -> LiveStudio:
-    parts: Parts = app.state.parts
-    value = parts.keeper.kept()[0].value
+    state: ServerState = app.state.server
+    value = state.models.loaded_models()[0].model
     assert isinstance(value, LiveStudio)
     return value
 
@@ -86,7 +86,7 @@ def test_sound_is_sent_while_it_is_made_and_no_more_to_one_who_left(make_app: Ma
     live = studio_of(app).live
     assert live.waiting("live") == 0
     assert live.report.num_items < 30, "most of 600 sentences were never begun"
-    assert app.state.parts.keeper.kept()[0].lent == 0
+    assert app.state.server.models.loaded_models()[0].num_borrowers == 0
 
 
 async def _called(
@@ -135,7 +135,7 @@ def test_a_client_that_leaves_before_the_first_sound_costs_nothing_more(make_app
     assert not any(message.get("body") for message in sent)
     assert live.waiting("live") == 0
     assert live.report.num_items - before <= 5
-    assert app.state.parts.keeper.kept()[0].lent == 0
+    assert app.state.server.models.loaded_models()[0].num_borrowers == 0
 
 
 def test_voices_of_openai_stand_for_the_one_there_is(server: Server) -> None:
@@ -217,14 +217,14 @@ def test_a_few_clients_with_the_default_voice(server: Server) -> None:
 
 
 def test_a_live_request_passes_a_long_bulk_one(server: Server) -> None:
-    parts: list[str] = []
+    state: list[str] = []
 
     def listen(name: str, text: str, lane: str) -> None:
         body = {"model": "tone", "input": text, "response_format": "pcm", "lane": lane}
         with server.client.stream("POST", "/v1/audio/speech", json=body) as answer:
             assert answer.status_code == 200
             for _ in answer.iter_bytes():
-                parts.append(name)
+                state.append(name)
                 started.set()
 
     started = threading.Event()
@@ -233,9 +233,9 @@ def test_a_live_request_passes_a_long_bulk_one(server: Server) -> None:
     bulk.start()
     assert started.wait(60)
     listen("live", TEXT.replace("kettle", "pot"), "live")
-    last = len(parts) - 1 - parts[::-1].index("live")
+    last = len(state) - 1 - state[::-1].index("live")
     bulk.join()
-    assert parts[last + 1 :].count("bulk") > parts[: last + 1].count("bulk")
+    assert state[last + 1 :].count("bulk") > state[: last + 1].count("bulk")
 
 
 def test_a_full_queue_is_told_as_429(make_app: MakeApp) -> None:
@@ -350,8 +350,8 @@ def test_a_server_with_old_settings_speaks_with_the_default_voice(
     app = make_app(environment=old)
     warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert len(warned) == 2, "at the start, once each"
-    assert "`anyrig engines get vibevoice-realtime` fetches that model." in warned[0]
-    assert "VIBEVOICE_VOICE names the voice 'en-Carter_man'" in warned[1]
+    assert "`anyrig engines get vibevoice-realtime` downloads that model." in warned[0]
+    assert "VIBEVOICE_VOICE: no installed engine has the voice 'en-Carter_man'" in warned[1]
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         told = client.get("/config").json()
         assert told["default_voice"] == "heart"

@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from anyrig.cli import serve_door
+from anyrig.cli import serve
 from anyrig.errors import InvalidInputError
 from tests.server.conftest import Server, Start, environment_of
 
@@ -51,26 +51,29 @@ def test_it_says_where_and_ends_when_asked(start: Start, number: int) -> None:
 
 
 def test_addresses_are_told_as_they_are() -> None:
-    assert serve_door.said("127.0.0.1", 3000).startswith("Listening on http://127.0.0.1:3000 ")
-    assert serve_door.urls("::1", 3000) == ["http://[::1]:3000"]
-    everywhere = serve_door.said("0.0.0.0", 3000)
+    assert serve.format_address("127.0.0.1", 3000).startswith("Listening on http://127.0.0.1:3000 ")
+    assert serve.list_urls("::1", 3000) == ["http://[::1]:3000"]
+    everywhere = serve.format_address("0.0.0.0", 3000)
     assert everywhere.startswith("Listening on every address of this machine, port 3000 ")
     assert "  http://127.0.0.1:3000  on this machine" in everywhere.splitlines()
 
 
 @pytest.mark.parametrize(
     ("host", "words"),
-    [("9.9.9.9", "It is no address of this machine"), ("no.such.invalid", "is no address of this")],
+    [
+        ("9.9.9.9", "It is not an address of this machine"),
+        ("no.such.invalid", "is not an address of"),
+    ],
 )
 def test_an_address_of_others_is_told_as_such(host: str, words: str) -> None:
-    with pytest.raises(InvalidInputError) as found, serve_door.bound(host, 0):
+    with pytest.raises(InvalidInputError) as found, serve.bind(host, 0):
         pass
     assert words in f"{found.value.message} {found.value.hint}"
     assert "Another server" not in found.value.hint
     with (
-        serve_door.bound("127.0.0.1", 0) as door,
+        serve.bind("127.0.0.1", 0) as door,
         pytest.raises(InvalidInputError, match="cannot listen") as taken,
-        serve_door.bound("127.0.0.1", _listening(door)),
+        serve.bind("127.0.0.1", _listening(door)),
     ):
         pass
     assert "Another server" in taken.value.hint
@@ -231,7 +234,7 @@ def test_other_machines_come_in_with_a_key(start: Start, tmp_path: Path) -> None
 def test_anybody_comes_in_where_that_was_said(start: Start) -> None:
     server = start("--host", "0.0.0.0", "--insecure", "--no-page")
     assert server.client.get("/uploads").status_code == 200
-    assert "anybody who can reach 0.0.0.0 may use this server" in server.log()
+    assert "everyone who can reach 0.0.0.0 may use this server" in server.log()
     told = json.loads(server.said[-1])
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", told["url"])
     assert (told["host"], told["urls"][0]) == ("0.0.0.0", told["url"])
@@ -334,11 +337,11 @@ def test_the_log_says_at_the_start_what_the_server_runs_on(server: Server) -> No
 
 _BLOCKED = """
 import sys, time
-from anyrig.cli import main, serve
+from anyrig.cli import serve; from anyrig.cli.main import main
 from anyrig.server.routes import health
 
-serve._LAST_S = 1.0
-health.told = lambda parts: time.sleep(120)
+serve._KILL_S = 1.0
+health.describe_health = lambda server: time.sleep(120)
 sys.exit(main(sys.argv[1:]))
 """
 

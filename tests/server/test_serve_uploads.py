@@ -14,9 +14,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.server.expiry import expire
-from anyrig.server.parts import Parts
-from anyrig.server.uploads import UploadNotFoundError, Uploads, clean
+from anyrig.server.errors import UploadNotFoundError
+from anyrig.server.lifespan import delete_expired_uploads
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import Uploads, clean_name
 from tests.server.conftest import MakeApp, Server, environment_of
 
 
@@ -40,13 +41,13 @@ def test_a_file_is_sent_listed_read_and_deleted_for_good(server: Server) -> None
 
 @pytest.fixture
 def uploads(tmp_path: Path) -> Uploads:
-    return Uploads(tmp_path / "uploads", most_bytes=1000, most_files=3)
+    return Uploads(tmp_path / "uploads", max_bytes=1000, max_files=3)
 
 
 def _sent(uploads: Uploads, name: str, data: bytes = b"something") -> str:
     with uploads.receive(name) as file:
         file.write(data)
-    return file.made.id
+    return file.upload.id
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def _sent(uploads: Uploads, name: str, data: bytes = b"something") -> str:
     ],
 )
 def test_names_are_shown_and_are_no_paths(uploads: Uploads, name: str, shown: str) -> None:
-    assert clean(name) == shown
+    assert clean_name(name) == shown
     upload_id = _sent(uploads, name)
     path = uploads.path(upload_id)
     assert path.parent == uploads.path(upload_id).parent.resolve()
@@ -82,14 +83,14 @@ def test_names_are_shown_and_are_no_paths(uploads: Uploads, name: str, shown: st
 )  # fmt: skip
 def test_a_file_is_named_by_its_id_alone(uploads: Uploads, word: str) -> None:
     with pytest.raises(InvalidInputError):
-        uploads.named(word)
+        uploads.find(word)
     with pytest.raises(UploadNotFoundError):
         uploads.path(word)
 
 
 def test_one_that_is_there_is_found_by_its_word(uploads: Uploads) -> None:
     upload_id = _sent(uploads, "a.txt")
-    assert uploads.path(uploads.named(f"upload:{upload_id}").id).read_bytes() == b"something"
+    assert uploads.path(uploads.find(f"upload:{upload_id}").id).read_bytes() == b"something"
 
 
 def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: Path) -> None:
@@ -102,9 +103,9 @@ def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: 
     assert list((tmp_path / "uploads").iterdir()) == []
     for number in range(3):
         _sent(uploads, f"{number}.txt")
-    with pytest.raises(LimitExceededError, match="kept at once"):
+    with pytest.raises(LimitExceededError, match="keeps at most"):
         uploads.receive("4.txt")
-    uploads.delete(uploads.all()[0].id)
+    uploads.delete(uploads.list_uploads()[0].id)
     _sent(uploads, "4.txt")
 
 
@@ -120,18 +121,18 @@ def test_files_that_are_coming_count(uploads: Uploads) -> None:
 
 def test_all_files_together_have_an_end(tmp_path: Path) -> None:
     folder = tmp_path / "uploads"
-    uploads = Uploads(folder, most_bytes=100_000, most_files=30, most_total=200_000)
+    uploads = Uploads(folder, max_bytes=100_000, max_files=30, max_total=200_000)
     first = _sent(uploads, "a.txt", b"x" * 90_000)
     coming = uploads.receive("b.txt")
     coming.write(b"x" * 90_000)
-    with pytest.raises(LimitExceededError, match="0.2 MB together") as caught:
+    with pytest.raises(LimitExceededError, match="0.2 MB in total") as caught:
         _sent(uploads, "c.txt", b"x" * 30_000)  # what was there, with this one, is too much
     assert "server.upload_total_mb" in caught.value.hint
     coming.finish()
     _sent(uploads, "d.txt", b"x" * 20_000)
-    with pytest.raises(LimitExceededError, match="together"):
+    with pytest.raises(LimitExceededError, match="in total"):
         _sent(uploads, "e.txt", b"x")
-    assert len(uploads.all()) == 3
+    assert len(uploads.list_uploads()) == 3
     uploads.delete(first)
     _sent(uploads, "e.txt", b"x")
     assert not [one for one in folder.iterdir() if one.name.startswith(("part-", "card-"))]
@@ -142,39 +143,39 @@ def test_what_nobody_uses_is_unused(uploads: Uploads, tmp_path: Path) -> None:
     for one in (old, used):
         os.utime(tmp_path / "uploads" / f"{one}.json", (1000, 1000))
     uploads.get(old)  # a look at the list is no use
-    uploads.path(uploads.named(f"upload:{used}").id)
-    assert uploads.unused(time.time() - 3600) == [old]
-    assert new in uploads.unused(time.time() + 3600)
+    uploads.path(uploads.find(f"upload:{used}").id)
+    assert uploads.list_unused(time.time() - 3600) == [old]
+    assert new in uploads.list_unused(time.time() + 3600)
 
 
 def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -> None:
     app = make_app("--no-jobs", environment={"ANYRIG_DOCUMENTS_MODEL": "hashing"})
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
-        parts = app.state.parts
+        state = app.state.server
         files = [("files", (f"{name}.txt", f"CHAPTER I\n\n{name} came in.".encode()))
                  for name in ("old", "indexed", "queued", "fresh")]  # fmt: skip
         sent = client.post("/uploads", files=files).json()["files"]
         old, indexed, queued, fresh = (one["id"] for one in sent)
-        assert expire(parts) == []  # no clerk is asked where nothing is old
-        assert parts.keeper.loaded() == []
+        assert delete_expired_uploads(state) == []  # no worker is asked if nothing is old
+        assert state.models.loaded_models() == []
         order = {"kind": "book", "arguments": {"file": f"upload:{queued}"}}
         assert client.post("/jobs", json=order).status_code in (201, 202)
-        _index(parts, parts.uploads.path(indexed))
+        _index(state, state.uploads.path(indexed))
         for one in (old, indexed, queued):
-            os.utime(parts.data / "uploads" / f"{one}.json", (1000, 1000))
-        assert expire(parts) == [old]
+            os.utime(state.data_folder / "uploads" / f"{one}.json", (1000, 1000))
+        assert delete_expired_uploads(state) == [old]
         assert {one["id"] for one in client.get("/uploads").json()["files"]} == {
             indexed, queued, fresh}  # fmt: skip
-        (parts.places["indexes"] / "broken.sqlite").write_bytes(b"no database" * 500)
-        os.utime(parts.data / "uploads" / f"{fresh}.json", (1000, 1000))
+        (state.rig.folders.indexes / "broken.sqlite").write_bytes(b"no database" * 500)
+        os.utime(state.data_folder / "uploads" / f"{fresh}.json", (1000, 1000))
         with pytest.raises(AnyrigError):  # nobody knows what a broken index holds
-            expire(parts)
+            delete_expired_uploads(state)
         assert client.get(f"/uploads/{fresh}").status_code == 200
 
 
-def _index(parts: Parts, path: Path) -> None:
+def _index(state: ServerState, path: Path) -> None:
     """An index of one file, as a job makes it."""
-    home = parts.data.parents[3]  # of HOME/.local/share/anyrig/server
+    home = state.data_folder.parents[3]  # of HOME/.local/share/anyrig/server
     done = subprocess.run(
         [sys.executable, "-m", "anyrig", "index", str(path), "--index", "post", "--model",
          "hashing", "--no-bench"],
@@ -185,7 +186,7 @@ def _index(parts: Parts, path: Path) -> None:
 
 def test_another_process_sees_them(uploads: Uploads, tmp_path: Path) -> None:
     upload_id = _sent(uploads, "a.txt")
-    other = Uploads(tmp_path / "uploads", most_bytes=1000, most_files=3)
+    other = Uploads(tmp_path / "uploads", max_bytes=1000, max_files=3)
     assert other.path(upload_id).read_bytes() == b"something"
 
 
@@ -209,8 +210,8 @@ def test_kinds_are_told_by_content(uploads: Uploads, name: str, data: bytes, kin
     assert uploads.get(_sent(uploads, name, data)).kind == kind
 
 
-def _form(*parts: bytes, end: bytes = b"--B--\r\n") -> bytes:
-    return b"".join(b"--B\r\n" + part + b"\r\n" for part in parts) + end
+def _form(*state: bytes, end: bytes = b"--B--\r\n") -> bytes:
+    return b"".join(b"--B\r\n" + part + b"\r\n" for part in state) + end
 
 
 _HEAD = {"Content-Type": "multipart/form-data; boundary=B"}
@@ -328,7 +329,7 @@ def test_too_many_files_in_a_form_are_refused_before_any_is_written(
     files = [(field, (f"{number}.txt", b"a")) for number in range(1500)]
     answer = app_client.post(path, files=files)
     assert answer.status_code == 413, answer.text
-    assert answer.json()["title"] == f"a form of over {most} files"
+    assert answer.json()["title"] == f"the form has more than {most} files"
     assert written == []
     assert app_client.get("/uploads").json()["files"] == []
 
@@ -342,7 +343,7 @@ def test_more_files_than_there_is_room_for_are_refused_before_any_is_written(
         files = [("files", (f"{number}.txt", b"a")) for number in range(3)]
         answer = client.post("/uploads", files=files)
         assert answer.status_code == 413
-        assert answer.json()["title"] == "only 3 files are kept at once"
+        assert answer.json()["title"] == "the server keeps at most 3 files"
         assert "server.upload_files" in answer.json()["hint"]
         assert len(written) == 1
         assert client.post("/uploads", files=files[:2]).status_code == 201

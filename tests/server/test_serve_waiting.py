@@ -13,22 +13,22 @@ import pytest
 
 from anyrig.app.settings import ServerSettings
 from anyrig.errors import OverloadedError
-from anyrig.server.routes.documents import _admitted
-from anyrig.server.waiting import Beginning, Piece, TookTooLong, within
+from anyrig.server.routes.documents import submit_patiently
+from anyrig.server.waiting import BoundedStarter, TaskTimeout, wait_for_task
 
 
 def test_more_than_may_wait_to_begin_are_refused_at_once() -> None:
     go_on = threading.Event()
 
     async def all_of_them() -> list[Any]:
-        beginning, limits = Beginning(2), ServerSettings(queue=3)
-        calls = [beginning.run(lambda: go_on.wait(10), limits) for _ in range(9)]
+        starter, limits = BoundedStarter(2), ServerSettings(queue=3)
+        calls = [starter.run(lambda: go_on.wait(10), limits) for _ in range(9)]
         those = [asyncio.ensure_future(call) for call in calls]
         refused, _ = await asyncio.wait(those, timeout=1)
         assert len(refused) == 4
         go_on.set()
         found = await asyncio.gather(*those, return_exceptions=True)
-        assert beginning.num == 0
+        assert starter.num_pending == 0
         return found
 
     found = asyncio.run(all_of_them())
@@ -44,17 +44,17 @@ def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
         return "begun"
 
     async def one() -> None:
-        beginning, gate = Beginning(1), asyncio.Semaphore(1)
+        starter, gate = BoundedStarter(1), asyncio.Semaphore(1)
         short = ServerSettings(deadline_s=0.1)
         for _ in range(2):  # the first one has the thread, the second one waits at the gate
-            with pytest.raises(OverloadedError, match="did not begin within 0.1 seconds"):
-                await beginning.run(call, short, gate=gate, undo=undone.append)
-        assert beginning.num == 1, "its thread is still at work"
+            with pytest.raises(OverloadedError, match="did not start within 0.1 seconds"):
+                await starter.run(call, short, semaphore=gate, undo=undone.append)
+        assert starter.num_pending == 1, "its thread is still at work"
         assert gate.locked()
         go_on.set()
-        assert await beginning.run(call, ServerSettings(), gate=gate) == "begun"
+        assert await starter.run(call, ServerSettings(), semaphore=gate) == "begun"
         assert undone == ["begun"]
-        assert beginning.num == 0
+        assert starter.num_pending == 0
         assert not gate.locked()
 
     asyncio.run(one())
@@ -68,10 +68,10 @@ def test_who_leaves_before_it_begins_is_let_go_at_once() -> None:
         return number
 
     async def one() -> None:
-        beginning = Beginning(1)
+        starter = BoundedStarter(1)
         limits = ServerSettings()
         those = [
-            asyncio.ensure_future(beginning.run(partial(call, n), limits, undo=undone.append))
+            asyncio.ensure_future(starter.run(partial(call, n), limits, undo=undone.append))
             for n in (1, 2, 3)
         ]
         await asyncio.sleep(0.1)
@@ -92,23 +92,26 @@ def test_an_error_of_the_call_is_its_own() -> None:
         raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):
-        asyncio.run(Beginning(1).run(call, ServerSettings()))
+        asyncio.run(BoundedStarter(1).run(call, ServerSettings()))
+
+
+class _Task(Future[Any]):
+    began: float | None = None
 
 
 def test_work_has_its_time_from_when_it_began() -> None:
     async def one() -> None:
-        began: list[float] = []
-        piece: Piece[str] = Piece(lambda: began[0] if began else None)
-        waiting = asyncio.ensure_future(within(piece, 0.2))
+        piece: Any = _Task()
+        waiting = asyncio.ensure_future(wait_for_task(piece, 0.2))
         await asyncio.sleep(0.6)
         assert not waiting.done(), "it waits for its turn"
-        began.append(time.monotonic())
-        with pytest.raises(TookTooLong):
+        piece.began = time.monotonic()
+        with pytest.raises(TaskTimeout):
             await asyncio.wait_for(waiting, 5)
         assert piece.cancelled(), "whoever does it is told"
-        done: Piece[str] = Piece(time.monotonic)
+        done: Any = _Task()
         done.set_result("here")
-        assert await within(done, 0.2) == "here"
+        assert await wait_for_task(done, 0.2) == "here"
 
     asyncio.run(one())
 
@@ -122,8 +125,8 @@ def test_who_was_let_in_waits_for_room_and_who_was_not_is_refused() -> None:
             raise OverloadedError("full", hint="wait")
         return []
 
-    assert asyncio.run(_admitted(hand_in, 30.0)) == []
+    assert asyncio.run(submit_patiently(hand_in, 30.0)) == []
     assert len(tries) == 3
     with pytest.raises(OverloadedError):
-        asyncio.run(_admitted(hand_in, 0.0))
+        asyncio.run(submit_patiently(hand_in, 0.0))
     assert len(tries) == 4

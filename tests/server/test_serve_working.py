@@ -11,20 +11,19 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.access import Client
 from anyrig.errors import InvalidInputError
 from anyrig.jobs import JobEvent, JobQueue
-from anyrig.server.access import Client
-from anyrig.server.following import Following
-from anyrig.server.orders import ordered
-from anyrig.server.parts import Parts
-from anyrig.server.working import sweep, working
+from anyrig.server.job_requests import prepare_job
+from anyrig.server.jobs import JobFollower, delete_orphaned_folders, run_queue
+from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
 ANYBODY = Client(sees_all=True)
 
 
-def parts_of(make_app: MakeApp, **environment: str) -> Parts:
-    found: Parts = make_app(environment=environment).state.parts
+def parts_of(make_app: MakeApp, **environment: str) -> ServerState:
+    found: ServerState = make_app(environment=environment).state.server
     return found
 
 
@@ -33,8 +32,8 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
     for folder in (inside / "notes", outside):
         folder.mkdir(parents=True)
     (inside / "way out").symlink_to(outside)
-    parts = parts_of(make_app, ANYRIG_SERVER_FOLDERS=f"/nowhere, {inside}")
-    with ordered(parts, ANYBODY, "index", {"folder": str(inside / "notes")}) as found:
+    state = parts_of(make_app, ANYRIG_SERVER_FOLDERS=f"/nowhere, {inside}")
+    with prepare_job(state, ANYBODY, "index", {"folder": str(inside / "notes")}) as found:
         assert found["file"] == str(inside / "notes")
         assert found["called"] == "notes"
     for wrong in (
@@ -42,47 +41,47 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
         inside / "notes" / ".." / "..",
     ):  # fmt: skip
         given: Any = wrong if isinstance(wrong, int) else str(wrong)
-        with pytest.raises(InvalidInputError, match="may not be named"), ordered(
-            parts, ANYBODY, "index", {"folder": given}
+        with pytest.raises(InvalidInputError, match="may not be named"), prepare_job(
+            state, ANYBODY, "index", {"folder": given}
         ):  # fmt: skip
             pass
-    assert len(list((parts.data / "jobs").iterdir())) == 1  # refused ones leave nothing
+    assert len(list((state.data_folder / "jobs").iterdir())) == 1  # refused ones leave nothing
 
 
 def test_models_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_path: Path) -> None:
     (tmp_path / "models" / "mine").mkdir(parents=True)
-    parts = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
+    state = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
     lines = {"lines": ["One."], "engine": "tone"}
     mine = str(tmp_path / "models" / "mine")
-    with ordered(parts, ANYBODY, "batch", {**lines, "model": mine}) as found:
+    with prepare_job(state, ANYBODY, "batch", {**lines, "model": mine}) as found:
         assert found["model"] == mine
     with (
         pytest.raises(InvalidInputError),
-        ordered(parts, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
+        prepare_job(state, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
     ):
         pass
 
 
 def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
-    parts = parts_of(make_app)
-    with ordered(parts, ANYBODY, "batch", {"lines": ["One."], "engine": "tone"}) as found:
-        job = parts.jobs.submit("batch", found)
-    (orphan := parts.data / "jobs" / "0123").mkdir()
+    state = parts_of(make_app)
+    with prepare_job(state, ANYBODY, "batch", {"lines": ["One."], "engine": "tone"}) as found:
+        job = state.jobs.submit("batch", found)
+    (orphan := state.data_folder / "jobs" / "0123").mkdir()
     long_ago = time.time() - 7200
-    for folder in (parts.data / "jobs").iterdir():
+    for folder in (state.data_folder / "jobs").iterdir():
         os.utime(folder, (long_ago, long_ago))
-    (fresh := parts.data / "jobs" / "4567").mkdir()  # of a request that is being looked at
-    assert sweep(parts) == [orphan]
+    (fresh := state.data_folder / "jobs" / "4567").mkdir()  # of a request that is being looked at
+    assert delete_orphaned_folders(state) == [orphan]
     assert Path(str(job.arguments["folder"])).is_dir()
-    parts.jobs.delete(job.id)
-    assert len(sweep(parts)) == 1
-    assert list((parts.data / "jobs").iterdir()) == [fresh]
+    state.jobs.delete(job.id)
+    assert len(delete_orphaned_folders(state)) == 1
+    assert list((state.data_folder / "jobs").iterdir()) == [fresh]
 
 
 def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
     make_app: MakeApp,
 ) -> None:
-    parts = parts_of(make_app)
+    state = parts_of(make_app)
     begun, told = threading.Event(), threading.Event()
 
     def run(job: Any, tell: Any, stop: Any) -> None:
@@ -94,16 +93,16 @@ def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
         told.set()
         raise JobStopped
 
-    parts.runner = run
-    job = parts.jobs.submit("bench", {"folder": "/"})
-    with working(parts):
+    state.job_handler = run
+    job = state.jobs.submit("bench", {"folder": "/"})
+    with run_queue(state):
         assert begun.wait(10)
-        assert parts.jobs.get(job.id).state == "running"
+        assert state.jobs.get(job.id).state == "running"
     assert told.is_set()
-    assert parts.jobs.get(job.id).state == "queued"
-    parts.runner = None
-    with working(parts):
-        assert parts.jobs.get(job.id).attempts == 1
+    assert state.jobs.get(job.id).state == "queued"
+    state.job_handler = None
+    with run_queue(state):
+        assert state.jobs.get(job.id).attempts == 1
 
 
 class Counting(JobQueue):
@@ -117,11 +116,11 @@ class Counting(JobQueue):
 
 
 def test_many_who_follow_are_served_by_one_reader(tmp_path: Path) -> None:
-    async def follow(following: Following, id: str, after: int) -> list[JobEvent | None]:
-        return [event async for event in following.events(id, after, beat_s=0.2)]
+    async def follow(following: JobFollower, id: str, after: int) -> list[JobEvent | None]:
+        return [event async for event in following.follow(id, after, heartbeat_s=0.2)]
 
     async def all_of_them() -> list[list[JobEvent | None]]:
-        following = Following(jobs, look_s=0.05)
+        following = JobFollower(jobs, poll_s=0.05)
         those = [asyncio.create_task(follow(following, job.id, n % 2)) for n in range(200)]
         await asyncio.sleep(1.0)
         jobs.cancel(job.id)
@@ -155,8 +154,8 @@ def test_who_follows_hears_again_after_any_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def follow() -> list[JobEvent | None]:
-        following = Following(jobs, look_s=0.05)
-        events = following.events(job.id, beat_s=60)
+        following = JobFollower(jobs, poll_s=0.05)
+        events = following.follow(job.id, heartbeat_s=60)
         return [event async for event in events]
 
     jobs = Stumbling(tmp_path / "jobs.sqlite")

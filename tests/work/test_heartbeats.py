@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.server import observed
+from anyrig.server import metrics
 from anyrig.work.engine import EngineFactory
 from anyrig.work.live import LiveQueue
 from anyrig.work.outcome import ItemOutcome
@@ -110,7 +110,7 @@ def test_a_worker_that_sends_heartbeats_is_alive_however_long_its_item(
             one.pass_time(0.4 * SILENT_S)
             one.await_beat()
         (seen,) = one.pool.workers()
-        assert observed.status(seen, one.clock()) == "busy"
+        assert metrics.get_status(seen, one.clock()) == "busy"
         assert one.pool.pids == pids
         one.end.touch()
         assert one.result().failure is None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.documents import FailedFile, FileOptions, find_files, read_files
+from anyrig.app.documents import FailedFile, FileOptions, find_files, name_texts, read_sources
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
 from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.documents.reading import TextSource, Unread
 from anyrig.errors import InvalidInputError
 from anyrig.options import option
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from anyrig.documents.analyse.folder import Analysis, Doc
     from anyrig.documents.analyse.phrases import Phrase
     from anyrig.documents.protocol import Vectors
+    from anyrig.text.pages import Paged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,12 @@ class AnalyseRequest(EmbeddingOptions, FileOptions):
         None, "also list the documents that are most similar to this one", http=False,
         metavar="FILE",
     )  # fmt: skip
+    texts: tuple[str, ...] = option((), "texts, before the files", flag=False)
+    names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
+    file_names: tuple[str, ...] = option(
+        (), "what the files are called in the result, if not by their own names", flag=False,
+        http=False,
+    )  # fmt: skip
     title: str = option("", "title of the report")
     no_vectors: bool = option(False, "compare documents by their words only: no model, less time")
     seed: int = option(0, "seed of the clustering; another one may give other clusters")
@@ -48,18 +56,26 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
 
     _check_output(request.output)
     _check_similar(request.similar)
-    files = find_files(request.files, request.type, on_event)
-    if not files:
+    sources = _list_sources(request, on_event)
+    if not sources:
         raise InvalidInputError("no documents found", hint="Give a folder that contains files.")
     with ExitStack() as stack:
+
+        def read(paths: Sequence[Path]) -> Iterator[Paged | Unread]:
+            some = [sources.get(path) or TextSource(str(path), path) for path in paths]
+            for path, one, found in zip(paths, some, read_sources(rig, request, some), strict=True):
+                if isinstance(found, Unread) and one.file is not None:
+                    message = found.message.replace(one.file.name, path.name)
+                    found = replace(found, message=message)
+                yield replace(found, file=path)
 
         def open_model(languages: Mapping[str, float]) -> Vectors:
             model = find_model(rig, request, languages, on_event)
             return stack.enter_context(open_vectors(rig, request, model, on_event))
 
         found = analyse_files(
-            files,
-            read=lambda paths: read_files(rig, request, paths),
+            list(sources),
+            read=read,
             root=_find_root(request.files),
             title=request.title,
             model=None if request.no_vectors else open_model,
@@ -70,6 +86,22 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
     if request.output is not None and found.docs:
         write_atomic(request.output, html(found))
     return found
+
+
+def _list_sources(request: AnalyseRequest, on_event: OnEvent) -> dict[Path, TextSource]:
+    """Texts and files, by the path whose last part is shown for each."""
+    texts = name_texts(request.texts, request.names)
+    if not texts and not request.file_names:
+        files = find_files(request.files, request.type, on_event)
+        return {file: TextSource(str(file), file) for file in files}
+    names = request.file_names or [file.name for file in request.files]
+    pairs = zip(names, request.files, strict=True)
+    sources = [*texts, *(TextSource(name, file) for name, file in pairs)]
+    return {_build_unique_path(number, one.name): one for number, one in enumerate(sources)}
+
+
+def _build_unique_path(number: int, name: str) -> Path:
+    return Path(str(number)) / (name.replace("/", "_").replace("\0", "") or "document")
 
 
 def list_failed(found: Analysis) -> list[FailedFile]:

@@ -25,6 +25,7 @@ from anyrig.app.engines import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.speech import (
+    AudioOptions,
     SynthesisOptions,
     load_lexicon,
     open_synthesizer,
@@ -53,7 +54,7 @@ _MAX_WARNINGS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchRequest(SynthesisOptions):
+class BatchRequest(SynthesisOptions, AudioOptions):
     """Many texts."""
 
     file: Path = option(help="a file of lines, or JSONL", metavar="FILE", upload=True, flag=False)
@@ -120,6 +121,13 @@ class BatchResult:
     num_made: int = 0
     audio_s: float = 0.0
     failed: list[FailedLine] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder), "engine": self.engine.name, "made": self.num_made,
+            "left": self.num_existing, "failed": [one.line.stem for one in self.failed],
+            "audio_s": round(self.audio_s, 3),
+        }  # fmt: skip
 
 
 def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResult:
@@ -202,39 +210,52 @@ def read_text(path: Path) -> str:
 
 def read_lines(path: Path) -> list[BatchLine]:
     """Read a text on each line, or, from a .jsonl file, an object with text, id and voice."""
-    pieces = _LINE_END.split(read_text(path))
+    is_json = path.suffix.lower() in (".jsonl", ".ndjson")
+    return parse_lines(read_text(path), str(path), is_json=is_json)
+
+
+def parse_lines(text: str, name: str, *, is_json: bool) -> list[BatchLine]:
+    """Parse lines, each a text or a JSON object.
+
+    Args:
+        text: the lines.
+        name: what errors call them.
+        is_json: whether each is an object with text, id and voice.
+    """
+    pieces = _LINE_END.split(text)
     rows = [(n, row.strip()) for n, row in enumerate(pieces, 1) if row.strip()]
     if not rows:
-        raise InvalidInputError(f"{path} is empty", hint="Write a line for each audio file.")
-    if path.suffix.lower() in (".jsonl", ".ndjson"):
-        lines = [_parse_row(i, n, row, path) for i, (n, row) in enumerate(rows, 1)]
+        raise InvalidInputError(f"{name} is empty", hint="Write a line for each audio file.")
+    if is_json:
+        lines = [_parse_row(i, n, row, name) for i, (n, row) in enumerate(rows, 1)]
     else:
         lines = [BatchLine(i, row) for i, (_, row) in enumerate(rows, 1)]
     seen: dict[str, int] = {}
     for line in lines:
-        name = line.stem.lower()  # the same file where the file system ignores case
-        if name in seen:
+        stem = line.stem.lower()  # the same file where the file system ignores case
+        if stem in seen:
             raise InvalidInputError(
-                f"{path}: lines {seen[name]} and {line.number} would both be written to"
+                f"{name}: lines {seen[stem]} and {line.number} would both be written to"
                 f" {line.stem}",
                 hint="Give each its own id.",
             )
-        seen[name] = line.number
+        seen[stem] = line.number
     return lines
 
 
-def _parse_row(number: int, row: int, text: str, path: Path) -> BatchLine:
-    place = f"{path}, line {row}"
+def _parse_row(number: int, row: int, text: str, name: str) -> BatchLine:
+    place = f"{name}, line {row}"
     try:
         data = json.loads(text)
     except ValueError as error:
         raise InvalidInputError(f"{place} is not valid JSON: {error}", hint=_EXAMPLE) from None
     if not isinstance(data, dict) or not isinstance(data.get("text"), str):
         raise InvalidInputError(f"{place} has no text", hint=_EXAMPLE)
-    for name in data:
-        if name not in _FIELDS:
+    for field_name in data:
+        if field_name not in _FIELDS:
             raise InvalidInputError(
-                f"{place}: unknown field {name!r}", hint=f"Valid fields: {', '.join(_FIELDS)}."
+                f"{place}: unknown field {field_name[:40]!r}",
+                hint=f"Valid fields: {', '.join(_FIELDS)}.",
             )
     id = _read_string(data, "id", place, number_allowed=True)
     if _FORBIDDEN.search(id) or id in (".", ".."):

@@ -40,7 +40,7 @@ class BenchRequest(SynthesisOptions):
     speech: bool = option(
         False, "measure a speech engine instead: load time, first audio, real-time factor"
     )
-    no_save: bool = option(False, "do not save the measurements")
+    no_save: bool = option(False, "do not save the measurements", http=False)
 
 
 @dataclass(frozen=True)

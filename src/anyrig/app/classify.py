@@ -18,6 +18,7 @@ from anyrig.app.documents import (
     FileOptions,
     check_writable,
     find_files,
+    name_texts,
     read_files,
 )
 from anyrig.app.embedding import (
@@ -243,16 +244,9 @@ def build_label_chooser(
 
 
 def _list_sources(request: ClassifyRequest, on_event: OnEvent) -> list[TextSource]:
-    names = request.names or [f"text {number}" for number in range(1, len(request.texts) + 1)]
-    if len(names) != len(request.texts):
-        raise InvalidInputError(
-            f"there are {len(names)} names for {len(request.texts)} texts",
-            hint="Give a name for each text, or none.",
-        )
+    texts = name_texts(request.texts, request.names)
     files = find_files(request.files, request.type, on_event) if request.files else []
-    sources = [TextSource(str(file), file) for file in files]
-    pairs = zip(names, request.texts, strict=True)
-    sources += [TextSource(name, text=text) for name, text in pairs]
+    sources = [*(TextSource(str(file), file) for file in files), *texts]
     if not sources:
         raise InvalidInputError("nothing to classify", hint="Give files, folders or texts.")
     return sources

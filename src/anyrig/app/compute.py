@@ -27,7 +27,7 @@ class DeviceOptions(Request):
 
     device: str = option(
         "", "auto, all, cpu, cuda:1, rocm:0, xpu:0, mps, dml:0, webgpu:0, an index, an id or part"
-        " of a name", metavar="DEVICE",
+        " of a name", setting="device", fill=False, metavar="DEVICE",
     )  # fmt: skip
     strict: bool = option(False, "fail if the requested device cannot be used", setting="strict")
     no_bench: bool = option(False, "do not measure a device on first use")

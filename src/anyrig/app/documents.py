@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,7 +14,13 @@ from typing import TYPE_CHECKING, Literal
 from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.events import OnEvent, WarningEvent
-from anyrig.errors import AnyrigError, InvalidInputError, MissingPackageError
+from anyrig.errors import (
+    AnyrigError,
+    DeviceLostError,
+    InvalidInputError,
+    LimitExceededError,
+    MissingPackageError,
+)
 from anyrig.options import option
 from anyrig.units import pluralize
 
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.ocr.choose import Chosen
     from anyrig.documents.ocr.run import Pages
-    from anyrig.documents.reading import Reads, Unread
+    from anyrig.documents.reading import ReadPicture, Reads, TextSource, Unread
     from anyrig.placement import PlacementPlan
     from anyrig.storage.cache import Cache
     from anyrig.text.formats.limits import Limits
@@ -51,6 +59,15 @@ class FileLimitOptions(ComputeOptions):
         600.0, "time limit for reading one file, without OCR", gt=0, lt=1e9, unit="seconds",
         flag=False, http=False, setting="documents.max_seconds",
     )  # fmt: skip
+    max_ocr_pages: int | None = option(
+        None, "read no more pages by OCR in one call", gt=0, flag=False, http=False
+    )
+    max_ocr_seconds: float | None = option(
+        None, "time limit for the OCR of one call", gt=0, unit="seconds", flag=False, http=False
+    )
+    private: bool = option(
+        False, "neither use nor keep cached results of these files", flag=False, http=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +107,58 @@ def find_files(places: Sequence[str | Path], types: Sequence[str], on_event: OnE
     return list(found.files)
 
 
-def read_files(rig: Rig, options: FileOptions, files: Iterable[Path]) -> Iterator[Paged | Unread]:
+def read_files(rig: Rig, options: FileOptions, files: Sequence[Path]) -> Generator[Paged | Unread]:
     """Every file in pages, in order; pictures by OCR where that is wanted and installed."""
     from anyrig.documents.reading import read_all
 
+    if not files:
+        return
     with open_ocr(rig, options) as ocr:
-        yield from read_all(files, ocr=ocr, limits=build_limits(options), mode=options.ocr)
+        if len(files) == 1:
+            yield _read_file(rig, options, files[0], ocr)
+        else:
+            yield from read_all(files, ocr=ocr, limits=build_limits(options), mode=options.ocr)
+
+
+def _read_file(rig: Rig, options: FileOptions, path: Path, ocr: Reads | None) -> Paged | Unread:
+    """A file by a process that may be kept: starting one takes longer than most files."""
+    from anyrig.documents.reading import Unread, read
+    from anyrig.text.apart import Apart
+
+    limits = build_limits(options)
+    with rig.models.borrow("file reader", lambda: Apart(limits), version=str(limits)) as apart:
+        try:
+            return read(path, ocr=ocr, mode=options.ocr, apart=apart)
+        except (MissingPackageError, DeviceLostError):
+            raise
+        except AnyrigError as error:
+            return Unread(path, error.message, error.hint, isinstance(error, LimitExceededError))
+
+
+def read_sources(
+    rig: Rig, options: FileOptions, sources: Sequence[TextSource]
+) -> Iterator[Paged | Unread]:
+    """Files and texts in pages, in order."""
+    from anyrig.text.pages import Page, Paged
+
+    paths = [one.file for one in sources if one.file is not None]
+    with closing(read_files(rig, options, paths)) as files:
+        for one in sources:
+            text = Paged(Path(one.name), "txt", (Page(one.text),))
+            yield text if one.file is None else next(files)
+
+
+def name_texts(texts: Sequence[str], names: Sequence[str]) -> list[TextSource]:
+    """Texts of a request with their names; `text 1` and so on where none are given."""
+    from anyrig.documents.reading import TextSource
+
+    names = names or [f"text {number}" for number in range(1, len(texts) + 1)]
+    if len(names) != len(texts):
+        raise InvalidInputError(
+            f"there are {len(names)} names for {len(texts)} texts",
+            hint="Give a name for each text, or none.",
+        )
+    return [TextSource(name, text=text) for name, text in zip(names, texts, strict=True)]
 
 
 def build_limits(options: FileLimitOptions) -> Limits:
@@ -133,16 +196,53 @@ def open_ocr(rig: Rig, options: FileOptions) -> Iterator[Reads | None]:
     """What reads pictures of pages, loaded when the first one comes; cached pages are not read
     again. None if OCR is off or no engine is installed.
     """
-    with ExitStack() as stack:
-        reader = None
-        if options.ocr != "never":
-            try:
-                engine = choose_ocr_engine(rig, options)
-            except MissingPackageError:
-                pass
-            else:
-                cache = stack.enter_context(open_cache(rig))
-                reader = stack.enter_context(build_ocr_reader(rig, options, engine, cache=cache))
+    if options.ocr == "never":
+        yield None
+        return
+    try:
+        engine = choose_ocr_engine(rig, options)
+    except MissingPackageError:
+        yield None
+        return
+    with open_ocr_reader(rig, options, engine) as reader:
+        yield LimitedReader(reader, options)
+
+
+@contextmanager
+def open_ocr_reader(
+    rig: Rig,
+    options: FileLimitOptions,
+    engine: Chosen,
+    language: str = "",
+    *,
+    num_pages: int = _ANY_NUMBER_OF_PAGES,
+    fresh: bool = False,
+) -> Iterator[Pages]:
+    """An OCR engine for some files. One that uses no cache may be kept for other files.
+
+    Args:
+        rig: the machine.
+        options: where it computes, and whether it may use the cache.
+        engine: as `choose_ocr_engine` gives it.
+        language: of the pages; empty if not known.
+        num_pages: no more workers are started than these keep busy.
+        fresh: read again what is cached.
+    """
+    if options.private:
+        num_pages = _ANY_NUMBER_OF_PAGES if rig.models.keep else num_pages
+        with rig.models.borrow(
+            f"OCR {engine.engine} {language}".rstrip(),
+            lambda: build_ocr_reader(rig, options, engine, language, num_pages=num_pages),
+            version=str(engine.version),
+        ) as reader:
+            yield reader
+        return
+    with (
+        nullcontext() if fresh else open_cache(rig) as cache,
+        build_ocr_reader(
+            rig, options, engine, language, cache=cache, num_pages=num_pages
+        ) as reader,
+    ):
         yield reader
 
 
@@ -195,3 +295,34 @@ def build_ocr_reader(
     return Pages(
         engine, placed=place_workers, environment=rig.environment, store=cache, language=language
     )
+
+
+class LimitedReader:
+    """Reads pages up to the limits of a call; the rest are pages that could not be read.
+
+    Args:
+        reader: what reads them.
+        options: `max_ocr_pages` and `max_ocr_seconds` count.
+    """
+
+    def __init__(self, reader: Reads, options: FileLimitOptions) -> None:
+        self._reader, self._max_pages = reader, options.max_ocr_pages
+        self._num_left = options.max_ocr_pages or _ANY_NUMBER_OF_PAGES
+        self._end = time.monotonic() + (options.max_ocr_seconds or math.inf)
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        from anyrig.documents.reading import ReadPicture
+
+        waiting = iter(pictures)
+        yield from self._reader.read(self._take(waiting))
+        for _ in waiting:
+            limit = f"{self._max_pages} pages" if self._num_left == 0 else "pages for so long"
+            yield ReadPicture("", failure=f"one request reads {limit} by OCR")
+
+    def _take(self, pictures: Iterator[bytes]) -> Iterator[bytes]:
+        while self._num_left > 0 and time.monotonic() < self._end:
+            picture = next(pictures, None)
+            if picture is None:
+                return
+            self._num_left -= 1
+            yield picture

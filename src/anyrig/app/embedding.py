@@ -6,8 +6,8 @@ import csv
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
@@ -85,6 +85,11 @@ class EmbedRequest(EmbeddingOptions, FileOptions):
     )  # fmt: skip
     query: bool = option(False, "the texts are search queries, where the model distinguishes them")
     similar: bool = option(False, "compare the texts with each other")
+
+
+@dataclass(frozen=True)
+class LanguageWarningEvent(WarningEvent):
+    """Texts are in languages that the model was not trained on."""
 
 
 @dataclass(frozen=True)
@@ -290,19 +295,39 @@ def find_model(
     """The requested embedding model, or the one for the texts' languages; warns of languages that
     it was not trained on.
     """
-    from anyrig.documents.model import advice, find
+    from anyrig.documents.model import advice
 
     def fetch(repository: str, folder: Path) -> None:
         download_model(repository, folder, on_event)
 
-    model = find(
-        options.model, models=rig.folders.models, languages=languages,
-        fetch=fetch if options.fetch else None,
-    )  # fmt: skip
-    warning = advice(model, languages)
+    model = look_up_model(
+        rig, options.model, languages=languages, fetch=fetch if options.fetch else None
+    )
+    warning = advice(model, languages) if model.languages else ""
     if warning:
-        on_event(WarningEvent(warning))
+        on_event(LanguageWarningEvent(warning))
     return model
+
+
+def look_up_model(
+    rig: Rig,
+    name: str,
+    *,
+    languages: Mapping[str, float] = {},
+    fetch: Callable[[str, Path], None] | None = None,
+) -> Model:
+    """The model of a name. Looking one up reads its files, so the answer may be kept."""
+    from anyrig.documents.model import find
+
+    known = {code: share for code, share in languages.items() if code not in ("", "und")}
+    mostly = "English" if known.get("en", 0.0) * 2 >= sum(known.values()) else "other languages"
+    with rig.models.borrow(
+        f"choice of model ({name or 'auto'}, {mostly})",
+        lambda: nullcontext(
+            find(name, models=rig.folders.models, languages=languages, fetch=fetch)
+        ),
+    ) as model:
+        return model
 
 
 def download_model(repository: str, folder: Path, on_event: OnEvent) -> None:
@@ -371,6 +396,33 @@ def open_embedder(
             on_event(WarningEvent(warning))
 
 
+@contextmanager
+def borrow_embedder(
+    rig: Rig,
+    options: EmbeddingOptions,
+    model: Model,
+    on_event: OnEvent,
+    *,
+    num_characters: int | None = None,
+) -> Iterator[Embedder]:
+    """The embedder of `rig.models`: the same as `open_embedder`, but it may be kept for others.
+
+    One that is kept must do for any texts: in processes of its own on a GPU, and in this process
+    without one.
+    """
+    report = on_event
+    if rig.models.keep:
+        gpu = options.device != "cpu" and any(gpu.usable for gpu in rig.machine.gpus)
+        num_characters = None if gpu else 0
+        report = rig.report  # it outlives the call
+    with rig.models.borrow(
+        f"embeddings {model.name}",
+        lambda: open_embedder(rig, options, model, report, num_characters=num_characters),
+        version=f"{model.fingerprint} {options.long} {options.deterministic}",
+    ) as embedder:
+        yield embedder
+
+
 def build_workload(model: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Workload:
     """What a model's workers need, by how much there is to do and for how long.
 
@@ -406,7 +458,7 @@ def open_vectors(
     from anyrig.documents.cache.kept import Kept
     from anyrig.documents.cache.shelf import Shelf
 
-    with open_embedder(rig, options, model, on_event, num_characters=num_characters) as embedder:
+    with borrow_embedder(rig, options, model, on_event, num_characters=num_characters) as embedder:
         if options.no_cache:
             yield embedder
             return

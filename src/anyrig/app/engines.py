@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.errors import (
     AnyrigError,
@@ -19,7 +19,7 @@ from anyrig.errors import (
 from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
-from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
+from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, Voice, options_of
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -83,6 +83,25 @@ class EngineChoice:
         return self.engine_class.spec
 
 
+EngineState = Literal["ready", "needs extra", "needs environment", "needs weights", "broken"]
+
+
+@dataclass(frozen=True)
+class EngineStatus:
+    """Whether an engine can be used on this machine."""
+
+    spec: Spec
+    state: EngineState
+    problem: str = ""
+    fix: str = ""
+    voices: tuple[Voice, ...] = ()
+    languages: tuple[str, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state == "ready"
+
+
 def detect_language(text: str, options: VoiceOptions) -> str:
     """The text's language, as given or as detected, to choose an engine by; empty if unsure."""
     if options.language != "auto":
@@ -104,7 +123,7 @@ def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> Engine
                 hint=f"Pass {mention('engine')}; `anyrig engines` lists them.",
             )
         return choose_engine_with_voices(rig, options, [options.voice])
-    engine = _engine_of_repository(rig.settings.speech.model)
+    engine = _engine_of_repository(_format_model(rig))
     if engine and (choice := _try_open(rig, options, engine)) is not None:
         return replace(choice, reason=f"its model is {choice.spec.repository}")
     return _choose_for_language(rig, options, language)
@@ -114,7 +133,7 @@ def find_requested_engine(rig: Rig, options: VoiceOptions) -> str:
     """The engine that the request or the settings name; unknown ones in settings are warned of."""
     if options.engine:
         return options.engine
-    name = rig.settings.speech.engine
+    name: str = rig.settings.speech.engine
     if not name or name in engines.names():
         return name
     near = difflib.get_close_matches(name, engines.names(), n=1)
@@ -226,7 +245,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
     """The requested voice; that of the settings only if this engine has it; else empty."""
     if options.voice:
         return check_voice(options.voice, choice)
-    saved = rig.settings.speech.voice
+    saved: str = rig.settings.speech.voice
     if not saved or any(voice.name == saved for voice in choice.found.voices):
         return saved
     others = (_try_open(rig, options, name) for name in engines.names())
@@ -262,7 +281,7 @@ def find_weights(
     """Find an engine's weights on this machine; the error names the folder to put them into."""
     from anyrig.speech.hosting.engine import Hosted
 
-    folder = _find_folder(rig, options, name)
+    folder = find_weights_folder(rig, options, name)
     try:
         if issubclass(engine_class, Hosted):
             return engine_class.find(folder, environments=rig.folders.environments)
@@ -279,7 +298,8 @@ def find_weights(
         raise
 
 
-def _find_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | None:
+def find_weights_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | None:
+    """The folder of an engine's weights: as requested, of the settings, or anyrig's own."""
     if options.model is not None:
         if not options.model.is_dir():
             raise InvalidInputError(
@@ -295,14 +315,18 @@ def _find_downloaded(rig: Rig, name: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def _format_model(rig: Rig) -> str:
+    """The model of the settings: a folder, or the name of a repository."""
+    model: Path | None = rig.settings.speech.model
+    return model.as_posix() if model else ""
+
+
 def _find_model_setting(rig: Rig) -> Path | None:
     """The folder that the settings name; one that does not exist is a warning."""
-    model = rig.settings.speech.model
-    if not model:
-        return None
-    path = Path(model).expanduser()
-    if path.is_dir():
+    path: Path | None = rig.settings.speech.model
+    if path is None or path.is_dir():
         return path
+    model = path.as_posix()
     name = _engine_of_repository(model)
     if name and _find_downloaded(rig, name) is not None:
         return None
@@ -316,6 +340,30 @@ def _find_model_setting(rig: Rig) -> Path | None:
         f" the default voice. {fix}"
     )
     return None
+
+
+def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
+    """Whether an engine is ready, and what it lacks if not."""
+    try:
+        engine_class = engines.engine_class(name)
+    except AnyrigError as error:
+        return EngineStatus(Spec(name, error.message, ()), "broken", error.message, error.hint)
+    spec = engine_class.spec
+    try:
+        found = find_weights(rig, options, name, engine_class)
+    except MissingWeightsError as error:
+        command = f"anyrig engines get {name}"
+        fix = error.hint
+        if spec.repository and command not in fix:
+            fix = f"{command}. {fix}"
+        return EngineStatus(spec, "needs weights", error.message, fix)
+    except MissingPackageError as error:
+        own = spec.install.startswith("anyrig engines install")
+        state: EngineState = "needs environment" if own else "needs extra"
+        return EngineStatus(spec, state, error.message, localize_install_commands(error.hint))
+    except AnyrigError as error:
+        return EngineStatus(spec, "broken", error.message, error.hint)
+    return EngineStatus(spec, "ready", voices=tuple(found.voices), languages=found.languages)
 
 
 # -- what could be installed -----------------------------------------------------------------------

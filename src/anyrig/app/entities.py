@@ -6,13 +6,20 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from anyrig.app.compute import ComputeOptions, place
-from anyrig.app.documents import FailedFile, FileOptions, build_limits, find_files, open_ocr
+from anyrig.app.documents import (
+    FailedFile,
+    FileOptions,
+    build_limits,
+    find_files,
+    name_texts,
+    open_ocr,
+)
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.documents.entities.pipeline import SourceEntities, find_in_sources
 from anyrig.documents.reading import TextSource
@@ -146,13 +153,13 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
     )
     sources = list_sources(request, on_event)
     check_output(request, len(sources))
-    finder = build_finder(
-        rig, request, namer, kinds=kinds, unchecked=request.unchecked,
-        num_bytes=sum(map(_measure, sources)),
-    )  # fmt: skip
     wants_people = request.engine != "grammar" and (kinds is None or "person" in kinds)
     writer = _Writer(request, is_single=len(sources) == 1)
-    with suppress(_NothingRead), writer, finder, _open_ocr(rig, request, sources) as ocr:
+    with (
+        suppress(_NothingRead), writer,
+        _borrow_finder(rig, request, namer, kinds, sources) as finder,
+        _open_ocr(rig, request, sources) as ocr,
+    ):  # fmt: skip
         on_event(ProgressEvent("finding entities", 0, len(sources)))
         found = find_in_sources(
             sources, finder, language=request.language, ocr=ocr, limits=build_limits(request),
@@ -160,7 +167,7 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
         )  # fmt: skip
         for number, one in enumerate(found, 1):
             on_event(ProgressEvent("finding entities", number, len(sources), one.source.name))
-            result = _complete(request, finder, one, wants_people=wants_people)
+            result = _complete(request, finder, one, kinds, wants_people=wants_people)
             _report_warnings(result, on_event)
             writer.add(result)
             yield result
@@ -175,12 +182,20 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
 
 
 def _complete(
-    request: EntitiesRequest, finder: Finder, found: SourceEntities, *, wants_people: bool
+    request: EntitiesRequest,
+    finder: Finder,
+    found: SourceEntities,
+    kinds: Sequence[str] | None,
+    *,
+    wants_people: bool,
 ) -> FoundEntities:
     """Add what depends on the request: the redacted text, and what was not looked for."""
     from anyrig.documents.entities.cautious import cautious
     from anyrig.documents.entities.listing import redacted
 
+    if kinds is not None:
+        wanted = tuple(one for one in found.entities if one.entity.kind in kinds)
+        found = replace(found, entities=wanted)
     text = ""
     if request.redact and found.error is None:
         entities = [one.entity for one in found.entities]
@@ -188,7 +203,7 @@ def _complete(
             entities = cautious(found.text, entities, found.languages)
         text = redacted(found.text, entities)
     return FoundEntities(
-        **vars(found), name_warnings=describe_missing_names(request.engine, finder, found),
+        **vars(found), name_warnings=describe_missing_names(request.engine, finder, found, kinds),
         redacted=text,
     )  # fmt: skip
 
@@ -217,13 +232,7 @@ def _report_warnings(found: FoundEntities, on_event: OnEvent) -> None:
 
 def list_sources(request: EntitiesRequest, on_event: OnEvent) -> list[TextSource]:
     """The texts of a request, then its files, those in folders included."""
-    names = request.names or [f"text {number}" for number in range(1, len(request.texts) + 1)]
-    if len(names) != len(request.texts):
-        raise InvalidInputError(
-            f"there are {len(names)} names for {len(request.texts)} texts",
-            hint="Give a name for each text, or none.",
-        )
-    sources = [TextSource(name, text=text) for name, text in zip(names, request.texts, strict=True)]
+    sources = name_texts(request.texts, request.names)
     if request.files:
         files = find_files(request.files, request.type, on_event)
         sources += [TextSource(str(file), file) for file in files]
@@ -246,6 +255,32 @@ def _open_ocr(
     if all(file.suffix.lower() in _TEXT_SUFFIXES for file in files):
         return nullcontext()
     return open_ocr(rig, request)
+
+
+@contextmanager
+def _borrow_finder(
+    rig: Rig,
+    request: EntitiesRequest,
+    namer: Namer | None,
+    kinds: Sequence[str] | None,
+    sources: Sequence[TextSource],
+) -> Iterator[Finder]:
+    """What finds entities. One that is kept finds all kinds, so that it serves any request."""
+    from anyrig.documents.entities.finder import wants_names
+
+    if namer is not None and not wants_names(namer, None if kinds is None else tuple(kinds)):
+        namer = None
+    num_bytes = 0 if rig.models.keep else sum(map(_measure, sources))
+    some_kinds = None if rig.models.keep else kinds
+    also = ", unchecked numbers too" if request.unchecked else ""
+    with rig.models.borrow(
+        f"entities by {namer.name if namer else 'rule'}{also}",
+        lambda: build_finder(
+            rig, request, namer, kinds=some_kinds, unchecked=request.unchecked, num_bytes=num_bytes
+        ),
+        version=f"{request.model} {request.labels} {request.threshold}",
+    ) as finder:
+        yield finder
 
 
 def build_finder(

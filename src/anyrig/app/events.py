@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ class ProgressEvent:
     audio_s: float | None = None
     """Seconds of audio so far, where audio is made."""
 
+    def to_json(self) -> dict[str, Any] | None:
+        """The event for programs, if it says more than this class has; see `JsonEvents`."""
+        return None
+
 
 @dataclass(frozen=True)
 class WarningEvent:
@@ -46,6 +52,12 @@ class RunStartedEvent:
     run: Run
     num_processes: int = 1
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "event": "begin", "run": str(self.run.folder), "task": self.run.task.get("kind"),
+            "processes": self.num_processes,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class DeviceEvent:
@@ -56,6 +68,9 @@ class DeviceEvent:
     title: str
     """The name with what was chosen for it, for a person."""
 
+    def to_json(self) -> dict[str, Any]:
+        return {"event": "device", "device": self.name, "precision": self.precision}
+
 
 @dataclass(frozen=True)
 class TrainingEvent:
@@ -65,6 +80,38 @@ class TrainingEvent:
     total_steps: int | None
     unit: str
     """What units are: tokens, samples."""
+
+    def to_json(self) -> dict[str, Any]:
+        from anyrig.app.runs import to_plain_json
+        from anyrig.training.watch.alerts import Alert
+        from anyrig.training.watch.figures import Figures, Validation
+
+        report, row = self.report, {}
+        if isinstance(report, Figures):
+            row = self._step_to_json(report)
+        elif isinstance(report, Validation):
+            row = {"event": "validation", "step": report.step, "figures": report.figures}
+        elif isinstance(report, Alert):
+            row = {
+                "event": "alert", "kind": report.kind, "step": report.step, "text": report.text,
+                "hint": report.hint,
+            }  # fmt: skip
+        else:
+            row = {"event": "said", "kind": report.kind, "step": report.step, "text": report.text}
+        plain: dict[str, Any] = to_plain_json(row)
+        return plain
+
+    def _step_to_json(self, figures: Figures) -> dict[str, Any]:
+        total = self.total_steps
+        of = f"/{total}" if total else ""
+        return {
+            "event": "progress", "stage": "training", "step": figures.step, "steps": total,
+            "loss": figures.loss, "done": figures.step / total if total else None,
+            "left_s": figures.eta_s, "elapsed_s": figures.elapsed_s, "epoch": figures.epoch,
+            "rate": figures.rate, "step_s": figures.step_s, "unit": self.unit,
+            "units_per_s": figures.units_per_s, "memory_peak_bytes": figures.memory_peak_bytes,
+            "title": f"step {figures.step}{of}, loss {figures.loss:.4g}",
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,6 +131,92 @@ class ClusterEvent:
     """Of the worker."""
     facts: Mapping[str, Any]
 
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.event, "name": self.name, **self.facts}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A part of a book that is not read, and the option that has it read."""
+
+    what: str
+    """`chapters`, or what is left out of them: `note`, `table`, `picture`."""
+    count: int
+    option: str
+    value: str
+    titles: tuple[str, ...] = ()
+    """Of chapters."""
+
+
+@dataclass(frozen=True)
+class BookStartedEvent:
+    """A book is planned, and its making begins."""
+
+    title: str
+    chapters: tuple[str, ...]
+    """Their titles."""
+    numbers: tuple[int, ...]
+    """Their numbers in the book, from 1."""
+    num_segments: int
+    num_characters: int
+    estimated_audio_s: float
+    is_measured: bool
+    """Whether the estimate is from a measurement of this voice."""
+    omitted: Mapping[str, int]
+    """Characters that are not read, by what they are."""
+    output: Path
+    engine: str
+    left_out: tuple[LeftOut, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "event": "begin", "title": self.title, "chapters": list(self.chapters),
+            "numbers": list(self.numbers), "num_segments": self.num_segments,
+            "num_characters": self.num_characters,
+            "estimated_audio_s": round(self.estimated_audio_s, 1), "measured": self.is_measured,
+            "omitted": dict(self.omitted), "output": str(self.output), "engine": self.engine,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BookProgressEvent(ProgressEvent):
+    """How far a book is: `done` of `total` is the share of both stages, making and writing."""
+
+    chapter: int = 0
+    """Which of the chapters that are read, from 1."""
+    num_chapters: int = 0
+    segment: int = 0
+    num_segments: int = 0
+    wall_s: float = 0.0
+    speed: float | None = None
+    """Times real time, of what was made in this run; None before anything was."""
+    left_s: float | None = None
+    """Until the end; None before it can be estimated."""
+    devices: Mapping[str, float] = field(default_factory=dict)
+    """Characters per second that each device made in this run."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "event": "progress", "stage": self.stage, "done": round(self.done / self.total, 4),
+            "chapter": self.chapter, "num_chapters": self.num_chapters, "title": self.detail,
+            "segment": self.segment, "num_segments": self.num_segments,
+            "audio_s": round(self.audio_s or 0.0, 2), "wall_s": round(self.wall_s, 2),
+            "speed": None if self.speed is None else round(self.speed, 2),
+            "left_s": None if self.left_s is None else round(self.left_s, 1),
+            "devices": {name: round(rate, 1) for name, rate in self.devices.items()},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BookUnfinishedEvent:
+    """Passages could not be spoken; an error follows."""
+
+    passages: Sequence[Mapping[str, Any]]
+    """Each with `chapter`, `segment`, `text`, `said` (why) and `hint`."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": "unfinished", "passages": list(self.passages)}
+
 
 Event = (
     ProgressEvent
@@ -93,6 +226,57 @@ Event = (
     | DeviceEvent
     | TrainingEvent
     | RunEndedEvent
+    | BookStartedEvent
+    | BookUnfinishedEvent
     | ClusterEvent
 )
 OnEvent = Callable[[Event], None]
+
+
+class JsonEvents:
+    """Turns events into rows for programs: `{"event": "progress", "done": 0.4, "left_s": 3.1}`.
+
+    Progress is thinned out; what is not for programs is None. The end of the work is not an event:
+    its result has a form of its own.
+
+    Args:
+        interval_s: between two rows of progress of one stage.
+    """
+
+    def __init__(self, interval_s: float = 0.2) -> None:
+        self._interval_s = interval_s
+        self._began = time.monotonic()
+        self._next, self._stage = 0.0, ""
+
+    def encode(self, event: Event) -> dict[str, Any] | None:
+        if isinstance(event, WarningEvent):
+            return {"event": "log", "level": "warning", "text": event.message}
+        if isinstance(event, NoticeEvent | RunEndedEvent):
+            return None
+        row = event.to_json()
+        if row is None:
+            assert isinstance(event, ProgressEvent)
+            row = self._encode_progress(event)
+        if row["event"] == "progress" and not self._is_due(row):
+            return None
+        return row
+
+    def _is_due(self, row: dict[str, Any]) -> bool:
+        now = time.monotonic()
+        if now < self._next and row.get("stage") == self._stage and row.get("done") != 1.0:
+            return False
+        self._next, self._stage = now + self._interval_s, row.get("stage", "")
+        return True
+
+    def _encode_progress(self, event: ProgressEvent) -> dict[str, Any]:
+        spent_s = time.monotonic() - self._began
+        left_s = spent_s / event.done * (event.total - event.done) if event.done else None
+        row: dict[str, Any] = {
+            "event": "progress", "stage": event.stage,
+            "done": round(event.done / max(1, event.total), 4), "num_done": event.done,
+            "num_all": event.total, "title": event.detail[:80],
+            "left_s": None if left_s is None else round(left_s, 1),
+        }  # fmt: skip
+        if event.audio_s is not None:
+            row["speed"] = round(event.audio_s / spent_s, 2) if spent_s else None
+        return row

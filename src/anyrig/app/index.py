@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.app.cache import open_shared_cache
 from anyrig.app.documents import FileOptions, build_limits, open_ocr
-from anyrig.app.embedding import EmbeddingOptions, build_marks, find_model, open_vectors
+from anyrig.app.embedding import (
+    EmbeddingOptions,
+    build_marks,
+    find_model,
+    look_up_model,
+    open_vectors,
+)
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
-from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
 from anyrig.options import Request, option
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.index.forget import Forget, Removed
     from anyrig.documents.index.progress import Progress
+    from anyrig.documents.index.rows import Known
+    from anyrig.documents.index.search import Searcher
     from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import Indexed, Ways
     from anyrig.documents.model import Model
@@ -64,10 +72,17 @@ class IndexStartedEvent(ProgressEvent):
     model: str
     folders: tuple[Path, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        folders = [str(folder) for folder in self.folders]
+        return {"event": "begin", "index": self.index, "model": self.model, "folders": folders}
+
 
 @dataclass(frozen=True, kw_only=True)
 class IndexProgressEvent(ProgressEvent):
     progress: Progress
+
+    def to_json(self) -> dict[str, Any]:
+        return self.progress.plain()
 
 
 @dataclass(frozen=True)
@@ -209,11 +224,10 @@ def _get_requested_model(rig: Rig, options: EmbeddingOptions) -> str:
 def find_index_model(rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent) -> Model:
     """The requested model, or the one that the index was made with."""
     from anyrig.documents.index.folders import read_model_name
-    from anyrig.documents.model import find
 
     name = "" if options.model else read_model_name(path)
     if name:
-        return find(name, models=rig.folders.models)
+        return look_up_model(rig, name)
     return find_model(rig, replace(options, model=_get_requested_model(rig, options)), {}, on_event)
 
 
@@ -274,11 +288,10 @@ def get_status(rig: Rig, name: str = DEFAULT_INDEX) -> Status:
 
 def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedIndex]]:
     """All indexes of this user, and those that cannot be read."""
-    from anyrig.documents.index.database import names
     from anyrig.documents.index.status import status
 
     found, failed = [], []
-    for name in names(rig.folders.indexes):
+    for name in list_names(rig):
         try:
             found.append(status(find_index_file(rig, name)))
         except AnyrigError as error:
@@ -293,6 +306,7 @@ def remove(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed:
     from anyrig.documents.index.folders import remove_files
 
     path = find_index_file(rig, request.index)
+    close_index(rig, request.index)
     with open_forget(rig, request, path, on_event) as forget:
         return remove_files(path, request.folders, forget)
 
@@ -314,7 +328,68 @@ def drop(rig: Rig, name: str) -> None:
     """Delete an index with everything in it."""
     from anyrig.documents.index.folders import delete_index
 
+    close_index(rig, name)
     delete_index(find_index_file(rig, name))
+
+
+def delete_for_good(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed | None:
+    """Delete an index with the vectors and pages that are cached of its texts; None if it was
+    empty. `StorageBusyError` if another process fills it: then nothing was removed.
+    """
+    from anyrig.documents.index.database import alone
+    from anyrig.documents.index.folders import delete_index
+    from anyrig.documents.index.status import status
+
+    path = find_index_file(rig, request.index)
+    close_index(rig, request.index)
+    try:
+        with alone(path):
+            pass
+    except StorageError as error:
+        raise StorageBusyError(error.message, hint=error.hint) from error
+    removed = None
+    if roots := tuple(root for root, _ in status(path).roots):
+        removed = remove(rig, replace(request, folders=roots), on_event)
+    delete_index(path)
+    return removed
+
+
+@contextmanager
+def open_searcher(rig: Rig, name: str) -> Iterator[Searcher]:
+    """An index to search; one that is kept open sees what is indexed meanwhile."""
+    from anyrig.documents.index.search import Searcher
+
+    path = find_index_file(rig, name)
+    # Another file of that name may have taken the place of one that was deleted.
+    version = str(path.stat().st_ino if path.is_file() else 0)
+    with rig.models.borrow(f"index {name}", lambda: Searcher(path), version=version) as searcher:
+        yield searcher
+
+
+def close_index(rig: Rig, name: str) -> None:
+    """Close an index that is kept open, before its file is overwritten."""
+    rig.models.unload(f"index {name}")
+
+
+def list_files(rig: Rig, name: str) -> list[tuple[Path, Known]]:
+    """The files of an index in the order of their paths, and what is known of each."""
+    from anyrig.documents.index import rows, schema
+    from anyrig.documents.index.database import translated
+
+    path = find_index_file(rig, name)
+    with translated(path):
+        connection = schema.connect_to_read(path)
+        try:
+            known = sorted(rows.known(connection).items())
+        finally:
+            connection.close()
+    return [(Path(os.fsdecode(file)), one) for file, one in known]
+
+
+def list_names(rig: Rig) -> list[str]:
+    from anyrig.documents.index.database import names
+
+    return list(names(rig.folders.indexes))
 
 
 @contextmanager

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from anyrig.app.cache import open_cache
 from anyrig.app.documents import (
     FailedFile,
     FileLimitOptions,
     build_limits,
-    build_ocr_reader,
     choose_ocr_engine,
     find_files,
+    open_ocr_reader,
 )
-from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import Event, OnEvent, ProgressEvent, WarningEvent
 from anyrig.documents.ocr.pipeline import (
     FORMATS,
     FilePage,
@@ -29,7 +29,7 @@ from anyrig.documents.ocr.pipeline import (
     plan_files,
     read_files,
 )
-from anyrig.errors import InvalidInputError, InvalidOptionError, mention
+from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError, mention
 from anyrig.options import option
 from anyrig.text.pages import DPI
 from anyrig.units import pluralize
@@ -115,13 +115,17 @@ def read_text(
     language = resolve_language(request.language)
     engine = choose_ocr_engine(rig, request, language, request.engine)
     plan = plan_files(files, options, build_limits(request))
-    with (
-        nullcontext() if request.fresh else open_cache(rig) as cache,
-        build_ocr_reader(
-            rig, request, engine, language, cache=cache, num_pages=plan.num_pages
-        ) as reader,
-    ):
-        done = _read(plan, reader, outputs, format, on_event, on_file)
+    if request.max_ocr_pages and plan.num_pages > request.max_ocr_pages:
+        raise LimitExceededError(
+            f"{plan.num_pages} pages are too many for one request",
+            hint=f"Pass {mention('pages', f'1-{request.max_ocr_pages}')}, and the others after"
+            " that.",
+        )
+    with open_ocr_reader(
+        rig, request, engine, language, num_pages=plan.num_pages, fresh=request.fresh
+    ) as reader:
+        report = _limit_time(request, plan, on_event)
+        done = _read(plan, reader, outputs, format, report, on_file)
     result = OcrResult(engine, tuple(done), tuple(outputs))
     if result.num_failed_pages:
         count = pluralize(result.num_failed_pages, "page")
@@ -153,6 +157,21 @@ def _read(
         done.append(one.drop_images())
         on_file(done[-1], len(plan.files))
     return done
+
+
+def _limit_time(request: OcrRequest, plan: OcrPlan, on_event: OnEvent) -> OnEvent:
+    """Passes events on; raises an error when pages take longer than one call may."""
+    end = time.monotonic() + (request.max_ocr_seconds or math.inf)
+
+    def report(event: Event) -> None:
+        on_event(event)
+        if isinstance(event, ProgressEvent) and event.done < event.total and time.monotonic() > end:
+            raise LimitExceededError(
+                f"{event.done} of {plan.num_pages} pages took {request.max_ocr_seconds:.0f} s",
+                hint="Name fewer pages in one request.",
+            )
+
+    return report
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyrig.app.events import Event, NoticeEvent, OnEvent, WarningEvent
+from anyrig.app.events import Event, NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.settings import LOADER, Settings
 from anyrig.devices.choose import (
     DeviceChoice,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.app.bench import BenchReport
+    from anyrig.app.book_recording import BookResult
+    from anyrig.app.books import ChapterList
     from anyrig.app.classify import ClassifyResult, TrainedResult
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.devices import DeviceList, Diagnosis
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from anyrig.app.entities import EntitiesResult
     from anyrig.app.finetune import Tuned
     from anyrig.app.index import IndexResult
+    from anyrig.app.jobs import Jobs
+    from anyrig.app.models import ModelCache
     from anyrig.app.ocr import OcrResult
     from anyrig.app.profiling import BatchSizeProfile
     from anyrig.app.runs import RegisteredRun, TrainingResult
@@ -54,10 +58,16 @@ if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer
     from anyrig.documents.summarise.files import FileSummary
     from anyrig.settings.saved_device import SavedDevice
+    from anyrig.speech.protocol import Voice
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 AskDevice = Callable[["Rig"], "str | None"]
+# A recorded machine is seen as if these were set there.
+_WHAT_IF_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)  # fmt: skip
 
 
 class Rig:
@@ -66,10 +76,12 @@ class Rig:
     Args:
         config: a settings file, instead of `anyrig.toml` in the working directory.
         environment: variables to read instead of the process's own.
-        machine: another machine than this one, such as a recorded one.
+        machine: another machine than this one: recorded by `anyrig devices --record` if it is a
+            path.
         on_event: receives warnings and notices that belong to no single call; the log gets them
             without it.
         ask_device: asks a person which of several GPUs to use, where none was chosen yet.
+        models: where models are loaded; without it, each is closed as soon as it is not in use.
     """
 
     def __init__(
@@ -77,14 +89,15 @@ class Rig:
         *,
         config: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
-        machine: Machine | None = None,
+        machine: Machine | Path | None = None,
         on_event: OnEvent | None = None,
         ask_device: AskDevice | None = None,
+        models: ModelCache | None = None,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
         self.config = str(config) if config else self.environment.get("ANYRIG_CONFIG")
-        self._given_machine = machine
-        self._on_event, self._ask_device = on_event or _log_event, ask_device
+        self._given_machine, self._given_models = machine, models
+        self._on_event, self._ask_device = on_event or log_event, ask_device
         self._warned: set[str] = set()
         # Libraries read these when they load.
         self.environment.update(self.loaded_settings.process_variables)
@@ -121,7 +134,7 @@ class Rig:
         kind, place = self.loaded_settings.origins.get(key, ("default", ""))
         return place if kind == "environment" else f"{key} in {place}" if place else key
 
-    def request(self, kind: type[T], **given: Any) -> T:
+    def request(self, kind: type[T], /, **given: Any) -> T:
         """Build a request: what is given, then what the settings say, then the defaults."""
         options = list_options(kind)
         values = dict(given)
@@ -129,13 +142,17 @@ class Rig:
             if name in given or not option.setting or option.excludes in given:
                 continue
             if option.setting in self.loaded_settings.origins and option.fill:
-                section, _, field = option.setting.rpartition(".")
-                value = getattr(
-                    getattr(self.settings, section) if section else self.settings, field
-                )
-                if value or option.default is not None:
+                value = self.settings[option.setting]
+                if value is not None:
                     values[name] = value
         return kind(**values)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Long work that is queued: `rig.jobs.submit("book", file="novel.epub")`."""
+        from anyrig.app.jobs import Jobs
+
+        return Jobs(self)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -155,12 +172,27 @@ class Rig:
     def notice(self, message: str) -> None:
         self._on_event(NoticeEvent(message))
 
+    # -- models ------------------------------------------------------------------------------------
+
+    @cached_property
+    def models(self) -> ModelCache:
+        """The models of this process."""
+        from anyrig.app.models import ModelCache
+
+        return ModelCache(keep=False) if self._given_models is None else self._given_models
+
     # -- devices -----------------------------------------------------------------------------------
 
     @cached_property
     def machine(self) -> Machine:
-        from anyrig.devices.discover import discover
+        from anyrig.devices.discover import discover, from_record
 
+        if isinstance(self._given_machine, Path):
+            from anyrig.devices.probe import load_record
+
+            what_if = {name: self.environment[name] for name in _WHAT_IF_VARIABLES
+                       if name in self.environment}  # fmt: skip
+            return from_record(load_record(self._given_machine), what_if)
         return self._given_machine or discover(self.environment)
 
     @property
@@ -181,6 +213,10 @@ class Rig:
         from anyrig.settings.saved_device import load_saved_device
 
         return None if self.is_recorded else load_saved_device(self.folders.saved_device)
+
+    def reload_saved_device(self) -> None:
+        """Read the saved device again: another process may have changed it."""
+        self.__dict__.pop("saved_device", None)
 
     @property
     def evidence(self) -> Evidence:
@@ -270,6 +306,58 @@ class Rig:
 
         request = self.request(speech.SpeechRequest, text=text, **options)
         return speech.speak(self, request, on_event or self._on_event)
+
+    def make_book(
+        self,
+        file: str | Path,
+        output: str | Path | None = None,
+        *,
+        on_progress: Callable[[ProgressEvent], None] | None = None,
+        on_event: OnEvent | None = None,
+        **options: Any,
+    ) -> BookResult:
+        """Make an audiobook; the options are fields of `BookRequest`.
+
+        Rig().make_book("novel.epub", "novel.m4b", voice="heart", read_along=True)
+        Rig().make_book("novel.epub", on_progress=lambda now: print(f"{now.done / now.total:.0%}"))
+
+        A call that was interrupted goes on where it was when it is made again.
+        """
+        from anyrig.app import books
+        from anyrig.app.book_recording import parse_output
+
+        if isinstance(output, str):
+            output = parse_output(output, Path(file), options.get("format"))
+
+        def forward(event: Event) -> None:
+            if on_progress is not None and isinstance(event, ProgressEvent):
+                on_progress(event)
+            (on_event or self._on_event)(event)
+
+        request = self.request(books.BookRequest, file=file, output=output, **options)
+        return books.make_book(self, request, forward)
+
+    def list_chapters(
+        self, file: str | Path, *, on_event: OnEvent | None = None, **options: Any
+    ) -> ChapterList:
+        """The chapters of a book, and how long it will be; the options are fields of `BookRequest`.
+
+        for chapter in Rig().list_chapters("novel.epub").chapters:
+            print(chapter.number, chapter.title, chapter.estimated_s)
+        """
+        from anyrig.app import books
+
+        request = self.request(books.BookRequest, file=file, **options)
+        return books.list_chapters(self, request, on_event or self._on_event)
+
+    def voices(self, **options: Any) -> list[Voice]:
+        """The voices of every engine that is installed; the options are fields of `VoicesRequest`.
+
+        print([voice.name for voice in Rig().voices(language="fr")])
+        """
+        from anyrig.app import voices
+
+        return voices.list_voices(self, self.request(voices.VoicesRequest, **options))
 
     def transcribe(
         self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
@@ -463,7 +551,7 @@ class Rig:
         on_event: OnEvent | None = None,
         **options: Any,
     ) -> list[FileSummary]:
-        """Summaries of files, or of a `text`; the options are fields of `SummariseRequest`.
+        """Summaries of files, or of `texts`; the options are fields of `SummariseRequest`.
 
         for one in Rig().summarise("report.pdf", sentences=3):
             print(one.file, one.summaries[0].summary.text)
@@ -549,7 +637,8 @@ class Rig:
         return list_runs(self)
 
 
-def _log_event(event: Event) -> None:
+def log_event(event: Event) -> None:
+    """Log warnings and notices."""
     if isinstance(event, WarningEvent):
         log.warning("%s", event.message)
     elif isinstance(event, NoticeEvent):

@@ -6,25 +6,42 @@ import datetime
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from anyrig.app.embedding import EmbeddingOptions, open_embedder
-from anyrig.app.events import OnEvent, WarningEvent
-from anyrig.app.index import IndexOptions, find_index_file, find_index_model
-from anyrig.errors import InvalidInputError
+from anyrig.app.documents import FileOptions, name_texts, read_sources
+from anyrig.app.embedding import (
+    EmbeddingOptions,
+    borrow_embedder,
+    detect_languages,
+    find_model,
+    open_vectors,
+)
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.index import IndexOptions, find_index_file, find_index_model, open_searcher
+from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.options import Request, option
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from anyrig.app.rig import Rig
     from anyrig.documents.index.search import Answer, Hit, Place
     from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot
+    from anyrig.documents.model import Model
+    from anyrig.documents.protocol import Use, Vectors
+    from anyrig.documents.reading import TextSource
+
+    Vector = NDArray[np.float32]
 
 SearchMode = Literal["hybrid", "vectors", "keywords"]
 _MAX_QUESTION_CHARACTERS = 10_000
+_SIMILAR_PASSAGES = 64
+"""About so many passages of a document, spread over it, stand for the whole."""
 _SPAN_DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
 _LANGUAGE_NAMES = """
 ar arabic العربية|bg bulgarian български|ca catalan català|cs czech čeština|da danish dansk
@@ -80,14 +97,13 @@ class SearchRequest(FilterOptions, IndexOptions, EmbeddingOptions):
 def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:
     """The passages of an index that answer a question best."""
     from anyrig.documents.index.near import floor
-    from anyrig.documents.index.search import Searcher
 
     if not request.question.strip():
         raise InvalidInputError("nothing to search for", hint="Give some words.")
     path = find_index_file(rig, request.index)
     by_meaning = request.mode != "keywords"
     with ExitStack() as stack:
-        searcher = stack.enter_context(Searcher(path))
+        searcher = stack.enter_context(open_searcher(rig, request.index))
         filters = build_filters(request, lambda: searcher.snapshot(vectors=by_meaning))
         vectors, least = None, None
         if by_meaning:
@@ -96,7 +112,7 @@ def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:
             model = find_index_model(rig, options, path, on_event)
             size = min(len(request.question), _MAX_QUESTION_CHARACTERS)
             vectors = stack.enter_context(
-                open_embedder(rig, options, model, on_event, num_characters=size)
+                borrow_embedder(rig, options, model, on_event, num_characters=size)
             )
             if not request.all:
                 least = floor(model.name) if request.min is None else request.min
@@ -107,6 +123,155 @@ def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:
     for note in answer.notes:
         on_event(WarningEvent(note))
     return answer
+
+
+# -- similar documents -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarRequest(FilterOptions, IndexOptions, EmbeddingOptions, FileOptions):
+    """Similar documents."""
+
+    to_text: str = option("", "the text that others are compared with", flag=False)
+    to_file: Path | None = option(
+        None, "the file that others are compared with", flag=False, upload=True
+    )
+    texts: tuple[str, ...] = option((), "texts to compare with it", flag=False)
+    files: tuple[Path, ...] = option(
+        (), "files to compare with it; an index is searched without texts and files", flag=False,
+        upload=True,
+    )  # fmt: skip
+    limit: int = option(10, "how many", ge=1, le=1000, metavar="N")
+    model: str = option(
+        "", "embedding model; if not given, that of the index, or one for the language of the"
+        " texts", setting="documents.model", fill=False, metavar="NAME",
+    )  # fmt: skip
+
+
+class Similarity(NamedTuple):
+    number: int
+    """Of the text or file: texts first, from 0."""
+    cosine: float
+
+
+class Incomparable(NamedTuple):
+    number: int
+    error: AnyrigError
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Texts and files by their similarity to one, the nearest first."""
+
+    model: str
+    similar: tuple[Similarity, ...]
+    failed: tuple[Incomparable, ...]
+
+
+def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Answer:
+    """The files of an index that are most similar to a text or a file, by their best passage."""
+    path = find_index_file(rig, request.index)
+    with ExitStack() as stack:
+        searcher = stack.enter_context(open_searcher(rig, request.index))
+        model = find_index_model(rig, replace(request, model=""), path, on_event)
+        vectors = stack.enter_context(borrow_embedder(rig, request, model, on_event))
+        text, mean = _embed_one(rig, request, _get_subject(request), vectors, on_event)
+        filters = build_filters(request, lambda: searcher.snapshot(vectors=True))
+        return searcher.search(
+            text[:2000], _KnownVector(model, mean), mode="vectors", limit=request.limit,
+            filters=filters, per_file=True,
+        )  # fmt: skip
+
+
+def compare(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Comparison:
+    """Compare texts and files with one; those that cannot be read are listed."""
+    subject = _get_subject(request)
+    sources = [*name_texts(request.texts, ()), *map(_name_file, request.files)]
+    texts = [one.text for one in (subject, *sources) if one.text]
+    name = request.model or rig.settings.documents.model or "auto"
+    model = find_model(rig, replace(request, model=name), detect_languages(texts), on_event)
+    with open_vectors(rig, request, model, on_event) as vectors:
+        _, mean = _embed_one(rig, request, subject, vectors, on_event)
+        similar, failed = [], []
+        for number, found in enumerate(_embed_means(rig, request, sources, vectors, on_event)):
+            if isinstance(found, AnyrigError):
+                failed.append(Incomparable(number, found))
+            else:
+                similar.append(Similarity(number, float(found[1] @ mean)))
+    similar.sort(key=lambda one: -one.cosine)
+    return Comparison(model.name, tuple(similar[: request.limit]), tuple(failed))
+
+
+def _get_subject(request: SimilarRequest) -> TextSource:
+    from anyrig.documents.reading import TextSource
+
+    if bool(request.to_text) == (request.to_file is not None):
+        raise InvalidInputError(
+            f"give either {mention('to_text')} or {mention('to_file')}", hint="Give one of them."
+        )
+    if request.to_file is not None:
+        return _name_file(request.to_file)
+    return TextSource("the text", text=request.to_text)
+
+
+def _name_file(path: Path) -> TextSource:
+    from anyrig.documents.reading import TextSource
+
+    return TextSource(str(path), path)
+
+
+def _embed_one(
+    rig: Rig, request: SimilarRequest, source: TextSource, vectors: Vectors, on_event: OnEvent
+) -> tuple[str, Vector]:
+    (found,) = _embed_means(rig, request, [source], vectors, on_event)
+    if isinstance(found, AnyrigError):
+        raise found
+    return found
+
+
+def _embed_means(
+    rig: Rig,
+    request: SimilarRequest,
+    sources: Sequence[TextSource],
+    vectors: Vectors,
+    on_event: OnEvent,
+) -> Iterator[tuple[str, Vector] | AnyrigError]:
+    """The text of each source, and the mean of its passages' vectors."""
+    import numpy as np
+
+    from anyrig.documents.classify.decide import pooled
+    from anyrig.documents.passages import passages
+    from anyrig.documents.reading import Unread, textless
+
+    for number, paged in enumerate(read_sources(rig, request, sources)):
+        on_event(ProgressEvent("comparing", number, len(sources)))
+        if isinstance(paged, Unread):
+            yield paged.error
+            continue
+        found = list(passages(paged, language=paged.language[:2] or "en"))
+        if not found:
+            yield textless(paged)
+            continue
+        found = found[:: 1 + len(found) // _SIMILAR_PASSAGES]
+        matrix = vectors.matrix([one.text for one in found])
+        mean = pooled(matrix.astype(np.float64), [len(one.text) for one in found])
+        yield paged.text, mean.astype(np.float32)
+
+
+class _KnownVector:
+    """A vector that is known already, where a search embeds its question."""
+
+    def __init__(self, model: Model, vector: Vector) -> None:
+        self.model, self._vector = model, vector
+
+    def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[Vector]:
+        for _ in texts:
+            yield self._vector
+
+    def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> Vector:
+        import numpy as np
+
+        return np.stack(list(self.embed(texts, use=use)))
 
 
 # -- which files -----------------------------------------------------------------------------------

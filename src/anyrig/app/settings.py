@@ -1,4 +1,7 @@
-"""What a user can set in `anyrig.toml`, `.env` or the environment."""
+"""What a user can set in `anyrig.toml`, `.env` or the environment.
+
+Most settings are options of requests, defined there; those that belong to none are defined here.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
 
-from anyrig.audiobooks.ways import Ways
-from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.profiles import ProfileName
+from anyrig.options import BOOLEANS, Request, option
 from anyrig.settings.load import SettingsLoader
-from anyrig.settings.schema import BOOLEANS, setting
+from anyrig.settings.schema import SettingsSchema
 from anyrig.units import is_whole_number
 
 log = logging.getLogger(__name__)
@@ -48,117 +51,136 @@ def read_legacy_device(variables: Mapping[str, str]) -> tuple[str, str] | None:
     return ("auto", "USE_GPU") if use_gpu == "auto" else None
 
 
-@dataclass(frozen=True)
-class SpeechSettings:
-    model: str = setting("", legacy_variables=("VIBEVOICE_MODEL",))
-    """Folder of a speech model; empty uses the engine's own."""
-    engine: str = ""
-    """Empty uses the first that supports the language."""
-    voice: str = setting("", legacy_variables=("VIBEVOICE_VOICE",))
-    """Empty uses the engine's first voice of the language."""
-    language: str = "auto"
-    """Language of the text: en, es, fr; auto detects it."""
-    rate: float = setting(1.0, ge=0.25, le=4)
-    """Speed: 2.0 is twice as fast."""
-    lexicon: str = ""
-    """File with the pronunciation of words."""
-    loudness: float = setting(-19.0, ge=-70, le=0, unit="LUFS")
-    """Of files; 0 leaves it as the engine gave it."""
-    pause_clause: float = setting(0.12, ge=0, le=60, unit="seconds")
-    """Inside a long sentence, where it was split."""
-    pause_sentence: float = setting(0.3, ge=0, le=60, unit="seconds")
-    pause_paragraph: float = setting(0.6, ge=0, le=60, unit="seconds")
-    pause_heading: float = setting(0.9, ge=0, le=60, unit="seconds")
-    """Before and after a heading."""
-    pause_dialogue: float = setting(0.45, ge=0, le=60, unit="seconds")
-    """Between speakers of a dialogue."""
+@dataclass(frozen=True, kw_only=True)
+class ProgramSettings(Request):
+    """The program."""
+
+    bench: bool = option(True, "whether to measure a device on first use", setting="bench")
+    log_file: str = option("", "also write the log to this file", restricted=True,
+                           setting="log_file")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class BookSettings(Ways):
-    """What of a book is read aloud, and how its chapters are written."""
+@dataclass(frozen=True, kw_only=True)
+class ListenOptions(Request):
+    """The address."""
 
-    rest_before: float = setting(0.5, ge=0, le=60, unit="seconds")
-    """Silence before a chapter."""
-    rest_after: float = setting(1.5, ge=0, le=60, unit="seconds")
-    bitrate: int = 0
-    """Bits per second of the output; 0 uses the format's default."""
-
-
-@dataclass(frozen=True)
-class DocumentSettings:
-    model: str = "auto"
-    """Embedding model: a name of `anyrig embed --models`, a folder, a name on the hub."""
-    ocr: str = setting("auto", choices=("auto", "never", "always"))
-    """auto runs OCR on pages without usable text."""
-    max_mb: float = setting(200.0, gt=0, lt=1e9, unit="MB")
-    """Larger files are skipped and reported."""
-    max_pages: int = setting(5_000, gt=0, lt=1e9)
-    """Files with more pages are skipped and reported."""
-    max_seconds: float = setting(600.0, gt=0, lt=1e9, unit="seconds")
-    """Time limit for reading one file."""
+    host: str = option(
+        "127.0.0.1", "address to listen on; any other than the loopback address requires API keys",
+        metavar="ADDRESS", setting="server.host",
+    )  # fmt: skip
+    port: int = option(
+        3000, "port to listen on; 0 is any free one", ge=0, le=65535, metavar="N",
+        setting="server.port",
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    host: str = "127.0.0.1"
-    """Address to listen on; any other than the loopback address requires API keys."""
-    port: int = setting(3000, ge=0, le=65535, legacy_variables=("VIBEVOICE_PORT",))
-    hosts: str = setting("", restricted=True)
-    """Further host names that requests may use, comma-separated. Callers need API keys."""
-    behind_proxy: bool = setting(False, restricted=True, restricted_unless=True)
-    """Whether a proxy forwards requests; then callers need API keys on any address."""
-    cors: str = setting("", restricted=True)
-    """Origins of web pages that may call the server, comma-separated: https://example.org."""
-    models: str = setting("", restricted=True)
-    """Folders from which requests may load models, comma-separated."""
-    upload_mb: float = setting(500.0, gt=0, lt=1e12, unit="MB")
-    """Maximum size of an uploaded file."""
-    upload_files: int = setting(1000, gt=0, lt=1e12)
-    """Maximum number of uploaded files."""
-    upload_total_mb: float = setting(50_000.0, gt=0, lt=1e12, unit="MB")
-    """Maximum size of all uploaded files."""
-    upload_days: float = setting(30.0, ge=0, lt=1e6, unit="days")
-    """Delete files unused for this long that no job or index needs; 0 keeps them."""
-    body_mb: float = setting(32.0, gt=0, lt=1e12, unit="MB")
-    """Maximum size of a request that is not an upload."""
-    text_characters: int = setting(200_000, gt=0, lt=1e12)
-    """Maximum length of the text of one request."""
-    texts: int = setting(2048, gt=0, lt=1e12)
-    """Maximum number of texts to embed in one request."""
-    queue: int = setting(2000, gt=0, lt=1e12)
-    """Maximum number of waiting sentences or texts; further requests get status 429."""
-    deadline_s: float = setting(600.0, gt=0, lt=1e12, unit="seconds")
-    """Maximum time a request waits for its turn."""
-    work_s: float = setting(1800.0, gt=0, lt=1e12, unit="seconds")
-    """Maximum time a request's work takes once started; jobs may take longer."""
-    idle_s: float = setting(900.0, ge=0, lt=1e9, unit="seconds")
-    """Unload models unused for this long; 0 keeps them."""
-    memory_free_mb: float = setting(0.0, ge=0, lt=1e9, unit="MiB")
-    """Unload idle models to keep this free; 0 means 5 % of the memory, at most 1 GiB."""
-    jobs_at_once: int = setting(1, ge=1, le=64)
-    """Number of jobs that run in parallel; one book uses all devices."""
-    folders: str = setting("", restricted=True)
-    """Folders that requests may index, comma-separated."""
-    shared: str = setting("", restricted=True)
-    """Indexes and classifiers that every key may use, comma-separated; `*` means all that were
-    not made with a key."""
-    requests_per_minute: int = setting(600, gt=0, lt=1e12)
-    """Limit for one key; a key may have its own."""
-    log_texts: bool = False
-    """Whether the log may contain texts of users."""
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(ListenOptions):
+    """The server."""
+
+    hosts: str = option(
+        "", "further host names that requests may use, comma-separated. Callers need API keys",
+        restricted=True, setting="server.hosts",
+    )  # fmt: skip
+    behind_proxy: bool = option(
+        False, "whether a proxy forwards requests; then callers need API keys on any address",
+        restricted=True, restricted_unless=True, setting="server.behind_proxy",
+    )  # fmt: skip
+    cors: str = option(
+        "", "origins of web pages that may call the server, comma-separated: https://example.org",
+        restricted=True, setting="server.cors",
+    )  # fmt: skip
+    models: str = option(
+        "", "folders from which requests may load models, comma-separated", restricted=True,
+        setting="server.models",
+    )  # fmt: skip
+    upload_mb: float = option(
+        500.0, "maximum size of an uploaded file", gt=0, lt=1e12, unit="MB",
+        setting="server.upload_mb",
+    )  # fmt: skip
+    upload_files: int = option(
+        1000, "maximum number of uploaded files", gt=0, lt=1e12, setting="server.upload_files",
+    )  # fmt: skip
+    upload_total_mb: float = option(
+        50_000.0, "maximum size of all uploaded files", gt=0, lt=1e12, unit="MB",
+        setting="server.upload_total_mb",
+    )  # fmt: skip
+    upload_days: float = option(
+        30.0, "delete files unused for this long that no job or index needs; 0 keeps them", ge=0,
+        lt=1e6, unit="days", setting="server.upload_days",
+    )  # fmt: skip
+    body_mb: float = option(
+        32.0, "maximum size of a request that is not an upload", gt=0, lt=1e12, unit="MB",
+        setting="server.body_mb",
+    )  # fmt: skip
+    text_characters: int = option(
+        200_000, "maximum length of the text of one request", gt=0, lt=1e12,
+        setting="server.text_characters",
+    )  # fmt: skip
+    texts: int = option(
+        2048, "maximum number of texts to embed in one request", gt=0, lt=1e12,
+        setting="server.texts",
+    )  # fmt: skip
+    queue: int = option(
+        2000, "maximum number of waiting sentences or texts; further requests get status 429", gt=0,
+        lt=1e12, setting="server.queue",
+    )  # fmt: skip
+    deadline_s: float = option(
+        600.0, "maximum time a request waits for its turn", gt=0, lt=1e12, unit="seconds",
+        setting="server.deadline_s",
+    )  # fmt: skip
+    work_s: float = option(
+        1800.0, "maximum time a request's work takes once started; jobs may take longer", gt=0,
+        lt=1e12, unit="seconds", setting="server.work_s",
+    )  # fmt: skip
+    idle_s: float = option(
+        900.0, "unload models unused for this long; 0 keeps them", ge=0, lt=1e9, unit="seconds",
+        setting="server.idle_s",
+    )  # fmt: skip
+    memory_free_mb: float = option(
+        0.0, "unload idle models to keep this free; 0 means 5 % of the memory, at most 1 GiB", ge=0,
+        lt=1e9, unit="MiB", setting="server.memory_free_mb",
+    )  # fmt: skip
+    jobs_at_once: int = option(
+        1, "number of jobs that run in parallel; one book uses all devices", ge=1, le=64,
+        setting="server.jobs_at_once",
+    )  # fmt: skip
+    folders: str = option(
+        "", "folders that requests may index, comma-separated", restricted=True,
+        setting="server.folders",
+    )  # fmt: skip
+    shared: str = option(
+        "", "indexes and classifiers that every key may use, comma-separated; `*` means all that"
+        " were not made with a key", restricted=True, setting="server.shared",
+    )  # fmt: skip
+    requests_per_minute: int = option(
+        600, "limit for one key; a key may have its own", gt=0, lt=1e12,
+        setting="server.requests_per_minute",
+    )  # fmt: skip
+    log_texts: bool = option(
+        False, "whether the log may contain texts of users", setting="server.log_texts",
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CacheSettings:
-    limit_gb: float = setting(10.0, ge=0.001, lt=1e9, unit="GiB")
-    """Maximum size of the result cache."""
-    folder: str = setting("", restricted=True)
-    """Folder of the result cache; empty uses the user's cache folder."""
-    url: str = setting("", restricted=True)
-    """redis://host:6379/0 shares results between machines; empty uses SQLite only."""
+@dataclass(frozen=True, kw_only=True)
+class CacheSettings(Request):
+    """The result cache."""
+
+    limit_gb: float = option(
+        10.0, "maximum size of the result cache", ge=0.001, lt=1e9, unit="GiB",
+        setting="cache.limit_gb",
+    )  # fmt: skip
+    folder: str = option(
+        "", "folder of the result cache; empty uses the user's cache folder", restricted=True,
+        setting="cache.folder",
+    )  # fmt: skip
+    url: str = option(
+        "", "redis://host:6379/0 shares results between machines; empty uses SQLite only",
+        restricted=True, setting="cache.url",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.url and not self.url.lower().startswith(("redis://", "rediss://", "unix://")):
             raise InvalidSettingError(  # without the value, which may contain a password
                 "cache.url is not the URL of a Redis server",
@@ -166,69 +188,113 @@ class CacheSettings:
             )
 
 
-@dataclass(frozen=True)
-class ComputeSettings:
-    precision: str = setting(
-        "auto", choices=("auto", *get_args(Precision)), normalize=parse_precision
-    )
-    profile: ProfileName = "balanced"
-    memory_gb: float = setting(0.0, ge=0, unit="GiB")
-    """Maximum memory to use on a device; 0 leaves it to the profile."""
-    memory_fraction: float = setting(0.0, ge=0, le=1)
-    """The same as a fraction of the device's memory."""
-    workers_per_device: int = setting(0, ge=0)
-    """Processes on each device; 0 chooses by the work."""
+@dataclass(frozen=True, kw_only=True)
+class ClusterSettings(Request):
+    """The cluster."""
 
-    def __post_init__(self) -> None:
-        if self.memory_gb and self.memory_fraction:
-            raise InvalidSettingError(
-                "compute.memory_gb and compute.memory_fraction are both set",
-                hint="Set only one of them.",
-            )
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    broker: str = setting("", restricted=True)
-    """redis://HOST:6379/0, or a token; empty uses this machine's own broker."""
+    broker: str = option(
+        "", "redis://HOST:6379/0, or a token; empty uses this machine's own broker",
+        restricted=True, setting="cluster.broker",
+    )  # fmt: skip
     # Meant for the broker beside it: texts must not go to another one.
-    spread: bool = setting(False, restricted_with="cluster.broker")
-    """Whether books and speech use the cluster without --cluster."""
-    name: str = ""
-    """Name of a worker on this machine; empty uses the host name."""
-    nodes: int = setting(1, ge=1, le=64)
-    """Worker processes on each device."""
-    patience: float = setting(60.0, ge=0, le=7 * 24 * 3600, unit="seconds")
-    """How long work waits for a suitable worker if there is none."""
+    spread: bool = option(
+        False, "whether books and speech use the cluster unless told otherwise",
+        restricted_with="cluster.broker", setting="cluster.spread",
+    )  # fmt: skip
+    name: str = option(
+        "", "name of a worker on this machine; empty uses the host name", setting="cluster.name",
+    )  # fmt: skip
+    nodes: int = option(1, "worker processes on each device", ge=1, le=64, setting="cluster.nodes")
+    patience: float = option(
+        60.0, "how long work waits for a suitable worker if there is none", ge=0, le=7 * 24 * 3600,
+        unit="seconds", setting="cluster.patience",
+    )  # fmt: skip
+
+
+SCHEMA = SettingsSchema(
+    {
+        "": ("anyrig.app.compute:DeviceOptions", ProgramSettings),
+        "speech": ("anyrig.app.speech:SpeechRequest",),
+        "book": ("anyrig.app.books:BookRequest",),
+        "documents": ("anyrig.app.embedding:EmbedRequest",),
+        "server": (ServerSettings,),
+        "cache": (CacheSettings,),
+        "compute": ("anyrig.app.compute:ComputeOptions",),
+        "cluster": (ClusterSettings,),
+    }
+)
+"""All settings by key: the options of these requests."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The schema; keys in sections are written `server.port`."""
+    """The value of every setting: `settings["speech.rate"]`, or `settings.speech.rate`."""
 
-    device: str = setting(
-        "auto",
-        legacy_variables=("VIBEVOICE_DEVICE", "DIRECTML_DEVICE", "USE_GPU", "GPU_ID"),
-        read_legacy=read_legacy_device,
-    )
-    """auto, all, cpu, cuda:1, rocm:0, an index, an id or part of a name."""
-    strict: bool = False
-    """Whether a requested device that cannot be used is an error instead of a warning."""
-    bench: bool = True
-    """Whether to measure a device on first use."""
-    log_file: str = setting("", restricted=True)
-    """Also write the log to this file."""
-    speech: SpeechSettings = field(default_factory=SpeechSettings)
-    book: BookSettings = field(default_factory=BookSettings)
-    documents: DocumentSettings = field(default_factory=DocumentSettings)
-    server: ServerSettings = field(default_factory=ServerSettings)
-    cache: CacheSettings = field(default_factory=CacheSettings)
-    compute: ComputeSettings = field(default_factory=ComputeSettings)
-    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What is not the default, by key."""
+    schema: SettingsSchema = field(default_factory=lambda: SCHEMA, compare=False, repr=False)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key] if key in self.values else self.schema[key].default
+
+    def read_section(self, name: str) -> dict[str, Any]:
+        """The values of a section by name."""
+        return {key.rpartition(".")[2]: self[key] for key in self.schema.load_section(name)}
+
+    @property
+    def strict(self) -> bool:
+        return bool(self["strict"])
+
+    @property
+    def bench(self) -> bool:
+        return bool(self["bench"])
+
+    @property
+    def device(self) -> str:
+        return str(self["device"] or "auto")
+
+    @property
+    def log_file(self) -> str:
+        return str(self["log_file"])
+
+    @cached_property
+    def speech(self) -> Any:
+        return SimpleNamespace(**self.read_section("speech"))
+
+    @cached_property
+    def book(self) -> Any:
+        return SimpleNamespace(**self.read_section("book"))
+
+    @cached_property
+    def documents(self) -> Any:
+        return SimpleNamespace(**self.read_section("documents"))
+
+    @cached_property
+    def compute(self) -> Any:
+        return SimpleNamespace(**self.read_section("compute"))
+
+    @cached_property
+    def server(self) -> ServerSettings:
+        return ServerSettings(**self.read_section("server"))
+
+    @cached_property
+    def cache(self) -> CacheSettings:
+        return CacheSettings(**self.read_section("cache"))
+
+    @cached_property
+    def cluster(self) -> ClusterSettings:
+        return ClusterSettings(**self.read_section("cluster"))
 
 
 LOADER = SettingsLoader(
+    SCHEMA,
     Settings,
+    legacy_variables={
+        "VIBEVOICE_MODEL": "speech.model", "VIBEVOICE_VOICE": "speech.voice",
+        "VIBEVOICE_PORT": "server.port",
+        **dict.fromkeys(("VIBEVOICE_DEVICE", "DIRECTML_DEVICE", "USE_GPU", "GPU_ID"), "device"),
+    },
+    read_legacy={"device": read_legacy_device},
     legacy_prefixes=("VIBEVOICE_", "INDEXTTS_", "DIRECTML_"),
     # VIBEVOICE_URL is for clients of the old server.
     other_variables=re.compile(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
 
 from anyrig.app.cache import open_cache
 from anyrig.app.cluster import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.recite import Terms
     from anyrig.speech.script import Script, Segment
+    from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio, Tally
     from anyrig.storage.cache import Cache
 
@@ -76,7 +77,12 @@ class PauseOptions(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesisOptions(VoiceOptions, PauseOptions, ClusterOptions, ComputeOptions):
-    """Everything that speaks."""
+    """What decides how takes are made: voice, pauses, and where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioOptions(Request):
+    """The audio."""
 
     loudness: float = option(
         -19.0, "loudness of files; 0 leaves it as it is", ge=-70, le=0, unit="LUFS",
@@ -86,7 +92,7 @@ class SynthesisOptions(VoiceOptions, PauseOptions, ClusterOptions, ComputeOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechRequest(SynthesisOptions):
+class SpeechRequest(SynthesisOptions, AudioOptions):
     """Speech."""
 
     text: str = option(help="what to say", positional=True, metavar="TEXT")
@@ -118,10 +124,7 @@ class Speech:
         """How many segments each worker of a cluster made; empty without a cluster."""
         if not self.on_cluster:
             return ""
-        counts = sorted(self.tally.devices.items(), key=lambda pair: (-pair[1], pair[0]))
-        some = [f"{name} {count}" for name, count in counts[:_MAX_WORKERS]]
-        more = [f"{len(counts) - _MAX_WORKERS} more"] if len(counts) > _MAX_WORKERS else []
-        return ", ".join((*some, *more))
+        return describe_workers(self.tally)
 
     @property
     def audio_s(self) -> float:
@@ -160,10 +163,24 @@ class Speech:
     def close(self) -> None:
         self._file.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _append(self, chunk: AudioChunk, segment: Segment) -> None:
         self._file.write(chunk.samples.tobytes())
         self.num_samples = chunk.start + len(chunk.samples)
         self.chunks.append(describe_chunk(chunk, segment))
+
+
+def describe_workers(tally: Tally) -> str:
+    """How many segments each worker made."""
+    counts = sorted(tally.devices.items(), key=lambda pair: (-pair[1], pair[0]))
+    some = [f"{name} {count}" for name, count in counts[:_MAX_WORKERS]]
+    more = [f"{len(counts) - _MAX_WORKERS} more"] if len(counts) > _MAX_WORKERS else []
+    return ", ".join((*some, *more))
 
 
 def resolve_format(format: str | None, path: Path | None = None) -> str:
@@ -220,23 +237,39 @@ def stream(
             choice, script, studio.rate, request.loudness, Tally(),
             on_cluster=bool(find_broker(rig, request)),
         )  # fmt: skip
-
-        def follow() -> Iterator[AudioChunk]:
-            total = len(script.segments)
-            on_event(ProgressEvent("loading the voice", 0, total))
-            chunks = studio.speak(script, tally=speech.tally, anew=request.fresh, early=listening)
-            for chunk in chunks:
-                speech._append(chunk, script.segments[chunk.segment])
-                done, detail = len(speech.chunks), " ".join(chunk.text.split())
-                on_event(ProgressEvent("speaking", done, total, detail, speech.audio_s))
-                yield chunk
-            speech.wall_s = time.monotonic() - began
-            for spoken in speech.tally.doubtful:
-                speech.chunks[spoken.index]["problems"] = list(spoken.problems)
-
-        yield speech, follow()
+        try:
+            yield (
+                speech,
+                synthesize_script(
+                    studio, speech, on_event, fresh=request.fresh, listening=listening
+                ),
+            )
+        except BaseException:
+            speech.close()
+            raise
+        speech.wall_s = time.monotonic() - began
         for warning in studio.warnings:
             on_event(WarningEvent(warning))
+
+
+def synthesize_script(
+    studio: Studio,
+    speech: Speech,
+    on_event: OnEvent,
+    *,
+    fresh: bool = False,
+    listening: bool = False,
+) -> Iterator[AudioChunk]:
+    """Synthesise a script into its `Speech`, chunk by chunk."""
+    segments = speech.script.segments
+    on_event(ProgressEvent("loading the voice", 0, len(segments)))
+    for chunk in studio.speak(speech.script, tally=speech.tally, anew=fresh, early=listening):
+        speech._append(chunk, segments[chunk.segment])
+        done, detail = len(speech.chunks), " ".join(chunk.text.split())
+        on_event(ProgressEvent("speaking", done, len(segments), detail, speech.audio_s))
+        yield chunk
+    for spoken in speech.tally.doubtful:
+        speech.chunks[spoken.index]["problems"] = list(spoken.problems)
 
 
 def plan_speech(rig: Rig, request: SpeechRequest) -> tuple[EngineChoice, Script]:
@@ -360,12 +393,27 @@ def open_synthesizer(
     cache: Cache | None,
 ) -> Iterator[Studio]:
     """An engine on every device that it was placed on; it loads while this goes on."""
-    from anyrig.memory.known_sizes import KnownBatchSizes
-    from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
+    with Studio(open_stage(rig, request, choice, num_characters, cache)) as studio:
+        yield studio
+
+
+def open_stage(
+    rig: Rig,
+    request: SynthesisOptions,
+    choice: EngineChoice,
+    num_characters: int,
+    cache: Cache | None,
+    *,
+    lane: str = "bulk",
+) -> Stage:
+    """The workers of an engine; `lane` is live where somebody listens."""
+    from anyrig.memory.known_sizes import KnownBatchSizes
+    from anyrig.speech.stage import Stage
+
     plan = place_engine(rig, request, choice, num_characters)
-    stage = Stage(
+    return Stage(
         engine=choice.name,
         found=choice.found,
         placed=plan,
@@ -374,10 +422,8 @@ def open_synthesizer(
         store=cache,
         limits=KnownBatchSizes(rig.folders.batch_limits),
         stamp=format_stamp(rig, plan),
-        hire=open_cluster_pool(rig, request, choice, plan),
+        hire=open_cluster_pool(rig, request, choice, plan, lane=lane),
     )
-    with Studio(stage) as studio:
-        yield studio
 
 
 def place_engine(

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import ComputeOptions, place
-from anyrig.app.documents import FileOptions, build_limits, check_writable, find_files, read_files
+from anyrig.app.documents import (
+    FileOptions,
+    build_limits,
+    check_writable,
+    find_files,
+    name_texts,
+    read_sources,
+)
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
 from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import InvalidInputError, format_mentions
@@ -37,7 +44,8 @@ class SummariseRequest(FileOptions):
     files: tuple[Path, ...] = option(
         (), "files and folders; - is stdin", positional=True, http=False, metavar="FILE"
     )
-    text: str | None = option(None, "a text, instead of files", flag=False)
+    texts: tuple[str, ...] = option((), "texts, before files", flag=False)
+    names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
     sentences: int | None = option(
         None, "how many sentences; 5 if no length is given", ge=1, le=1_000_000, metavar="N",
         excludes="words",
@@ -112,16 +120,15 @@ def _read(
     rig: Rig, request: SummariseRequest, on_event: OnEvent
 ) -> tuple[Iterator[Paged | Unread], int]:
     """The files in pages, and how many they are."""
-    if request.text is not None:
-        if request.files:
-            raise InvalidInputError("a text and files were both given", hint="Give one of them.")
-        from anyrig.text.pages import Page, Paged
+    from anyrig.documents.reading import TextSource
 
-        return iter([Paged(Path("-"), "txt", (Page(request.text),))]), 1
-    files = find_files(request.files, request.type, on_event)
-    if not files:
+    sources = name_texts(request.texts, request.names)
+    if request.files or not sources:
+        files = find_files(request.files, request.type, on_event)
+        sources += [TextSource(str(file), file) for file in files]
+    if not sources:
         raise InvalidInputError("no documents found", hint="Give a folder that contains files.")
-    return read_files(rig, request, files), len(files)
+    return read_sources(rig, request, sources), len(sources)
 
 
 def _check_output(path: Path | None) -> None:
@@ -141,7 +148,7 @@ def _get_vectors(
 ) -> Callable[[], Vectors]:
     """Opens the embedding model of the settings; `model` of the request is one that writes."""
     compute = {name: getattr(request, name) for name in list_options(ComputeOptions)}
-    options = rig.request(EmbeddingOptions, **compute)
+    options = rig.request(EmbeddingOptions, **compute, no_cache=request.private)
 
     def open_once() -> Vectors:
         model = find_model(rig, options, {}, on_event)
@@ -163,7 +170,7 @@ def _get_writer(
 
     writer = find(request.model, models=rig.folders.models, fetch=fetch if request.fetch else None)
 
-    def open_once() -> Scribe:
+    def open_writer() -> Scribe:
         from anyrig.documents.summarise.write import Scribe
         from anyrig.memory.known_sizes import KnownBatchSizes
 
@@ -172,11 +179,13 @@ def _get_writer(
             options = replace(request, no_bench=True)  # nothing to choose between
         plan = place(rig, rig.choose_device(options), writer.need(), options)
         limits = KnownBatchSizes(rig.folders.batch_limits)
-        return stack.enter_context(
-            Scribe(writer, placed=plan, environment=rig.environment, limits=limits)
-        )
+        return Scribe(writer, placed=plan, environment=rig.environment, limits=limits)
 
-    return cache(open_once)
+    def borrow_once() -> Scribe:
+        name = f"summaries {Path(request.model).name}"
+        return stack.enter_context(rig.models.borrow(name, open_writer, version=str(writer.folder)))
+
+    return cache(borrow_once)
 
 
 # -- as text and JSON ------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class TrainingRequest(DeviceOptions):
         short="--folder", http=False, metavar="RUN",
     )  # fmt: skip
     resume: Path | None = option(None, "resume a run, by its folder", http=False, metavar="RUN")
-    fresh: bool = option(False, "start again from the first step in a folder")
+    fresh: bool = option(False, "start again from the first step in a folder", http=False)
     set: Mapping[str, Any] = option(
         {}, "replace a value of the file, such as train.learning_rate=1e-3"
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, mention
-from anyrig.options import option, request_to_json
+from anyrig.options import option
 from anyrig.recognise.forms import FORMS, FormName
 from anyrig.units import pluralize
 
@@ -43,6 +45,10 @@ class TranscriptionRequest(ComputeOptions):
     files: tuple[Path, ...] = option(
         help="recordings, or folders with recordings", positional=True, upload=True, metavar="FILE"
     )
+    names: tuple[str, ...] = option(
+        (), "what the recordings are called in results and errors, if not by their own names",
+        flag=False, http=False,
+    )  # fmt: skip
     output: str = option(
         "", "the file, or the folder for several recordings", short="-o", http=False,
         metavar="PATH",
@@ -57,7 +63,9 @@ class TranscriptionRequest(ComputeOptions):
         "", "a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
         metavar="NAME",
     )  # fmt: skip
-    fetch: bool = option(False, "download a model of the hub that is not on this machine")
+    fetch: bool = option(
+        False, "download a model of the hub that is not on this machine", http=False
+    )
     engine: Literal["moonshine", "whisper", "transformers"] | None = option(
         None, "what runs the model; by default what its files are made for"
     )
@@ -78,14 +86,30 @@ class TranscriptionProgress(ProgressEvent):
     """Seconds of the recording, silence included."""
     duration_s: float | None = None
     """None if the file does not say."""
-    cached: bool = False
-    """Whether the last segment came from the cache: it says nothing about the speed."""
+    speed: float | None = None
+    """Seconds of this recording per second, cached segments not counted; None if unknown."""
+
+    def to_json(self) -> dict[str, Any]:
+        done = left_s = None
+        if self.duration_s:
+            share = min(1.0, self.heard_s / self.duration_s)
+            done = round((self.number - 1 + share) / self.num_files, 4)
+            if self.speed:
+                left_s = round(max(0.0, self.duration_s - self.heard_s) / self.speed, 1)
+        return {
+            "event": "progress", "stage": self.stage, "title": self.file, "done": done,
+            "audio_s": round(self.heard_s, 2),
+            "speed": None if self.speed is None else round(self.speed, 2), "left_s": left_s,
+            "text": self.detail,
+        }  # fmt: skip
 
 
 class Recording(NamedTuple):
     path: Path
     name: Path
     """What its transcript is called below the output folder, without a suffix."""
+    title: str = ""
+    """What it is called in results and errors; its own name if empty."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +140,18 @@ class TranscriptionResult:
     @property
     def failed(self) -> tuple[FailedFile, ...]:
         return tuple(FailedFile(str(one.path), one.error) for one in self.files if one.error)
+
+    def to_json(self) -> dict[str, Any]:
+        """The files that were written, and what they have in common."""
+        transcripts = self.transcripts
+        only = transcripts[0] if len(transcripts) == 1 else None
+        return {
+            "files": [str(path) for one in self.files for path in one.outputs],
+            "language": only.language if only else None,
+            "engine": only.model if only else None,
+            "audio_s": round(sum(one.duration_s for one in transcripts), 3),
+            "kept": sum(one.num_kept for one in transcripts),
+        }
 
     def save(self, path: str | Path, format: FormName | None = None) -> None:
         """Write the transcript of a single recording: txt, md, srt, vtt or json."""
@@ -148,10 +184,7 @@ def transcribe(
     plan = plan or plan_outputs(request, on_event)
     check_model(request)
     _choose_device(rig, request)  # a requested device that is missing is reported first
-    with (
-        open_cache(rig) as cache,
-        open_transcriber(rig, request, cache) as transcriber,
-    ):
+    with borrow_transcriber(rig, request) as transcriber:
         for number, recording in enumerate(plan.recordings, 1):
             on_event(TranscriptionProgress(
                 "opening", file=recording.path.name, number=number, num_files=len(plan.recordings)
@@ -172,7 +205,7 @@ def _transcribe_file(
 
     began = time.monotonic()
     try:
-        with opened(recording.path) as sound:
+        with opened(recording.path, recording.title) as sound:
             on_progress = _report_progress(plan, recording, number, sound, on_event)
             transcript = transcriber.transcribe(sound, on_progress)
         outputs = plan.list_outputs(recording)
@@ -196,7 +229,13 @@ def _transcribe_file(
 def _report_progress(
     plan: OutputPlan, recording: Recording, number: int, sound: Sound, on_event: OnEvent
 ) -> Callable[[Progress], None]:
+    began, cached_s = time.monotonic(), 0.0
+
     def report(progress: Progress) -> None:
+        nonlocal cached_s
+        if progress.kept:
+            cached_s = progress.heard_s
+        fresh_s, spent_s = progress.heard_s - cached_s, time.monotonic() - began
         on_event(
             TranscriptionProgress(
                 "listening",
@@ -208,7 +247,7 @@ def _report_progress(
                 num_files=len(plan.recordings),
                 heard_s=progress.heard_s,
                 duration_s=sound.duration_s,
-                cached=progress.kept,
+                speed=fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None,
             )
         )
 
@@ -231,6 +270,33 @@ def list_warnings(transcript: Transcription) -> Iterator[str]:
 
 
 # -- the model -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def borrow_transcriber(rig: Rig, request: TranscriptionRequest) -> Iterator[Transcriber]:
+    """Models that load when the first recording needs them. If they may be kept, nothing is cached
+    of what they hear, and others are closed: each holds a model.
+    """
+    if not rig.models.keep:
+        with open_cache(rig) as cache, open_transcriber(rig, request, cache) as transcriber:
+            yield transcriber
+        return
+    name = f"transcription {_describe_model(request)}"
+    for other in rig.models.loaded_models():
+        if other.name.startswith("transcription ") and other.name != name:
+            rig.models.unload(other.name)
+    with rig.models.borrow(name, lambda: open_transcriber(rig, request)) as transcriber:
+        yield transcriber
+
+
+def _describe_model(request: TranscriptionRequest) -> str:
+    """What `/health` shows: no two that differ in what is loaded have the same name."""
+    words = [Path(request.model).name or "by language", request.language]
+    words += ["translate"] if request.translate else []
+    words += ["words"] if request.word_times else []
+    if "/" in request.model:  # two folders may have one name
+        words.append(sha256(request.model.encode()).hexdigest()[:6])
+    return " ".join(filter(None, words))
 
 
 def open_transcriber(
@@ -321,6 +387,9 @@ def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan
         if not path.exists():
             raise InvalidInputError(f"no such file or folder: {path}", hint="Check the path.")
     recordings = find_recordings(request.files)
+    if request.names:
+        titles = dict(zip(request.files, request.names, strict=True))
+        recordings = tuple(one._replace(title=titles.get(one.path, "")) for one in recordings)
     for warning in not_followed(list_outside_links(request.files)):
         on_event(WarningEvent(warning))
     is_single = len(recordings) == 1
@@ -425,29 +494,20 @@ def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[s
     return answer
 
 
-def queue_transcriptions(rig: Rig, request: TranscriptionRequest, on_event: OnEvent) -> list[Job]:
-    """Queue a job for each recording."""
-    from anyrig.jobs import JobQueue
-    from anyrig.services.jobs import check
-
+def queue_transcriptions(rig: Rig, options: Mapping[str, Any], on_event: OnEvent) -> list[Job]:
+    """Queue a job for each recording; the options are fields of `TranscriptionRequest`."""
+    request = rig.request(TranscriptionRequest, **options)
     plan = plan_outputs(request, on_event)
     if not request.model:  # the model may be fetched until then
         check_model(request)
     _choose_device(rig, request)
-    given = {k: v for k, v in request_to_json(request).items() if k != "files"}
-    if rig.config:
-        given["config"] = str(rig.config)
     jobs = []
-    with JobQueue(rig.folders.jobs) as queue:
-        for recording in plan.recordings:
-            outputs = plan.list_outputs(recording) or {
-                form: Path(f"{recording.name.name}.{form}") for form in plan.formats
-            }
-            first = next(iter(outputs.values()))
-            first.absolute().parent.mkdir(parents=True, exist_ok=True)
-            arguments = {
-                **given, "file": str(recording.path), "output": str(first),
-                "format": list(outputs),
-            }  # fmt: skip
-            jobs.append(queue.submit("transcribe", check("transcribe", arguments, Path.cwd())))
+    for recording in plan.recordings:
+        outputs = plan.list_outputs(recording) or {
+            form: Path(f"{recording.name.name}.{form}") for form in plan.formats
+        }
+        output = next(iter(outputs.values())).absolute()
+        output.parent.mkdir(parents=True, exist_ok=True)
+        changed = {"files": [recording.path], "output": str(output), "format": list(outputs)}
+        jobs.append(rig.jobs.submit("transcribe", **{**options, **changed}))
     return jobs

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from anyrig.errors import mention
 from anyrig.units import format_duration, pluralize
 
 FindingKind = Literal[
@@ -36,7 +37,7 @@ class Finding:
 
     @property
     def again(self) -> tuple[str, ...]:
-        """What `--again` takes to make the passage anew."""
+        """The values of the option `again` that make the passage again."""
         return tuple(f"{chapter}:{segment}" for chapter, segment in self.segments)
 
     def line(self) -> str:
@@ -45,7 +46,7 @@ class Finding:
         if self.start_s is not None:
             where += f", {clock(self.start_s)}"
         text = f": {shortened(self.text)!r}" if self.text else ""
-        again = f" [--again {','.join(self.again)}]" if self.again else ""
+        again = f" [{mention('again', ','.join(self.again))}]" if self.again else ""
         return f"{where}: {self.said}{text}{again}"
 
     def plain(self) -> dict[str, object]:
@@ -129,7 +130,7 @@ class Report:
 
     @property
     def again(self) -> tuple[str, ...]:
-        """All passages that are worth making anew, as `--again` takes them."""
+        """All passages that are worth making again, as values of the option `again`."""
         return tuple(dict.fromkeys(one for found in self.problems for one in found.again))
 
     def plain(self) -> dict[str, object]:

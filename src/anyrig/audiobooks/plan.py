@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 
 from anyrig.audiobooks.aloud import Aloud, Reader, is_prose, left_out
 from anyrig.audiobooks.ways import Ways
-from anyrig.errors import InvalidInputError, UnspeakableTextError, UnsupportedLanguageError
+from anyrig.errors import (
+    InvalidInputError,
+    UnspeakableTextError,
+    UnsupportedLanguageError,
+    mention,
+)
 from anyrig.speech.prepare import compose
 from anyrig.text.document import Block, Chapter, Document, Role
 from anyrig.text.language import detect
@@ -134,14 +139,15 @@ def chosen(document: Document, wanted: str, ways: Ways) -> tuple[int, ...]:
         match = _RANGE.fullmatch(piece)
         if match is None:
             raise InvalidInputError(
-                f"--chapters {wanted} names no chapters", hint="Give numbers such as 3-7,9 or 5-."
+                f"{mention('chapters')} must be numbers such as 3-7,9 or 5-, not {wanted!r:.80}",
+                hint=f"{mention('list')} shows the chapters.",
             )
         first = int(match[1])
         last = first if match[2] is None else int(match[3] or count)
         if not 1 <= first <= last <= count:
             raise InvalidInputError(
                 f"there is no chapter {piece.strip()}: the book has {pluralize(count, 'chapter')}",
-                hint="--list shows them with their numbers.",
+                hint=f"{mention('list')} shows them with their numbers.",
             )
         found.update(dict.fromkeys(range(first - 1, last)))
     return tuple(sorted(found))
@@ -188,7 +194,8 @@ def plan_of(
     if not parts:
         raise UnspeakableTextError(
             "there is nothing to say in the book",
-            hint="--list shows its chapters; --matter speak reads covers and contents as well.",
+            hint=f"{mention('list')} shows its chapters; {mention('matter', 'speak')} reads"
+            " covers and contents as well.",
         )
     return Plan(document, tuple(parts), main, tuple(foreign), tuple(silent))
 
@@ -323,6 +330,7 @@ def _refusal(
     return UnsupportedLanguageError(
         f"{pluralize(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
         f"{spoken}: {named}; the first begins {foreign[0][1]!r}",
-        hint="--foreign skip leaves them out, --foreign read has them read all the same.",
+        hint=f"{mention('foreign', 'skip')} leaves them out, {mention('foreign', 'read')} reads"
+        " them all the same.",
         language=language,
     )

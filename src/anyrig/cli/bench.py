@@ -31,7 +31,7 @@ _BAR_WIDTH = 30
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add_flags(parser, BenchRequest, exclude=("cluster", "loudness", "fresh"))
+    add_flags(parser, BenchRequest, exclude=("cluster",))
     parser.add_argument(
         "--events", action="store_true", help="with --json: a JSON line for each event"
     )

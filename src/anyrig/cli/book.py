@@ -3,323 +3,328 @@
 from __future__ import annotations
 
 import argparse
-import os
-from contextlib import ExitStack
-from dataclasses import replace
+import shutil
+import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import book_keep, book_show, compute, fleet, speaker, voicing
-from anyrig.cli.book_order import ordered
-from anyrig.cli.context import Context
-from anyrig.cli.devices import writable
-from anyrig.cli.show import Progress, print_warning
-from anyrig.errors import AnyrigError, InvalidInputError, UnsupportedLanguageError
+from anyrig.app import books
+from anyrig.app.book_recording import parse_output
+from anyrig.app.books import BookRequest, SampleRequest, VerifyRequest
+from anyrig.app.events import (
+    BookProgressEvent,
+    BookStartedEvent,
+    BookUnfinishedEvent,
+    Event,
+    ProgressEvent,
+)
+from anyrig.cli.escape import esc, escape_controls
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import EventPrinter, format_table, print_json, print_line
+from anyrig.cli.rig import open_rig
+from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.options import list_options
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.cast import Casting
-    from anyrig.audiobooks.plan import Plan
-    from anyrig.services.book import Order
-    from anyrig.text.document import Document
+    from anyrig.app.book_recording import BookResult
+    from anyrig.app.books import ChapterList, PlannedBook, Speakers
+    from anyrig.app.rig import Rig
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
 chapters, cover and tags out, or with --format a file for each chapter. --list shows the chapters
-with their words and how long they will be; --sample 60s --voices a,b writes previews. A run that
-was stopped or killed goes on where it was; only what changed is made again, and --again 3:17 makes
-one sentence of chapter 3 anew. --verify BOOK.m4b SOURCE listens to a finished book."""
+with their words and durations; --sample 60s --voices a,b writes previews. A run that was stopped or
+killed continues where it was; only what changed is made again, and --again 3:17 makes one sentence
+of chapter 3 again. --verify BOOK.m4b SOURCE listens to a finished book."""
+RESUME = "What was spoken is cached: the same command continues the book."
 MIXED = True
+_LIVE_S, _LOG_S = 0.2, 15.0
+_MAX_TITLES = 4
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="the book; with --verify both")
-    parser.add_argument(
-        "-o", "--output", metavar="PATH", help="the m4b, or the folder for a file a chapter"
-    )
-    parser.add_argument(
-        "--format", metavar="NAME", help="m4b, or a file for each chapter: mp3, opus, flac, m4a"
-    )
+    parser.add_argument("-o", "--output", metavar="PATH", help=_help("output"))
     parser.add_argument("--list", action="store_true", help="show the chapters and how long")
     parser.add_argument(
         "--speakers", action="store_true", help="show who speaks, to write a cast file by"
     )
-    parser.add_argument("--chapters", metavar="LIST", default="", help="such as 3-7,9 or 5-")
-    parser.add_argument("--sample", metavar="TIME", help="write previews of so long, such as 60s")
-    parser.add_argument("--voices", metavar="LIST", help="with --sample: the voices to compare")
-    parser.add_argument(
-        "--again", metavar="LIST", action="append", default=[],
-        help="make a segment anew, as chapter:segment, such as 3:17,4:2",
-    )  # fmt: skip
-    parser.add_argument(
-        "--allow-gaps", action="store_true", help="write the book also where passages failed"
-    )
-    parser.add_argument("--fresh", action="store_true", help="make again what is kept already")
-    parser.add_argument(
-        "--queue", action="store_true", help="make it later: `anyrig jobs run` does"
-    )
+    parser.add_argument("--queue", action="store_true", help="as a job, for `anyrig jobs run`")
     parser.add_argument("--verify", action="store_true", help="check a finished book: BOOK SOURCE")
-    parser.add_argument(
-        "--words", choices=("none", "sample", "all"), default="sample",
-        help="with --verify: how much is listened to; sample when not given",
-    )  # fmt: skip
-    parser.add_argument(
-        "--levels", choices=("book", "acx"), default="book", help="what loudness is right"
-    )
-    _about(parser)
-    _reading(parser)
-    voicing.arguments(parser, ssml=False)
-    fleet.arguments(parser)
-    compute.arguments(parser)
+    add_flags(parser, BookRequest, exclude=("file", "output"))
+    for request in (SampleRequest, VerifyRequest):
+        add_flags(parser, request, exclude=list_options(BookRequest))
 
 
-def _about(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what the files say and carry")
-    group.add_argument("--title", default="", metavar="TEXT", help="instead of the book's own")
-    group.add_argument(
-        "--untitled", default="", metavar="TEXT", help="the title of a book that has none"
-    )
-    group.add_argument("--author", default="", metavar="NAME", help="instead of the book's own")
-    group.add_argument("--narrator", default="", metavar="NAME", help="instead of the voice's name")
-    group.add_argument("--cover", metavar="FILE", help="a JPEG or PNG instead of the book's own")
-    group.add_argument(
-        "--captions", metavar="LIST", default="", help="srt, vtt or both, beside the book"
-    )
-    group.add_argument(
-        "--read-along", action="store_true", help="an EPUB 3 too whose words light up as spoken"
-    )
-    group.add_argument(
-        "--loudness", type=voicing.lufs, metavar="LUFS", help="-19 when not given, 0 as it is"
-    )
-    group.add_argument("--bitrate", metavar="N", help="such as 96k; m4b has 64k")
+def _help(name: str) -> str:
+    return list_options(BookRequest)[name].help
 
 
-def _reading(parser: argparse.ArgumentParser) -> None:
-    from anyrig.audiobooks.ways import CHOICES
-
-    group = parser.add_argument_group("how it is read")
-    group.add_argument("--cast", metavar="FILE", help="who speaks in which voice")
-    told = {
-        "notes": "footnotes", "tables": "tables", "images": "the words that stand for pictures",
-        "poems": "poems", "code": "listings", "pages": "page numbers",
-        "titles": "titles that only the contents have",
-        "matter": "covers, copyright pages, contents",
-        "foreign": "paragraphs that no voice here speaks",
-    }  # fmt: skip
-    for name, choices in CHOICES.items():
-        group.add_argument(f"--{name}", choices=choices, help=told[name])
-
-
-def run(options: argparse.Namespace) -> int:
-    """Make it, show it, or check it; a program that reads events is told of an error as well."""
-    try:
-        return _run(Context(options))
-    except AnyrigError as error:
-        if options.json and not (options.list or options.sample or options.verify):
-            book_show.tell_error(error)
-        raise
-
-
-def _run(context: Context) -> int:
-    options = context.options
-    if options.verify:
-        from anyrig.cli import book_verify
-
-        return book_verify.run(context)
-    if len(options.files) != 1:
-        raise InvalidInputError(
-            "one book at a time", hint="`anyrig book FILE -o OUT.m4b`; --queue puts one in a queue."
-        )
-    if options.voices and not options.sample:
-        raise InvalidInputError(
-            "--voices compares previews", hint="Add --sample 60s; --voice NAME reads the book."
-        )
-    if options.again and options.fresh:
-        raise InvalidInputError(
-            "--fresh makes all again as it was", hint="Leave it out with --again."
-        )
-    order = ordered(context)
-    if options.queue:
-        return _queue(context, order)
-    with Progress(1, "book") as progress:
-        progress.step(f"reading {order.source.name}")
-        document = opened(order)
-    if options.sample:
-        from anyrig.cli import book_sample
-
-        return book_sample.run(context, order, document)
-    teller = teller_of(context, document)
-    if options.list or options.speakers:
-        from anyrig.cli import book_list
-
-        return book_list.run(context, order, document, teller)
-    return _make(context, order, document, teller)
-
-
-def _queue(context: Context, order: Order) -> int:
-    from anyrig.cli import jobs
-
-    if context.options.list or context.options.sample:
-        raise InvalidInputError("only the making of a book is queued", hint="Leave --queue out.")
-    _check_output(order)
-    return jobs.queue_book(context, order)
-
-
-def _make(context: Context, order: Order, document: Document, teller: speaker.Chosen) -> int:
-    from anyrig.services import book
-
-    _check_output(order)
-    size = sum(chapter.num_characters for chapter in document.chapters)
-    with ExitStack() as stack:
-        store = stack.enter_context(book_keep.keeping(context, order))
-        # The workers load while the book is planned.
-        studio = stack.enter_context(voicing.studio(context, teller, size, store))
-        plan = planned(context, order, document, teller)
-        order = replace(order, narrator=order.narrator or narrator_of(context, teller))
-        show = stack.enter_context(book_show.Show(context, teller, plan))
-        show.begin(order)
-        _check_room(context, order, plan, studio.rate, studio.num_kept(plan.segments), teller)
-        order.output.parent.mkdir(parents=True, exist_ok=True)
+def run(arguments: argparse.Namespace) -> int:
+    has_events = arguments.json and not _is_document(arguments)
+    with BookPrinter(json_lines=has_events) as printer:
         try:
-            made = book.make(order, plan, studio, store, tell=show.progress)
-        except book.UnfinishedBookError as error:
-            show.unfinished(error)
+            return _run(arguments, printer)
+        except AnyrigError as error:
+            if has_events:  # a program that follows gets it as an event
+                message, hint = (format_mentions(t, "command") for t in (error.message, error.hint))
+                print_line("failed", {"error": message, "hint": hint})
             raise
-        for warning in studio.warnings:
-            print_warning(warning)
-    book_show.learn(context, teller, plan, made)
-    show.end(order, made)
+
+
+def _is_document(arguments: argparse.Namespace) -> bool:
+    """Whether --json prints one document, and not an event for each step."""
+    return bool(arguments.list or arguments.verify or getattr(arguments, "sample", None))
+
+
+def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
+    given = _read_arguments(arguments)
+    rig = open_rig(arguments, printer)
+    if arguments.verify:
+        return _verify(rig, rig.request(VerifyRequest, **given), arguments, printer)
+    if "sample" in given:
+        return _sample(rig, rig.request(SampleRequest, **given), arguments, printer)
+    request = rig.request(BookRequest, **given)
+    if arguments.queue:
+        return _queue(rig, request, arguments, given)
+    if arguments.speakers:
+        _print_speakers(books.list_speakers(rig, request, printer), arguments, printer)
+    elif arguments.list and request.chapters:
+        _print_segments(books.plan_book(rig, request, printer), arguments, printer)
+    elif arguments.list:
+        _print_chapters(books.list_chapters(rig, request, printer), arguments, printer)
+    else:
+        _report(books.make_book(rig, request, printer), arguments, printer)
     return 0
 
 
-def _check_output(order: Order) -> None:
-    """That the book can be written as it shall be and where, before hours of work."""
-    from anyrig.services.book import CHAPTER_FORMATS, readalong_path
-    from anyrig.speech.sound.encode import FORMATS, check_bitrate
+def _verify(
+    rig: Rig, request: VerifyRequest, arguments: argparse.Namespace, printer: BookPrinter
+) -> int:
+    report = books.verify_book(rig, request, printer)
+    printer.pause()
+    if arguments.json:
+        print_json(report.plain())
+    else:
+        print("\n".join(format_mentions(line, "command") for line in report.lines()))
+    return 0 if report.good else 1
 
-    made = FORMATS["m4a" if order.format == "m4b" else order.format]
-    if order.bitrate is not None and made.bitrate:
-        check_bitrate(made, order.bitrate)
-    for path in (order.output, readalong_path(order)):
-        if path.exists() and path.samefile(order.source):
-            raise InvalidInputError(f"{path} is the book itself", hint="Name another file with -o.")
-    folder = order.output if order.format in CHAPTER_FORMATS else order.output.parent
-    there = folder.absolute()
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir():
-        raise InvalidInputError(f"{there} is a file", hint="Name a folder there, or another place.")
-    if order.format not in CHAPTER_FORMATS:
-        _refuse_folders(order)
-    if order.output.is_file():
-        writable(order.output)
-    elif not os.access(there, os.W_OK):
+
+def _sample(
+    rig: Rig, request: SampleRequest, arguments: argparse.Namespace, printer: BookPrinter
+) -> int:
+    samples = books.sample_book(rig, request, printer)
+    printer.pause()
+    if arguments.json:
+        print_json({"samples": [sample.to_json() for sample in samples]})
+        return 0
+    for sample in samples:
+        reader = " ".join(filter(None, (sample.engine, sample.voice)))
+        print(f"{sample.file}: {reader}, {format_duration(sample.audio_s)}")
+    return 0
+
+
+def _read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options that were given."""
+    files = [Path(name).expanduser() for name in arguments.files]
+    given = read_flags(arguments, VerifyRequest if arguments.verify else SampleRequest)
+    given["file"] = files[-1]
+    if arguments.verify and len(files) != 2:
         raise InvalidInputError(
-            f"cannot write into {there}: permission denied", hint="Name another folder."
+            "--verify needs the finished book and its source",
+            hint="`anyrig book --verify BOOK.m4b SOURCE`; a folder of chapters works as well.",
         )
+    if arguments.verify:
+        given["finished"] = files[0]
+    elif len(files) != 1:
+        raise InvalidInputError(
+            "one book at a time", hint="`anyrig book FILE -o OUT.m4b`; --queue queues several."
+        )
+    if arguments.queue and (_is_document(arguments) or arguments.speakers):
+        raise InvalidInputError("only the making of a book can be queued", hint="Omit --queue.")
+    if "voices" in given and "sample" not in given:
+        raise InvalidInputError(
+            "--voices requires --sample", hint="Add --sample 60s; --voice NAME reads the book."
+        )
+    if arguments.output:
+        given["output"] = parse_output(arguments.output, files[-1], given.get("format"))
+    return given
 
 
-def _refuse_folders(order: Order) -> None:
-    beside = (order.output.with_suffix(f".{kind}") for kind in order.captions)
-    for path in (order.output, *beside):
-        if path.is_dir():
-            raise InvalidInputError(
-                f"cannot write {path}: it is a folder", hint="Name another file."
-            )
+def _queue(
+    rig: Rig, request: BookRequest, arguments: argparse.Namespace, given: dict[str, Any]
+) -> int:
+    from anyrig.cli.jobs import print_queued
+
+    target = books.check_book(rig, request)
+    job = rig.jobs.submit("book", **{**given, "output": target.path})
+    return print_queued([job], as_json=arguments.json)
 
 
-def _check_room(
-    context: Context,
-    order: Order,
-    plan: Plan,
-    rate: int,
-    num_kept: int,
-    teller: speaker.Chosen,
-) -> None:
-    from anyrig.cli.cache import store_path
-    from anyrig.services.room import check_room
+class BookPrinter(EventPrinter):
+    """Shows how far a book is: a line that is written over, lines in a log, or JSON lines."""
 
-    known, pace = book_show.rate_of(context, teller), book_show.pace_of(context)
-    check_room(
-        order,
-        known.audio_s(plan.num_characters, pace),
-        known.audio_s(plan.num_characters - num_kept, pace),
-        rate=rate,
-        store_folder=store_path(context).parent,
+    _next_s = 0.0
+    _stage = ""
+    _has_line = False
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, BookStartedEvent | BookUnfinishedEvent):
+            if self._json_lines:
+                _print_event(event.to_json())
+            elif isinstance(event, BookStartedEvent):
+                self.pause()
+                _print_start(event)
+        elif isinstance(event, BookProgressEvent):
+            self._show(event)
+        elif isinstance(event, ProgressEvent):
+            if self._is_terminal and not self._json_lines:
+                place = f" {event.done}/{event.total}" if event.total else ""
+                self._draw_line(f"{event.stage}{place} {event.detail}")
+        else:
+            super().__call__(event)
+
+    def _show(self, event: BookProgressEvent) -> None:
+        now = time.monotonic()
+        if self._json_lines:
+            self._print_line(event)
+        elif now >= self._next_s or event.stage != self._stage or event.done == event.total:
+            self._stage = event.stage
+            self._next_s = now + (_LIVE_S if self._is_terminal else _LOG_S)
+            if self._is_terminal:
+                self._draw_line(_format_progress(event))
+            else:
+                print(_format_progress(event)[:200], file=sys.stderr, flush=True)
+
+    def _draw_line(self, text: str) -> None:
+        line = escape_controls(text)[: shutil.get_terminal_size().columns - 1]
+        print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)
+        self._has_line = True
+
+    def pause(self) -> None:
+        if self._has_line:
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
+            self._has_line = False
+
+
+def _print_event(data: dict[str, Any]) -> None:
+    print_line(data.pop("event"), data)
+
+
+def _print_start(event: BookStartedEvent) -> None:
+    guess = "" if event.is_measured else ", a guess until this voice was measured"
+    duration = format_duration(event.estimated_audio_s)
+    chapters = pluralize(len(event.chapters), "chapter")
+    print(f"{event.title}: {chapters}, {duration} of speech{guess}", file=sys.stderr)
+    for one in event.left_out:
+        what = ", ".join(one.titles[:_MAX_TITLES]) + ", ..." * (len(one.titles) > _MAX_TITLES)
+        what = what or pluralize(one.count, one.what)
+        print(f"  left out: {what} (--{one.option} {one.value} reads them)", file=sys.stderr)
+
+
+def _format_progress(event: BookProgressEvent) -> str:
+    """`chapter 3/12 45 %, 44 times real time, 3 min left, cpu  Down the Rabbit-Hole`."""
+    is_writing = event.stage == "writing"
+    what = "writing" if is_writing else f"chapter {event.chapter}/{event.num_chapters}"
+    parts = [f"{what} {event.done / event.total:4.0%}"]
+    if event.speed is not None:
+        parts.append(f"{event.speed:.1f} times real time")
+    if event.left_s:
+        parts.append(f"{format_duration(event.left_s)} left")
+    elif event.left_s is None and event.speed is None:
+        parts.append("loading")
+    if len(event.devices) > 1:
+        total = sum(event.devices.values()) or 1.0
+        parts.append(" ".join(f"{name} {rate / total:.0%}" for name, rate in event.devices.items()))
+    elif event.devices:
+        parts.append(next(iter(event.devices)))
+    return f"{', '.join(parts)}  {event.detail}"
+
+
+def _report(result: BookResult, arguments: argparse.Namespace, printer: BookPrinter) -> None:
+    printer.pause()
+    if arguments.json:
+        print_line("done", result.to_json())
+        return
+    audio_s = result.timeline.duration_s
+    facts = [f"{audio_s / result.wall_s if result.wall_s else 0.0:.1f} times real time"]
+    if result.num_cached:
+        segments = pluralize(result.tally.num_segments, "segment")
+        facts.append(f"{result.num_cached} of {segments} cached")
+    if result.workers:
+        facts.append(f"made by {result.workers}")
+    size = sum(path.stat().st_size for path in result.files)
+    place = result.files[0] if len(result.files) == 1 else result.target.path
+    chapters = pluralize(len(result.plan.parts), "chapter")
+    print(
+        f"{place}: {format_duration(audio_s)} of speech, {chapters}, {format_bytes(size)}, in"
+        f" {format_duration(result.wall_s)} ({', '.join(facts)})"
     )
+    for path in result.beside:
+        print(path)
 
 
-# -- who reads it, and what -----------------------------------------------------------------------
+def _print_chapters(
+    found: ChapterList, arguments: argparse.Namespace, printer: BookPrinter
+) -> None:
+    printer.pause()
+    if arguments.json:
+        print_json(found.to_json())
+        return
+    about = found.book.document.about
+    authors = f" by {', '.join(about.authors)}" if about.authors else ""
+    series = f" ({f'{about.series} {about.series_index}'.rstrip()})" if about.series else ""
+    print(f"{about.title}{authors}{series}\n")
+    rows = [("", "chapter", "words", "about", "")]
+    for chapter in found.chapters:
+        indent = "  " * (min(chapter.level, 6) - 1)
+        note = "" if chapter.is_spoken else f"not read ({chapter.role})"
+        title, duration = f"{indent}{chapter.title}"[:60], format_duration(chapter.estimated_s)
+        rows.append((str(chapter.number), title, f"{chapter.words:,}", duration, note))
+    print(format_table(rows, right=(0, 2, 3)))
+    guess = "" if found.is_measured else " (a guess: this voice has not been measured yet)"
+    words, duration = pluralize(found.words, "word"), format_duration(found.estimated_s)
+    print(f"\n{words}, about {duration} of speech{guess}")
+    if found.to_make_s is not None:
+        speed = f"{found.times_real_time:.0f} times real time, as last measured here"
+        print(f"about {format_duration(found.to_make_s)} to make, at {speed}")
 
 
-def opened(order: Order) -> Document:
-    """The book; its reader's warnings are printed."""
-    from anyrig.services import book
-
-    document = book.opened(order)
-    for warning in document.warnings:
-        print_warning(warning)
-    return document
-
-
-def teller_of(context: Context, document: Document) -> speaker.Chosen:
-    """Who reads a book: as asked for, else who has the voices of its cast, or its language."""
-    options = context.options
-    if options.cast and not (options.engine or options.voice):
-        from anyrig.audiobooks.cast import load
-
-        voices = load(Path(options.cast).expanduser()).voices
-        if voices and not speaker.named_engine(context):
-            return speaker.with_voices(context, voices)
-    return speaker.chosen(context, language_of(context, document))
+def _print_segments(book: PlannedBook, arguments: argparse.Namespace, printer: BookPrinter) -> None:
+    """Each segment under the number that --again takes."""
+    printer.pause()
+    rows = [
+        {"chapter": part.number, "segment": number, "text": " ".join(segment.text.split()),
+         "spoken": segment.line.text, "language": segment.line.language,
+         "voice": segment.line.voice}
+        for part in book.plan.parts
+        for number, segment in enumerate(part.script.segments, 1)
+    ]  # fmt: skip
+    if arguments.json:
+        omitted = dict(book.plan.omitted())
+        print_json({"engine": book.engine.name, "segments": rows, "omitted": omitted})
+        return
+    for row in rows:
+        print(f"{row['chapter']}:{row['segment']:<4} {row['spoken']}")
 
 
-def language_of(context: Context, document: Document) -> str:
-    """The book's language, as told or as found."""
-    from anyrig.audiobooks import plan
-
-    asked = context.options.language or context.loaded.settings.speech.language
-    return str(asked) if asked != "auto" else plan.language_of(document)
-
-
-def narrator_of(context: Context, teller: speaker.Chosen) -> str:
-    """The voice's name, for the tags."""
-    voice = speaker.voice_of(context, teller)
-    named = next((one for one in teller.found.voices if one.name == voice or not voice), None)
-    return (named.title or named.name) if named is not None else voice or teller.name
-
-
-def planned(context: Context, order: Order, document: Document, teller: speaker.Chosen) -> Plan:
-    """What will be spoken; warnings are printed."""
-    from anyrig.audiobooks import plan as plans
-    from anyrig.speech import tongues
-
-    language = language_of(context, document)
-    main = tongues.matched(language, teller.found.languages)
-    if not main:
-        foreign = tongues.refusal(language, teller.found.languages)
-        raise speaker.refusal(context, foreign, teller)
-    terms = voicing.terms_of(context, teller)
-    try:
-        plan = plans.plan_of(
-            document, terms, main=main, ways=order.ways,
-            chosen=plans.chosen(document, order.chapters, order.ways),
-            casting=casting(context, teller, main),
-        )  # fmt: skip
-    except UnsupportedLanguageError as error:
-        raise speaker.refusal(context, error, teller, insist=error.hint) from error
-    voicing.check_voices(plan.segments, teller)
-    fleet.check_voices(context, plan.segments)
-    return plan
-
-
-def casting(context: Context, teller: speaker.Chosen, language: str) -> Casting | None:
-    """Who speaks in which voice, where a cast file was named; its voices are checked."""
-    if not context.options.cast:
-        return None
-    from anyrig.audiobooks.cast import Casting, load
-
-    people = load(Path(context.options.cast).expanduser())
-    for voice in people.voices:
-        speaker.checked_voice(voice, teller)
-    spoken = {voice.name: (voice.language, *voice.also) for voice in teller.found.voices}
-    return Casting(people, language, spoken)
+def _print_speakers(found: Speakers, arguments: argparse.Namespace, printer: BookPrinter) -> None:
+    printer.pause()
+    if arguments.json:
+        roles, others = ([vars(one) for one in some] for some in (found.roles, found.others))
+        print_json({"roles": roles, "others": others})
+        return
+    if found.roles:
+        rows = [("role", "voice", "words", "speeches")]
+        rows += [
+            (one.role or "narrator", one.voice, f"{one.num_words:,}", f"{one.num_speeches:,}")
+            for one in found.roles
+        ]
+        print(format_table(rows, right=(2, 3)), end="\n\n" if found.others else "\n")
+    if found.others:
+        table = [("without a role", "speeches", "")]
+        table += [(one.name, f"{one.num_speeches:,}", one.example) for one in found.others]
+        print(format_table(table, right=(1,)))
+    if not found.roles and not found.others:
+        print("No speakers were found; the narrator reads everything.")

@@ -30,6 +30,7 @@ without one, vectors are printed as JSON lines. Vectors that were made before co
 --models lists the models that are installed by name; --model also takes a folder that
 sentence-transformers or transformers saved, or its name on the hub. --similar compares the texts
 with each other."""
+RESUME = "Finished vectors are cached: the same command continues."
 MIXED = True
 _MAX_PAIRS = 40
 

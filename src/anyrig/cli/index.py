@@ -10,15 +10,15 @@ import time
 from typing import TYPE_CHECKING
 
 from anyrig.app import index as app
+from anyrig.app.events import JsonEvents
 from anyrig.app.index import IndexProgressEvent, IndexRequest, IndexStartedEvent
+from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, print_json, print_line, print_warning
-from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.install import localize_install_commands
-from anyrig.options import request_to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -40,9 +40,10 @@ until --include. Files that could not be read are listed, and are tried again wh
 --retry, or, if OCR was missing, as soon as it is installed. --status and --list show what is there.
 The exit code is 1 if a file could not be read in this run; one that failed in an earlier run and
 did not change is listed by --status only."""
+RESUME = "Files that were indexed stay in the index: the same command continues."
 MIXED = True
 _ACTIONS = ("status", "list", "remove", "include", "drop", "watch", "queue")
-_LIVE_INTERVAL_S, _LOG_INTERVAL_S, _JSON_INTERVAL_S = 0.2, 15.0, 0.2
+_LIVE_INTERVAL_S, _LOG_INTERVAL_S = 0.2, 15.0
 _MAX_NAMED = 20
 _MIN_PASSAGES = 100
 """Embedded passages from which a speed is shown."""
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace, action: str) -> int:
     flags = read_flags(arguments, IndexRequest)
     if action == "queue":
-        return _queue(arguments, IndexRequest(**flags))
+        return _queue(arguments)
     with IndexPrinter(json_lines=arguments.json) as events:
         rig = open_rig(arguments, events)
         request = rig.request(IndexRequest, **flags)
@@ -134,21 +135,15 @@ def _watch(rig: Rig, request: IndexRequest, events: IndexPrinter) -> int:
     return 1 if failed else 0
 
 
-def _queue(arguments: argparse.Namespace, request: IndexRequest) -> int:
-    from anyrig.cli import jobs
-    from anyrig.cli.context import Context
-    from anyrig.services.jobs import KINDS
+def _queue(arguments: argparse.Namespace) -> int:
+    """A job for each folder: one that cannot be read does not stop the others."""
+    from anyrig.cli.jobs import print_queued
 
-    for folder in request.folders:
-        if not folder.exists():
-            raise InvalidInputError(f"no such file or folder: {folder}", hint="Check the path.")
-    options = {
-        name: value for name, value in request_to_json(request).items()
-        if name in KINDS["index"].flags
-    }  # fmt: skip
-    for folder in request.folders:
-        asked = {**options, "file": str(folder.absolute())}
-        jobs.queue(Context(arguments), "index", asked)
+    rig = open_rig(arguments)
+    flags = read_flags(arguments, IndexRequest)
+    for folder in flags.pop("folders"):
+        job = rig.jobs.submit("index", folders=[folder], **flags)
+        print_queued([job], as_json=arguments.json)
     return 0
 
 
@@ -175,7 +170,7 @@ def _list(rig: Rig, *, as_json: bool) -> int:
 def _drop(rig: Rig, name: str, arguments: argparse.Namespace) -> int:
     exists = app.find_index_file(rig, name).is_file()
     ask = exists and not arguments.yes and not arguments.json and can_ask()
-    if ask and not agreed(f"Delete the index {name}?"):
+    if ask and not confirm(f"Delete the index {name}?"):
         print("Nothing was deleted.")
         return 0
     app.drop(rig, name)
@@ -218,19 +213,20 @@ class IndexPrinter(EventPrinter):
         super().__init__()
         self.json_lines = json_lines
         self._is_live = not json_lines and self._is_terminal
-        frequent = _JSON_INTERVAL_S if json_lines else _LIVE_INTERVAL_S
-        self._interval_s = frequent if json_lines or self._is_live else _LOG_INTERVAL_S
+        self._interval_s = _LIVE_INTERVAL_S if self._is_live else _LOG_INTERVAL_S
+        self._json_events = JsonEvents()
         self._next_progress = time.monotonic() + self._interval_s
         self._is_drawn = False
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, IndexProgressEvent):
+        if isinstance(event, IndexProgressEvent | IndexStartedEvent) and self.json_lines:
+            row = self._json_events.encode(event)
+            if row is not None:
+                print_line(row.pop("event"), row)
+        elif isinstance(event, IndexProgressEvent):
             self._show(event.progress)
         elif isinstance(event, IndexStartedEvent):
-            if self.json_lines:
-                folders = [str(folder) for folder in event.folders]
-                facts = {"index": event.index, "model": event.model, "folders": folders}
-                print_line("begin", facts)
+            pass
         else:
             self.clear()
             super().__call__(event)
@@ -271,10 +267,7 @@ class IndexPrinter(EventPrinter):
         if now < self._next_progress:
             return
         self._next_progress = now + self._interval_s
-        if self.json_lines:
-            facts = progress.plain()
-            print_line(str(facts.pop("event")), facts)
-        elif self._is_live:
+        if self._is_live:
             self.pause()
             line = format_progress(progress, shutil.get_terminal_size().columns - 1)
             print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)

@@ -1,138 +1,114 @@
-"""`anyrig jobs`: what is queued, worked on or done; working the queue."""
+"""`anyrig jobs`: list, show, follow and control queued work, and run it."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import signal
+import sys
 import threading
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import fleet, jobs_runs, jobs_show
-from anyrig.cli.context import Context
-from anyrig.cli.show import print_error, print_json, table
-from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.units import pluralize
+from anyrig.app.jobs import get_title, make_job_handler
+from anyrig.app.runs import check_not_running, unregister_run
+from anyrig.cli.output import format_table, print_error, print_json
+from anyrig.cli.rig import open_rig
+from anyrig.cli.training_output import format_resume, format_summary, shorten
+from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.units import format_duration
 
 if TYPE_CHECKING:
-    from anyrig.jobs import Job, JobQueue
-    from anyrig.services.book import Order
+    from anyrig.app.rig import Rig
+    from anyrig.app.runs import RegisteredRun
+    from anyrig.jobs import Job, JobEvent, JobHandler, ReportEvent, StopSignal
     from anyrig.storage.keys import JsonValue
 
-HELP = """Long work that goes on by itself. `anyrig book FILE --queue` queues a book, `anyrig train
-CONFIG --queue` a training run; `anyrig jobs run` works on what is queued until nothing is left.
-Without a word the jobs are listed, and with them the runs that `anyrig train` began by itself;
-`show ID` tells everything of one, `follow ID` tells as it happens. `pause`, `resume`, `cancel` and
-`delete` take one id or several, or the first letters of one; `resume` also tries again what failed.
-A job whose process was killed is found again by the next `run` and goes on where it was."""
+HELP = """Long work that runs by itself. `anyrig book FILE --queue` queues a book, `anyrig train
+CONFIG --queue` a training run; `anyrig jobs run` runs what is queued until nothing is left. Without
+a word the jobs are listed, and with them the runs that `anyrig train` started without a queue;
+`show ID` prints everything about one, `follow ID` prints events as they happen. `pause`, `resume`,
+`cancel` and `delete` take one or more ids, or the first letters of one; `resume` also tries failed
+jobs again. A job whose process was killed is found by the next `run` and continues where it was."""
 MIXED = True
 _CHANGES = ("pause", "resume", "cancel", "delete")
 _ACTIONS = ("list", "show", "follow", *_CHANGES, "run")
-_FEWEST_LETTERS = 3
-_EXIT_TERMINATED = 143  # as a shell tells of SIGTERM
+_LOG_INTERVAL_S = 15.0
+_EXIT_TERMINATED = 143  # as a shell reports SIGTERM
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
     parser.add_argument(
         "words", nargs="*", metavar="WORD", help=f"{', '.join(_ACTIONS)}; then the job's id"
     )
     parser.add_argument(
-        "--at-once", type=_count, metavar="N", default=1,
-        help="with run: how many jobs side by side; 1 when not given, as a book uses all there is",
+        "--at-once", type=_parse_count, metavar="N", default=1,
+        help="with run: how many jobs run at once; 1 by default, as a book uses every device",
     )  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> int:
-    """List, show, change or work on them."""
-    context = Context(options)
-    action, ids = _asked(options)
+def run(arguments: argparse.Namespace) -> int:
+    rig = open_rig(arguments)
+    action, ids = _parse_words(arguments.words)
     if action == "run":
-        return _run(context)
-    if action != "list" and (chosen_runs := jobs_runs.named(context, ids)):
-        return jobs_runs.act(context, action, chosen_runs)
-    if not context.folders.jobs.exists():
-        return _none(context, ids) if ids else _listed(context, [])
-    with open_jobs(context) as jobs:
-        if action == "list":
-            return _listed(context, jobs.list())
-        chosen = [_named(jobs, word) for word in ids]
-        if action == "show":
-            return _show(context, chosen)
-        if action == "follow":
-            return jobs_show.follow(jobs, chosen[0].id, as_json=options.json)
-        return _change(context, jobs, action, chosen)
+        return _run_queue(rig, arguments)
+    if action == "list":
+        return _list(rig, as_json=arguments.json)
+    if runs := rig.jobs.find_runs(ids):
+        return _act_on_runs(rig, action, runs, as_json=arguments.json)
+    jobs = [rig.jobs.find(id) for id in ids]
+    if action == "show":
+        return _show(jobs, as_json=arguments.json)
+    if action == "follow":
+        return _follow(rig, jobs[0].id, as_json=arguments.json)
+    return _change(rig, action, jobs, as_json=arguments.json)
 
 
-def open_jobs(context: Context) -> JobQueue:
-    """This user's jobs."""
-    from anyrig.jobs import JobQueue
-
-    return JobQueue(context.folders.jobs)
-
-
-def queue_book(context: Context, order: Order) -> int:
-    """Queue the book that the flags of `anyrig book` ask for."""
-    from anyrig.services.jobs import KINDS, check
-
-    options = context.options
-    fleet.check_queued(context)
-    asked: dict[str, JsonValue] = {}
-    for name in KINDS["book"].flags:
-        value = getattr(options, name)
-        if value not in (None, "", False, []):
-            asked[name] = value
-    asked |= {"file": str(order.source), "output": str(order.output)}
-    if options.set:
-        asked["set"] = dict(text.partition("=")[::2] for text in options.set)
-    checked = check("book", asked, Path.cwd())
-    with open_jobs(context) as jobs:
-        job = jobs.submit("book", checked)
-    if options.json:
-        print_json(job.to_json())
+def print_queued(jobs: Sequence[Job], *, as_json: bool, as_list: bool = False) -> int:
+    """Say which jobs a command has queued; returns its exit code."""
+    if as_json:
+        rows = [job_to_json(job) for job in jobs]
+        print_json(rows if as_list else rows[0])
     else:
-        print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
+        for job in jobs:
+            print(f"{job.id}: {get_title(job)} is queued; `anyrig jobs run` runs it")
     return 0
 
 
-def queue(context: Context, kind: str, asked: dict[str, JsonValue]) -> int:
-    """Queue a job of a kind, with those flags of its command that were given."""
-    from anyrig.services.jobs import KINDS, check
-
-    options = context.options
-    fleet.check_queued(context)
-    for name in KINDS[kind].flags:
-        value = getattr(options, name, None)
-        if name not in asked and value not in (None, "", False, []):
-            asked[name] = value
-    checked = check(kind, asked, Path.cwd())
-    with open_jobs(context) as jobs:
-        job = jobs.submit(kind, checked)
-    if options.json:
-        print_json(job.to_json())
-    else:
-        print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
-    return 0
+def job_to_json(job: Job) -> dict[str, Any]:
+    """A job for programs, with options spelled as flags in its messages."""
+    row: dict[str, Any] = _spell(job.to_json())
+    return row
 
 
-def _count(text: str) -> int:
+def _spell(value: Any) -> Any:
+    if isinstance(value, str):
+        return format_mentions(value, "command")
+    if isinstance(value, Mapping):
+        return {name: _spell(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spell(one) for one in value]
+    return value
+
+
+def _parse_count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise InvalidInputError(f"--at-once {text}", hint="From 1 to 64.")
+        raise InvalidInputError(f"--at-once {text}", hint="It must be between 1 and 64.")
     return int(text)
 
 
-def _asked(options: argparse.Namespace) -> tuple[str, Sequence[str]]:
-    action, *ids = options.words or ["list"]
+def _parse_words(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    action, *ids = words or ["list"]
     if action not in _ACTIONS:
         import difflib
 
         near = difflib.get_close_matches(action, _ACTIONS, n=1)
         meant = f"Did you mean `anyrig jobs {near[0]}`? " if near else ""
         raise InvalidInputError(
-            f"no such thing as `anyrig jobs {action}`",
-            hint=f"{meant}There are: {', '.join(_ACTIONS)}.",
+            f"unknown action `anyrig jobs {action}`",
+            hint=f"{meant}Valid actions: {', '.join(_ACTIONS)}.",
         )
     if action in ("list", "run") and ids:
         raise InvalidInputError(
@@ -143,106 +119,283 @@ def _asked(options: argparse.Namespace) -> tuple[str, Sequence[str]]:
             f"`anyrig jobs {action}` needs an id", hint="`anyrig jobs` lists them."
         )
     if action == "follow" and len(ids) > 1:
-        raise InvalidInputError("one job is followed at a time", hint="See `anyrig jobs --help`.")
+        raise InvalidInputError(
+            "only one job can be followed at a time", hint="See `anyrig jobs --help`."
+        )
     return action, ids
 
 
-def _none(context: Context, ids: Sequence[str]) -> int:
-    if ids:
-        raise InvalidInputError(f"there is no job {ids[0]}", hint="There are no jobs at all yet.")
-    if context.options.json:
-        print_json([])
-    else:
-        print("There are no jobs. `anyrig book FILE --queue` queues a book.")
-    return 0
+# -- jobs ------------------------------------------------------------------------------------------
 
 
-def _named(jobs: JobQueue, word: str) -> Job:
-    """A job by its id, or by the first letters of it."""
-    found = [job for job in jobs.list() if job.id.startswith(word.lower())]
-    if len(found) == 1 and len(word) >= _FEWEST_LETTERS:
-        return found[0]
-    if len(found) > 1 and len(word) >= _FEWEST_LETTERS:
-        raise InvalidInputError(
-            f"{pluralize(len(found), 'job')} begin with {word}", hint="Write more of it."
-        )
-    return jobs.get(word)
-
-
-def _listed(context: Context, found: Sequence[Job]) -> int:
+def _list(rig: Rig, *, as_json: bool) -> int:
     """Jobs and runs, the oldest first."""
-    runs = jobs_runs.runs(context, found)
-    if context.options.json:
-        print_json([*(job.to_json() for job in found), *map(jobs_runs.plain, runs)])
+    jobs, runs = rig.jobs.list(), rig.jobs.list_runs()
+    if as_json:
+        print_json([*map(job_to_json, jobs), *map(_run_to_json, runs)])
         return 0
-    if not found and not runs:
-        return _none(context, ())
+    if not jobs and not runs:
+        print("There are no jobs. `anyrig book FILE --queue` queues a book.")
+        return 0
     lines = []
-    for job in found:
+    for job in jobs:
         since = job.ended or job.started or job.created
-        row = [job.id, job.kind, jobs_show.title(job), jobs_show.state(job)]
-        lines.append((job.created, row, since))
-    lines += [(one.created, *jobs_runs.row(one)) for one in runs]
+        lines.append((job.created, [job.id, job.kind, get_title(job), _format_state(job)], since))
+    for one in runs:
+        row = [one.id, "train", shorten(one.folder), _format_run_state(one)]
+        lines.append((one.created, row, one.state.since or one.created))
     rows = [["id", "kind", "what", "state", "since"]]
     for _, row, since in sorted(lines, key=lambda line: line[0]):
-        when = datetime.datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M")
-        rows.append([*row, when])
-    print(table(rows))
+        rows.append([*row, _format_time(since, "%Y-%m-%d %H:%M")])
+    print(format_table(rows))
     return 0
 
 
-def _show(context: Context, chosen: Sequence[Job]) -> int:
-    if context.options.json:
-        plain = [job.to_json() for job in chosen]
-        print_json(plain[0] if len(plain) == 1 else plain)
+def _show(jobs: Sequence[Job], *, as_json: bool) -> int:
+    if as_json:
+        rows = [job_to_json(job) for job in jobs]
+        print_json(rows[0] if len(rows) == 1 else rows)
     else:
-        print("\n\n".join(jobs_show.report(job) for job in chosen))
+        print("\n\n".join("\n".join(_describe(job)) for job in jobs))
     return 0
 
 
-def _change(context: Context, jobs: JobQueue, action: str, chosen: Sequence[Job]) -> int:
-    """Each for itself: one that cannot be changed does not keep the others from it."""
-    code, told = 0, []
-    for job in chosen:
+def _describe(job: Job) -> Iterator[str]:
+    yield f"{job.id}: {job.kind} of {get_title(job)}, {_format_state(job)}"
+    for name, when in (("queued", job.created), ("started", job.started), ("ended", job.ended)):
+        if when is not None:
+            again = f" ({job.attempts} times)" if name == "started" and job.attempts > 1 else ""
+            yield f"  {name} {_format_time(when, '%Y-%m-%d %H:%M:%S')}{again}"
+    if job.progress and not job.is_finished:
+        yield f"  {_format_progress(job.progress)}"
+    if job.error:
+        yield f"  error: {_spell(job.error.message)}"
+        yield f"  hint: {_spell(job.error.hint)}"
+    if isinstance(job.result, Mapping):
+        yield from _describe_result(job.result)
+    for name, value in job.arguments.items():
+        yield f"  {name}: {value}"
+
+
+def _describe_result(result: Mapping[str, JsonValue]) -> Iterator[str]:
+    for name in ("files", "beside"):
+        paths = result.get(name)
+        yield from (f"  made {path}" for path in (paths if isinstance(paths, list) else ()))
+    warnings = result.get("warnings")
+    for warning in warnings if isinstance(warnings, list) else ():
+        yield f"  warning: {_spell(warning)}"
+
+
+def _format_state(job: Job) -> str:
+    """`running, 45 %, 3 min 05 s left`."""
+    parts: list[str] = [job.state]
+    if job.stop_request:
+        parts.append({"pause": "asked to pause", "cancel": "asked to stop"}[job.stop_request])
+    elif job.progress and job.state in ("running", "paused", "queued"):
+        parts.append(_format_progress(job.progress, short=True))
+    return ", ".join(parts)
+
+
+def _format_progress(progress: Mapping[str, JsonValue], *, short: bool = False) -> str:
+    parts = []
+    done, left, speed = (progress.get(name) for name in ("done", "left_s", "speed"))
+    stage = str(progress.get("stage", ""))
+    if progress.get("num_chapters") and stage != "writing":
+        stage = f"chapter {progress.get('chapter')}/{progress['num_chapters']}"
+    if isinstance(done, int | float):
+        parts.append(f"{done:.0%}" if short else f"{stage} {done:.0%}".strip())
+    if isinstance(speed, int | float) and not short:
+        parts.append(f"{speed:.1f} times real time")
+    if isinstance(left, int | float) and left:
+        parts.append(f"{format_duration(left)} left")
+    title = progress.get("title")
+    return ", ".join(parts) + (f"  {title}" if title and not short else "")
+
+
+def _format_time(seconds: float, form: str) -> str:
+    return datetime.datetime.fromtimestamp(seconds).strftime(form)
+
+
+def _follow(rig: Rig, id: str, *, as_json: bool) -> int:
+    """Print events until the job is finished; 0 if it is done."""
+    for event in rig.jobs.follow(id):
+        if as_json:
+            print(json.dumps(_spell(event._asdict()), allow_nan=False), flush=True)
+        else:
+            for line in _describe_event(event):
+                print(line, flush=True)
+    job = rig.jobs.find(id)
+    if not as_json and isinstance(job.result, Mapping):
+        print("\n".join(_describe_result(job.result)))
+    return 0 if job.state == "done" else 1
+
+
+def _describe_event(event: JobEvent) -> Iterator[str]:
+    at = _format_time(event.time, "%H:%M:%S")
+    if event.kind == "progress":
+        yield f"{at}  {_format_progress(event.data)}"
+    elif event.kind == "log":
+        yield f"{at}  warning: {_spell(event.data.get('text'))}"
+    elif event.kind == "state":
+        yield f"{at}  {event.data['state']}"
+        if "error" in event.data:
+            yield f"          error: {_spell(event.data['error'])}"
+            yield f"          hint: {_spell(event.data['hint'])}"
+
+
+def _change(rig: Rig, action: str, jobs: Sequence[Job], *, as_json: bool) -> int:
+    """Pause, resume, cancel or delete: one that cannot be changed does not stop the others."""
+    code, changed = 0, []
+    for job in jobs:
         try:
             if action == "delete":
-                jobs.delete(job.id)
-                told.append((job, "deleted"))
+                rig.jobs.delete(job.id)
+                changed.append((job, "deleted"))
             else:
-                now = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}
-                after = now[action](job.id)
-                told.append((after, jobs_show.state(after)))
+                after: Job = getattr(rig.jobs, action)(job.id)
+                changed.append((after, _format_state(after)))
         except AnyrigError as error:
             print_error(error)
             code = error.exit_code
-    if context.options.json:
-        print_json([{**job.to_json(), "deleted": action == "delete"} for job, _ in told])
+    if as_json:
+        print_json([{**job_to_json(job), "deleted": action == "delete"} for job, _ in changed])
     else:
-        for job, state in told:
-            print(f"{job.id}: {jobs_show.title(job)}: {state}")
+        for job, state in changed:
+            print(f"{job.id}: {get_title(job)}: {state}")
     return code
 
 
-def _run(context: Context) -> int:
-    """Work on the queue until nothing is left; 1 when a job failed."""
-    from anyrig.jobs import run_jobs
-    from anyrig.services.jobs import runner
+# -- running ---------------------------------------------------------------------------------------
 
+
+def _run_queue(rig: Rig, arguments: argparse.Namespace) -> int:
+    """Run jobs until nothing is left; 1 if a job failed."""
     stop = threading.Event()
-    shown = jobs_show.Shown(runner(context.environment), as_json=context.options.json)
-    with open_jobs(context) as jobs:
-        # By another thread: this one may be waiting for the event, and have its lock.
-        before = signal.signal(
-            signal.SIGTERM, lambda *_: threading.Thread(target=stop.set, daemon=True).start()
-        )
-        try:
-            run_jobs(
-                jobs, shown, max_parallel=context.options.at_once, until_empty=True, stop=stop
-            )  # fmt: skip
-        finally:
-            signal.signal(signal.SIGTERM, before)
+    handler = _PrintingHandler(make_job_handler(rig.environment), as_json=arguments.json)
+    # By another thread: this one may be waiting for the event, and hold its lock.
+    before = signal.signal(
+        signal.SIGTERM, lambda *_: threading.Thread(target=stop.set, daemon=True).start()
+    )
+    try:
+        rig.jobs.run(handler, max_parallel=arguments.at_once, stop=stop)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if stop.is_set():
         return _EXIT_TERMINATED
-    if not shown.num_begun and not context.options.json:
+    if not handler.num_started and not arguments.json:
         print("Nothing is queued.")
-    return 1 if shown.num_failed else 0
+    return 1 if handler.num_failed else 0
+
+
+class _PrintingHandler:
+    """Does jobs, and prints what happens: lines on stderr, or JSON lines."""
+
+    def __init__(self, handler: JobHandler, *, as_json: bool) -> None:
+        self.num_started = self.num_failed = 0
+        self._handler, self._json = handler, as_json
+        self._lock = threading.Lock()
+
+    def __call__(self, job: Job, report_event: ReportEvent, stop: StopSignal) -> JsonValue:
+        from anyrig.jobs import JobStopped
+
+        with self._lock:
+            self.num_started += 1
+        self._print(job, "begun", {})
+        next_line = 0.0
+
+        def report(kind: str, data: Mapping[str, JsonValue]) -> None:
+            nonlocal next_line
+            report_event(kind, data)
+            if self._json or (kind == "progress" and time.monotonic() >= next_line):
+                next_line = time.monotonic() + _LOG_INTERVAL_S
+                self._print(job, kind, data)
+
+        try:
+            result = self._handler(job, report, stop)
+        except JobStopped:
+            self._print(job, "stopped", {})
+            raise
+        except Exception as error:
+            with self._lock:
+                self.num_failed += 1
+            message, hint = str(error), "-vv says more."
+            if isinstance(error, AnyrigError):
+                message, hint = _spell(error.message), _spell(error.hint)
+            self._print(job, "failed", {"error": message, "hint": hint})
+            raise
+        self._print(job, "done", result if isinstance(result, Mapping) else {})
+        return result
+
+    def _print(self, job: Job, kind: str, data: Mapping[str, JsonValue]) -> None:
+        if self._json:
+            row = {**_spell(data), "job": job.id, "event": kind}
+            print(json.dumps(row, allow_nan=False), flush=True)
+            return
+        text = _format_progress(data) if kind == "progress" else kind
+        print(f"{get_title(job)}: {text}", file=sys.stderr, flush=True)
+        if kind == "failed":
+            print(f"  error: {data['error']}\n  hint: {data['hint']}", file=sys.stderr, flush=True)
+        if kind == "done":
+            print("\n".join(_describe_result(data)), flush=True)
+
+
+# -- training runs that were started without the queue ---------------------------------------------
+
+
+def _act_on_runs(rig: Rig, action: str, runs: Sequence[RegisteredRun], *, as_json: bool) -> int:
+    """Show or forget runs; everything else about them is done by `anyrig train`."""
+    if action == "delete":
+        for one in runs:
+            check_not_running(one.folder)
+            unregister_run(rig.folders.runs, one.id)
+            if not as_json:
+                print(f"{one.id}: removed from the list; {shorten(one.folder)} is kept")
+        if as_json:
+            print_json([{**_run_to_json(one), "deleted": True} for one in runs])
+        return 0
+    if action != "show":
+        resume = format_resume(runs[0].folder)
+        raise InvalidInputError(
+            f"{runs[0].id} is a run that was started without the queue",
+            hint=f"`{resume}` continues it." if action == "resume"
+            else "Press Ctrl+C where it runs: everything so far is kept.",
+        )  # fmt: skip
+    if as_json:
+        rows = [
+            {**_run_to_json(one), "result": one.result.to_json() if one.result else None}
+            for one in runs
+        ]
+        print_json(rows[0] if len(rows) == 1 else rows)
+    else:
+        print("\n\n".join("\n".join(_describe_run(one)) for one in runs))
+    return 0
+
+
+def _run_to_json(one: RegisteredRun) -> dict[str, Any]:
+    state = one.state
+    return {
+        "id": one.id, "kind": "train", "run": str(one.folder), "state": state.status,
+        "step": state.step, "steps": state.steps, "loss": state.loss, "error": state.error or None,
+        "created": one.created, "since": state.since,
+    }  # fmt: skip
+
+
+def _describe_run(one: RegisteredRun) -> Iterator[str]:
+    yield f"{one.id}: train in {shorten(one.folder)}, {_format_run_state(one)}"
+    if one.state.error:
+        yield f"error: {one.state.error}"
+    if one.result is not None:
+        yield format_summary(one.result)
+    if one.state.status in ("stopped", "failed"):
+        yield f"To continue: {format_resume(one.folder)}"
+
+
+def _format_run_state(one: RegisteredRun) -> str:
+    """`running, step 120/600, loss 2.31`."""
+    state = one.state
+    parts: list[str] = [state.status]
+    if state.step:
+        parts.append(f"step {state.step}" + (f"/{state.steps}" if state.steps else ""))
+    if state.loss is not None:
+        parts.append(f"loss {state.loss:.4g}")
+    return ", ".join(parts)

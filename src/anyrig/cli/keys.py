@@ -1,148 +1,95 @@
-"""`anyrig keys`: who may call the server, for what, and how often."""
+"""`anyrig keys`: API keys of the server."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import time
-from typing import TYPE_CHECKING, Any
 
-from anyrig.cli.context import Context
-from anyrig.cli.show import print_json, table
+from anyrig.app.keys import AddKeyRequest, ApiKey, add_key, open_keys
+from anyrig.app.rig import Rig
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import format_table, print_json
+from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from anyrig.server.keys import Key, Keys
-
-HELP = """Who may call `anyrig serve` from other machines. `add NAME` makes a key and shows it this
-once: only a hash of it is kept. `list` shows what there is, `remove NAME` takes one away; a server
-that runs refuses it from the next request on. Scopes: speech, embeddings, documents, jobs, train,
-read, page (the page in the browser) and admin (everything)."""
+HELP = """Manage the API keys of `anyrig serve`, which clients on other machines need. `add NAME`
+makes a key and prints it once: only its hash is stored. `list` shows all keys, `remove NAME`
+removes one; a running server refuses it from the next request on. Scopes: speech, embeddings,
+documents, jobs, train, read, page (the web page) and admin (everything)."""
 MIXED = True
 _ACTIONS = ("add", "list", "remove")
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="add NAME, list, or remove NAME; list when empty"
+        "words", nargs="*", metavar="WORD", help="add NAME, list, or remove NAME; default: list"
     )
-    parser.add_argument(
-        "--scopes", metavar="NAMES", default="admin",
-        help="what it may do, with commas: speech,read; everything when not given",
-    )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=int, metavar="N", default=0,
-        help="requests a minute; as server.requests_per_minute says when not given",
-    )  # fmt: skip
-    parser.add_argument(
-        "--expires", metavar="WHEN", default="",
-        help="how long it holds (12h, 30d, 1y) or until when (2027-01-31); for good when not given",
-    )  # fmt: skip
+    add_flags(parser, AddKeyRequest)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Add, list or remove."""
-    context = Context(options)
-    action, *names = options.words or ["list"]
+def run(arguments: argparse.Namespace) -> int:
+    action, *names = arguments.words or ["list"]
     if action not in _ACTIONS:
         raise InvalidInputError(
-            f"keys {action}: no such thing", hint=f"There are: {', '.join(_ACTIONS)}."
+            f"unknown action: keys {action}", hint=f"Actions: {', '.join(_ACTIONS)}."
         )
     if len(names) != (action != "list"):
-        wanted = "no name" if action == "list" else "one name"
-        raise InvalidInputError(f"keys {action} takes {wanted}", hint="anyrig keys add laptop")
-    keys = opened(context)
+        count = "no name" if action == "list" else "one name"
+        raise InvalidInputError(f"keys {action} takes {count}", hint="anyrig keys add laptop")
+    rig = open_rig(arguments)
     if action == "add":
-        return _add(context, keys, names[0])
+        given = read_flags(arguments, AddKeyRequest)
+        return _add(rig, rig.request(AddKeyRequest, **given, name=names[0]), as_json=arguments.json)
     if action == "remove":
-        return _remove(context, keys, names[0])
-    return _list(context, keys)
+        return _remove(rig, names[0], as_json=arguments.json)
+    return _list(rig, as_json=arguments.json)
 
 
-def opened(context: Context) -> Keys:
-    """This user's keys."""
-    from anyrig.server.keys import Keys
-
-    return Keys(context.folders.api_keys)
-
-
-def until(word: str, now: float) -> float | None:
-    """Seconds since 1970 of a span or a day; None for no end."""
-    if not word:
-        return None
-    if match := re.fullmatch(r"(\d{1,6})([mhdwy])", word.strip().lower()):
-        return now + int(match[1]) * _UNITS[match[2]]
-    try:
-        end = time.mktime(time.strptime(word.strip(), "%Y-%m-%d"))
-    except (ValueError, OverflowError):
-        raise InvalidInputError(
-            f"--expires {word} is no time", hint="A span such as 12h, 30d or 1y, or 2027-01-31."
-        ) from None
-    if end <= now:
-        raise InvalidInputError(f"--expires {word} is past", hint="Name a day to come.")
-    return end
-
-
-def _add(context: Context, keys: Keys, name: str) -> int:
-    options = context.options
-    scopes = [word.strip() for word in options.scopes.split(",") if word.strip()]
-    text, key = keys.add(
-        name, scopes=scopes, requests_per_minute=options.rate,
-        expires_at=until(options.expires, time.time()),
-    )  # fmt: skip
-    if options.json:
-        print_json({"key": text, **_row(key)})
+def _add(rig: Rig, request: AddKeyRequest, *, as_json: bool) -> int:
+    text, key = add_key(rig, request)
+    if as_json:
+        print_json({"key": text, **key.to_json()})
         return 0
     print(text)
-    print(f"\nThat is the key of {name}; it is shown this once. Callers send it as")
+    print(f"\nThis is the key of {key.name}. It is not shown again. Clients send it as")
     print("  Authorization: Bearer KEY     or     X-API-Key: KEY")
     return 0
 
 
-def _remove(context: Context, keys: Keys, name: str) -> int:
-    key = keys.remove(name)
-    if context.options.json:
+def _remove(rig: Rig, name: str, *, as_json: bool) -> int:
+    key = open_keys(rig).remove(name)
+    if as_json:
         print(json.dumps({"removed": key.name, "id": key.id}))
     else:
-        print(f"Removed {key.name}; it is refused from now on.")
+        print(f"Removed {key.name}: it is refused from now on.")
     return 0
 
 
-def _list(context: Context, keys: Keys) -> int:
-    found = keys.all()
-    if context.options.json:
-        print_json({"keys": [_row(one) for one in found]})
+def _list(rig: Rig, *, as_json: bool) -> int:
+    keys = open_keys(rig).list_keys()
+    if as_json:
+        print_json({"keys": [key.to_json() for key in keys]})
         return 0
-    if not found:
+    if not keys:
         print("There are no keys. `anyrig keys add NAME` makes one.")
         return 0
-    usual = context.loaded.settings.server.requests_per_minute
-    head = ["NAME", "ID", "SCOPES", "A MINUTE", "MADE", "HOLDS UNTIL"]
+    default_rate = rig.settings.server.requests_per_minute
+    head = ["NAME", "ID", "SCOPES", "PER MINUTE", "CREATED", "EXPIRES"]
     rows = [
-        [one.name, one.id, ",".join(one.scopes), str(one.requests_per_minute or usual),
-         _day(one.made_at), _end(one)]
-        for one in found
+        [key.name, key.id, ",".join(key.scopes), str(key.requests_per_minute or default_rate),
+         _format_time(key.made_at), _format_expiry(key)]
+        for key in keys
     ]  # fmt: skip
-    print(table([head, *rows], right=[3]))
+    print(format_table([head, *rows], right=[3]))
     return 0
 
 
-def _row(key: Key) -> dict[str, Any]:
-    return {
-        "id": key.id, "name": key.name, "scopes": list(key.scopes),
-        "requests_per_minute": key.requests_per_minute or None,
-        "made_at": key.made_at, "expires_at": key.expires_at,
-    }  # fmt: skip
-
-
-def _end(key: Key) -> str:
+def _format_expiry(key: ApiKey) -> str:
     if key.expires_at is None:
-        return "for good"
-    return _day(key.expires_at) if key.expires_at > time.time() else "expired"
+        return "never"
+    return _format_time(key.expires_at) if key.expires_at > time.time() else "expired"
 
 
-def _day(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -21,6 +21,7 @@ adds a text layer, so that they can be searched and copied; json and hocr have t
 and words. Pages of a PDF that have text of their own keep it, unless --always. The OCR engine is
 chosen by a measurement that is made once; --language helps it. Results are cached: a run that was
 interrupted continues where it stopped."""
+RESUME = "Pages that were read are cached: the same command continues."
 MIXED = True
 
 

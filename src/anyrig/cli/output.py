@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from anyrig.app.events import Event, NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import Event, JsonEvents, NoticeEvent, ProgressEvent, WarningEvent
 from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, format_mentions
 from anyrig.install import localize_install_commands
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _COLOURS = {
     "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
 }  # fmt: skip
-_EVENT_INTERVAL_S = 0.2
 _LOG_INTERVAL_S = 15.0
+_DRAW_INTERVAL_S = 0.1
 _MAX_NAMED = 20
 
 
@@ -145,7 +145,8 @@ class EventPrinter:
         self._json_lines = json_lines
         self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
         self._began = time.monotonic()
-        self._next_line = 0.0 if json_lines else self._began + _LOG_INTERVAL_S
+        self._json_events = JsonEvents()
+        self._next_line = self._began + _LOG_INTERVAL_S
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -181,20 +182,8 @@ class EventPrinter:
             print_json(dict(result))
 
     def _print_line(self, event: ProgressEvent) -> None:
-        now = time.monotonic()
-        if now < self._next_line and event.done < event.total:
-            return
-        self._next_line = now + _EVENT_INTERVAL_S
-        spent_s = now - self._began
-        left_s = spent_s / event.done * (event.total - event.done) if event.done else None
-        facts: dict[str, Any] = {
-            "stage": event.stage, "done": round(event.done / max(1, event.total), 4),
-            "num_done": event.done, "num_all": event.total, "title": event.detail[:80],
-            "left_s": None if left_s is None else round(left_s, 1),
-        }  # fmt: skip
-        if event.audio_s is not None:
-            facts["speed"] = round(event.audio_s / spent_s, 2) if spent_s else None
-        print_line("progress", facts)
+        if row := self._json_events.encode(event):
+            print_line(row.pop("event"), row)
 
     def _draw(self, event: ProgressEvent) -> None:
         detail = event.detail
@@ -221,15 +210,20 @@ class PlainEventPrinter(EventPrinter):
     """Shows progress as one line that is written over, for commands that never import `rich`."""
 
     _has_line = False
+    _next_draw, _stage = 0.0, ""
 
     def _draw(self, event: ProgressEvent) -> None:
-        place = f" {event.done + 1}/{event.total}" if event.total else ""
-        line = escape_controls(f"{event.stage}{place}: {event.detail}")
+        now = time.monotonic()
+        if now < self._next_draw and event.stage == self._stage:
+            return
+        self._next_draw, self._stage = now + _DRAW_INTERVAL_S, event.stage
+        place = f" {min(event.done + 1, event.total)}/{event.total}" if event.total else ""
+        line = escape_controls(f"{event.stage}{place}" + (f": {event.detail}" * bool(event.detail)))
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{esc(sys.stderr)}[2K{line[:width]}", end="", file=sys.stderr, flush=True)
         self._has_line = True
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         if self._has_line:
             print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
             self._has_line = False

@@ -1,8 +1,11 @@
-"""The `Rig` of a command, as its common flags and the terminal want it."""
+"""The `Rig` and the log of a command, as its common flags and the terminal want them."""
 
 from __future__ import annotations
 
 import argparse
+import logging
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,38 +13,48 @@ from anyrig.app.compute import DeviceOptions
 from anyrig.app.events import OnEvent
 from anyrig.app.rig import Rig
 from anyrig.app.settings import WARNED_VARIABLE
-from anyrig.cli import log
 from anyrig.cli.ask import ask_device, can_ask
 from anyrig.cli.output import EventPrinter
+from anyrig.errors import InvalidSettingError
 
+# Warnings of libraries on good machines: the beginning of the message, and why it is harmless.
+_HARMLESS: tuple[tuple[str, str], ...] = (
+    ("APEX FusedLayerNorm not found", "torch's own layer norm is as fast"),
+    (".*[Aa]pex is not installed", "torch's own fused kernels are used"),
+    (".*flash_attn is not installed", "torch has flash attention built in"),
+    ("Specified provider .* is not in available provider names", "reported by us, with the fix"),
+    ("The pynvml package is deprecated", "nvidia-ml-py is the one that is used"),
+    ("User provided device_type of 'cuda', but CUDA is not available", "the CPU was chosen"),
+    (".*does not have many workers which may be a bottleneck", "measured by us"),
+    ("CUDA initialization: .*", "the doctor says what is wrong with the driver"),
+    (".*XDG_RUNTIME_DIR", "no display is needed"),
+    (".*torch.utils._pytree.*", "an old name inside a library"),
+    ("Skipping import of cpp extensions due to incompatible torch version", "plain kernels serve"),
+)
 DEVICE_FLAGS = ("device", "strict", "no_bench")
-_WHAT_IF_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-    "ZE_AFFINITY_MASK",
-)  # fmt: skip
 
 
-def open_rig(arguments: argparse.Namespace, on_event: OnEvent | None = None) -> Rig:
-    """Set up the log, load the settings and report what is wrong with them."""
-    import os
+def open_rig(
+    arguments: argparse.Namespace, on_event: OnEvent | None = None, *, ask: bool = True
+) -> Rig:
+    """Set up the log, load the settings and report what is wrong with them.
 
+    Args:
+        arguments: of the command.
+        on_event: shows events in another way.
+        ask: whether somebody at a terminal may be asked which GPU to use.
+    """
     log_file = getattr(arguments, "log_file", None) or ""
-    log.configure(getattr(arguments, "verbose", 0), log_file)
-    machine = None
-    if path := getattr(arguments, "machine", None):
-        from anyrig.devices.discover import from_record
-        from anyrig.devices.probe import load_record
-
-        what_if = {name: os.environ[name] for name in _WHAT_IF_VARIABLES if name in os.environ}
-        machine = from_record(load_record(Path(path)), what_if)
+    configure_log(getattr(arguments, "verbose", 0), log_file)
+    machine = getattr(arguments, "machine", None)
     rig = Rig(
         config=getattr(arguments, "config", None),
-        machine=machine,
+        machine=Path(machine) if machine else None,
         on_event=on_event or EventPrinter(),
-        ask_device=_ask_device if can_ask() else None,
+        ask_device=_ask_device if ask and can_ask() else None,
     )
     if rig.settings.log_file and not log_file:
-        log.configure(getattr(arguments, "verbose", 0), rig.settings.log_file)
+        configure_log(getattr(arguments, "verbose", 0), rig.settings.log_file)
     if not rig.environment.get(WARNED_VARIABLE):
         for warning in rig.loaded_settings.warnings:
             rig.warn(warning)
@@ -60,3 +73,49 @@ def read_device_flags(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _ask_device(rig: Rig) -> str | None:
     return ask_device(rig.machine, rig.evidence)
+
+
+class _HarmlessFilter(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        import re
+
+        text = record.getMessage()
+        return not any(re.match(pattern, text) for pattern, _ in _HARMLESS)
+
+
+def configure_log(verbose: int, log_file: str = "") -> None:
+    """Set up the log of a command: quiet by default, -v for information, -vv for everything."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if getattr(handler, "anyrig", False):
+            root.removeHandler(handler)
+            handler.close()
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    screen = logging.StreamHandler(sys.stderr)
+    screen.setLevel(level)
+    screen.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    _add(root, screen)
+    if log_file:
+        _add(root, _file_handler(log_file))
+    root.setLevel(logging.DEBUG if log_file else level)
+    if not verbose:
+        screen.addFilter(_HarmlessFilter())
+        for pattern, _ in _HARMLESS:
+            warnings.filterwarnings("ignore", message=pattern)
+
+
+def _file_handler(path: str) -> logging.Handler:
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise InvalidSettingError(
+            f"cannot write the log to {path}: {error.strerror}", hint="Name another --log-file."
+        ) from error
+    handler.setLevel(logging.DEBUG)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    return handler
+
+
+def _add(root: logging.Logger, handler: logging.Handler) -> None:
+    handler.anyrig = True  # type: ignore[attr-defined]  # ours, replaced by the next command
+    root.addHandler(handler)

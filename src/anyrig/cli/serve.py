@@ -1,10 +1,10 @@
-"""`anyrig serve`: everything over HTTP, and a page."""
+"""`anyrig serve`: the HTTP API and the web page."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
+import errno
 import json
 import logging
 import os
@@ -12,240 +12,396 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, fleet, serve_door
-from anyrig.cli.context import Context
-from anyrig.errors import InvalidInputError
+from anyrig.app.keys import ensure_key, open_keys
+from anyrig.app.rig import Rig, log_event
+from anyrig.app.serve import ServeRequest
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.rig import open_rig
+from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError, mention
+from anyrig.options import list_options, request_to_json
 
 if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
-    from anyrig.app.settings import ServerSettings
-    from anyrig.server.parts import Parts
+    from anyrig.jobs import JobHandler, JobQueue
+    from anyrig.server.state import ServerState
 
 log = logging.getLogger(__name__)
-HELP = """Serve everything over HTTP, with a page in the browser: speech, books, documents, jobs and
-training. It listens on this machine alone unless --host says otherwise; then callers need a key
-(`anyrig keys add`). Ctrl+C ends it; jobs that run go on at the next start."""
-_END_S = 3
-"""How long answers that are being sent may take after the end was asked for."""
-_LAST_S = 12.0
-"""By then the process has ended, whatever its workers do."""
+HELP = """Serve speech, books, documents, jobs and training over HTTP, with a web page. It listens
+on this machine only, unless --host says otherwise; then clients need an API key (`anyrig keys
+add`). Ctrl+C stops it; running jobs continue at the next start."""
+_GRACE_S = 3
+"""How long responses that are being sent may take after the server was told to stop."""
+_KILL_S = 12.0
+"""By then the process ends, whatever its workers do."""
+_EVERY_ADDRESS = ("0.0.0.0", "::", "")
+_HOSTS = "127.0.0.1 is this machine only, 0.0.0.0 is everyone who can reach it."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("--host", metavar="ADDRESS", help="where it listens; this machine alone")
-    parser.add_argument("--port", type=int, metavar="N", help="3000 when not given; 0 any free one")
-    parser.add_argument(
-        "--preload", metavar="NAMES", nargs="?", const="speech,embeddings", default="",
-        help="load models before saying that it is ready: speech,embeddings when no names are "
-        "given; of speech, embeddings, documents, entities, summarise, classify",
-    )  # fmt: skip
-    keys = parser.add_mutually_exclusive_group()
-    keys.add_argument(
-        "--insecure", action="store_true",
-        help="let anybody in who can reach the address, without a key",
-    )  # fmt: skip
-    keys.add_argument(
-        "--require-keys", action="store_true", help="ask for a key on this machine too"
-    )
-    parser.add_argument("--no-page", action="store_true", help="HTTP alone, without the page")
-    parser.add_argument("--no-cache", action="store_true", help="neither take nor keep results")
-    parser.add_argument("--no-jobs", action="store_true", help="queue jobs, and work on none")
-    parser.add_argument(
-        "--log-json", action="store_true", help="log a line of JSON for each request and event"
-    )
-    parser.add_argument("--machine", help=argparse.SUPPRESS)  # a recorded one: how its page looks
-    fleet.arguments(parser)
-    compute.arguments(parser)
+    add_flags(parser, ServeRequest)
+    parser.add_argument("--machine", help=argparse.SUPPRESS)  # show the page of a recorded machine
 
 
-def run(options: argparse.Namespace) -> int:
-    """Serve until stopped."""
+def run(arguments: argparse.Namespace) -> int:
     from anyrig.backends.memory import limit_arenas
-    from anyrig.cli import serve_log
+    from anyrig.server.app import create_app
+    from anyrig.server.log import configure_log
 
     limit_arenas()  # before there are threads
-    context = Context(options)
-    context.choose()  # a device that is not there is told of now, not by the first request
-    settings = context.loaded.settings.server
-    host = options.host or settings.host
-    port = settings.port if options.port is None else options.port
-    if not 0 <= port < 65536:
-        raise InvalidInputError(
-            f"--port {port}", hint="A port goes from 0 to 65535; 0 takes a free one."
-        )
-    options.preload = _preloads(options.preload)
-    inside = in_container(context.environment)
-    serve_log.configure(
-        as_json=options.log_json or inside, verbose=options.verbose, texts=settings.log_texts
-    )
-    with _ends_well(), ExitStack() as stack:
-        door = stack.enter_context(serve_door.bound(host, port))
-        parts = build(context, stack, local=serve_door.is_local(host))
-        if not parts.open:
-            from anyrig.cli.serve_keys import demand
-
-            demand(context, parts.keys, host=_where(settings, host), container=inside)
-        bound = door.getsockname()
-        parts.state["bound"] = (host, bound[1])
-        parts.state["insecure"] = bool(options.insecure)
-        if options.insecure and not serve_door.is_local(host):
-            log.warning("anybody who can reach %s may use this server, read what was sent to it, "
-                        "and delete it (--insecure)", host)  # fmt: skip
-        from anyrig.server.app import create_app
-
-        serve_log.log_start(context, parts)
-        app = create_app(parts, page=not options.no_page)
-        _serve(app, door, lambda: _say(context, host, bound[1]))
+    rig = open_rig(arguments, log_event, ask=False)
+    request = rig.request(ServeRequest, **read_flags(arguments, ServeRequest))
+    for warning in rig.preview_device(request).warnings:
+        rig.warn(warning)
+    is_container = in_container(rig.environment)
+    configure_log(
+        as_json=request.log_json or is_container, verbose=arguments.verbose,
+        texts=rig.settings.server.log_texts,
+    )  # fmt: skip
+    with _stop_on_signals(), ExitStack() as stack:
+        listener = stack.enter_context(bind(request.host, request.port))
+        server = build_state(rig, request, stack)
+        server.port = port = listener.getsockname()[1]
+        if server.keys_required:
+            address = _describe_address(rig, request.host)
+            _print_key(ensure_key(server.keys, address=address, create=is_container), arguments)
+        if server.insecure and not _is_local(request.host):
+            log.warning(
+                "everyone who can reach %s may use this server, and read and delete what was sent"
+                " to it (--insecure)", request.host,
+            )  # fmt: skip
+        _log_start(rig, request, server)
+        app = create_app(server, page=not request.no_page)
+        _serve(app, listener, lambda: _print_address(request.host, port, as_json=arguments.json))
     return 0
 
 
-def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
-    """All parts of a server; what each needs is opened on the stack."""
-    from anyrig.server.figures import Figures
-    from anyrig.server.keeper import Keeper
-    from anyrig.server.parts import Parts
+def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerState:
+    """Open everything a server works with, to be closed by the stack."""
+    from anyrig.app.cluster import ClusterOptions, find_broker
+    from anyrig.app.compute import ComputeOptions
+    from anyrig.app.devices import MonitoredMachine
+    from anyrig.app.document_worker import DocumentWorkers
+    from anyrig.app.live_embedding import LiveEmbedding
+    from anyrig.app.live_speech import open_live_speech
+    from anyrig.app.models import ModelCache, list_all_workers
+    from anyrig.server.metrics import Metrics
+    from anyrig.server.routes.cluster import MonitoredCluster
+    from anyrig.server.state import ServerState
+    from anyrig.server.uploads import Uploads
 
-    settings = context.loaded.settings.server
-    folders = context.folders
-    folders.server.mkdir(parents=True, exist_ok=True)
-    keeper = Keeper(settings.idle_s)
-    stack.callback(keeper.close)
-    from anyrig.cli import serve_cluster, serve_jobs
-
-    made: dict[str, Any] = {}
-    for name in ("keys", "uploads", "rig", "speech", "embedding", "clerks", "cluster"):
-        module = importlib.import_module(f"anyrig.cli.serve_{name}")
-        made[name] = module.made(context, stack, keeper)
-    options = context.options
-    # Other names than its own lead here by way of a proxy: then who calls it by its own may come
-    # by way of the proxy as well.
-    proxied = settings.behind_proxy or bool(settings.hosts.strip())
-    return Parts(
-        settings=settings,
-        data=folders.server,
-        jobs=stack.enter_context(serve_cluster.jobs_of(context)),
-        figures=Figures(),
-        keeper=keeper,
-        open=bool(options.insecure) or (local and not options.require_keys and not proxied),
-        places={"indexes": folders.indexes, "classifiers": folders.classifiers,
-                "runs": folders.runs},
-        runner=serve_jobs.made(context),
-        preload=[word for word in _preloads(options.preload).split(",") if word],
-        **made,
+    settings, folder = rig.settings.server, rig.folders.server
+    folder.mkdir(parents=True, exist_ok=True)
+    models = rig.models = ModelCache(idle_s=settings.idle_s)
+    stack.callback(models.close)
+    # The server's own options are those of every request, unless the request has others.
+    shared = {*list_options(ComputeOptions), *list_options(ClusterOptions), "no_cache"}
+    given = {name: value for name, value in request_to_json(request).items() if name in shared}
+    machine = MonitoredMachine(
+        rig, request, on_change=models.reload_all,
+        list_workers=lambda: [
+            worker for one in models.loaded_models()
+            for worker in list_all_workers(one.name, one.model)
+        ],
     )  # fmt: skip
+    stack.callback(machine.close)
+    cluster = None
+    if broker := find_broker(rig, request):
+        cluster = MonitoredCluster(broker)
+        stack.callback(cluster.close)
+    # A proxy leads other names here, and whoever uses this server's own name may come through it.
+    is_proxied = settings.behind_proxy or bool(settings.hosts.strip())
+    is_open = _is_local(request.host) and not request.require_keys and not is_proxied
+    return ServerState(
+        rig=rig,
+        settings=settings,
+        data_folder=folder,
+        jobs=stack.enter_context(_open_jobs(rig, on_cluster=bool(broker))),
+        metrics=Metrics(),
+        models=models,
+        keys=open_keys(rig),
+        uploads=Uploads(
+            folder / "uploads",
+            max_bytes=int(settings.upload_mb * 1e6),
+            max_files=settings.upload_files,
+            max_total=int(settings.upload_total_mb * 1e6),
+        ),
+        machine=machine,
+        speech=stack.enter_context(open_live_speech(rig, given, use_cache=not request.no_cache)),
+        embedding=LiveEmbedding(rig, given),
+        documents=stack.enter_context(DocumentWorkers(rig, request)),
+        cluster=cluster,
+        job_handler=None if request.no_jobs else _make_job_handler(rig, given, broker),
+        host=request.host,
+        keys_required=not request.insecure and not is_open,
+        insecure=bool(request.insecure),
+        preload=request.preload,
+    )
 
 
-def _where(settings: ServerSettings, host: str) -> str:
-    """The address it listens on, with what makes it ask for keys there."""
-    if not serve_door.is_local(host):
+def _open_jobs(rig: Rig, *, on_cluster: bool) -> JobQueue:
+    if on_cluster:
+        from anyrig.app.cluster import ClusterJobQueue
+
+        return ClusterJobQueue(rig.folders.jobs)
+    from anyrig.jobs import JobQueue
+
+    return JobQueue(rig.folders.jobs)
+
+
+def _make_job_handler(rig: Rig, given: Mapping[str, Any], broker: str) -> JobHandler:
+    """Run jobs with the server's own options, and the settings file of the folder it runs in."""
+    from anyrig.app.compute import ComputeOptions
+    from anyrig.app.jobs import make_job_handler
+
+    environment = dict(rig.environment)
+    if broker:  # a URL with a password is for no command line
+        environment["ANYRIG_CLUSTER_BROKER"] = broker
+    project = Path(rig.config or "anyrig.toml").expanduser()
+    if project.is_file():
+        environment["ANYRIG_CONFIG"] = str(project.absolute())
+    computing = {
+        name: value for name, value in given.items() if name in list_options(ComputeOptions)
+    }
+    return make_job_handler(environment, computing)
+
+
+def in_container(environment: Mapping[str, str]) -> bool:
+    """Whether this runs in a container, where nobody sits at a terminal."""
+    given = environment.get("ANYRIG_CONTAINER", "").lower()
+    return given not in ("0", "no", "false") if given else Path("/.dockerenv").exists()
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def bind(host: str, port: int) -> Iterator[socket.socket]:
+    """Bind a socket before anything is loaded, so that errors come at once."""
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError) as error:
+        raise InvalidOptionError(
+            "host", f"is not an address of this machine: {error}", value=host, hint=_HOSTS
+        ) from None
+    family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
+    with socket.socket(family, kind, protocol) as listener:
+        if sys.platform != "win32":  # there it would let two servers share a port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            raise InvalidInputError(
+                f"cannot listen on {host} port {port}: {error.strerror}", hint=_hint(error, port)
+            ) from None
+        yield listener
+
+
+def _hint(error: OSError, port: int) -> str:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"It is not an address of this machine. {_HOSTS}"
+    if error.errno == errno.EACCES and port < 1024:
+        return f"Ports below 1024 need privileges: choose another {mention('port')}."
+    return (
+        f"Another server may be running: choose another {mention('port')}, or"
+        f" {mention('port', '0')} for any free one."
+    )
+
+
+def list_urls(host: str, port: int) -> list[str]:
+    """The URLs of the server, for this machine first; of 0.0.0.0, all addresses of the machine."""
+    plain = host.strip("[]")
+    if plain not in _EVERY_ADDRESS:
+        return [_format_url(plain, port)]
+    addresses = ["127.0.0.1", *_list_addresses(ipv6=plain == "::")]
+    return [_format_url(address, port) for address in addresses]
+
+
+def _format_url(address: str, port: int) -> str:
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+
+
+def _list_addresses(*, ipv6: bool) -> list[str]:
+    """The addresses of this machine that other machines can use."""
+    import ipaddress
+
+    import psutil
+
+    families = (socket.AF_INET, socket.AF_INET6) if ipv6 else (socket.AF_INET,)
+    try:
+        interfaces = psutil.net_if_addrs().values()
+    except OSError:
+        return []
+    found: dict[str, None] = {}
+    for address in (one.address for rows in interfaces for one in rows if one.family in families):
+        with contextlib.suppress(ValueError):  # fe80::1%eth0
+            parsed = ipaddress.ip_address(address)
+            if not parsed.is_loopback and not parsed.is_link_local:
+                found[address] = None
+    return list(found)
+
+
+def _is_local(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    from anyrig.server.security import is_loopback
+
+    return is_loopback(host.strip("[]"))
+
+
+def _describe_address(rig: Rig, host: str) -> str:
+    """The address, with the setting that makes a local one require keys."""
+    settings = rig.settings.server
+    if not _is_local(host):
         return host
     if settings.behind_proxy:
         return f"{host} behind a proxy (server.behind_proxy)"
     return f"{host} under other names (server.hosts)" if settings.hosts.strip() else host
 
 
-def _preloads(words: str) -> str:
-    """Names of what is loaded at the start; one that stands for nothing is refused before that."""
-    from anyrig.server.parts import PRELOADS
-
-    found = [word.strip() for word in words.split(",") if word.strip()]
-    for word in found:
-        if word not in PRELOADS:
-            raise InvalidInputError(f"--preload {word}", hint=f"There are {', '.join(PRELOADS)}.")
-    return ",".join(found)
+# -- output ----------------------------------------------------------------------------------------
 
 
-def in_container(environment: Any) -> bool:
-    """Whether this runs in a container, where nobody sits at a terminal."""
-    said = environment.get("ANYRIG_CONTAINER", "").lower()
-    return said not in ("0", "no", "false") if said else Path("/.dockerenv").exists()
-
-
-def _say(context: Context, host: str, port: int) -> None:
-    if context.options.json:
-        found = serve_door.urls(host, port)
-        told = {"event": "listening", "url": found[0], "host": host, "port": port, "urls": found}
-        print(json.dumps(told))
+def _print_key(added: tuple[str, Any] | None, arguments: argparse.Namespace) -> None:
+    if added is None:
+        return
+    text, key = added
+    if arguments.json:
+        print(json.dumps({"event": "key", "name": key.name, "key": text}), flush=True)
     else:
-        print(serve_door.said(host, port))
+        print(f"Created an API key. It is not shown again:\n\n  {text}\n", flush=True)
+
+
+def _print_address(host: str, port: int, *, as_json: bool) -> None:
+    urls = list_urls(host, port)
+    if as_json:
+        event = {"event": "listening", "url": urls[0], "host": host, "port": port, "urls": urls}
+        print(json.dumps(event))
+    else:
+        print(format_address(host, port))
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
 
 
-def _serve(app: FastAPI, door: socket.socket, listening: Callable[[], None]) -> None:
-    """Answer until a signal comes."""
+def format_address(host: str, port: int) -> str:
+    first, *others = list_urls(host, port)
+    if host.strip("[]") not in _EVERY_ADDRESS:
+        return f"Listening on {first}  (Ctrl+C stops it)"
+    lines = [f"Listening on every address of this machine, port {port}  (Ctrl+C stops it)"]
+    lines += [f"  {first}  on this machine", *(f"  {url}  from others" for url in others)]
+    return "\n".join(lines)
+
+
+def _log_start(rig: Rig, request: ServeRequest, server: ServerState) -> None:
+    """Log versions, devices and models."""
+    import platform
+
+    from anyrig.devices.choose import describe_memory
+    from anyrig.server.log import startup_log
+    from anyrig.version import __version__
+
+    system = rig.machine.platform
+    startup_log.info(
+        "anyrig %s, Python %s, %s %s",
+        __version__, platform.python_version(), system.title, system.machine,
+    )  # fmt: skip
+    try:
+        choice = rig.preview_device(request)
+        for device in choice.devices:
+            driver = " ".join(filter(None, (device.driver, device.driver_version)))
+            facts = [device.id, device.name, describe_memory(device), driver and f"driver {driver}"]
+            # Warnings were logged already.
+            reason = "" if choice.warnings else f" ({choice.reason})"
+            startup_log.info("device %s%s", ", ".join(filter(None, facts)), reason)
+    except AnyrigError as error:
+        startup_log.warning("no device: %s. %s", error.message, error.hint)
+    packages = rig.machine.packages
+    startup_log.info("torch %s", packages.get("torch", "is not installed"))
+    names = [one for one in packages if one.startswith("onnxruntime") and "-ep-" not in one]
+    runtimes = [f"ONNX Runtime {packages[name]} ({name})" for name in names]
+    for line in runtimes or ["ONNX Runtime is not installed"]:
+        startup_log.info("%s", line)
+    startup_log.info("speech: %s", server.speech.describe_default())
+    try:
+        startup_log.info("embeddings: %s", server.embedding.find_model().name)
+    except AnyrigError as error:
+        startup_log.info("embeddings: none (%s)", error.message)
+
+
+# -- start and stop --------------------------------------------------------------------------------
+
+
+def _serve(app: FastAPI, listener: socket.socket, on_listening: Callable[[], None]) -> None:
+    """Serve until a signal comes."""
     import uvicorn
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                listening()
+                on_listening()
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            _end_at_last()  # also where something keeps the event loop from ending
+            _exit_later()  # also if something blocks the event loop
             super().handle_exit(sig, frame)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            app.state.parts.state["ending"] = True  # streams without end look here
+            app.state.server.is_ending = True  # endless streams look at it
             await super().shutdown(sockets)
 
-    Server(_config(app)).run([door])
+    Server(_configure(app)).run([listener])
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _configure(app: FastAPI) -> uvicorn.Config:
     import uvicorn
 
     try:
-        from anyrig.server.wire import Bounded
+        from anyrig.server.protocol import LimitedHttpProtocol
 
-        reader: Any = Bounded
-    except ImportError:  # a bare uvicorn: its own reader bounds heads too
-        reader = "h11"
+        protocol: Any = LimitedHttpProtocol
+    except ImportError:  # without httptools; h11 limits heads too
+        protocol = "h11"
     return uvicorn.Config(
         app,
-        http=reader,
+        http=protocol,
         log_config=None,
         access_log=False,
         server_header=False,
         backlog=512,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=_END_S,
+        timeout_graceful_shutdown=_GRACE_S,
         ws_max_size=1 << 20,
         ws_max_queue=16,
-        ws_per_message_deflate=False,  # sound does not shrink, and a bomb cannot unfold
+        ws_per_message_deflate=False,  # audio does not compress, and a bomb cannot unfold
         h11_max_incomplete_event_size=64 * 1024,
     )
 
 
 @contextlib.contextmanager
-def _ends_well() -> Iterator[None]:
-    """SIGTERM and Ctrl+C end the server by way of everything it has to close; twice, at once.
+def _stop_on_signals() -> Iterator[None]:
+    """Let SIGTERM and Ctrl+C end the block and close everything; a second one exits at once.
 
-    While it serves, uvicorn takes the signals, and raises them again when it is done: so they
-    arrive here as if it had not been there.
+    While it serves, uvicorn handles the signals, and raises them again when it is done.
     """
-    asked = False  # no event: a handler that is called within itself would wait for its lock
+    is_stopping = False  # not an Event: a handler called within itself would wait for its lock
 
-    def end(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal is_stopping
+        if is_stopping:
             os._exit(128 + number)
-        asked = True
-        _end_at_last()
+        is_stopping = True
+        _exit_later()
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, end) for number in numbers}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     except KeyboardInterrupt:
@@ -255,8 +411,8 @@ def _ends_well() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end_at_last() -> None:
-    """End the process some seconds from now, should a worker keep it from ending by itself."""
-    timer = threading.Timer(_LAST_S, os._exit, args=(0,))
+def _exit_later() -> None:
+    """Exit some seconds from now, in case a worker keeps the process from ending."""
+    timer = threading.Timer(_KILL_S, os._exit, args=(0,))
     timer.daemon = True
     timer.start()

@@ -37,6 +37,7 @@ written to speech.wav where nothing can play it. --lines FILE speaks each line o
 entry of a JSONL file with text, id and voice) into a file of its own, in the folder that -o names;
 an interrupted run continues where it stopped, and --only 3,7 makes entries again. Finished speech
 is cached and is there at once the next time."""
+RESUME = "What was spoken is cached: the same command continues."
 MIXED = True
 _MAX_NAME = 255
 _MAX_WARNINGS = 8
@@ -153,9 +154,10 @@ def _speak(
         else:
             for _ in parts:
                 pass
-    if target.path is not None:
-        made.save(target.path, target.format)
-    check = check_words(rig, made, request, printer) if arguments.verify else None
+    with made:
+        if target.path is not None:
+            made.save(target.path, target.format)
+        check = check_words(rig, made, request, printer) if arguments.verify else None
     _warn_of_problems(made)
     if arguments.json:
         print_json(_describe(made, target, check))
@@ -316,29 +318,27 @@ def _run_lines(arguments: argparse.Namespace) -> int:
             **{"only": arguments.only} if arguments.only else {}, **values,
         )  # fmt: skip
         if arguments.queue:
-            return _queue(arguments, file)
+            return _queue(rig, arguments, file)
         plan = plan_batch if arguments.dry_run else speak_lines
         result = plan(rig, request, printer)
         if arguments.dry_run:
             _print_plan(result, arguments)
         elif arguments.json:
-            printer.end(_describe_batch(result))
+            printer.end(result.to_json())
         else:
             _report_batch(result)
     _raise_failures(result)
     return 0
 
 
-def _queue(arguments: argparse.Namespace, file: Path) -> int:
-    from anyrig.cli import jobs
-    from anyrig.cli.context import Context
+def _queue(rig: Rig, arguments: argparse.Namespace, file: Path) -> int:
+    from anyrig.cli.jobs import print_queued
 
     read_lines(file)  # what is wrong with it is reported now
-    given: dict[str, Any] = {"file": arguments.lines, "output": arguments.output or file.stem}
-    values = read_flags(arguments, SpeechRequest)
-    if values.get("set"):
-        given["set"] = dict(values["set"])
-    return jobs.queue(Context(arguments), "batch", given)
+    given = {"only": arguments.only, "format": arguments.format, "output": arguments.output}
+    options = {name: value for name, value in given.items() if value}
+    options = {"output": file.stem, **options, **read_flags(arguments, SpeechRequest)}
+    return print_queued([rig.jobs.submit("batch", file=file, **options)], as_json=arguments.json)
 
 
 def _print_plan(result: BatchResult, arguments: argparse.Namespace) -> None:
@@ -356,14 +356,6 @@ def _print_plan(result: BatchResult, arguments: argparse.Namespace) -> None:
         print(f"{item.path.name}  {item.spoken_text}")
     if result.num_existing:
         print(f"{pluralize(result.num_existing, 'file')} already exist")
-
-
-def _describe_batch(result: BatchResult) -> dict[str, Any]:
-    return {
-        "folder": str(result.folder), "engine": result.engine.name, "made": result.num_made,
-        "left": result.num_existing, "failed": [one.line.stem for one in result.failed],
-        "audio_s": round(result.audio_s, 3),
-    }  # fmt: skip
 
 
 def _report_batch(result: BatchResult) -> None:

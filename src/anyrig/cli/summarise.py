@@ -60,7 +60,7 @@ def _build_request(rig: Rig, arguments: argparse.Namespace) -> SummariseRequest:
     from anyrig.text.decode import decode
 
     text = decode(sys.stdin.buffer.read(), "stdin")
-    return rig.request(SummariseRequest, **{**flags, "files": (), "text": text})
+    return rig.request(SummariseRequest, **{**flags, "files": (), "texts": text, "names": "-"})
 
 
 def _format_heading(text: str, level: int) -> str:

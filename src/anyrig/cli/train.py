@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from anyrig.app.events import OnEvent
 from anyrig.app.training import TrainingRequest
-from anyrig.cli import EXIT_INTERRUPTED
 from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.main import EXIT_INTERRUPTED
 from anyrig.cli.output import EventPrinter, format_table, paint, print_json
 from anyrig.cli.rig import open_rig
 from anyrig.cli.training_output import TrainingPrinter, format_resume, print_written
@@ -96,19 +96,17 @@ def _report(request: TrainingRequest, printer: TrainingPrinter) -> int:
 def _queue(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) -> int:
     from anyrig.app.training import load_config, merge_settings
     from anyrig.app.training_config import check_settings
-    from anyrig.cli import jobs
-    from anyrig.cli.context import Context
-    from anyrig.options import request_to_json
-    from anyrig.services.jobs import KINDS
+    from anyrig.cli.jobs import print_queued
 
     if request.file is None:
         raise InvalidInputError(
             "--queue needs a TOML file", hint="Use: anyrig train CONFIG.toml --queue."
         )
     check_settings(merge_settings(rig, request, load_config(request).train))
-    known = ("file", *KINDS["train"].flags)
-    values = {name: one for name, one in request_to_json(request).items() if name in known}
-    return jobs.queue(Context(arguments), "train", values)
+    given = read_flags(arguments, TrainingRequest)
+    given.pop("fresh", None)  # a job that is resumed must not start again
+    job = rig.jobs.submit("train", **given)
+    return print_queued([job], as_json=arguments.json)
 
 
 def _measure(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) -> int:

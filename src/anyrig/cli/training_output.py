@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from anyrig.app.events import (
     DeviceEvent,
     Event,
-    ProgressEvent,
+    JsonEvents,
+    NoticeEvent,
     RunEndedEvent,
     RunStartedEvent,
     TrainingEvent,
+    WarningEvent,
 )
 from anyrig.app.runs import TrainingResult, is_existing_path, to_plain_json
 from anyrig.cli.escape import esc
@@ -26,7 +27,6 @@ from anyrig.errors import AnyrigError, format_mentions
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.training.watch.figures import Figures
     from anyrig.training.watch.sinks.console import Console
 
 _LABEL_WIDTH = 11
@@ -43,25 +43,24 @@ class TrainingPrinter(EventPrinter):
     def __init__(self, *, json_lines: bool = False) -> None:
         super().__init__()
         self.run_folder: Path | None = None
-        self._json = json_lines
+        self._json = JsonEvents(_JSON_INTERVAL_S) if json_lines else None
         self._console: Console | None = None
-        self._next_step_s = 0.0
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, TrainingEvent):
-            if self._json:
-                self._print_report(event)
-            else:
-                self._draw_report(event)
+        if isinstance(event, RunStartedEvent):
+            self.run_folder = event.run.folder
+        if isinstance(event, RunEndedEvent):
+            self._close_console()
+            self._print_end(event.result)
+        elif self._json and not isinstance(event, WarningEvent | NoticeEvent):
+            if row := self._json.encode(event):
+                print_line(row.pop("event"), row)
+        elif isinstance(event, TrainingEvent):
+            self._draw_report(event)
         elif isinstance(event, RunStartedEvent):
             self._print_start(event)
         elif isinstance(event, DeviceEvent):
             self._print_device(event)
-        elif isinstance(event, RunEndedEvent):
-            self._close_console()
-            self._print_end(event.result)
-        elif isinstance(event, ProgressEvent) and self._json:
-            _print_json("progress", stage=event.stage, done=0.0)
         else:
             super().__call__(event)
 
@@ -81,39 +80,13 @@ class TrainingPrinter(EventPrinter):
 
     def _print_start(self, event: RunStartedEvent) -> None:
         run, num = event.run, event.num_processes
-        self.run_folder = run.folder
         kind = run.task.get("kind")
-        if self._json:
-            _print_json("begin", run=str(run.folder), task=kind, processes=num)
-            return
         together = f" with {num} processes" if num > 1 else ""
         print(f"{paint(str(kind or ''), 'bold')}{together}, in {shorten(run.folder)}", flush=True)
 
     def _print_device(self, event: DeviceEvent) -> None:
         self.pause()
-        if self._json:
-            _print_json("device", device=event.name, precision=event.precision)
-        else:
-            print(f"on {event.title}", flush=True)
-
-    def _print_report(self, event: TrainingEvent) -> None:
-        from anyrig.training.watch.alerts import Alert
-        from anyrig.training.watch.figures import Figures, Validation
-
-        report = event.report
-        if isinstance(report, Figures):
-            now = time.monotonic()
-            if now >= self._next_step_s or report.step == event.total_steps:
-                self._next_step_s = now + _JSON_INTERVAL_S
-                _print_step(report, event)
-        elif isinstance(report, Validation):
-            _print_json("validation", step=report.step, figures=report.figures)
-        elif isinstance(report, Alert):
-            _print_json(
-                "alert", kind=report.kind, step=report.step, text=report.text, hint=report.hint
-            )
-        else:
-            _print_json("said", kind=report.kind, step=report.step, text=report.text)
+        print(f"on {event.title}", flush=True)
 
     def _draw_report(self, event: TrainingEvent) -> None:
         if self._console is None:
@@ -171,19 +144,6 @@ def _without_already(result: TrainingResult) -> dict[str, Any]:
 
 def _print_json(event: str, **facts: Any) -> None:
     print_line(event, to_plain_json(facts))
-
-
-def _print_step(figures: Figures, event: TrainingEvent) -> None:
-    total = event.total_steps
-    of = f"/{total}" if total else ""
-    _print_json(
-        "progress", stage="training", step=figures.step, steps=total, loss=figures.loss,
-        done=figures.step / total if total else None, left_s=figures.eta_s,
-        elapsed_s=figures.elapsed_s, epoch=figures.epoch, rate=figures.rate,
-        step_s=figures.step_s, unit=event.unit, units_per_s=figures.units_per_s,
-        memory_peak_bytes=figures.memory_peak_bytes,
-        title=f"step {figures.step}{of}, loss {figures.loss:.4g}",
-    )  # fmt: skip
 
 
 def _write_live(text: str) -> None:

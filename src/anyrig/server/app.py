@@ -1,4 +1,4 @@
-"""The app: guards in front, routes, the page, and what starts and ends with it."""
+"""The FastAPI app: routes, errors, security, and the page."""
 
 from __future__ import annotations
 
@@ -6,48 +6,47 @@ import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 
-from anyrig.server import describe, problems
-from anyrig.server.parts import Parts
+from anyrig.server.errors import add_error_handlers, common_responses
+from anyrig.server.openapi import add_docs
+from anyrig.server.security import add_security
+from anyrig.server.state import ServerState
 from anyrig.version import __version__
 
-ROUTES = ("speech", "stream", "embeddings", "transcriptions", "health", "metrics", "rig", "uploads",
+ROUTES = ("speech", "embeddings", "transcriptions", "models", "health", "metrics", "rig", "uploads",
           "jobs", "books", "documents", "runs", "cluster")  # fmt: skip
 
 
-def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
-    """Everything over HTTP.
+def create_app(server: ServerState, *, page: bool = True) -> FastAPI:
+    """Build the app.
 
     Args:
-        parts: what does the work; closed by whoever made them.
-        page: whether the page is there too.
+        server: what it works with; closed by whoever opened it.
+        page: whether to serve the web page too.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        from anyrig.server.background import running
+        from anyrig.server.lifespan import run_background
 
-        async with running(parts):
+        async with run_background(server):
             yield
 
     app = FastAPI(
         title="anyrig", version=__version__, lifespan=lifespan,
         summary="Speech, documents and training on whatever hardware you own.",
-        docs_url=None, redoc_url=None, openapi_url=None, responses=problems.everywhere(),
+        docs_url=None, redoc_url=None, openapi_url=None, responses=common_responses(),
     )  # fmt: skip
-    app.state.parts = parts
-    problems.install(app)
+    app.state.server = server
+    add_error_handlers(app)
     for name in ROUTES:
         module = importlib.import_module(f"anyrig.server.routes.{name}")
-        router: APIRouter = module.router(parts)
-        app.include_router(router)
-    describe.install(app)
-    from anyrig.server.guard import guarded
-
-    guarded(app, parts)
+        app.include_router(module.router(server))
+    add_docs(app)
+    add_security(app, server)
     if page:
         from anyrig.server.page.main import attach
 
-        attach(app, parts)
+        attach(app, server)
     return app

@@ -1,56 +1,55 @@
-"""Tasks on documents, between routes and clerks: sources in, an outcome for each out.
+"""Tasks on documents, between routes and worker processes: sources in, an outcome for each out.
 
-Files go to clerks one by one, a few of a request at a time, so that one that kills its process
-fails alone and nobody waits for all of somebody else's. Texts go together, as they are short.
+Files go to the workers one by one, a few of a request at a time, so that one that kills its process
+fails alone and nobody waits for all of another client's. Texts go together, as they are short.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anyio import to_thread
+
+from anyrig.app.access import find_named_upload
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
-from anyrig.server.access import named_upload
-from anyrig.server.phrasing import spoken
-from anyrig.server.problems import Problem, status_of
-from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
+from anyrig.server.errors import Problem, error_status, format_for_http
+from anyrig.server.waiting import BoundedStarter, ClientDisconnected, TaskTimeout, wait_for_task
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from starlette.requests import Request
 
-    from anyrig.server.access import Client
-    from anyrig.server.parts import Parts
+    from anyrig.app.access import Client
+    from anyrig.server.state import ServerState
     from anyrig.work.live import Lane
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
-SHORT = 20_000
-"""Characters of texts up to which a person may wait for them beside others; more is long work."""
-ALL_TEXTS = 10
+_LIVE_CHARACTERS = 20_000
+"""Texts up to this size are for a person who waits; more is bulk work."""
+_MAX_TEXTS_FACTOR = 10
 """All texts of a request may have so many times the characters of the longest."""
 _GROUP_TEXTS, _GROUP_CHARACTERS = 64, 50_000
-_AT_ONCE = 2
-"""Tasks of one request that wait for a clerk at a time."""
-_BEGINNING = 16
-_JOBS = {
+_MAX_TASKS = 2
+"""Tasks of one request that wait for a worker at a time."""
+_MAX_STARTING = 16
+_JOB_HINTS = {
     "transcribe": "POST /jobs with the kind transcribe takes",
     "book_plan": "POST /jobs with the kind book takes",
     "passages": "POST /jobs with the kind index takes",
     "embed": "POST /jobs with the kind index takes",
 }
-"""What takes the time that a request has not, by task."""
+"""What takes longer than a request may, by task."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text, or a file that was sent."""
+    """A text, or a file that was uploaded."""
 
     name: str
     text: str = ""
@@ -58,112 +57,136 @@ class Source:
     upload: str = ""
     """`upload:ID` of a file that stays; empty for one that came with the request."""
 
-    @property
-    def plain(self) -> dict[str, Any]:
-        """As clerks take it."""
-        if self.path is not None:
-            return {"name": self.name, "file": str(self.path)}
-        return {"name": self.name, "text": self.text}
+    def rename(self, message: str) -> str:
+        """A message with the name of the client's file instead of the one it is stored under."""
+        if self.path is None:
+            return message
+        return message.replace(str(self.path), self.name).replace(self.path.name, self.name)
 
 
-class Desk:
-    """Takes tasks to the clerks."""
+class DocumentTasks:
+    """Submits tasks to the document workers, and waits for them."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        # Handing in may start a process, or load a model: those who wait for it must not use up
-        # others' threads.
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
+        # Submitting may start a process or load a model: those who wait for that must not use up
+        # the threads of others.
         lanes: tuple[Lane, ...] = ("live", "bulk")
-        self._beginning = {lane: Beginning(_BEGINNING) for lane in lanes}
-        self._embedding = Beginning(_BEGINNING)
+        self._starting = {lane: BoundedStarter(_MAX_STARTING) for lane in lanes}
+        self._embedding = BoundedStarter(_MAX_STARTING)
 
-    # -- what is given -----------------------------------------------------------------------------
+    # -- sources -----------------------------------------------------------------------------------
 
-    def sources(
+    async def find_sources(
         self, client: Client, texts: Sequence[str], files: Sequence[str]
-    ) -> list[Source]:  # fmt: skip
-        """Texts and uploads of a request, checked; in a thread, as it looks at the disk."""
-        limits = self._parts.settings
+    ) -> list[Source]:
+        """The texts and uploads of a request, checked."""
+        return await to_thread.run_sync(self._find_sources, client, texts, files)
+
+    def _find_sources(
+        self, client: Client, texts: Sequence[str], files: Sequence[str]
+    ) -> list[Source]:
+        limits = self._server.settings
         if len(texts) > limits.texts:
             raise LimitExceededError(
-                f"{len(texts)} texts in one request", hint=f"Send {limits.texts} at a time at most."
+                f"{len(texts)} texts in one request", hint=f"Send at most {limits.texts} at a time."
             )
         longest = max(map(len, texts), default=0)
         if longest > limits.text_characters:
             raise LimitExceededError(
                 f"a text of {longest} characters",
-                hint=f"{limits.text_characters} are taken; send more as a file.",
+                hint=f"At most {limits.text_characters} are allowed; send longer ones as files.",
             )
-        if sum(map(len, texts)) > ALL_TEXTS * limits.text_characters:
+        if sum(map(len, texts)) > _MAX_TEXTS_FACTOR * limits.text_characters:
             raise LimitExceededError(
                 "the texts are too long together", hint="Send fewer at a time, or as files."
             )
-        found = [Source(f"text {number}", text) for number, text in enumerate(texts, 1)]
-        return found + [self.upload(client, word) for word in files]
+        sources = [Source(f"text {number}", text) for number, text in enumerate(texts, 1)]
+        return sources + [self._find_upload(client, name) for name in files]
 
-    def upload(self, client: Client, word: str) -> Source:
-        """The file that a request names."""
-        one = named_upload(self._parts, client, word)
-        return Source(one.name, path=self._parts.uploads.path(one.id), upload=word)
+    def _find_upload(self, client: Client, name: str) -> Source:
+        upload = find_named_upload(self._server, client, name)
+        return Source(upload.name, path=self._server.uploads.path(upload.id), upload=name)
 
-    # -- what is done ------------------------------------------------------------------------------
+    # -- tasks -------------------------------------------------------------------------------------
 
     async def ask(
-        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
+        self,
+        task: str,
+        given: Mapping[str, Any],
+        *,
+        lane: Lane = "live",
+        turn: float = 0.0,
+        sources: Sequence[Source] = (),
     ) -> Any:
-        """A task's answer, or a problem."""
+        """A task's result, or a problem, in which files have the names that clients know.
+
+        Args:
+            task: of `app.document_worker.TASKS`.
+            given: options of its request.
+            lane: `bulk` for long work.
+            turn: lower ones come first.
+            sources: whose names may be in errors.
+        """
         try:
-            return await self.result(task, arguments, lane=lane, turn=turn)
+            return await self.result(task, given, lane=lane, turn=turn)
         except AnyrigError as error:
-            raise foreseen(error) from error
+            problem = to_problem(error)
+            for source in sources:
+                problem.title, problem.hint = map(source.rename, (problem.title, problem.hint))
+            raise problem from error
 
     async def result(
-        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
+        self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
     ) -> Any:
-        """A task's answer, or its error as the clerk has it; a problem where it takes too long.
+        """A task's result, or its error as the worker raised it; a problem if it takes too long.
 
-        It has a time to wait for its turn, and another one to be done in from then on.
+        It may wait for some time, and from then on it may run for some time.
         """
-        limits, outcome = self._parts.settings, "given up"
-        submit = partial(self._parts.clerks.submit, task, arguments, lane=lane, turn=turn)
+        limits, outcome = self._server.settings, "given up"
+        submit = partial(self._server.documents.submit, task, given, lane=lane, turn=turn)
         try:
-            piece = await self._beginning[lane].run(submit, limits, undo=lambda one: one.cancel())
-            found = await within(piece, limits.work_s)
+            future = await self._starting[lane].run(submit, limits, undo=lambda one: one.cancel())
+            found = await wait_for_task(future, limits.work_s)
             outcome = "done"
-        except TookTooLong:
-            raise too_long(task, limits.work_s) from None
+        except TaskTimeout:
+            raise build_timeout(task, limits.work_s) from None
         except Exception:
             outcome = "failed"
             raise
         finally:
-            self._parts.figures.tasks.labels(task, outcome).inc()
+            self._server.metrics.tasks.labels(task, outcome).inc()
         return found
 
     async def embed(self, submit: Callable[[], Sequence[Future[T]]]) -> Sequence[Future[T]]:
-        """What hands in texts to be embedded, called in a thread: it may load a model."""
-        return await self._embedding.run(submit, self._parts.settings, undo=_cancelled)
+        """Call what submits texts to be embedded, in a thread: it may load a model."""
+        return await self._embedding.run(submit, self._server.settings, undo=_cancel)
 
-    async def each(
-        self, task: str, sources: Sequence[Source], options: Mapping[str, Any]
+    async def run_each(
+        self, task: str, sources: Sequence[Source], given: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """An outcome for each source, of a task that takes `sources` and answers as many rows."""
+        """An outcome for each source, of a task that answers a row for each text or file."""
 
-        async def one(group: Sequence[Source], lane: Lane, turn: int) -> list[dict[str, Any]]:
-            arguments = {**options, "sources": [source.plain for source in group]}
+        async def run(group: Sequence[Source], lane: Lane, turn: int) -> list[dict[str, Any]]:
+            if group[0].path is not None:
+                what: dict[str, Any] = {"files": [str(one.path) for one in group]}
+            else:
+                what = {"texts": [one.text for one in group], "names": [one.name for one in group]}
             try:
-                rows = await self.ask(task, arguments, lane=lane, turn=turn)
+                rows = await self.ask(task, {**given, **what}, lane=lane, turn=turn)
             except Problem as error:
-                return [_failed(source, error) for source in group]
-            return [_outcome(source, row) for source, row in zip(group, rows, strict=True)]
+                return [_build_failure(source, error) for source in group]
+            return [_build_outcome(source, row) for source, row in zip(group, rows, strict=True)]
 
         calls = [
-            partial(one, group, lane, turn) for turn, (group, lane) in enumerate(_groups(sources))
+            partial(run, group, lane, turn)
+            for turn, (group, lane) in enumerate(_group_sources(sources))
         ]
-        return [row for rows in await _few(calls) for row in rows]
+        return [row for rows in await _run_few(calls) for row in rows]
 
 
-def answer(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The outcomes of a request; where all failed, the first one's problem is raised."""
+def build_results(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The outcomes of a request; if all failed, the first one's problem is raised."""
     failed = [row["error"] for row in rows if row["error"] is not None]
     if rows and len(failed) == len(rows):
         first = failed[0]
@@ -171,62 +194,64 @@ def answer(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"results": list(rows), "num_failed": len(failed)}
 
 
-async def while_there(request: Request, work: Awaitable[T]) -> T:
-    """Work that is cancelled when its client leaves; then `ClientGone` is raised."""
-    doing = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_left(request))
+async def run_while_connected(request: Request, work: Awaitable[T]) -> T:
+    """Work that is cancelled when its client disconnects; then `ClientDisconnected` is raised."""
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
-        await asyncio.wait((doing, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise ClientGone
-        return doing.result()
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnected
+        return working.result()
     finally:
         gone.cancel()
-        if not doing.done():
-            doing.cancel()
-            await asyncio.wait((doing,))
+        if not working.done():
+            working.cancel()
+            await asyncio.wait((working,))
 
 
-def too_long(task: str, most_s: float) -> Problem:
-    """The answer to work that had begun and did not end; asked again, it would take as long."""
-    job = _JOBS.get(task, "POST /jobs is for what takes")
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def build_timeout(task: str, max_s: float) -> Problem:
+    """For a task that had begun and did not end: another attempt would take as long."""
+    job = _JOB_HINTS.get(task, "POST /jobs is for what takes")
     hint = f"Send less at a time. {job} as long as it needs; or raise server.work_s."
-    said = f"it took longer than {most_s:g} seconds"
-    return Problem(504, said, hint=hint, headers={"X-Should-Retry": "false"})
+    message = f"it took longer than {max_s:g} seconds"
+    return Problem(504, message, hint=hint, headers={"X-Should-Retry": "false"})
 
 
-def _cancelled(futures: Sequence[Future[Any]]) -> None:
-    for future in futures:
-        future.cancel()
-
-
-def foreseen(error: AnyrigError) -> Problem:
-    """An error of a task as a problem; what no class foresees is the fault of what was given."""
-    status = status_of(error)
-    title, hint = spoken(error.message), spoken(error.hint)
+def to_problem(error: AnyrigError) -> Problem:
+    """An error of a task as a problem; one of no known status is the fault of what was sent."""
+    status = error_status(error)
+    title, hint = format_for_http(error.message), format_for_http(error.hint)
     return Problem(422 if status == 500 else status, title, hint=hint)
 
 
-def _outcome(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
-    if "result" not in row:
-        return _failed(source, foreseen(error_from_dict(row["error"])))
-    return done(source, row["result"])
-
-
-def done(source: Source, result: Any) -> dict[str, Any]:
+def build_success(source: Source, result: Any) -> dict[str, Any]:
     """The outcome of a source that was done."""
     return {"name": source.name, "file": source.upload or None, "result": result, "error": None}
 
 
-def _failed(source: Source, error: Problem) -> dict[str, Any]:
-    said = {"status": error.status, "title": error.title, "hint": error.hint}
-    return {"name": source.name, "file": source.upload or None, "result": None, "error": said}
+def _build_outcome(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
+    if "result" in row:
+        return build_success(source, row["result"])
+    return _build_failure(source, to_problem(error_from_dict(row["error"])))
 
 
-def _groups(sources: Sequence[Source]) -> list[tuple[list[Source], Lane]]:
+def _build_failure(source: Source, problem: Problem) -> dict[str, Any]:
+    title, hint = source.rename(problem.title), source.rename(problem.hint)
+    error = {"status": problem.status, "title": title, "hint": hint}
+    return {"name": source.name, "file": source.upload or None, "result": None, "error": error}
+
+
+def _group_sources(sources: Sequence[Source]) -> list[tuple[list[Source], Lane]]:
     """Texts in groups, files alone."""
     texts = [one for one in sources if one.path is None]
-    lane: Lane = "live" if sum(len(one.text) for one in texts) <= SHORT else "bulk"
+    total = sum(len(one.text) for one in texts)
+    lane: Lane = "live" if total <= _LIVE_CHARACTERS else "bulk"
     groups: list[tuple[list[Source], Lane]] = []
     size = _GROUP_CHARACTERS
     for one in texts:
@@ -238,15 +263,15 @@ def _groups(sources: Sequence[Source]) -> list[tuple[list[Source], Lane]]:
     return groups + [([one], "bulk") for one in sources if one.path is not None]
 
 
-async def _few(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """All of them, a few at a time; a cancelled one takes the others with it."""
-    limit = asyncio.Semaphore(_AT_ONCE)
+async def _run_few(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Run all, a few at a time; a cancelled one takes the others with it."""
+    limit = asyncio.Semaphore(_MAX_TASKS)
 
-    async def one(call: Callable[[], Awaitable[T]]) -> T:
+    async def run(call: Callable[[], Awaitable[T]]) -> T:
         async with limit:
             return await call()
 
-    tasks = [asyncio.ensure_future(one(call)) for call in calls]
+    tasks = [asyncio.ensure_future(run(call)) for call in calls]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -254,6 +279,6 @@ async def _few(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
             task.cancel()
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _cancel(futures: Sequence[Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()

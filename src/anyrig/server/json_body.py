@@ -1,7 +1,7 @@
 """JSON bodies of requests, parsed by pydantic-core and validated once.
 
     routes = APIRouter(route_class=JsonRoute)     # FastAPI gets the model, already validated
-    asked = await read_model(EmbeddingsAsked, request)
+    body = await read_model(EmbeddingsRequest, request)
 
 Long bodies are parsed and validated in a thread. Both are bounded: how many values there are is
 counted before an object is made of any of them, and lists stop at their first invalid item.
@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from anyrig.errors import LimitExceededError
-from anyrig.server.problems import is_json
+from anyrig.server.errors import is_json
 
 M = TypeVar("M", bound=BaseModel)
 LONG_BYTES = 256 << 10
@@ -59,7 +59,7 @@ class JsonRoute(APIRoute):
 
 
 async def read_model(model: type[M], request: Request) -> M:
-    """The body as a model; `RequestValidationError` where it is not JSON or does not fit."""
+    """The body as a model; `RequestValidationError` if it is not JSON or not valid."""
     body = await request.body()
     if len(body) <= LONG_BYTES:
         return _validate(model, body)
@@ -69,7 +69,7 @@ async def read_model(model: type[M], request: Request) -> M:
 def parse(body: bytes | str) -> Any:
     """The value of a JSON text.
 
-    `ValueError` where it is not JSON, `LimitExceededError` if it is too much.
+    `ValueError` if it is not JSON, `LimitExceededError` if it is too large.
 
     Stricter than `json.loads`: no NaN or infinity, no lone surrogates, 200 levels of nesting.
     """
@@ -85,23 +85,23 @@ def parse(body: bytes | str) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """A value as JSON. It is written in pieces, between which other threads have their turn."""
-    return "".join(_pieces(value)).encode("utf-8", "replace")
+    """A value as JSON, encoded in pieces, so that other threads can run in between."""
+    return "".join(_dump_pieces(value)).encode("utf-8", "replace")
 
 
-def _pieces(value: Any) -> Iterator[str]:
+def _dump_pieces(value: Any) -> Iterator[str]:
     if isinstance(value, dict) and any(isinstance(one, dict | list) for one in value.values()):
         start = "{"
         for name, one in value.items():
             yield f"{start}{_dumps(str(name))}: "
-            yield from _pieces(one)
+            yield from _dump_pieces(one)
             start = ", "
         yield "}"
     elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
         start = "["
         for one in value:
             yield start
-            yield from _pieces(one)
+            yield from _dump_pieces(one)
             start = ", "
         yield "]"
     elif isinstance(value, list) and len(value) > _PIECE:
@@ -121,7 +121,7 @@ def _validate(model: type[M], body: bytes) -> M:
         raise _invalid("json_invalid", str(error)) from None
     if isinstance(value, dict) and len(value) > MAX_FIELDS:
         raise LimitExceededError(
-            f"the request has more than {MAX_FIELDS:,} fields", hint="See /docs for what is taken."
+            f"the request has more than {MAX_FIELDS:,} fields", hint="See /docs for the fields."
         )
     try:
         return model.model_validate(value)
@@ -149,7 +149,7 @@ def _as_utf8(body: bytes) -> bytes:
 
 
 def _count_values(data: bytes) -> int:
-    """How many values a JSON text has, at least where there are too many."""
+    """The number of values of a JSON text, at least if there are too many."""
     most = _count_separators(data)
     if most <= MAX_VALUES:
         return most
@@ -180,7 +180,6 @@ def _has_infinity(value: Any) -> bool:
 
 
 def _limiter(request: Request) -> anyio.CapacityLimiter:
-    """One for the app."""
     state = request.app.state
     if not hasattr(state, "json_limiter"):
         state.json_limiter = anyio.CapacityLimiter(_AT_ONCE)

@@ -1,12 +1,12 @@
-"""Files that people sent: kept under random names, found by id, deleted for good.
+"""Uploaded files: the store, forms that stream into it, and files as responses.
 
-    with uploads.receive("My book.epub") as file:
-        file.write(some_bytes)
-    uploads.path(file.made.id)
+    with uploads.receive("My book.epub") as writer:
+        writer.write(some_bytes)
+    uploads.path(writer.upload.id)
 
-What a sender calls a file is shown to people and never used as a path. A file is looked at to tell
-what kind it is; it is never run, unpacked or unpickled here. It is there once its last byte is: one
-that broke off leaves nothing.
+Files are stored under random names; the client's name is shown to people and never used as a path.
+The type of a file is detected from its content; it is never run, unpacked or unpickled here. A file
+exists once it is complete: an upload that breaks off leaves nothing.
 """
 
 from __future__ import annotations
@@ -17,233 +17,242 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import threading
 import time
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+import anyio
+from anyio import to_thread
+from fastapi import Request
+from fastapi.responses import FileResponse, Response
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import ClientDisconnect
+
+from anyrig.app.access import find_upload, get_index_name, get_shown_index, is_shared
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, StorageError
-from anyrig.server.kinds import kind_of, kind_of_name, suffix_of
+from anyrig.jobs import ACTIVE_STATES
+from anyrig.server.auth import get_client
+from anyrig.server.errors import Problem, UploadNotFoundError
+from anyrig.server.file_types import detect_type, get_suffix, guess_type
+
+if TYPE_CHECKING:
+    from anyrig.app.access import Client
+    from anyrig.jobs import Job
+    from anyrig.server.state import ServerState
+
+# -- the store -------------------------------------------------------------------------------------
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_LONGEST_NAME = 150
-_SPARE_BYTES = 256 << 20
-"""So much of the disk stays free: a full one stops jobs, the queue and the log as well."""
-
-
-_LOOK_S = 1.0
-
-
-class UploadNotFoundError(InvalidInputError):
-    """An id that no uploaded file has."""
+_MAX_NAME = 150
+_RESERVED_BYTES = 256 << 20
+"""Free space that uploads leave: a full disk stops jobs, the queue and the log as well."""
+_CHECK_BYTES = 32 << 20
+"""An upload checks the free space again after this much."""
+_TOTAL_INTERVAL_S = 1.0
+_STALE_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that somebody sent."""
-
     id: str
     name: str
-    """What its sender called it, made fit to be shown."""
+    """The client's name for it, safe to show."""
     size: int
     kind: str
-    """Told by its content: epub, pdf, wav, ...; `other` where nothing is known of it."""
+    """Detected from its content: epub, pdf, wav, ...; `other` if unknown."""
     made_at: float
     owner: str = ""
-    """The id of the key that sent it; empty for one that came without a key."""
+    """The id of the client's key; empty if it needed none."""
 
 
 class Uploads:
-    """A folder of them.
+    """A folder of uploaded files.
 
     Args:
-        folder: theirs alone.
-        most_bytes: of one file.
-        most_files: kept at once.
-        most_total: bytes of all files together, those that are coming included.
+        folder: for these only.
+        max_bytes: of one file.
+        max_files: at once.
+        max_total: bytes of all files together, those that are being received included.
     """
 
     def __init__(
-        self, folder: Path, *, most_bytes: int, most_files: int, most_total: int = 1 << 60
+        self, folder: Path, *, max_bytes: int, max_files: int, max_total: int = 1 << 60
     ) -> None:
-        self.most_bytes, self.most_files, self.most_total = most_bytes, most_files, most_total
+        self.max_bytes, self.max_files, self.max_total = max_bytes, max_files, max_total
+        self.job_lock = threading.Lock()
+        """Held while a job that names uploads is queued, having checked that they exist, and while
+        an upload is deleted for a client, so that no job is queued without its files."""
         self._folder = folder
         self._lock = threading.Lock()
-        self.steady = threading.Lock()
-        """Held for a moment: while a job that names uploads is queued, having looked that they are
-        still there, and while one is deleted for a client. So no job is queued whose file has just
-        gone."""
-        self._coming = 0
-        self._total, self._looked_at = 0, float("-inf")
+        self._num_receiving = 0
+        self._total, self._total_at = 0, float("-inf")
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
             folder.chmod(0o700)
-        self._tidy()
+        self._delete_incomplete()
 
-    def receive(self, name: str, owner: str = "") -> Receiving:
-        """A place for a file that is coming; `owner` is the id of the key that sends it."""
+    def receive(self, name: str, owner: str = "") -> UploadWriter:
+        """Start an upload; `owner` is the id of the client's key."""
         with self._lock:
-            if len(self._ids()) + self._coming >= self.most_files:
-                raise self.full()
-            self._coming += 1
-        return Receiving(self, self._folder, clean(name), owner)
+            if len(self._list_ids()) + self._num_receiving >= self.max_files:
+                raise self.too_many()
+            self._num_receiving += 1
+        return UploadWriter(self, self._folder, clean_name(name), owner)
 
-    def full(self) -> LimitExceededError:
-        """The answer to one file too many."""
+    def too_many(self) -> LimitExceededError:
         return LimitExceededError(
-            f"only {self.most_files} files are kept at once",
-            hint="Delete some that are done with, or raise server.upload_files.",
+            f"the server keeps at most {self.max_files} files",
+            hint="Delete some, or raise server.upload_files.",
         )
 
-    def room(self) -> int:
-        """How many files may still come."""
+    def count_free(self) -> int:
+        """How many more files may be uploaded."""
         with self._lock:
-            return max(0, self.most_files - len(self._ids()) - self._coming)
+            return max(0, self.max_files - len(self._list_ids()) - self._num_receiving)
 
     def get(self, upload_id: str) -> Upload:
-        """What is known of one."""
         try:
-            return Upload(**json.loads(self._card(upload_id).read_text(encoding="utf-8")))
+            text = self._metadata_path(upload_id).read_text(encoding="utf-8")
+            return Upload(**json.loads(text))
         except (OSError, ValueError, TypeError):
-            raise self.unknown() from None
+            raise self.not_found() from None
 
     @staticmethod
-    def unknown() -> UploadNotFoundError:
-        """The answer to an id that no upload has."""
-        return UploadNotFoundError(
-            "there is no such upload", hint="GET /uploads lists what is kept."
-        )
+    def not_found() -> UploadNotFoundError:
+        return UploadNotFoundError("upload not found", hint="GET /uploads lists them.")
 
-    def all(self) -> list[Upload]:
+    def list_uploads(self) -> list[Upload]:
         """All of them, the newest first."""
         found = []
-        for upload_id in self._ids():
+        for upload_id in self._list_ids():
             with contextlib.suppress(UploadNotFoundError):  # deleted a moment ago
                 found.append(self.get(upload_id))
-        return sorted(found, key=lambda one: (-one.made_at, one.id))
+        return sorted(found, key=lambda upload: (-upload.made_at, upload.id))
 
     def path(self, upload_id: str) -> Path:
-        """Where the file of an id lies; its name tells nothing but what kind it is."""
-        path = self._data(self.get(upload_id))
+        """The path of a file, for whoever uses it: that counts as use."""
+        path = self._data_path(self.get(upload_id))
         if not path.is_file():
-            raise UploadNotFoundError("the upload is gone", hint="Send it again.")
-        with contextlib.suppress(OSError):  # whoever asks for the path uses the file
-            os.utime(self._card(upload_id))
+            raise UploadNotFoundError("the uploaded file is gone", hint="Upload it again.")
+        with contextlib.suppress(OSError):
+            os.utime(self._metadata_path(upload_id))
         return path
 
-    def unused(self, before: float) -> list[str]:
-        """Ids of those that nobody asked for since a time, in seconds since 1970."""
+    def list_unused(self, before: float) -> list[str]:
+        """Ids of files not used since a time, in seconds since 1970."""
         found = []
-        for upload_id in self._ids():
+        for upload_id in self._list_ids():
             with contextlib.suppress(OSError):  # deleted a moment ago
-                if self._card(upload_id).stat().st_mtime < before:
+                if self._metadata_path(upload_id).stat().st_mtime < before:
                     found.append(upload_id)
         return found
 
     def check_total(self) -> None:
-        """`LimitExceededError` where all files together are too much.
-
-        Looks at every file once a second.
-        """
-        if time.monotonic() - self._looked_at > _LOOK_S:
+        """Raise `LimitExceededError` if all files together are too large."""
+        if time.monotonic() - self._total_at > _TOTAL_INTERVAL_S:
             total = 0
-            with os.scandir(self._folder) as rows:
-                for row in rows:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
                     with contextlib.suppress(OSError):
-                        total += row.stat().st_size if not row.name.endswith(".json") else 0
-            self._total, self._looked_at = total, time.monotonic()
-        if self._total > self.most_total:
+                        total += entry.stat().st_size if not entry.name.endswith(".json") else 0
+            self._total, self._total_at = total, time.monotonic()
+        if self._total > self.max_total:
             raise LimitExceededError(
-                f"the files that are kept are over {self.most_total / 1e6:,.6g} MB together",
-                hint="Delete some that are done with, or raise server.upload_total_mb.",
+                f"the uploaded files exceed {self.max_total / 1e6:,.6g} MB in total",
+                hint="Delete some, or raise server.upload_total_mb.",
             )
 
-    def named(self, word: str) -> Upload:
-        """The upload that a request names as `upload:ID`, whoever sent it."""
-        return self.get(self.id_of(word))
+    def find(self, reference: str) -> Upload:
+        """The upload that `upload:ID` names, whoever owns it."""
+        return self.get(self.parse_id(reference))
 
-    def id_of(self, word: str) -> str:
+    def parse_id(self, reference: str) -> str:
         """The id in `upload:ID`."""
-        start, _, upload_id = word.partition(":") if isinstance(word, str) else ("", "", "")
-        if start != "upload" or not _ID.fullmatch(upload_id):
+        text = reference if isinstance(reference, str) else ""
+        scheme, _, upload_id = text.partition(":")
+        if scheme != "upload" or not _ID.fullmatch(upload_id):
             raise InvalidInputError(
-                "a file is named by upload:ID",
-                hint="POST /uploads takes files and tells their ids.",
+                "files are named as upload:ID",
+                hint="POST /uploads takes files and returns their ids.",
             )
         return upload_id
 
     def delete(self, upload_id: str) -> Upload:
-        """Remove one for good."""
         upload = self.get(upload_id)
         with self._lock:
-            self._data(upload).unlink(missing_ok=True)  # first: a card alone is harmless
-            self._card(upload.id).unlink(missing_ok=True)
-            self._looked_at = float("-inf")
+            self._data_path(upload).unlink(missing_ok=True)  # first: metadata alone is harmless
+            self._metadata_path(upload.id).unlink(missing_ok=True)
+            self._total_at = float("-inf")
         return upload
 
-    def _keep(self, part: Path, name: str, size: int, owner: str) -> Upload:
+    def _store(self, part: Path, name: str, size: int, owner: str) -> Upload:
         upload_id = part.stem.removeprefix("part-")
-        upload = Upload(upload_id, name, size, kind_of(part), time.time(), owner)
-        card = part.with_name(f"card-{upload.id}")
-        card.write_text(json.dumps(asdict(upload)), encoding="utf-8")
-        os.replace(part, self._data(upload))
-        os.replace(card, self._card(upload.id))
+        upload = Upload(upload_id, name, size, detect_type(part), time.time(), owner)
+        metadata = part.with_name(f"card-{upload.id}")
+        metadata.write_text(json.dumps(asdict(upload)), encoding="utf-8")
+        os.replace(part, self._data_path(upload))
+        os.replace(metadata, self._metadata_path(upload.id))
         return upload
 
-    def _arrived(self) -> None:
+    def _finish_receiving(self) -> None:
         with self._lock:
-            self._coming -= 1
+            self._num_receiving -= 1
 
-    def _ids(self) -> list[str]:
-        return [one.stem for one in self._folder.glob("*.json") if _ID.fullmatch(one.stem)]
+    def _list_ids(self) -> list[str]:
+        return [path.stem for path in self._folder.glob("*.json") if _ID.fullmatch(path.stem)]
 
-    def _card(self, upload_id: str) -> Path:
+    def _metadata_path(self, upload_id: str) -> Path:
         if not isinstance(upload_id, str) or not _ID.fullmatch(upload_id):
-            raise UploadNotFoundError("that is no id of an upload", hint="GET /uploads lists them.")
+            raise UploadNotFoundError("invalid upload id", hint="GET /uploads lists them.")
         return self._folder / f"{upload_id}.json"
 
-    def _data(self, upload: Upload) -> Path:
-        # ID.json is what is known of it: a file of that kind must lie elsewhere.
-        suffix = ".jsonl" if upload.kind == "json" else suffix_of(upload.kind)
+    def _data_path(self, upload: Upload) -> Path:
+        # ID.json is the metadata, so an uploaded .json file needs another suffix.
+        suffix = ".jsonl" if upload.kind == "json" else get_suffix(upload.kind)
         return self._folder / f"{upload.id}{suffix}"
 
-    def _tidy(self) -> None:
-        """Remove what broke off, an hour ago or more: another server may be receiving right now."""
-        known = {f"{one}.json" for one in self._ids()}
-        before = time.time() - 3600
+    def _delete_incomplete(self) -> None:
+        """Delete uploads that broke off over an hour ago: another server may be receiving now."""
+        known = set(self._list_ids())
+        before = time.time() - _STALE_S
         for path in self._folder.iterdir():
             upload_id = path.name.partition(".")[0].removeprefix("part-").removeprefix("card-")
-            if not _ID.fullmatch(upload_id) or f"{upload_id}.json" in known:
+            if not _ID.fullmatch(upload_id) or upload_id in known:
                 continue
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < before:
                     path.unlink()
 
 
-class Receiving:
-    """A file that is coming: `write` its bytes; `made` once all are there."""
+class UploadWriter:
+    """A file that is being received: `write` its bytes; `upload` once it is complete."""
 
-    made: Upload
+    upload: Upload
 
     def __init__(self, uploads: Uploads, folder: Path, name: str, owner: str = "") -> None:
         self._uploads, self._name, self._owner = uploads, name, owner
-        # How it ends is one of our own words, whatever the sender called it.
-        self._part = folder / f"part-{secrets.token_hex(16)}{suffix_of(kind_of_name(name))}"
-        self._size = self._checked = 0
-        self._over = False
+        # The suffix is one of ours, whatever the client calls the file.
+        self._part = folder / f"part-{secrets.token_hex(16)}{get_suffix(guess_type(name))}"
+        self._size = self._checked_size = 0
+        self._ended = False
         try:
-            self._room(0)
+            self._check_space()
             self._file = os.fdopen(
                 os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb"
             )
         except BaseException:
-            uploads._arrived()
+            uploads._finish_receiving()
             raise
 
-    def __enter__(self) -> Receiving:
+    def __enter__(self) -> UploadWriter:
         return self
 
     def __exit__(
@@ -256,81 +265,501 @@ class Receiving:
             self.abandon()
 
     def write(self, data: bytes) -> None:
-        """The next bytes."""
         self._size += len(data)
-        if self._size > self._uploads.most_bytes:
+        if self._size > self._uploads.max_bytes:
             raise LimitExceededError(
-                f"{self._name} is larger than {self._uploads.most_bytes / 1e6:,.6g} MB",
+                f"{self._name} is larger than {self._uploads.max_bytes / 1e6:,.6g} MB",
                 hint="Split it, or raise server.upload_mb.",
             )
-        with self._disk():
-            if self._size - self._checked > 32 << 20:
-                self._room(self._size)
+        with _storage_errors():
+            if self._size - self._checked_size > _CHECK_BYTES:
+                self._check_space()
             self._file.write(data)
             self._uploads._total += len(data)
 
     def finish(self) -> Upload:
-        """All is there."""
+        """The file is complete."""
         if not self._size:
             self.abandon()
-            raise InvalidInputError(
-                f"{self._name} is empty", hint="Send a file with something in it."
-            )
+            raise InvalidInputError(f"{self._name} is empty", hint="Send a file with content.")
         try:
-            with self._disk():
+            with _storage_errors():
                 self._file.flush()
                 self._uploads.check_total()
                 os.fsync(self._file.fileno())
                 self._file.close()
-                self.made = self._uploads._keep(self._part, self._name, self._size, self._owner)
+                self.upload = self._uploads._store(self._part, self._name, self._size, self._owner)
         except BaseException:
             self.abandon()
             raise
         self._end()
-        return self.made
+        return self.upload
 
     def abandon(self) -> None:
-        """Leave nothing of it."""
+        """Delete what was received."""
         with contextlib.suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)
         self._part.with_name(self._part.stem.replace("part-", "card-")).unlink(missing_ok=True)
-        self._uploads._looked_at = float("-inf")
+        self._uploads._total_at = float("-inf")
         self._end()
 
     def _end(self) -> None:
-        if not self._over:
-            self._over = True
-            self._uploads._arrived()
+        if not self._ended:
+            self._ended = True
+            self._uploads._finish_receiving()
 
-    def _room(self, size: int) -> None:
-        self._checked = size
-        if shutil.disk_usage(self._part.parent).free < _SPARE_BYTES:
-            raise StorageError("the disk is nearly full", hint="Free some space on the server.")
+    def _check_space(self) -> None:
+        self._checked_size = self._size
+        if shutil.disk_usage(self._part.parent).free < _RESERVED_BYTES:
+            raise StorageError(
+                "the server's disk is nearly full", hint="Free some space on the server."
+            )
         self._uploads.check_total()
 
-    @contextlib.contextmanager
-    def _disk(self) -> Iterator[None]:
-        try:
-            yield
-        except AnyrigError:
-            raise
-        except OSError as error:
-            raise StorageError(
-                f"the file cannot be kept: {error.strerror or error}",
-                hint="Look at the disk's space on the server.",
-            ) from error
+
+@contextlib.contextmanager
+def _storage_errors() -> Iterator[None]:
+    try:
+        yield
+    except AnyrigError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"cannot store the file: {error.strerror or error}",
+            hint="Check the free space of the server's disk.",
+        ) from error
 
 
-def clean(name: str) -> str:
-    """What a file is called, fit to be shown: one line, no folders, nothing invisible."""
+def clean_name(name: str) -> str:
+    """A file name that is safe to show: one line, no folders, nothing invisible."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name.replace("\x00", "")))[-1]
-    # Letters that turn the direction of writing make "exe.fdp" read as "pdf.exe".
-    kept = "".join(one for one in last if unicodedata.category(one)[0] != "C" or one == " ")
+    # Characters that change the direction of writing make "exe.fdp" read as "pdf.exe".
+    kept = "".join(c for c in last if unicodedata.category(c)[0] != "C" or c == " ")
     kept = " ".join(kept.split()).strip(". ") or "file"
-    if len(kept) <= _LONGEST_NAME:
+    if len(kept) <= _MAX_NAME:
         return kept
     stem, dot, suffix = kept.rpartition(".")
     if not dot or len(suffix) > 10:
-        return kept[:_LONGEST_NAME]
-    return f"{stem[: _LONGEST_NAME - len(suffix) - 1]}.{suffix}"
+        return kept[:_MAX_NAME]
+    return f"{stem[: _MAX_NAME - len(suffix) - 1]}.{suffix}"
+
+
+# -- uploads that jobs need ------------------------------------------------------------------------
+# A job could have its own link to each file instead. But deleting an upload means that it is gone,
+# and an index remembers the paths of its files: so deleting is refused while a job needs the file,
+# and whoever wants it gone cancels the job first.
+
+JOB_UPLOADS = "uses"
+"""Among a job's arguments: the ids of the uploads that it reads while it runs."""
+
+
+def delete_upload(server: ServerState, client: Client, upload_id: str) -> Upload:
+    """Delete an upload of a client; a 409 problem while an unfinished job needs it."""
+    with server.uploads.job_lock:
+        upload = find_upload(server, client, upload_id)
+        job = _map_uploads_to_jobs(server).get(upload.id)
+        if job is not None and not client.may_see(job.client):
+            raise Problem(409, "an unfinished job needs this file", hint="Try again later.")
+        if job is not None:
+            raise Problem(
+                409, f"a {job.kind} job that is {job.state} needs this file",
+                hint=f"Wait for it, or cancel it: POST /jobs/{job.id}/cancel.", job=job.id,
+            )  # fmt: skip
+        return server.uploads.delete(upload.id)
+
+
+def delete_unneeded_uploads(server: ServerState, upload_ids: Collection[str]) -> list[str]:
+    """Delete those uploads that no unfinished job needs; which they were."""
+    with server.uploads.job_lock:
+        needed = _map_uploads_to_jobs(server) if upload_ids else {}
+        deleted = [upload_id for upload_id in upload_ids if upload_id not in needed]
+        for upload_id in deleted:
+            server.uploads.delete(upload_id)
+    return deleted
+
+
+def _map_uploads_to_jobs(server: ServerState) -> dict[str, Job]:
+    found: dict[str, Job] = {}
+    for job in server.jobs.list(states=ACTIVE_STATES):
+        upload_ids = job.arguments.get(JOB_UPLOADS)
+        if isinstance(upload_ids, list):
+            found |= {str(upload_id): job for upload_id in upload_ids}
+    return found
+
+
+# -- forms -----------------------------------------------------------------------------------------
+
+MAX_FILES = 500
+"""In one form."""
+_MAX_PARTS = 1000
+_FLUSH_BYTES = 1 << 20
+_FORM_HINT = "Send multipart/form-data, as an HTML form or curl -F does."
+
+
+@dataclass
+class UploadForm:
+    """A form with its files, which are stored."""
+
+    files: list[Upload] = field(default_factory=list)
+    fields: dict[str, list[str]] = field(default_factory=dict)
+
+    def value(self, name: str, default: str = "") -> str:
+        """The last value of a field."""
+        return self.fields.get(name, [default])[-1]
+
+
+async def receive_form(
+    request: Request, uploads: Uploads, *, names: tuple[str, ...] = ("files", "file"),
+    max_field_bytes: int = 1 << 20, max_files: int = MAX_FILES,
+) -> UploadForm:  # fmt: skip
+    """Read a form, streaming its files into the store; if anything is wrong, none is kept.
+
+    starlette's own parser writes whole files of any size to other places first. Here the limits
+    hold while the bytes come in.
+
+    Args:
+        request: whose body was not read yet.
+        uploads: where the files go.
+        names: of fields that may contain files.
+        max_field_bytes: of all other fields.
+        max_files: checked when a file begins, before any of them is written.
+    """
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    boundary = options.get(b"boundary", b"")
+    if kind != b"multipart/form-data" or not boundary:
+        raise Problem(415, "the request is not a multipart form", hint=_FORM_HINT)
+    owner = get_client(request).key
+    num_free = await to_thread.run_sync(uploads.count_free)
+    reader = _FormReader(uploads, names, max_field_bytes, owner, max_files, num_free)
+    try:
+        parser = MultipartParser(boundary, reader.callbacks())
+        async for chunk in request.stream():
+            parser.write(chunk)
+            if reader.pending_bytes >= _FLUSH_BYTES:
+                await to_thread.run_sync(reader.flush)
+        parser.finalize()
+        await to_thread.run_sync(reader.flush)
+        if not reader.is_complete:
+            raise InvalidInputError("the form is incomplete", hint=_FORM_HINT)
+    except (FormParserError, ClientDisconnect) as error:
+        await to_thread.run_sync(reader.undo)
+        raise InvalidInputError("the form is not valid or incomplete", hint=_FORM_HINT) from error
+    except BaseException:
+        with anyio.CancelScope(shield=True):  # also if the client disconnects
+            await to_thread.run_sync(reader.undo)
+        raise
+    return reader.form
+
+
+class _FormReader:
+    """Collects a parser's events on the event loop, and handles them in a thread."""
+
+    def __init__(
+        self, uploads: Uploads, names: tuple[str, ...], max_field_bytes: int, owner: str,
+        max_files: int, num_free: int,
+    ) -> None:  # fmt: skip
+        self.form = UploadForm()
+        self.pending_bytes = 0
+        self.is_complete = False
+        self._uploads, self._names, self._owner = uploads, names, owner
+        self._field_bytes_left = max_field_bytes
+        self._max_files, self._num_free = max_files, num_free
+        self._events: list[tuple[str, Any]] = []
+        self._header = [b"", b""]
+        self._disposition = b""
+        self._num_parts = self._num_files = 0
+        self._file: UploadWriter | None = None
+        self._field: tuple[str, bytearray] | None = None
+
+    def callbacks(self) -> Any:
+        return {
+            "on_part_begin": self._begin_part,
+            "on_header_field": lambda data, start, end: self._add_header(0, data[start:end]),
+            "on_header_value": lambda data, start, end: self._add_header(1, data[start:end]),
+            "on_header_end": self._end_header,
+            "on_headers_finished": self._end_headers,
+            "on_part_data": self._add_data,
+            "on_part_end": lambda: self._events.append(("end", None)),
+            "on_end": self._complete,
+        }
+
+    def _complete(self) -> None:
+        self.is_complete = True
+
+    def _begin_part(self) -> None:
+        self._num_parts += 1
+        self._header, self._disposition = [b"", b""], b""
+        if self._num_parts > _MAX_PARTS:
+            raise LimitExceededError(
+                f"the form has more than {_MAX_PARTS} parts", hint="Send fewer at once."
+            )
+
+    def _add_header(self, which: int, data: bytes) -> None:
+        self._header[which] += data
+
+    def _end_header(self) -> None:
+        name, value = self._header
+        if name.lower() == b"content-disposition":
+            self._disposition = value
+        self._header = [b"", b""]
+
+    def _end_headers(self) -> None:
+        self._num_files += b"filename" in self._disposition.lower()
+        if self._num_files > self._max_files:
+            raise LimitExceededError(
+                f"the form has more than {self._max_files} files", hint="Send fewer at once."
+            )
+        if self._num_files > self._num_free:
+            raise self._uploads.too_many()
+        self._events.append(("begin", self._disposition))
+
+    def _add_data(self, data: bytes, start: int, end: int) -> None:
+        self.pending_bytes += end - start
+        self._events.append(("data", data[start:end]))
+
+    # -- in a thread -------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Handle the events so far."""
+        events, self._events, self.pending_bytes = self._events, [], 0
+        for event, value in events:
+            if event == "begin":
+                self._open(value)
+            elif event == "data":
+                self._write(value)
+            else:
+                self._close()
+
+    def undo(self) -> None:
+        """Delete the files of the form."""
+        if self._file is not None:
+            self._file.abandon()
+            self._file = None
+        for upload in self.form.files:
+            self._uploads.delete(upload.id)
+        self.form.files.clear()
+
+    def _open(self, disposition: bytes) -> None:
+        _, options = parse_options_header(disposition)
+        name = _decode(options.get(b"name", b""))
+        if b"filename" not in options:
+            self._field = (name, bytearray())
+            return
+        if name not in self._names:
+            expected = self._names[0]
+            raise InvalidInputError(
+                f"files belong in the field {expected!r}", hint=f"curl -F {expected}=@book.epub"
+            )
+        self._file = self._uploads.receive(_decode(options[b"filename"]), self._owner)
+
+    def _write(self, data: bytes) -> None:
+        if self._file is not None:
+            self._file.write(data)
+        elif self._field is not None:
+            self._field_bytes_left -= len(data)
+            if self._field_bytes_left < 0:
+                raise LimitExceededError(
+                    "the fields of the form are too long", hint="Send a file instead."
+                )
+            self._field[1].extend(data)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            self.form.files.append(file.finish())
+        elif self._field is not None:
+            name, value = self._field
+            self._field = None
+            self.form.fields.setdefault(name, []).append(_decode(bytes(value)))
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+# -- files as responses ----------------------------------------------------------------------------
+
+_MEDIA_TYPES: Mapping[str, str] = {
+    ".m4b": "audio/mp4", ".m4a": "audio/mp4", ".mp3": "audio/mpeg", ".opus": "audio/ogg",
+    ".ogg": "audio/ogg", ".flac": "audio/flac", ".wav": "audio/wav", ".aac": "audio/aac",
+    ".srt": "application/x-subrip", ".vtt": "text/vtt; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8", ".md": "text/markdown; charset=utf-8",
+    ".json": "application/json", ".jsonl": "application/x-ndjson", ".m3u": "audio/x-mpegurl",
+    ".m3u8": "application/vnd.apple.mpegurl", ".epub": "application/epub+zip",
+    ".png": "image/png", ".jpg": "image/jpeg",
+}  # fmt: skip
+_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})\s*", re.ASCII | re.IGNORECASE)
+
+
+def guess_media_type(path: Path) -> str:
+    return _MEDIA_TYPES.get(path.suffix.lower(), "application/octet-stream")
+
+
+async def file_response(
+    request: Request, path: Path, name: str, *, media_type: str = "", inline: bool = False
+) -> Response:
+    """A file, or the range of it that a request wants; 304 if the client has it already.
+
+    starlette's `FileResponse` sends it, but answers invalid ranges in plain text.
+
+    Args:
+        request: its headers say what is wanted.
+        path: of the file.
+        name: to save it under.
+        media_type: guessed from the suffix if empty.
+        inline: whether a browser may show it; for audio and images only.
+    """
+    try:
+        found = await to_thread.run_sync(os.stat, path)
+    except OSError as error:
+        raise _gone() from error
+    if not stat.S_ISREG(found.st_mode):
+        raise _gone()
+    etag = f'"{found.st_mtime_ns:x}-{found.st_size:x}"'
+    headers = {
+        "ETag": etag,
+        "Content-Disposition": content_disposition(name, inline=inline),
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-cache",
+    }
+    known = request.headers.get("if-none-match", "")
+    if etag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
+        return Response(status_code=304, headers=headers)
+    condition = request.headers.get("if-range")
+    wanted = request.headers.get("range") if condition in (None, etag) else None
+    if not _is_valid_range(wanted, found.st_size):
+        kept = [one for one in request.scope["headers"] if one[0] not in (b"range", b"if-range")]
+        request.scope["headers"] = kept
+    return FileResponse(
+        path, headers=headers, media_type=media_type or guess_media_type(path), stat_result=found
+    )
+
+
+def content_disposition(name: str, *, inline: bool = False) -> str:
+    """RFC 6266: the name in ASCII for old clients, and as it is for all others."""
+    kind = "inline" if inline else "attachment"
+    plain = re.sub(r"[^\w .,()+-]", "_", name.encode("ascii", "replace").decode(), flags=re.ASCII)
+    if plain == name:
+        return f'{kind}; filename="{name}"'
+    return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _is_valid_range(header: str | None, size: int) -> bool:
+    """Whether a header wants one range of the file; 416 if the file ends before it.
+
+    An invalid header is ignored, and several ranges get the whole file, as RFC 9110 allows.
+    """
+    match = _RANGE.fullmatch(header) if header else None
+    if match is None:
+        return False
+    first, last = match[1], match[2]
+    if (not first and not last) or (first and last and int(last) < int(first)):
+        return False
+    if (first and int(first) >= size) or (not first and int(last) == 0):
+        raise Problem(
+            416, "range not satisfiable", hint=f"The file has {size} bytes.",
+            headers={"Content-Range": f"bytes */{size}"},
+        )  # fmt: skip
+    return True
+
+
+def _gone() -> Problem:
+    return Problem(404, "the file is gone", hint="Make it again.")
+
+
+# -- uploads in indexes ----------------------------------------------------------------------------
+
+_UPLOAD_FILE = re.compile(r"([0-9a-f]{32})(\.[a-z0-9]+)?")
+_REFERENCE = re.compile(r"upload:[0-9a-f]{32}")
+
+
+class IndexFiles:
+    """The indexes that a client may use, and which of their files are uploads."""
+
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
+        self._folder = server.rig.folders.indexes
+
+    def find_index(self, client: Client, name: str, *, change: bool = False) -> str:
+        """The name of an index on disk; a 404 problem if the client has none of that name.
+
+        Args:
+            client: who is calling.
+            name: the client's name for it.
+            change: whether it is to be changed, which needs more than a shared one.
+        """
+        if not ("/" in name or "\\" in name or "\0" in name):
+            with contextlib.suppress(InvalidInputError):  # too long
+                if self._exists(own := get_index_name(client, name)):
+                    return own
+            if not change and is_shared(self._server, client, name) and self._exists(name):
+                return name
+        raise Problem(
+            404, "index not found",
+            hint="GET /documents/indexes lists them; a job of the kind index makes one.",
+        )  # fmt: skip
+
+    def show_name(self, client: Client, stored: str) -> str | None:
+        """The client's name for an index; None if it may not see it."""
+        name = get_shown_index(client, stored)
+        if name is None and is_shared(self._server, client, stored):
+            return stored
+        return name
+
+    def _exists(self, name: str) -> bool:
+        try:
+            return (self._folder / f"{name}.sqlite").is_file()
+        except (OSError, ValueError):
+            return False
+
+    def find_upload_id(self, path: str) -> str:
+        """The id of the upload that a path in an index is; empty if it is another file."""
+        found = _UPLOAD_FILE.fullmatch(Path(path).name)
+        return found[1] if found and self._is_ours(Path(path)) else ""
+
+    def _is_ours(self, path: Path) -> bool:
+        with contextlib.suppress(OSError, RuntimeError):
+            return path.resolve().is_relative_to(self._server.data_folder.resolve())
+        return False
+
+    def add_names(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Add `name` to rows that have a `file`, and name uploads by their ids. Reads the disk."""
+        for row in rows:
+            path = row["file"]
+            row["name"] = Path(path).name
+            if upload_id := self.find_upload_id(path):
+                row["file"] = f"upload:{upload_id}"
+                with contextlib.suppress(AnyrigError):
+                    row["name"] = self._server.uploads.get(upload_id).name
+            self.add_names(row.get("also", ()))
+
+    def check_names(self, files: Iterable[str]) -> list[str]:
+        """Check that files are named as an index may contain them."""
+        found = list(files)
+        for name in found:
+            is_whole = Path(name).is_absolute() or _REFERENCE.fullmatch(name)
+            if "\0" in name or not is_whole or not name.isprintable():
+                raise InvalidInputError(
+                    "files of an index are named as upload:ID or by an absolute path",
+                    hint="GET /documents/indexes/{name}/files lists them.",
+                )
+        return found
+
+    def delete_uploads(
+        self, client: Client, paths: Iterable[str], still_indexed: Iterable[str] = ()
+    ) -> list[str]:
+        """Delete a client's uploads among files that were removed from an index; which they were.
+
+        Args:
+            client: who is calling.
+            paths: of the files.
+            still_indexed: those of them that another index has, which stay.
+        """
+        keep = set(still_indexed)
+        removed = [self.find_upload_id(path) for path in paths if path not in keep]
+        found = []
+        for upload_id in filter(None, removed):
+            with contextlib.suppress(AnyrigError):
+                found.append(find_upload(self._server, client, upload_id).id)
+        return [f"upload:{one}" for one in delete_unneeded_uploads(self._server, found)]

@@ -1,6 +1,6 @@
 """Settings from files and the environment.
 
-From weakest to strongest: the defaults of the schema, `anyrig.toml` in the user's configuration
+From weakest to strongest: the defaults of the options, `anyrig.toml` in the user's configuration
 folder, `./anyrig.toml` (or the file named by `--config`), `./.env`, the environment. Flags come on
 top, in the command that has them.
 
@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from anyrig.errors import InvalidSettingError
-from anyrig.settings.schema import Setting, build_settings, list_settings
+from anyrig.errors import InvalidOptionError, InvalidSettingError
+from anyrig.options import Option
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -32,6 +31,7 @@ _SERVICE_VARIABLE = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
 _MISSPELT_CUTOFF = 0.85
+ReadLegacy = Callable[[Mapping[str, str]], tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
@@ -68,25 +68,20 @@ class SettingValue(NamedTuple):
 class SettingsLoader(Generic[T]):
     """Loads the settings of one schema."""
 
-    schema: type[T]
+    schema: Mapping[str, Option]
+    """The settings by key."""
+    build: Callable[[Mapping[str, Any]], T]
+    """Makes the settings of the values that are not the default, by key."""
+    legacy_variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the programs that anyrig replaces, and the keys they set."""
+    read_legacy: Mapping[str, ReadLegacy] = field(default_factory=dict)
+    """By key: derives a value from several legacy variables, with the name of the variable."""
     legacy_prefixes: tuple[str, ...] = ()
     """Further prefixes of variables that are reported if they are unknown."""
     other_variables: re.Pattern[str] = re.compile(r"(?!)")
     """Variables with our prefixes that are not settings."""
     process_variables: tuple[str, ...] = ()
     """Variables of drivers and frameworks that a `.env` file may set for the process."""
-
-    @cached_property
-    def settings(self) -> Mapping[str, Setting]:
-        """All settings by key."""
-        return list_settings(self.schema)
-
-    @property
-    def legacy_variables(self) -> dict[str, str]:
-        """Legacy variables and the keys they set."""
-        return {
-            name: key for key, setting in self.settings.items() for name in setting.legacy_variables
-        }
 
     def load(
         self,
@@ -119,10 +114,10 @@ class SettingsLoader(Generic[T]):
         restricted, invalid = [], []
         untrusted_keys = {item.key for item in given if not item.trusted}
         for item in given:
-            setting = self.settings[item.key]
-            if not item.trusted and setting.is_restricted(item.value, untrusted_keys):
+            option = self.schema[item.key]
+            if not item.trusted and _is_restricted(option, item.value, untrusted_keys):
                 restricted.append(item.name)
-            elif item.is_legacy and not setting.accepts(item.value):
+            elif item.is_legacy and not _accepts(option, item.value):
                 invalid.append(f"ignored {item.name}: {item.value!r} is not a valid {item.key}")
             else:
                 chosen[item.key] = item
@@ -139,11 +134,10 @@ class SettingsLoader(Generic[T]):
         if unknown:
             noun = "variable" if len(unknown) == 1 else "variables"
             warnings.append(f"ignored unknown {noun} {'; '.join(unknown)}")
-        values = {
-            key: self.settings[key].parse(item.value, item.source) for key, item in chosen.items()
-        }
+        values = {key: _parse(self.schema[key], item) for key, item in chosen.items()}
+        self._check_excluded(values)
         return LoadedSettings(
-            build_settings(self.schema, values),
+            self.build(values),
             {key: (item.origin, item.source) for key, item in chosen.items()},
             (*warnings, *invalid),
             {
@@ -160,12 +154,12 @@ class SettingsLoader(Generic[T]):
             else:
                 values[key] = value
         for key, value in values.items():
-            if key not in self.settings:
-                near = _find_similar(key, self.settings)
+            if key not in self.schema:
+                near = _find_similar(key, self.schema)
                 hint = f"Did you mean {near!r}?" if near else None
                 raise InvalidSettingError(
                     f"unknown key {key!r} in {path}",
-                    hint=hint or f"Valid keys: {', '.join(sorted(self.settings))}.",
+                    hint=hint or f"Valid keys: {', '.join(sorted(self.schema))}.",
                 )
             yield SettingValue(key, value, "settings", str(path), f"{key} in {path}", trusted)
 
@@ -173,18 +167,27 @@ class SettingsLoader(Generic[T]):
         self, variables: Mapping[str, str], place: str, *, trusted: bool
     ) -> Iterator[SettingValue]:
         """What variables set; our own names win over legacy ones."""
-        for key, setting in self.settings.items():
+        for key in dict.fromkeys(filter(None, map(self._find_key, variables))):
             own = variable_name(key)
-            if setting.read_legacy:
-                found = [setting.read_legacy(variables)]
+            if key in self.read_legacy:
+                found = [self.read_legacy[key](variables)]
             else:
-                found = [(variables.get(name, ""), name) for name in setting.legacy_variables]
+                legacy = [name for name, set_key in self.legacy_variables.items() if set_key == key]
+                found = [(variables.get(name, ""), name) for name in legacy]
             found.append((variables.get(own, ""), own))
             usable = [pair for pair in found if pair and pair[0] and not _is_of_service(*pair)]
             if usable:
                 value, name = usable[-1]
                 source = f"{name}{place}"
                 yield SettingValue(key, value, "environment", source, source, trusted, name != own)
+
+    def _find_key(self, variable: str) -> str:
+        """The key that a variable sets, or an empty text."""
+        if not variable.startswith(PREFIX):
+            return self.legacy_variables.get(variable, "")
+        name = variable.removeprefix(PREFIX).lower()
+        in_section = name.replace("_", ".", 1)
+        return in_section if in_section in self.schema else name if name in self.schema else ""
 
     def _find_unknown(self, variables: Mapping[str, str], place: str) -> Iterator[str]:
         """Find variables that are meant for us but unknown, with the most similar known name.
@@ -195,21 +198,73 @@ class SettingsLoader(Generic[T]):
                 hold anything, but a file with ANYRG_DEVICE was written for us.
         """
         prefixes = (PREFIX, *self.legacy_prefixes)
-        known = {*map(variable_name, self.settings), *self.legacy_variables}
-        prefixed = [name for name in known if name.startswith(prefixes)]
         for name, value in variables.items():
-            if name in known or self.other_variables.fullmatch(name) or _is_of_service(value, name):
-                continue
-            if name.startswith(prefixes) or (
-                place and _find_similar(name, prefixed, cutoff=_MISSPELT_CUTOFF)
+            if (
+                self.other_variables.fullmatch(name)
+                or _is_of_service(value, name)
+                or self._find_key(name)
             ):
+                continue
+            # Only what resembles our prefixes is compared with all settings, which takes a while.
+            first = f"{name.partition('_')[0]}_"
+            if not name.startswith(prefixes) and not (place and _find_similar(first, prefixes)):
+                continue
+            known = [*map(variable_name, self.schema), *self.legacy_variables]
+            prefixed = [one for one in known if one.startswith(prefixes)]
+            if name.startswith(prefixes) or _find_similar(name, prefixed, _MISSPELT_CUTOFF):
                 near = _find_similar(name, known)
                 yield f"{name}{place}" + (f" (did you mean {near}?)" if near else "")
+
+    def _check_excluded(self, values: Mapping[str, Any]) -> None:
+        set_keys = {key for key, value in values.items() if value is not None}
+        for key in set_keys:
+            excluded = self.schema[key].excludes
+            other = f"{key.rpartition('.')[0]}.{excluded}".lstrip(".")
+            if excluded and other in set_keys:
+                raise InvalidSettingError(
+                    f"{' and '.join(sorted((key, other)))} are both set",
+                    hint="Set only one of them.",
+                )
 
 
 def variable_name(key: str) -> str:
     """The environment variable of a key: `server.port` is ANYRIG_SERVER_PORT."""
     return PREFIX + key.replace(".", "_").upper()
+
+
+def _parse(option: Option, item: SettingValue) -> Any:
+    try:
+        return option.parse_setting(item.value)
+    except InvalidOptionError as error:
+        raise InvalidSettingError(
+            f"{item.key} must be {option.describe_accepted()}, not {item.value!r:.80}"
+            f" ({item.source})",
+            hint=f"Correct it, or remove it for the default ({option.default!r}).",
+        ) from error
+
+
+def _accepts(option: Option, value: Any) -> bool:
+    try:
+        option.parse_setting(value)
+    except InvalidOptionError:
+        return False
+    return True
+
+
+def _is_restricted(option: Option, value: Any, untrusted_keys: set[str]) -> bool:
+    """Whether a file in the working directory may not set a value.
+
+    Args:
+        option: what it sets.
+        value: as the file has it.
+        untrusted_keys: all keys that files in the working directory set.
+    """
+    if option.restricted_with in untrusted_keys:
+        return True
+    allowed = option.restricted_unless
+    return option.restricted and (
+        allowed is None or not _accepts(option, value) or option.parse_setting(value) != allowed
+    )
 
 
 def _is_same_file(path: Path, other: Path | None) -> bool:

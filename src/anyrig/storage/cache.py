@@ -33,12 +33,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.storage.keys import JsonValue, to_canonical_json
 from anyrig.storage.sqlite import MAX_VARIABLES, DatabaseFormat, SqliteFile
 from anyrig.units import GIB, format_bytes
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 ProgressCallback = Callable[[int, int], None]
@@ -795,3 +797,53 @@ def _get_used_bytes(connection: sqlite3.Connection) -> int:
     num_pages = connection.execute("PRAGMA page_count").fetchone()[0]
     page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
     return int((num_pages - _get_num_free_pages(connection)) * page_bytes)
+
+
+class TolerantCache(Cache):
+    """A cache whose failure is reported once and costs no work: reads find nothing from then on."""
+
+    def __init__(self, cache: Cache, on_failure: Callable[[StorageError], None]) -> None:
+        self._cache, self._on_failure, self._failed = cache, on_failure, False
+
+    def close(self) -> None:
+        self._cache.close()
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
+        return self._try(lambda: self._cache.get_many(keys), {})
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        return self._try(lambda: self._cache.has(keys), set())
+
+    def put_many(self, entries: Iterable[CacheEntry]) -> int:
+        return 0 if self._failed else self._try(lambda: self._cache.put_many(entries), 0)
+
+    def replace(
+        self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
+    ) -> None:
+        if not self._failed:
+            self._try(lambda: self._cache.replace(key, data, kind=kind, metadata=metadata), None)
+
+    def delete(self, key: str) -> bool:
+        return self._try(lambda: self._cache.delete(key), False)
+
+    def delete_from_worker(self, worker: str) -> PruneResult:
+        return self._try(lambda: self._cache.delete_from_worker(worker), PruneResult(0, 0))
+
+    def pin_for_job(self, job: str) -> AbstractContextManager[None]:
+        return self._cache.pin_for_job(job)
+
+    def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
+        wanted = frozenset(keys)
+        return self._try(lambda: self._cache.claim(wanted, expires_s=expires_s), Claim("", wanted))
+
+    def release(self, claim: Claim) -> None:
+        self._try(lambda: self._cache.release(claim), None)
+
+    def _try(self, call: Callable[[], T], default: T) -> T:
+        try:
+            return call()
+        except StorageError as error:
+            if not self._failed:
+                self._on_failure(error)
+            self._failed = True
+            return default

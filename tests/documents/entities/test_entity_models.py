@@ -17,7 +17,7 @@ from anyrig.documents.entities.names import choose as namer_of
 from anyrig.documents.entities.names import lacking
 from anyrig.documents.entities.spans import Span, Word, owned, spans_of
 from anyrig.documents.entities.stretches import Window
-from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.errors import InvalidInputError, MissingWeightsError, format_mentions
 from anyrig.placement import Placement, plan_placement
 from anyrig.work.engine import BaseEngine, load_engine
 from tests.documents.entities.tiny_taggers import random_bert, random_gliner, table_graph
@@ -177,7 +177,7 @@ def test_the_shipped_model_is_loaded_by_its_name() -> None:
 def test_what_is_missing_is_said_with_its_licence() -> None:
     assert "LGPL" in lacking(None, "fr")
     assert "GPL-3" in lacking(None, "es-MX")
-    assert "--model" in lacking(None, "de")
+    assert "--model" in format_mentions(lacking(None, "de"), "command")
 
 
 def test_a_folder_that_holds_no_such_model_is_refused(tmp_path: Path) -> None:

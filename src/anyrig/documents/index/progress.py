@@ -12,7 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from anyrig.documents.index.rows import Stamp
@@ -52,7 +52,7 @@ class Progress:
     num_asked: int = 0
     """Passages of the files that were opened, for which the model is asked."""
 
-    def plain(self) -> dict[str, object]:
+    def plain(self) -> dict[str, Any]:
         """For programs."""
         return {
             "event": "progress", "stage": self.stage, "done": round(self.done, 4),

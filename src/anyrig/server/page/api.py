@@ -1,4 +1,4 @@
-"""The page's own client: the same routes as everybody's, asked without leaving the process."""
+"""The page's API client: it calls the same routes as every client, within the process."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from anyrig.server.guarding.inside import NO_KEY, carried
-from anyrig.server.page.words import Words
-from anyrig.server.parts import Parts
+from anyrig.server.auth import SCOPE_NO_KEY_NEEDED, build_page_headers
+from anyrig.server.page.translations import Translator
+from anyrig.server.state import ServerState
 
 ENGLISH = "en"
-"""What the routes say is English, whatever language the page is in; readers must know."""
+"""The language of the API's messages, for the `lang` attribute of what shows them."""
 
 
-class Refused(Exception):
-    """What a route answered with instead: a title, and what to do next.
+class ApiError(Exception):
+    """An error response of the API, or of the page itself.
 
-    `lang` is the language of the words where it may be another than the page's; `results` is how
-    each of several sources fared.
+    Args:
+        status: the HTTP status.
+        title: what went wrong.
+        hint: what to do.
+        lang: the language of both if it is not the page's.
+        results: the result of each source, if there were several.
     """
 
     def __init__(
@@ -33,88 +37,79 @@ class Refused(Exception):
         self.results = results
 
 
-class Api:
-    """Asks the routes of the app that the page is on, for one visitor: `api.of(request.scope)`.
+class ApiClient:
+    """Calls the API with the permissions of one visitor: `api.for_visitor(request.scope)`.
 
-    `ASGITransport` hands an answer over when it is whole, so streams are not for here: the browser
-    fetches sound itself, and progress is asked for again.
+    `ASGITransport` returns whole responses only, so the page never streams through it: the browser
+    fetches audio itself, and progress is polled.
     """
 
-    def __init__(self, app: FastAPI, parts: Parts) -> None:
-        self._parts = parts
-        self._visit: Mapping[str, Any] = {}
+    def __init__(self, app: FastAPI, server: ServerState) -> None:
+        self._server = server
+        self._scope: Mapping[str, Any] = {}
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app, raise_app_exceptions=False),
             base_url="http://127.0.0.1", timeout=None,
         )  # fmt: skip
 
-    def of(self, visit: Mapping[str, Any]) -> Api:
-        """The same for one visitor, who can do as much as the key that they came with.
-
-        Args:
-            visit: the scope of the request that the page was opened with.
-        """
-        mine = copy.copy(self)
-        mine._visit = visit
-        return mine
+    def for_visitor(self, scope: Mapping[str, Any]) -> ApiClient:
+        """A client for the visitor who opened a page with this request."""
+        client = copy.copy(self)
+        client._scope = scope
+        return client
 
     @property
     def folders(self) -> list[str]:
-        """Folders of this machine that may be indexed by name."""
-        told = str(getattr(self._parts.settings, "folders", ""))
-        return [one.strip() for one in told.split(",") if one.strip()]
+        """Folders of this machine that requests may index."""
+        setting = str(getattr(self._server.settings, "folders", ""))
+        return [folder.strip() for folder in setting.split(",") if folder.strip()]
 
     @property
-    def spread(self) -> bool:
-        """Whether texts go to other machines to be spoken."""
-        return self._parts.cluster is not None
+    def uses_cluster(self) -> bool:
+        """Whether text to speak is sent to other machines."""
+        return self._server.cluster is not None
 
     @property
-    def locked(self) -> bool:
-        """Whether a person came in with a key, and so can leave."""
-        return not self._visit.get(NO_KEY)
+    def is_signed_in(self) -> bool:
+        return not self._scope.get(SCOPE_NO_KEY_NEEDED)
 
     async def get(self, path: str, **query: Any) -> Any:
-        """The JSON of an answer."""
-        return await self._ask("GET", path, params=query)
+        return await self._request("GET", path, params=query)
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send JSON, get JSON."""
-        return await self._ask("POST", path, json=body)
+        return await self._request("POST", path, json=body)
 
     async def put(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Send JSON, get JSON."""
-        return await self._ask("PUT", path, json=body)
+        return await self._request("PUT", path, json=body)
 
     async def delete(self, path: str) -> Any:
-        """Delete something for good."""
-        return await self._ask("DELETE", path)
+        return await self._request("DELETE", path)
 
-    async def _ask(self, method: str, path: str, **more: Any) -> Any:
-        headers = carried(str(self._parts.state.get("inside", "")), self._visit)
-        answer = await self._client.request(method, path, headers=headers, **more)
-        if answer.is_success:
-            kind = answer.headers.get("content-type", "")
-            return answer.json() if "json" in kind else answer.text
-        raise refusal(answer)
+    async def _request(self, method: str, path: str, **options: Any) -> Any:
+        """The JSON of the response, or its text."""
+        headers = build_page_headers(str(self._server.page_token), self._scope)
+        response = await self._client.request(method, path, headers=headers, **options)
+        if response.is_success:
+            is_json = "json" in response.headers.get("content-type", "")
+            return response.json() if is_json else response.text
+        raise _read_error(response)
 
 
-def refusal(answer: httpx.Response) -> Refused:
-    """An answer of 400 or more as something to show."""
+def _read_error(response: httpx.Response) -> ApiError:
     try:
-        told = answer.json()
+        problem = response.json()
     except ValueError:
-        told = {}
-    if not isinstance(told, dict):
-        told = {}
-    title = str(told.get("title") or f"{answer.status_code} {answer.reason_phrase}")
-    hint = str(told.get("hint") or told.get("detail") or "")
-    results = told.get("results") or ()
-    return Refused(answer.status_code, title, hint, lang=ENGLISH, results=results)
+        problem = {}
+    if not isinstance(problem, dict):
+        problem = {}
+    title = str(problem.get("title") or f"{response.status_code} {response.reason_phrase}")
+    hint = str(problem.get("hint") or problem.get("detail") or "")
+    results = problem.get("results") or ()
+    return ApiError(response.status_code, title, hint, lang=ENGLISH, results=results)
 
 
-def for_admins(t: Words, refused: Refused) -> Refused:
-    """The refusal of something that is for admins alone, in the page's own words."""
-    if refused.status != 403:
-        return refused
-    return Refused(403, t("login.admin"), t("login.admin.do"))
+def explain_forbidden(t: Translator, error: ApiError) -> ApiError:
+    """The error of something that only administrators may do, in the page's language."""
+    if error.status != 403:
+        return error
+    return ApiError(403, t("login.admin"), t("login.admin.do"))

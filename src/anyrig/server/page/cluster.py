@@ -1,192 +1,186 @@
-"""The cluster page: the machines that speech and books are spread over, live."""
+"""The cluster page: the machines that speech and books are distributed over, live."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from anyrig.server.page.api import ENGLISH, Refused, for_admins
-from anyrig.server.page.frame import Here
-from anyrig.server.page.jobs_ask import Ask
-from anyrig.server.page.pieces import (
+from anyrig.server.page.api import ENGLISH, ApiError, explain_forbidden
+from anyrig.server.page.components import (
+    ConfirmDialog,
     Mood,
     badge,
     button,
     card,
-    copyable,
-    empty,
+    command_box,
+    empty_state,
     heading,
     link,
+    set_badge,
+    show_toast,
     table,
     tag,
-    toast,
 )
+from anyrig.server.page.layout import PageContext
+from anyrig.units import MIB
 
-_LOOK_S = 2.0
+Json = Mapping[str, Any]
+_POLL_INTERVAL_S = 2.0
 _MOODS: Mapping[str, Mood] = {
     "ready": "good", "busy": "good", "loading": "plain", "draining": "warn", "lost": "bad",
 }  # fmt: skip
-_HEADS = ("worker", "state", "device", "models", "speed", "segments", "version", "sign", "do")
-Told = Mapping[str, Any]
+_COLUMNS = ("worker", "state", "device", "models", "speed", "segments", "version", "sign", "do")
+_NONE = "–"
 
 
-async def build(here: Here) -> None:
-    """The page."""
-    t = here.t
+async def build(page: PageContext) -> None:
+    t = page.t
     heading(t("page.cluster"), t("cluster.lead"))
-    told = await here.api.get("/cluster")
-    if not told["joined"]:
-        with empty(t("cluster.empty"), t("cluster.empty.do"), icon_name="cluster"):
-            copyable(t, "anyrig coordinator")
-            copyable(t, "anyrig serve --cluster URL")
-            link(t("cluster.rig"), "/", classes="button primary")
+    cluster = await page.api.get("/cluster")
+    if cluster["joined"]:
+        cluster_page = ClusterPage(page, cluster)
+        page.run_every(_POLL_INTERVAL_S, cluster_page.refresh)
         return
-    ClusterPage(here, told)
+    with empty_state(t("cluster.empty"), t("cluster.empty.do"), "cluster"):
+        command_box(t, "anyrig coordinator")
+        command_box(t, "anyrig serve --cluster URL")
+        link(t("cluster.rig"), "/", classes="button primary")
 
 
 class ClusterPage:
-    """One visitor's view of the cluster."""
-
-    def __init__(self, here: Here, told: Told) -> None:
-        self._here, self._ask = here, Ask(here.t)
-        t = here.t
+    def __init__(self, page: PageContext, cluster: Json) -> None:
+        """`cluster` is the response of `/cluster`."""
+        self._page, self._dialog, t = page, ConfirmDialog(page.t), page.t
         with card():
             self._broker = tag("p", classes="soft", data_cluster="broker")
-            self._trouble = tag("div", role="status")
-            self._nobody = tag("div")
-            heads = [t(f"cluster.{name}") for name in _HEADS]
-            self._table = tag("div")
-            with self._table:
-                self._body = table(heads, label=t("page.cluster"))
-        self._rows: dict[str, _Row] = {}
-        self._said: object = None
-        self.show(told)
-        here.every(_LOOK_S, self._refresh)
+            self._warnings = tag("div", role="status")
+            self._empty = empty_state(t("cluster.nobody"), t("cluster.nobody.do"), "cluster")
+            with self._empty:
+                command_box(t, "anyrig worker --join TOKEN")
+            with tag("div") as self._table:
+                self._body = table([t(f"cluster.{one}") for one in _COLUMNS], t("page.cluster"))
+        self._workers: dict[str, WorkerRow] = {}
+        self._shown: object = None
+        self._show(cluster)
 
-    async def _refresh(self) -> None:
-        self.show(await self._here.api.get("/cluster"))
+    async def refresh(self) -> None:
+        self._show(await self._page.api.get("/cluster"))
 
-    def show(self, told: Told) -> None:
-        """Bring all up to date."""
-        self._say(told)
-        workers: Sequence[Told] = told["workers"]
-        there = {str(one["name"]) for one in workers}
-        for name in [name for name in self._rows if name not in there]:
-            self._body.remove(self._rows.pop(name).element)
-        for one in workers:
-            name = str(one["name"])
-            if name not in self._rows:
+    def _show(self, cluster: Json) -> None:
+        self._show_broker(cluster)
+        workers = {str(one["name"]): one for one in cluster["workers"]}
+        for name in [name for name in self._workers if name not in workers]:
+            self._body.remove(self._workers.pop(name).element)
+        for name, worker in workers.items():
+            if name not in self._workers:
                 with self._body:
-                    self._rows[name] = _Row(self._here, self, name)
-            self._rows[name].show(one)
+                    self._workers[name] = WorkerRow(self._page, self, name)
+            self._workers[name].show(worker)
         self._table.set_visibility(bool(workers))
-        self._nobody.set_visibility(not workers)
+        self._empty.set_visibility(not workers)
 
-    def _say(self, told: Told) -> None:
-        """The broker, and what is to be minded; drawn anew only when it is something else."""
-        said = (told["state"], told["error"], tuple(told["warnings"]), told["coordinator"])
-        if said == self._said:
+    def _show_broker(self, cluster: Json) -> None:
+        """Show the broker and the warnings; only if they have changed."""
+        coordinator, warnings = cluster["coordinator"], tuple(cluster["warnings"])
+        shown = (cluster["state"], cluster["error"], warnings, coordinator)
+        if shown == self._shown:
             return
-        self._said, t = said, self._here.t
-        led = told["coordinator"]
-        key = "cluster.broker" if led else "cluster.broker.alone"
-        self._broker.text = t(key, url=told["broker"], host=led["host"] if led else "")
-        self._trouble.clear()
-        with self._trouble:
-            if told["state"] == "away":
+        self._shown, t = shown, self._page.t
+        key = "cluster.broker" if coordinator else "cluster.broker.alone"
+        host = coordinator["host"] if coordinator else ""
+        self._broker.text = t(key, url=cluster["broker"], host=host)
+        self._warnings.clear()
+        with self._warnings:
+            if cluster["state"] == "away":
                 with tag("div", classes="trouble"):
                     tag("p", t("cluster.away"), classes="trouble-title")
-                    tag("p", told["error"], lang=ENGLISH)
-            for one in told["warnings"]:
-                tag("p", one, classes="soft", lang=ENGLISH)
-        self._nobody.clear()
-        with self._nobody, empty(t("cluster.nobody"), t("cluster.nobody.do"), icon_name="cluster"):
-            copyable(t, "anyrig worker --join TOKEN")
+                    tag("p", cluster["error"], lang=ENGLISH)
+            for text in warnings:
+                tag("p", text, classes="soft", lang=ENGLISH)
 
-    async def drain(self, name: str, on: bool) -> None:
-        """Let a worker leave, or stay."""
+    async def drain(self, name: str, drain: bool) -> None:
+        """Let a worker finish and leave, or take work again."""
         path = f"/cluster/workers/{quote(name, safe='')}"
-        await self._change(self._here.api.put(path, {"drain": on}))
-        toast(self._here.t("cluster.drained" if on else "cluster.undrained", name=name), "good")
+        await self._change(self._page.api.put(path, {"drain": drain}))
+        key = "cluster.drained" if drain else "cluster.undrained"
+        show_toast(self._page.t(key, name=name), "good")
 
     def forget(self, name: str) -> None:
-        """Take a lost one off the list, after a question."""
-        t = self._here.t
+        """Remove a lost worker from the list, after a confirmation."""
+        t = self._page.t
 
-        async def gone() -> None:
-            await self._change(self._here.api.delete(f"/cluster/workers/{quote(name, safe='')}"))
+        async def delete() -> None:
+            await self._change(self._page.api.delete(f"/cluster/workers/{quote(name, safe='')}"))
 
-        self._ask.open(
-            t("cluster.forget.ask", name=name), t("cluster.forget.what"), t("cluster.forget"), gone
-        )
+        self._dialog.open(
+            t("cluster.forget.ask", name=name), t("cluster.forget.what"), t("cluster.forget"),
+            delete,
+        )  # fmt: skip
 
-    async def _change(self, asked: Awaitable[Told]) -> None:
+    async def _change(self, request: Awaitable[Json]) -> None:
         try:
-            self.show(await asked)
-        except Refused as refused:
-            raise for_admins(self._here.t, refused) from refused
+            self._show(await request)
+        except ApiError as error:
+            raise explain_forbidden(self._page.t, error) from error
 
 
-class _Row:
-    """One worker; its cells are changed, not drawn anew, so that nothing jumps."""
+class WorkerRow:
+    """A worker. Its cells are changed in place, so that nothing moves."""
 
-    def __init__(self, here: Here, page: ClusterPage, name: str) -> None:
-        t = self._t = here.t
+    def __init__(self, page: PageContext, cluster: ClusterPage, name: str) -> None:
+        t = self._t = page.t
         with tag("tr", data_worker=name) as self.element:
             with tag("td"):
                 tag("strong", name)
                 self._host = tag("div", classes="soft")
             with tag("td"):
-                self._state = badge("")
-                self._why = tag("div", classes="soft", lang=ENGLISH)
-            self._cells = {one: tag("td") for one in _HEADS[2:-1]}
+                self._state = badge()
+                self._reason = tag("div", classes="soft", lang=ENGLISH)
+            self._cells = {column: tag("td") for column in _COLUMNS[2:-1]}
+            handlers = {
+                "drain": lambda: cluster.drain(name, True),
+                "undrain": lambda: cluster.drain(name, False),
+                "forget": lambda: cluster.forget(name),
+            }
             with tag("td"):
                 self._buttons = {
-                    "drain": button(
-                        t("cluster.drain"), lambda: page.drain(name, True), data_do="drain",
-                        label=f"{t('cluster.drain')}: {name}",
-                    ),
-                    "undrain": button(
-                        t("cluster.undrain"), lambda: page.drain(name, False), data_do="undrain",
-                        label=f"{t('cluster.undrain')}: {name}",
-                    ),
-                    "forget": button(
-                        t("cluster.forget"), lambda: page.forget(name), kind="danger",
-                        data_do="forget", label=f"{t('cluster.forget')}: {name}",
-                    ),
+                    action: button(
+                        t(f"cluster.{action}"), handler, data_do=action,
+                        kind="danger" if action == "forget" else "plain",
+                        label=f"{t(f'cluster.{action}')}: {name}",
+                    )
+                    for action, handler in handlers.items()
                 }  # fmt: skip
 
-    def show(self, told: Told) -> None:
-        """Bring it up to date."""
-        t, status = self._t, str(told["status"])
-        self._state.text = t(f"cluster.is.{status}") if status in _MOODS else status
-        self._state.classes(replace=f"badge {_MOODS.get(status, 'plain')}")
-        self._host.text = str(told["host"])
-        # A state says it already, in the page's own language.
-        self._why.text = "" if status in ("lost", "draining") else str(told["trouble"])
-        for name, text in self._texts(told).items():
-            self._cells[name].text = text
-        shown = {"lost": "forget", "draining": "undrain"}.get(status, "drain")
-        for name, one in self._buttons.items():
-            one.set_visibility(name == shown)
+    def show(self, worker: Json) -> None:
+        t, status = self._t, str(worker["status"])
+        set_badge(self._state, t.find(f"cluster.is.{status}", status), _MOODS.get(status, "plain"))
+        self._host.text = str(worker["host"])
+        # Of these two, the state says the same in the page's language.
+        self._reason.text = "" if status in ("lost", "draining") else str(worker["trouble"])
+        for column, text in self._describe(worker).items():
+            self._cells[column].text = text
+        action = {"lost": "forget", "draining": "undrain"}.get(status, "drain")
+        for name, element in self._buttons.items():
+            element.set_visibility(name == action)
 
-    def _texts(self, told: Told) -> dict[str, str]:
-        t = self._t
-        free = told["gpu_memory_free_mb"]
-        known = bool(told["device"])  # nobody remembers one that was lost with no coordinator there
-        device = f"{told['device']} ({told['device_type']})" if known else "–"
-        if told["gpu_available"] and free is not None:
-            device += f", {t('cluster.free', amount=t.bytes(free * (1 << 20)))}"
+    def _describe(self, worker: Json) -> dict[str, str]:
+        t, free_mb = self._t, worker["gpu_memory_free_mb"]
+        is_known = bool(worker["device"])  # not if it was lost while no coordinator was running
+        device = f"{worker['device']} ({worker['device_type']})" if is_known else _NONE
+        if worker["gpu_available"] and free_mb is not None:
+            device += f", {t('cluster.free', amount=t.bytes(free_mb * MIB))}"
         speeds = [
             t("cluster.rate", engine=name, rate=t.number(round(rate)))
-            for name, rate in told["speed"].items()
+            for name, rate in worker["speed"].items()
         ]
-        sign = told["last_sign_s"]
+        age_s = worker["last_sign_s"]
         return {
-            "device": device, "models": ", ".join(told["cached_models"]) or "–",
-            "speed": ", ".join(speeds) or "–",
-            "segments": t.number(told["segments_done"]) if known else "–",
-            "version": str(told["versions"].get("anyrig", "")) or "–",
-            "sign": "–" if sign is None else t("cluster.ago", time=t.span(sign)),
-        }  # fmt: skip
+            "device": device,
+            "models": ", ".join(worker["cached_models"]) or _NONE,
+            "speed": ", ".join(speeds) or _NONE,
+            "segments": t.number(worker["segments_done"]) if is_known else _NONE,
+            "version": str(worker["versions"].get("anyrig", "")) or _NONE,
+            "sign": _NONE if age_s is None else t("frame.ago", time=t.duration(age_s)),
+        }

@@ -1,81 +1,43 @@
-"""The documents page: files on the left, what can be asked of them on the right."""
+"""The documents page: files and indexes on the left, what can be done with them on the right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import quote
 
-from anyrig.server.page.documents_desk import Desk
-from anyrig.server.page.documents_files import FilesCard
-from anyrig.server.page.documents_index import IndexCard
-from anyrig.server.page.documents_recordings import Recordings
-from anyrig.server.page.documents_report import Report
-from anyrig.server.page.documents_scans import Scans
-from anyrig.server.page.documents_search import Search, Similar
-from anyrig.server.page.documents_tasks import Classes, Entities, Summary
-from anyrig.server.page.frame import Here
-from anyrig.server.page.jobs import LOOK_S
-from anyrig.server.page.jobs_ask import Ask
-from anyrig.server.page.pieces import Tag, card, heading, tag
+from anyrig.server.page.api import ENGLISH, ApiError
+from anyrig.server.page.components import (
+    ConfirmDialog,
+    Field,
+    FileDrop,
+    Tag,
+    badge,
+    button,
+    card,
+    heading,
+    row,
+    show_toast,
+    tag,
+)
+from anyrig.server.page.document_panels import AUDIO_KINDS, PANELS
+from anyrig.server.page.job_cards import (
+    ACTIVE,
+    POLL_INTERVAL_S,
+    Job,
+    JobCard,
+    JobCards,
+    JobQuery,
+    format_time,
+)
+from anyrig.server.page.layout import PageContext
 
-TABS: dict[str, Callable[[Desk], object]] = {
-    "search": Search, "similar": Similar, "entities": Entities, "classes": Classes,
-    "summary": Summary, "report": Report, "scans": Scans, "recordings": Recordings,
-}  # fmt: skip
-
-
-async def build(here: Here) -> None:
-    """The page."""
-    t = here.t
-    heading(t("page.documents"), t("documents.lead"))
-    with tag("div", classes="desk"):
-        with tag("div", classes="stack"):
-            ask = Ask(t)
-            desk = Desk(here, ask)
-            files = FilesCard(desk)
-            index = IndexCard(desk)
-        with card(classes="asks"):
-            _tabs(desk)
-    here.soon(files.refresh)
-    here.soon(index.list)
-
-    async def look() -> None:
-        for follow in desk.followers:
-            await follow()
-
-    here.every(LOOK_S, look)
-
-
-def _tabs(desk: Desk) -> None:
-    """One panel at a time; arrows move between tabs, as everywhere."""
-    t = desk.here.t
-    first = desk.here.query.get("tab", "search")
-    first = first if first in TABS else "search"
-    tabs: dict[str, Tag] = {}
-    panels: dict[str, Tag] = {}
-    with tag("div", classes="tabs", role="tablist", aria_label=t("page.documents")) as bar:
-        for name in TABS:
-            tabs[name] = tag(
-                "button", t(f"documents.tab.{name}"), type="button", role="tab", data_tab=name
-            )
-    bar.on("keydown", js_handler=_ARROWS)
-    for name, made in TABS.items():
-        with tag("div", classes="stack", role="tabpanel", tabindex="-1",
-                 aria_labelledby=tabs[name].html_id) as panels[name]:  # fmt: skip
-            made(desk)
-        tabs[name].attributes(aria_controls=panels[name].html_id)
-
-    def choose(chosen: str) -> None:
-        for name, one in tabs.items():
-            here = name == chosen
-            one.attributes(aria_selected=str(here).lower(), tabindex="0" if here else "-1")
-            panels[name].set_visibility(here)
-
-    for name, one in tabs.items():
-        one.on("click", lambda name=name: choose(name), args=[])
-    choose(first)
-
-
-_ARROWS = """(event) => {
+Json = Mapping[str, Any]
+_DEFAULT_INDEX = "default"
+_MAX_FAILED_FILES = 10
+_NUM_INDEX_JOBS = 10
+_MOVE_BETWEEN_TABS = """(event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
   const tabs = [...event.currentTarget.querySelectorAll("[role=tab]")];
@@ -83,3 +45,284 @@ _ARROWS = """(event) => {
   next.focus();
   next.click();
 }"""
+
+
+async def build(page: PageContext) -> None:
+    t = page.t
+    heading(t("page.documents"), t("documents.lead"))
+    with tag("div", classes="columns"):
+        with tag("div", classes="stack"):
+            dialog = ConfirmDialog(t)
+            files = FilesCard(page, dialog)
+            index = IndexCard(page, dialog, files)
+        with card(classes="panels"):
+            _build_tabs(page, files, index)
+    files.on_delete = index.load
+    page.run_soon(files.load)
+    page.run_soon(index.load)
+    page.run_every(POLL_INTERVAL_S, index.refresh)
+
+
+def _build_tabs(page: PageContext, files: FilesCard, index: IndexCard) -> None:
+    """One panel at a time; arrow keys move between the tabs."""
+    t = page.t
+    tabs: dict[str, Tag] = {}
+    places: dict[str, Tag] = {}
+    with tag("div", classes="tabs", role="tablist", aria_label=t("page.documents")) as bar:
+        for name in PANELS:
+            tabs[name] = tag(
+                "button", t(f"documents.tab.{name}"), type="button", role="tab", data_tab=name
+            )
+    bar.on("keydown", js_handler=_MOVE_BETWEEN_TABS)
+    for name, panel in PANELS.items():
+        with tag("div", classes="stack", role="tabpanel", tabindex="-1",
+                 aria_labelledby=tabs[name].html_id) as places[name]:  # fmt: skip
+            panel(page, files, index)
+        tabs[name].attributes(aria_controls=places[name].html_id)
+
+    def select(selected: str) -> None:
+        for name, element in tabs.items():
+            chosen = name == selected
+            element.attributes(aria_selected=str(chosen).lower(), tabindex="0" if chosen else "-1")
+            places[name].set_visibility(chosen)
+
+    for name, element in tabs.items():
+        element.on("click", lambda name=name: select(name), args=[])
+    first = page.query.get("tab", "")
+    select(first if first in PANELS else "search")
+
+
+class FilesCard:
+    """The uploaded files: added, chosen, deleted."""
+
+    def __init__(self, page: PageContext, dialog: ConfirmDialog) -> None:
+        self._page, self.dialog, t = page, dialog, page.t
+        self.files: list[Json] = []
+        self.on_delete: Callable[[], Awaitable[None]] | None = None
+        self._chosen: list[str] = []
+        self._unreadable: set[str] = set()
+        self._fields: dict[str, Field] = {}
+        self._badges: dict[str, Tag] = {}
+        with card(t("documents.files")):
+            FileDrop(t, self.add, kinds=t("documents.drop.kinds"))
+            with row("ends") as self._head:
+                self._count = tag("p", classes="soft", aria_live="polite")
+                with row():
+                    for name, chosen in (("all", True), ("none", False)):
+                        button(t(f"books.{name}"), partial(self._choose_all, chosen),
+                               kind="quiet", data_files=name)  # fmt: skip
+            self._list = tag("ul", classes="file-list")
+
+    def list_chosen(self, *kinds: str) -> list[Json]:
+        """The chosen files, of some kinds or of all."""
+        return [one for one in self.files
+                if one["id"] in self._chosen and (not kinds or one["kind"] in kinds)]  # fmt: skip
+
+    def build_sources(self, text: str = "") -> dict[str, Any]:
+        """The sources of a request: the text, or the chosen files if there is none."""
+        t = self._page.t
+        if text.strip():
+            return {"texts": [text]}
+        if not self._chosen:
+            raise ApiError(400, t("documents.choose"))
+        documents = [one for one in self.list_chosen() if one["kind"] not in AUDIO_KINDS]
+        if not documents:
+            raise ApiError(400, t("documents.sounds_alone"), t("documents.sounds_alone.do"))
+        return {"files": [f"upload:{one['id']}" for one in documents]}
+
+    def find_id(self, name: str) -> str:
+        """The upload with this id, or the only one with this name."""
+        ids = [str(one["id"]) for one in self.files if name in (one["id"], one["name"])]
+        return ids[0] if len(ids) == 1 else ""
+
+    async def add(self, uploads: Sequence[Json], *, only: bool = False) -> None:
+        """Choose new uploads, with `only` instead of the other files."""
+        self._chosen = [*([] if only else self._chosen), *(str(one["id"]) for one in uploads)]
+        await self.load()
+
+    async def load(self) -> None:
+        self.files = list((await self._page.api.get("/uploads"))["files"])
+        ids = [str(one["id"]) for one in self.files]
+        self._chosen = [id for id in ids if id in self._chosen]
+        self._fields.clear()
+        self._badges.clear()
+        self._list.clear()
+        with self._list:
+            for file in self.files:
+                self._build_row(file)
+        self.mark_unreadable(())
+
+    def _build_row(self, file: Json) -> None:
+        t, id, name = self._page.t, str(file["id"]), str(file["name"])
+        with tag("li"):
+            with tag("div", classes="file-about"):
+                self._fields[id] = Field(
+                    "check", name, id in self._chosen, on_change=self._update_chosen,
+                    name=f"file-{id}",
+                )  # fmt: skip
+                with tag("p", classes="soft figures"):
+                    kind = t("documents.recording") if file["kind"] in AUDIO_KINDS else ""
+                    parts = [kind, t.bytes(file["size"]), format_time(file["made_at"])]
+                    tag("span", " · ".join(filter(None, parts)), data_sent=id)
+                    self._badges[id] = badge(t("documents.unreadable"), "bad")
+                    self._badges[id].set_visibility(id in self._unreadable)
+            button("", lambda: self.confirm_delete(id), kind="quiet", icon_name="bin",
+                   label=t("documents.forget", name=name), data_forget=id)  # fmt: skip
+
+    def mark_unreadable(self, names: Sequence[str]) -> None:
+        """Mark files by id or by a name that only one has, and no longer choose them."""
+        self._unreadable |= {id for name in names if (id := self.find_id(name))}
+        for id, element in self._badges.items():
+            if id in self._unreadable and not element.visible:
+                element.set_visibility(True)
+                self._fields[id].set_value(False)
+        self._update_chosen()
+
+    def _choose_all(self, chosen: bool) -> None:
+        for field in self._fields.values():
+            field.set_value(chosen)
+        self._update_chosen()
+
+    def _update_chosen(self) -> None:
+        self._chosen = [id for id, field in self._fields.items() if field.value]
+        self._head.set_visibility(bool(self.files))
+        self._count.text = self._page.t(
+            "documents.files.chosen", some=len(self._chosen), all=len(self.files)
+        )
+
+    def confirm_delete(self, id: str) -> None:
+        t = self._page.t
+        name = next((str(one["name"]) for one in self.files if one["id"] == id), "")
+        self.dialog.open(
+            t("documents.forget.ask", name=name), t("documents.forget.what"), t("jobs.delete"),
+            lambda: self._delete(id),
+        )  # fmt: skip
+
+    async def _delete(self, id: str) -> None:
+        """Delete it from every index first: afterwards nobody knows what to remove."""
+        api = self._page.api
+        for index in (await api.get("/documents/indexes"))["indexes"]:
+            try:
+                await api.post(
+                    f"/documents/indexes/{quote(str(index['name']))}/remove",
+                    {"files": [f"upload:{id}"], "uploads": False},
+                )
+            except ApiError as error:
+                if error.status not in (400, 404):  # it is not in this index
+                    raise
+        await api.delete(f"/uploads/{id}")
+        self._unreadable.discard(id)
+        await self.load()
+        if self.on_delete is not None:
+            await self.on_delete()
+
+
+class IndexCard:
+    """The indexes: built from files or a folder, followed while they grow, deleted."""
+
+    def __init__(self, page: PageContext, dialog: ConfirmDialog, files: FilesCard) -> None:
+        self._page, self._dialog, self._files, t = page, dialog, files, page.t
+        self.names: list[str] = []
+        self.selected = page.query.get("index", "")
+        """The index that is searched."""
+        self._listeners: list[Callable[[], None]] = []
+        self._query = JobQuery(page.api, "index")
+        self._done: set[str] | None = None
+        with card(t("documents.index")):
+            self._list = tag("ul", classes="file-list", data_indexes="list")
+            self._name = Field(
+                "text", t("documents.index.name"), self.selected or _DEFAULT_INDEX, name="index",
+                live=True,
+            )  # fmt: skip
+            button(t("documents.index.add"), self._index_files, kind="primary", icon_name="plus",
+                   data_do="index")  # fmt: skip
+            if page.api.folders:
+                self._build_folder()
+            self._cards = JobCards(t, lambda job: JobCard(page, dialog, job, self.refresh, level=3))
+            self._failed = tag("div")
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call it now and whenever the list of indexes has changed."""
+        self._listeners.append(listener)
+        listener()
+
+    def _build_folder(self) -> None:
+        """A folder of the server; requests may only use those in its settings."""
+        t, folders = self._page.t, self._page.api.folders
+        self._folder = Field(
+            "text", t("documents.index.folder"), folders[0], name="folder", live=True,
+            hint=", ".join(folders),
+        )  # fmt: skip
+        button(t("documents.index.folder.add"), self._index_folder, icon_name="plus",
+               data_do="folder")  # fmt: skip
+
+    async def _index_files(self) -> None:
+        await self._start(self._files.build_sources())
+
+    async def _index_folder(self) -> None:
+        await self._start({"folder": self._folder.text})
+
+    async def _start(self, sources: Json) -> None:
+        name = self._name.text or _DEFAULT_INDEX
+        arguments = {**sources, "index": name}
+        await self._page.api.post("/jobs", {"kind": "index", "arguments": arguments})
+        self.selected = name
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Show the active jobs, or the last one if it failed."""
+        jobs = (await self._query.fetch(_NUM_INDEX_JOBS)).jobs
+        active = [job for job in jobs if job["state"] in ACTIVE]
+        self._cards.show(active or [job for job in jobs[:1] if job["state"] == "failed"])
+        done = {str(job["id"]): job for job in jobs if job["state"] == "done"}
+        new = [job for id, job in done.items() if id not in (self._done or ())]
+        is_first, self._done = self._done is None, set(done)
+        if new and not is_first:
+            await self.load()
+            self._show_result(new[0])
+
+    def _show_result(self, job: Job) -> None:
+        t, result = self._page.t, job.get("result") or {}
+        show_toast(t("documents.indexed", count=t.number(result.get("passages") or 0)), "good")
+        failed = result.get("failed") or []
+        self._failed.clear()
+        if failed:
+            with self._failed, tag("div", classes="note", role="alert"):
+                tag("p", t("documents.unread", count=t.number(len(failed))), classes="note-title")
+                for one in failed[:_MAX_FAILED_FILES]:
+                    tag("p", f"{one['error']}. {one['hint']}", classes="soft", lang=ENGLISH)
+            self._files.mark_unreadable([str(one["file"]) for one in failed])
+
+    async def load(self) -> None:
+        indexes = (await self._page.api.get("/documents/indexes"))["indexes"]
+        self.names = [str(one["name"]) for one in indexes]
+        if self.selected not in self.names:
+            self.selected = self.names[0] if self.names else ""
+        for listener in self._listeners:
+            listener()
+        self._list.clear()
+        with self._list:
+            for index in indexes:
+                self._build_row(index)
+
+    def _build_row(self, index: Json) -> None:
+        t, name = self._page.t, str(index["name"])
+        with tag("li", data_index=name):
+            with tag("div", classes="grow"):
+                tag("b", name)
+                tag("p", t("documents.index.facts", files=t.number(index["files"]),
+                           passages=t.number(index["passages"])), classes="soft")  # fmt: skip
+            with row():
+                button("", lambda: self._confirm_delete(name), kind="quiet", icon_name="bin",
+                       label=f"{t('documents.index.delete')}: {name}", data_drop=name)  # fmt: skip
+
+    def _confirm_delete(self, name: str) -> None:
+        t = self._page.t
+
+        async def delete() -> None:
+            await self._page.api.delete(f"/documents/indexes/{quote(name)}?uploads=false")
+            await self.load()
+
+        self._dialog.open(
+            t("documents.index.ask", name=name), t("documents.index.what"), t("jobs.delete"), delete
+        )

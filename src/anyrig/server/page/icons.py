@@ -1,4 +1,4 @@
-"""Line drawings of one family, 24 by 24, in the colour of the text beside them."""
+"""Icons: line drawings of 24 by 24, in the colour of the text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PATHS = {
 
 
 def svg(name: str) -> str:
-    """The drawing as HTML."""
+    """An icon as HTML."""
     return (
         '<svg viewBox="0 0 24 24" width="20" height="20" fill="none" stroke="currentColor" '
         'stroke-width="1.7" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true" '

@@ -1,10 +1,11 @@
-"""The page on the app: NiceGUI answers what no route of the app answers."""
+"""Adds the page to the app: NiceGUI answers the requests that no route of the app answers."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Literal
 
 from fastapi import FastAPI, Request, Response
@@ -15,60 +16,70 @@ from pydantic import BaseModel, ConfigDict
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Receive, Scope, Send
 
-from anyrig.server.page import frame, pieces, theme, words
-from anyrig.server.page.api import Api, Refused
-from anyrig.server.page.frame import Page
-from anyrig.server.parts import Parts
-from anyrig.server.problems import problem
+from anyrig.server.errors import problem_response
+from anyrig.server.page import theme
+from anyrig.server.page.api import ApiClient, ApiError
+from anyrig.server.page.components import error_box, heading, link
+from anyrig.server.page.layout import PageContext, PageInfo, create_context, layout, set_head
+from anyrig.server.page.translations import LANGUAGE_COOKIE
+from anyrig.server.state import ServerState
 
 PAGES = (
-    Page("/", "rig", "anyrig.server.page.rig"),
-    Page("/speak", "speak", "anyrig.server.page.speak"),
-    Page("/books", "books", "anyrig.server.page.books"),
-    Page("/documents", "documents", "anyrig.server.page.documents"),
-    Page("/training", "training", "anyrig.server.page.training"),
-    Page("/jobs", "jobs", "anyrig.server.page.jobs"),
-    Page("/cluster", "cluster", "anyrig.server.page.cluster"),
+    PageInfo("/", "rig", "anyrig.server.page.rig"),
+    PageInfo("/speak", "speak", "anyrig.server.page.speak"),
+    PageInfo("/books", "books", "anyrig.server.page.books"),
+    PageInfo("/documents", "documents", "anyrig.server.page.documents"),
+    PageInfo("/training", "training", "anyrig.server.page.training"),
+    PageInfo("/jobs", "jobs", "anyrig.server.page.jobs"),
+    PageInfo("/cluster", "cluster", "anyrig.server.page.cluster"),
 )
 _YEAR_S = 365 * 24 * 3600
-_SLOW_S = 20.0
-"""A page may take so long on a machine that is busy."""
+_RESPONSE_TIMEOUT_S = 20.0
+"""On a busy machine a page can take several seconds."""
 
 
-def attach(app: FastAPI, parts: Parts) -> None:
-    """Put the page on the app.
+class PagePreferences(BaseModel):
+    """What a person chose for this browser."""
 
-    Nothing of a visitor is kept on the server: theme and language are two cookies, so NiceGUI's
-    storage, which would make a file or a record for every visitor, stays off.
+    model_config = ConfigDict(extra="forbid")
+    theme: Literal["auto", "light", "dark"] | None = None
+    language: Literal["en", "es", "fr"] | None = None
+
+
+def attach(app: FastAPI, server: ServerState) -> None:
+    """Add the page to the app.
+
+    The server stores nothing about visitors: theme and language are cookies, and NiceGUI's storage,
+    which would keep a file or record for each, is not used.
     """
-    Storage.path = parts.data / "page"
-    core.app.user_middleware.clear()  # it is one for the whole process; an earlier app set its own
+    Storage.path = server.data_folder / "page"
+    core.app.user_middleware.clear()  # NiceGUI has one app per process: drop an earlier one's
     core.app.middleware_stack = None
     ui.run_with(
         app, title="anyrig", favicon=theme.ASSETS / "mark.svg", dark=None, tailwind=False,
         reconnect_timeout=30.0, show_welcome_message=False,
     )  # fmt: skip
-    # Quasar's own bar over every request has no name for those who cannot see it.
+    # Quasar's loading bar over every request has no accessible name.
     core.app.config.quasar_config["loadingBar"]["skipHijack"] = True
     app.router.routes[:] = [one for one in app.router.routes if not _is_nicegui(one)]
-    app.router.routes.insert(0, _ForBrowsers())
-    app.router.default = core.app  # only what no route of ours answers, not even with a 405
-    _assets(app)
-    api = Api(app, parts)
-    core.app.exception_handler(404)(_nothing_there(api))
-    for page in PAGES:
-        _serve(page, api)
+    app.router.routes.insert(0, _BrowserRoute())
+    app.router.default = core.app  # for requests that no route matches, not even with a 405
+    _add_assets(app)
+    api = ApiClient(app, server)
+    core.app.exception_handler(404)(_create_not_found_handler(api))
+    for info in PAGES:
+        _add_page(info, api)
 
 
-class _ForBrowsers(BaseRoute):
-    """A person who opens /jobs wants the page; a program wants the list."""
+class _BrowserRoute(BaseRoute):
+    """A browser that opens /jobs gets the page, a program the list."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             return Match.NONE, {}
         accept = dict(scope["headers"]).get(b"accept", b"")
-        known = any(scope["path"] == page.path for page in PAGES)
-        return (Match.FULL if known and b"text/html" in accept else Match.NONE), {}
+        is_page = any(scope["path"] == page.path for page in PAGES)
+        return (Match.FULL if is_page and b"text/html" in accept else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await core.app(scope, receive, send)
@@ -78,60 +89,53 @@ def _is_nicegui(route: BaseRoute) -> bool:
     return isinstance(route, Mount) and route.app is core.app
 
 
-def _serve(page: Page, api: Api) -> None:
-    build: Callable[[frame.Here], Awaitable[None]] = importlib.import_module(page.module).build
+def _add_page(info: PageInfo, api: ApiClient) -> None:
+    build: Callable[[PageContext], Awaitable[None]] = importlib.import_module(info.module).build
 
     async def show(client: Client) -> None:
-        here = frame.here(client, api, page.path)
-        frame.dress(client, here, here.t(f"page.{page.key}"), version())
-        with frame.framed(client, here, PAGES):
+        page = create_context(client, api, info.path)
+        set_head(client, page, page.t(f"page.{info.key}"), get_version())
+        with layout(client, page, PAGES):
             try:
-                await build(here)
-            except Refused as refused:
-                with pieces.trouble(refused.title, refused.hint, lang=refused.lang):
-                    pieces.link(here.t("frame.again"), page.path, classes="button plain")
+                await build(page)
+            except ApiError as error:
+                with error_box(error.title, error.hint, lang=error.lang):
+                    link(page.t("frame.again"), info.path, classes="button plain")
 
-    ui.page(page.path, response_timeout=_SLOW_S)(show)
+    ui.page(info.path, response_timeout=_RESPONSE_TIMEOUT_S)(show)
 
 
-def _nothing_there(api: Api) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """A person is told where the pages are, a program gets the usual problem."""
-
+def _create_not_found_handler(
+    api: ApiClient,
+) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
-            return problem(404, "Not Found", "See /docs for what there is.")
+            return problem_response(404, "Not Found", "See /docs for the available routes.")
         with Client(ui.page(""), request=request) as client:
-            here = frame.here(client, api, "")
-            frame.dress(client, here, here.t("frame.nothing_here"), version())
-            with frame.framed(client, here, PAGES):
-                pieces.heading(here.t("frame.nothing_here"), here.t("frame.nothing_here.hint"))
+            page = create_context(client, api, "")
+            title = page.t("frame.not_found")
+            set_head(client, page, title, get_version())
+            with layout(client, page, PAGES):
+                heading(title, page.t("frame.not_found.hint"))
         return client.build_response(request, 404)
 
     return answer
 
 
-class Preferences(BaseModel):
-    """What a person chose for this browser."""
-
-    model_config = ConfigDict(extra="forbid")
-    theme: Literal["auto", "light", "dark"] | None = None
-    language: Literal["en", "es", "fr"] | None = None
-
-
-def _assets(app: FastAPI) -> None:
+def _add_assets(app: FastAPI) -> None:
     sheet = theme.css()
 
-    async def styles() -> Response:
-        kept = {"Cache-Control": f"public, max-age={_YEAR_S}, immutable"}
-        return Response(sheet, media_type="text/css", headers=kept)
+    async def send_styles() -> Response:
+        headers = {"Cache-Control": f"public, max-age={_YEAR_S}, immutable"}
+        return Response(sheet, media_type="text/css", headers=headers)
 
-    async def prefer(preferences: Preferences, request: Request) -> Response:
+    async def save_preferences(preferences: PagePreferences, request: Request) -> Response:
         response = Response(status_code=204)
-        wanted = {
+        cookies = {
             theme.THEME_COOKIE: preferences.theme,
-            words.LANGUAGE_COOKIE: preferences.language,
+            LANGUAGE_COOKIE: preferences.language,
         }
-        for name, value in wanted.items():
+        for name, value in cookies.items():
             if value is not None:
                 response.set_cookie(
                     name, value, max_age=_YEAR_S, httponly=True, samesite="strict",
@@ -139,14 +143,16 @@ def _assets(app: FastAPI) -> None:
                 )  # fmt: skip
         return response
 
-    app.add_api_route("/page/theme.css", styles, include_in_schema=False)
+    app.add_api_route("/page/theme.css", send_styles, include_in_schema=False)
     app.add_api_route(
-        "/page/preferences", prefer, methods=["POST"], status_code=204, include_in_schema=False
-    )
+        "/page/preferences", save_preferences, methods=["POST"], status_code=204,
+        include_in_schema=False,
+    )  # fmt: skip
     app.mount("/page/assets", StaticFiles(directory=theme.ASSETS), name="assets")
 
 
-def version() -> str:
-    """Changes with the looks, so that a browser may keep them for good."""
+@lru_cache
+def get_version() -> str:
+    """Changes with style and script, so that browsers may cache them forever."""
     sheet = theme.css() + (theme.ASSETS / "frame.js").read_text(encoding="utf-8")
     return hashlib.sha256(sheet.encode()).hexdigest()[:12]

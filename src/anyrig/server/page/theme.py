@@ -1,6 +1,6 @@
-"""How the page looks: one small set of tokens, each with its light and its dark value.
+"""The colours of the light and the dark theme, and the style sheet.
 
-Every pair of text and ground that the page uses reaches 4.5 to 1 (WCAG AA); a test reckons it.
+Every pair of text and background that the page uses has a contrast of 4.5 to 1 (WCAG AA).
 """
 
 from __future__ import annotations
@@ -52,67 +52,40 @@ DARK = {
     "focus": "#a8c7ff",
     "shadow": "0 1px 2px rgb(0 0 0 / .4), 0 8px 24px -12px rgb(0 0 0 / .6)",
 }
-PAIRS = (
-    ("ink", "ground"), ("ink", "surface"), ("ink", "sunken"), ("soft", "ground"),
-    ("soft", "surface"), ("soft", "sunken"), ("accent", "surface"), ("accent", "ground"),
-    ("accent", "accent-soft"), ("accent-ink", "accent"), ("ink", "accent-soft"),
-    ("good", "good-soft"), ("good", "surface"), ("warn", "warn-soft"), ("warn", "surface"),
-    ("bad", "bad-soft"), ("bad", "surface"), ("ink", "bad-soft"), ("ink", "warn-soft"),
-)  # fmt: skip
-"""Text on ground, as the page pairs them."""
 ASSETS = Path(__file__).parent / "assets"
 
 
-def _variables(tokens: dict[str, str]) -> str:
-    return "".join(f"--{name}:{value};" for name, value in tokens.items())
+def _declare(colours: dict[str, str]) -> str:
+    return "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
-def tokens() -> str:
-    """The tokens alone; `data-theme` on the root says which: auto, light or dark."""
-    dark = _variables(DARK)
-    return (
-        f":root{{{_variables(LIGHT)}color-scheme:light}}"
-        f":root[data-theme=dark]{{{dark}color-scheme:dark}}"
-        f"@media (prefers-color-scheme:dark){{:root[data-theme=auto]{{{dark}color-scheme:dark}}}}"
-    )
-
-
+@lru_cache
 def css() -> str:
-    """The tokens and the rules, ready for a `<style>`."""
-    sheets = sorted(ASSETS.glob("*.css"))
-    return tokens() + "".join(path.read_text(encoding="utf-8") for path in sheets)
+    """The style sheet; `data-theme` on the root element is auto, light or dark."""
+    dark = f"{_declare(DARK)}color-scheme:dark"
+    return (
+        f":root{{{_declare(LIGHT)}color-scheme:light}}"
+        f":root[data-theme=dark]{{{dark}}}"
+        f"@media (prefers-color-scheme:dark){{:root[data-theme=auto]{{{dark}}}}}"
+        + (ASSETS / "style.css").read_text(encoding="utf-8")
+    )
 
 
 @lru_cache
 def plain_css() -> str:
-    """The same for pages without the framework, which are shown before anybody is let in.
+    """The style sheet of pages without NiceGUI, which may fetch nothing before the login.
 
-    They may fetch nothing, so the letters that the framework brings are put into the sheet: a door
-    in other letters than the house looks like somebody else's. Where there are none, the system's.
+    They include NiceGUI's font, so that they look like the others.
     """
     found = find_spec("nicegui")
     static = Path(found.origin).parent / "static" if found and found.origin else Path()
     try:
         faces = (static / "fonts.css").read_text(encoding="utf-8").split("@font-face")
         latin = next(one for one in faces if '"Roboto"' in one and "U+0000-00FF" in one)
-        letters = (static / latin.partition("url(")[2].partition(")")[0]).read_bytes()
+        font = (static / latin.partition("url(")[2].partition(")")[0]).read_bytes()
     except (OSError, StopIteration):
         return css()
-    data = base64.b64encode(letters).decode("ascii")
+    data = base64.b64encode(font).decode("ascii")
     face = (f"@font-face{{font-family:Roboto;font-weight:100 900;"
             f"src:url(data:font/woff2;base64,{data}) format('woff2')}}")  # fmt: skip
     return face + css()
-
-
-def contrast(one: str, other: str) -> float:
-    """Of two colours, from 1 to 21, as WCAG reckons it."""
-    bright, dim = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (bright + 0.05) / (dim + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

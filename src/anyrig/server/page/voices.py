@@ -1,4 +1,4 @@
-"""Voices as a person picks one: by language, each with its name, its language and its engine."""
+"""Voices as options of a select: by language, each with its name, language and engine."""
 
 from __future__ import annotations
 
@@ -6,65 +6,61 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyrig.server.page.words import Words
+from anyrig.server.page.translations import Translator
 
 Voice = Mapping[str, Any]
+_PIPER_NAME = re.compile(r"[a-z]{2,3}[_-][A-Z]{2}-(\w+)-(?:x_low|low|medium|high)")
 _ACCENT = re.compile(r"(.+?),? (American|British)")
-_CODED = re.compile(r"[a-z]{2,3}[_-][A-Z]{2}-(\w+)-(?:x_low|low|medium|high)")
 _REGIONS = {"American": "US", "British": "GB"}
 
 
-def ready(config: Mapping[str, Any]) -> list[Voice]:
-    """Voices of `/config` whose engine can speak here."""
-    able = {one["name"] for one in config.get("engines", ()) if one.get("ready", True)}
-    return [one for one in config.get("details", ()) if one.get("engine") in able]
+def list_ready(config: Mapping[str, Any]) -> list[Voice]:
+    """Voices of `/config` whose engine is ready."""
+    ready = {one["name"] for one in config.get("engines", ()) if one.get("ready", True)}
+    return [voice for voice in config.get("details", ()) if voice.get("engine") in ready]
 
 
-def key(voice: Voice) -> str:
-    """What a voice is chosen by."""
+def get_id(voice: Voice) -> str:
     return f"{voice['engine']}/{voice['name']}"
 
 
-def tongue(t: Words, code: str) -> str:
-    """A language in the page's own; its code where it has no name there."""
-    return t.known(f"documents.tongue.{code.split('-')[0]}", code)
+def choose_default(default: str, ready: Sequence[Voice], language: str) -> str:
+    """The id of the default voice, or of one of the visitor's language if that speaks another."""
+    candidates = [voice for voice in ready if voice["name"] == default] or list(ready)
+    if _get_language(candidates[0]) != language:
+        candidates = [voice for voice in ready if _get_language(voice) == language] + candidates
+    return get_id(candidates[0])
 
 
-def title(t: Words, voice: Voice) -> str:
-    """What a voice is called, without codes; where it is from in the page's language."""
-    name = str(voice.get("title") or voice["name"])
-    coded = _CODED.fullmatch(name)
-    if coded:
-        return coded[1].replace("_", " ").title()
-    accent = _ACCENT.fullmatch(name)
-    if accent and t.language != "en":
-        return f"{accent[1]} ({t(f'speak.region.{_REGIONS[accent[2]]}')})"
-    return name
-
-
-def options(t: Words, voices: Sequence[Voice], first: str = "") -> list[tuple[str, str, str]]:
-    """For a select: grouped by language, the first one's on top, the others by their names.
-
-    Args:
-        t: the words.
-        voices: as `/config` tells them.
-        first: the code of a language.
-    """
+def build_options(
+    t: Translator, ready: Sequence[Voice], first: str = ""
+) -> list[tuple[str, str, str]]:
+    """Options grouped by language: `first`, by default the page's, then by name."""
     first = (first or t.language)[:2]
 
-    def place(voice: Voice) -> tuple[bool, str]:
-        code = str(voice.get("language") or "")
-        return code[:2] != first, tongue(t, code)
+    def sort_key(voice: Voice) -> tuple[bool, str]:
+        return _get_language(voice) != first, _describe_language(t, voice)
 
-    return [(key(one), label(t, one), _upper(tongue(t, str(one.get("language") or ""))))
-            for one in sorted(voices, key=place)]  # fmt: skip
-
-
-def label(t: Words, voice: Voice) -> str:
-    """All that tells one voice from another."""
-    said = (title(t, voice), tongue(t, str(voice.get("language") or "")), str(voice["engine"]))
-    return " · ".join(one for one in said if one)
+    options = []
+    for voice in sorted(ready, key=sort_key):
+        language = _describe_language(t, voice)
+        label = " · ".join(filter(None, [_describe_name(t, voice), language, voice["engine"]]))
+        options.append((get_id(voice), label, language[:1].upper() + language[1:]))
+    return options
 
 
-def _upper(word: str) -> str:
-    return word[:1].upper() + word[1:]
+def _get_language(voice: Voice) -> str:
+    return str(voice.get("language") or "").partition("-")[0]
+
+
+def _describe_language(t: Translator, voice: Voice) -> str:
+    return t.find(f"language.{_get_language(voice)}", str(voice.get("language") or ""))
+
+
+def _describe_name(t: Translator, voice: Voice) -> str:
+    name = str(voice.get("title") or voice["name"])
+    if match := _PIPER_NAME.fullmatch(name):
+        return match[1].replace("_", " ").title()
+    # The API has no region of a voice yet, only its English title.
+    match = _ACCENT.fullmatch(name) if t.language != "en" else None
+    return f"{match[1]} ({t(f'speak.region.{_REGIONS[match[2]]}')})" if match else name

@@ -1,1 +1,1 @@
-"""What can be asked for: a file for each kind, each with `router(parts)`."""
+"""A file for each resource, with its schemas and `router(server)`."""

@@ -1,281 +1,584 @@
-"""Documents: vectors, labels, entities, summaries, an analysis; each for JSON and for a form."""
+"""Documents: vectors, labels, entities, summaries, OCR, an analysis; as JSON and as a form.
+
+The form of a task takes files with the request and deletes them once it is answered.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
+import shutil
 import time
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args, get_origin
 
 import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
+from starlette.types import Receive, Scope, Send
 
+from anyrig.app.access import Client, is_shared
+from anyrig.app.analyse import AnalyseRequest
+from anyrig.app.classify import ClassifyRequest
+from anyrig.app.embedding import EmbedRequest
+from anyrig.app.entities import EntitiesRequest
+from anyrig.app.ocr import OcrRequest
+from anyrig.app.summarise import SummariseRequest
 from anyrig.errors import AnyrigError, OverloadedError
-from anyrig.server.access import Client, client_of, is_shared
-from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
+from anyrig.server.auth import get_client
+from anyrig.server.documents import (
+    DocumentTasks,
+    Source,
+    build_results,
+    build_success,
+    build_timeout,
+    run_while_connected,
+    to_problem,
+)
+from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute, dump
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.receiving import received
-from anyrig.server.schemas import documents as asked
-from anyrig.server.schemas import documents_told as told
-from anyrig.server.uploads import Upload
-from anyrig.server.waiting import all_of
+from anyrig.server.request_models import (
+    EXAMPLE_UPLOAD,
+    MAX_FILES,
+    RequestModel,
+    Texts,
+    Upload,
+    build_model,
+)
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import receive_form
+from anyrig.server.waiting import wait_for_all
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from anyrig.documents.protocol import Use
+    from anyrig.server.uploads import Upload as StoredUpload
     from anyrig.work.live import Lane
 
-Work = Callable[[Client, Sequence[Source], Mapping[str, Any]], Awaitable[Any]]
-"""Who asks, sources and options to what is answered: a response, or plain JSON."""
-HTML = {"text/html": {"schema": {"type": "string"}}}
-_SLICE, _LIVE = 512, 64
-"""Texts that are handed in to be embedded at a time; so many in all are still a person's."""
-_ROOM_S = 0.5
-"""How often it is asked whether there is room again."""
+R = TypeVar("R")
+_EMBED_SLICE, _EMBED_LIVE = 512, 64
+"""Texts that are submitted to be embedded at a time; up to so many in all are in the live lane."""
+_RETRY_S = 0.5
+"""How often it is tried whether the queue has room again."""
+_OLD_FILE_S = 3600.0
+
+
+# -- what is asked ---------------------------------------------------------------------------------
+
+
+class SourceFields(RequestModel):
+    """Texts, files, or both: each has an outcome of its own."""
+
+    texts: Texts = Field([], description="Each is answered on its own.")
+    files: list[Upload] = Field(
+        [], max_length=MAX_FILES, description="Files that were uploaded, as `upload:ID`."
+    )
+
+    @model_validator(mode="after")
+    def _check_some(self) -> SourceFields:
+        if not self.texts and not self.files:
+            raise ValueError("there are neither texts nor files")
+        return self
+
+
+EmbedOptions = build_model(
+    "EmbedOptions", EmbedRequest, "ocr model", help={"model": "as GET /v1/models lists it"},
+    use=(Literal["passage", "query"], Field("passage", description="what the vectors are for")),
+)  # fmt: skip
+ClassifyOptions = build_model(
+    "ClassifyOptions", ClassifyRequest,
+    "ocr labels classifier multi other threshold pool templates=template model",
+    one_of=("labels", "classifier"),
+    help={"classifier": "a trained classifier, `bills` or `bills@2`, instead of labels"},
+)  # fmt: skip
+EntitiesOptions = build_model(
+    "EntitiesOptions", EntitiesRequest, "ocr kinds language engine unchecked distinct",
+    choices={"engine": ("auto", "grammar", "spacy")},
+)  # fmt: skip
+SummariseOptions = build_model(
+    "SummariseOptions", SummariseRequest,
+    "ocr sentences words share by_chapter language vectors model",
+)  # fmt: skip
+AnalyseOptions = build_model(
+    "AnalyseOptions", AnalyseRequest, "ocr title model seed",
+    vectors=(bool, Field(True, description="compare by an embedding model, not by words only")),
+    format=(
+        Literal["json", "html"],
+        Field("json", description="html is a page with plots that needs no network"),
+    ),
+)  # fmt: skip
+OcrOptions = build_model(
+    "OcrOptions", OcrRequest, "language engine pages dpi always",
+    format=(
+        Literal["text", "json", "pdf"],
+        Field("text", description="json has the boxes of lines and words; pdf is the file itself"
+              " with its words, to be searched: one file per request"),
+    ),
+)  # fmt: skip
+
+
+# -- what is answered ------------------------------------------------------------------------------
+
+
+class TaskFailure(BaseModel):
+    """Why one source could not be done."""
+
+    status: int = Field(description="What the request would have been answered with, were it all.")
+    title: str = Field(description="What went wrong.")
+    hint: str = Field(description="What to do next.")
+
+
+class TaskOutcome(BaseModel, Generic[R]):
+    """What came of one text or file."""
+
+    name: str = Field(description="`text 1`, or the name of the client's file.")
+    file: str | None = Field(None, description="`upload:ID` where it was one.")
+    result: R | None = None
+    error: TaskFailure | None = None
+
+
+class TaskResults(BaseModel, Generic[R]):
+    """An outcome for each source, texts first, in their order.
+
+    If all of them failed, the answer is the first one's problem instead.
+    """
+
+    results: list[TaskOutcome[R]]
+    num_failed: int = 0
+
+
+class EmbeddedPassage(BaseModel):
+    """A passage and its vector."""
+
+    text: str
+    page: int = Field(description="From 1; 0 in a file without pages.")
+    start: int = Field(description="In its page, in characters.")
+    file_start: int = Field(description="In the text of the file.")
+    title: str = ""
+    vector: list[float]
+
+
+class EmbeddedSource(BaseModel):
+    """A text's vector, or a file's passages with theirs."""
+
+    vector: list[float] | None = Field(None, description="Of a text.")
+    passages: list[EmbeddedPassage] | None = Field(None, description="Of a file.")
+    warnings: list[str] = []
+
+
+class Classification(BaseModel):
+    """The labels of a text."""
+
+    label: str | None
+    labels: list[str]
+    probability: float
+    probabilities: dict[str, float]
+    calibrated: bool = Field(description="Whether probabilities were fitted to examples.")
+    passages: int
+    why: dict[str, Any] | None = Field(description="The passage that supports it most.")
+    warnings: list[str]
+
+
+class EntityRow(BaseModel):
+    """An entity; further fields say what it means."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    source: str
+    score: float
+    page: int | None = None
+    page_start: int | None = None
+
+
+class EntityRows(BaseModel):
+    """The entities of a text."""
+
+    entities: list[EntityRow]
+    languages: list[str]
+    warnings: list[str]
+
+
+class OcrPage(BaseModel):
+    """A page; with format=json also its lines and words with their boxes."""
+
+    number: int
+    source: str = Field(description="ocr, text (the file's own), or none.")
+    text: str
+
+
+class OcrText(BaseModel):
+    """The text of a file."""
+
+    format: str
+    text: str
+    pages: list[OcrPage]
+    failed: list[dict[str, Any]]
+    engine: str
+
+
+class Summaries(BaseModel):
+    """Summaries of a text, or of its chapters."""
+
+    summaries: list[dict[str, Any]]
+    warnings: list[str]
+
+
+class AnalysisReport(BaseModel):
+    """What documents hold, each and together."""
+
+    title: str
+    model: str | None
+    num_documents: int
+    num_words: int
+    languages: dict[str, float]
+    phrases: list[dict[str, Any]]
+    clusters: list[dict[str, Any]]
+    duplicates: list[dict[str, Any]]
+    passages: list[dict[str, Any]]
+    documents: list[dict[str, Any]]
+    failed: list[dict[str, Any]]
+
+
+# -- the routes ------------------------------------------------------------------------------------
+
+
+Work = Callable[[Client, Sequence[Source], Any], Awaitable[Any]]
+"""Who asks, sources and options to the answer: a response, or what is written as JSON."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """A task in its two forms."""
+class TaskRoute:
+    """A task in its two forms: `/name` takes JSON, `/name/upload` a form with files."""
 
     name: str
     summary: str
-    options: type[BaseModel]
+    description: str
+    options: type[RequestModel]
     result: Any
     work: Work
-    more: Mapping[str, Any] | None = None
-    """Other media types of a good answer."""
+    example: Mapping[str, Any]
+    """A body of the JSON form."""
+    files_only: bool = False
+    media_types: Mapping[str, Any] | None = None
+    """Other ones of a good answer."""
 
 
-def router(parts: Parts) -> APIRouter:
-    """The routes."""
-    from anyrig.server.routes import document_indexes, document_ocr, document_search
+def router(server: ServerState) -> APIRouter:
+    from anyrig.server.routes import indexes, search
 
     routes = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
-    desk = Desk(parts)
-    tasks = {task.name: task for task in _tasks(parts, desk)}
-
-    @routes.post("/embed", **described(tasks["embed"]))
-    async def embed(request: Request, body: asked.EmbedAsked) -> Response:
-        """A text has a vector; a file has one for each passage, with its place."""
-        return await run(request, desk, tasks["embed"], body)
-
-    @routes.post("/classify", **described(tasks["classify"]))
-    async def classify(request: Request, body: asked.ClassifyAsked) -> Response:
-        """By the names of labels, which need no examples, or by a classifier that was trained."""
-        return await run(request, desk, tasks["classify"], body)
-
-    @routes.post("/entities", **described(tasks["entities"]))
-    async def entities(request: Request, body: asked.EntitiesAsked) -> Response:
-        """People, places, dates, amounts, numbers whose check digits hold, with their places."""
-        return await run(request, desk, tasks["entities"], body)
-
-    @routes.post("/summarise", **described(tasks["summarise"]))
-    async def summarise(request: Request, body: asked.SummariseAsked) -> Response:
-        """Sentences of the text itself, with their places, or those of a model that writes."""
-        return await run(request, desk, tasks["summarise"], body)
-
-    @routes.post("/analyse", **described(tasks["analyse"]))
-    async def analyse(request: Request, body: asked.AnalyseAsked) -> Response:
-        """Languages, key phrases, near-duplicates, clusters, passages in common, how each reads."""
-        return await run(request, desk, tasks["analyse"], body)
-
-    for task in tasks.values():
-        sent(routes, parts, desk, task)
-    for more in (document_ocr, document_search, document_indexes):
-        routes.include_router(more.router(parts, desk))
+    tasks = DocumentTasks(server)
+    for task in _list_tasks(server, tasks):
+        add_json_route(routes, tasks, task)
+        add_form_route(routes, server, task)
+    for module in (search, indexes):
+        routes.include_router(module.router(server, tasks))
     return routes
 
 
-def _tasks(parts: Parts, desk: Desk) -> list[Task]:
-    async def each(
-        name: str, client: Client, sources: Sequence[Source], options: Mapping[str, Any]
-    ) -> Any:
-        if options.get("classifier"):
-            _check_classifier(parts, client, options["classifier"])
-        return answer(await desk.each(name, sources, options))
-
-    async def whole(
-        client: Client, sources: Sequence[Source], options: Mapping[str, Any]
-    ) -> Any:  # fmt: skip
-        html = options["format"] == "html"
-        arguments = {**options, "html": html, "sources": [one.plain for one in sources]}
-        found = await desk.ask("analyse", arguments, lane="bulk")
-        return Response(found["html"], media_type="text/html") if html else found
-
+def _list_tasks(server: ServerState, tasks: DocumentTasks) -> list[TaskRoute]:
+    folder = server.data_folder / "made"
+    _delete_old_files(folder)
     return [
-        Task("embed", "Vectors of texts and files", asked.EmbedOptions, told.Told[told.Embedded],
-             partial(_embedded, parts, desk)),
-        Task("classify", "Which label texts and files have", asked.ClassifyOptions,
-             told.Told[told.Sorted], partial(each, "classify")),
-        Task("entities", "What texts and files name", asked.EntitiesOptions,
-             told.Told[told.Named], partial(each, "entities")),
-        Task("summarise", "Texts and files in a few sentences", asked.SummariseOptions,
-             told.Told[told.Summaries], partial(each, "summarise")),
-        Task("analyse", "What documents hold, each and together", asked.AnalyseOptions,
-             told.Analysis, whole, more=HTML),
+        TaskRoute(
+            "embed", "Vectors of texts and files",
+            "A text has a vector; a file has one for each passage, with its place.",
+            EmbedOptions, TaskResults[EmbeddedSource], partial(_embed, server, tasks),
+            {"texts": ["The rent is due on Monday."]},
+        ),
+        TaskRoute(
+            "classify", "Labels of texts and files",
+            "By the names of labels, which need no examples, or by a trained classifier.",
+            ClassifyOptions, TaskResults[Classification], partial(_classify, server, tasks),
+            {"texts": ["Please pay 120 euros by the end of the month."],
+             "labels": ["invoice: a bill to pay", "letter", "recipe"]},
+        ),
+        TaskRoute(
+            "entities", "Entities in texts and files",
+            "People, places, dates, amounts, and numbers that pass their check, with their places.",
+            EntitiesOptions, TaskResults[EntityRows], partial(_run_each, tasks, "entities"),
+            {"texts": ["John Brown paid 1,200 euros on 4 May 2026."]},
+        ),
+        TaskRoute(
+            "summarise", "Summaries of texts and files",
+            "Sentences of the text itself, with their places, or those of a model that writes.",
+            SummariseOptions, TaskResults[Summaries], partial(_run_each, tasks, "summarise"),
+            {"texts": ["The meeting was long. Nobody agreed. In the end the roof will be fixed."],
+             "sentences": 1},
+        ),
+        TaskRoute(
+            "analyse", "What documents hold, each and together",
+            "Languages, key phrases, near-duplicates, clusters, common passages, readability.",
+            AnalyseOptions, AnalysisReport, partial(_analyse, tasks),
+            {"texts": ["The first of two texts.", "The second of two texts."]},
+            media_types={"text/html": {"schema": {"type": "string"}}},
+        ),
+        TaskRoute(
+            "ocr", "The text of images and scanned PDFs",
+            "Text, boxes of lines and words, or with format=pdf a PDF that can be searched.",
+            OcrOptions, TaskResults[OcrText], partial(_run_ocr, tasks, folder),
+            {"files": [EXAMPLE_UPLOAD], "format": "json", "language": "en"}, files_only=True,
+            media_types={"application/pdf": {"schema": {"type": "string", "format": "binary"}}},
+        ),
     ]  # fmt: skip
 
 
-def _check_classifier(parts: Parts, client: Client, title: str) -> None:
-    """That a client may use a classifier; the answer is that of one that is not there."""
-    name = title.partition("@")[0]
-    if not is_shared(parts, client, name):
+# -- the work of each ------------------------------------------------------------------------------
+
+
+async def _run_each(
+    tasks: DocumentTasks, name: str, client: Client, sources: Sequence[Source], options: Any
+) -> Any:
+    return build_results(await tasks.run_each(name, sources, options.read_given()))
+
+
+async def _classify(
+    server: ServerState,
+    tasks: DocumentTasks,
+    client: Client,
+    sources: Sequence[Source],
+    options: Any,
+) -> Any:
+    name = (options.classifier or "").partition("@")[0]
+    if name and not is_shared(server, client, name):  # the answer is that of an unknown one
         raise Problem(400, f"no classifier {name[:80]!r} is kept",
                       hint="GET /documents/classifiers lists them.")  # fmt: skip
+    return await _run_each(tasks, "classify", client, sources, options)
 
 
-async def _embedded(
-    parts: Parts, desk: Desk, client: Client, sources: Sequence[Source], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Texts as they are, files by their passages; all go to the one embedder, with everybody's."""
+async def _analyse(
+    tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
+) -> Any:
     texts = [one for one in sources if one.path is None]
     files = [one for one in sources if one.path is not None]
-    rows = [done(one, {"vector": one.text, "passages": None, "warnings": []}) for one in texts]
-    rows += await desk.each("passages", files, {"ocr": options["ocr"]})
+    is_html = options.format == "html"
+    given = {
+        **options.read_given(), "no_vectors": not options.vectors, "html": is_html,
+        "texts": [one.text for one in texts], "names": [one.name for one in texts],
+        "files": [str(one.path) for one in files], "file_names": [one.name for one in files],
+    }  # fmt: skip
+    found = await tasks.ask("analyse", given, lane="bulk", sources=files)
+    return Response(found["html"], media_type="text/html") if is_html else found
+
+
+async def _embed(
+    server: ServerState,
+    tasks: DocumentTasks,
+    client: Client,
+    sources: Sequence[Source],
+    options: Any,
+) -> dict[str, Any]:
+    """Texts as they are, files by their passages; all go to the one embedder, with those of other
+    clients.
+    """
+    given = options.read_given()
+    model = given.pop("model", "")
+    texts = [one for one in sources if one.path is None]
+    files = [one for one in sources if one.path is not None]
+    rows = [build_success(one, {"vector": one.text, "passages": None, "warnings": []})
+            for one in texts]  # fmt: skip
+    rows += await tasks.run_each("passages", files, given)
     places: list[tuple[dict[str, Any], str]] = []
     for row in rows:
         if row["result"] is not None:
-            pieces = row["result"]["passages"]
-            places += [(row["result"], "vector")] if pieces is None else [
-                (piece, "text") for piece in pieces
+            passages = row["result"]["passages"]
+            places += [(row["result"], "vector")] if passages is None else [
+                (passage, "text") for passage in passages
             ]  # fmt: skip
     try:
-        async with asyncio.timeout(parts.settings.work_s) as scope:
-            vectors = await _vectors(parts, desk, [place[key] for place, key in places], options)
+        async with asyncio.timeout(server.settings.work_s) as scope:
+            texts_to_embed = [place[key] for place, key in places]
+            vectors = await _embed_texts(server, tasks, texts_to_embed, model, options.use)
     except AnyrigError as error:
-        raise foreseen(error) from error
+        raise to_problem(error) from error
     except TimeoutError:
         if not scope.expired():
             raise
-        raise too_long("embed", parts.settings.work_s) from None
-    await to_thread.run_sync(_place, [place for place, _ in places], vectors)
-    return answer(rows)
+        raise build_timeout("embed", server.settings.work_s) from None
+    await to_thread.run_sync(_set_vectors, [place for place, _ in places], vectors)
+    return build_results(rows)
 
 
-def _place(places: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> None:
+def _set_vectors(places: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> None:
     for place, vector in zip(places, vectors, strict=True):
         place["vector"] = vector.tolist()
 
 
-async def _vectors(
-    parts: Parts, desk: Desk, texts: Sequence[str], options: Mapping[str, Any]
+async def _embed_texts(
+    server: ServerState, tasks: DocumentTasks, texts: Sequence[str], model: str, use: Use
 ) -> list[Any]:
-    """Of any number of texts: as many at a time as may wait, and others' come in between."""
-    limits = parts.settings
-    size = min(_SLICE, limits.texts)
-    lane: Lane = "live" if len(texts) <= _LIVE else "bulk"
+    """Any number of texts: as many at a time as may wait, so that others come in between."""
+    limits = server.settings
+    size = min(_EMBED_SLICE, limits.texts)
+    lane: Lane = "live" if len(texts) <= _EMBED_LIVE else "bulk"
     found: list[Any] = []
     for start in range(0, len(texts), size):
-        submit = partial(
-            parts.embedding.submit, texts[start : start + size], model=options["model"],
-            use=options["use"], lane=lane,
-        )  # fmt: skip
-        futures = await _admitted(partial(desk.embed, submit), limits.deadline_s if start else 0)
-        found += await all_of(futures, deadline_s=limits.deadline_s)
+        some = texts[start : start + size]
+        submit = partial(server.embedding.submit, some, model=model, use=use, lane=lane)
+        futures = await submit_patiently(
+            partial(tasks.embed, submit), limits.deadline_s if start else 0
+        )
+        found += await wait_for_all(futures, deadline_s=limits.deadline_s)
     return found
 
 
-async def _admitted(
-    hand_in: Callable[[], Awaitable[Sequence[Future[Any]]]], patience_s: float
+async def submit_patiently(
+    submit: Callable[[], Awaitable[Sequence[Future[Any]]]], patience_s: float
 ) -> Sequence[Future[Any]]:
-    """What was begun is not refused in its middle: where there is no room, it waits for some."""
+    """Work that has begun is not refused halfway: if the queue is full, it waits."""
     end = time.monotonic() + patience_s
     while True:
         try:
-            return await hand_in()
+            return await submit()
         except OverloadedError:
             if time.monotonic() >= end:
                 raise
-        await asyncio.sleep(_ROOM_S)
+        await asyncio.sleep(_RETRY_S)
+
+
+# -- OCR -------------------------------------------------------------------------------------------
+
+
+async def _run_ocr(
+    tasks: DocumentTasks, folder: Path, client: Client, sources: Sequence[Source], options: Any
+) -> Any:
+    given = options.read_given()
+    if options.format != "pdf":
+        given["format"] = "json" if options.format == "json" else "txt"
+        return build_results(await tasks.run_each("ocr", sources, given))
+    if len(sources) != 1:
+        raise Problem(400, "a PDF is made of one file", hint="Send a request for each.")
+    return await _make_pdf(tasks, folder, sources[0], given)
+
+
+async def _make_pdf(
+    tasks: DocumentTasks, folder: Path, source: Source, given: Mapping[str, Any]
+) -> Response:
+    """The file with its words, deleted once it was sent."""
+    own = folder / secrets.token_hex(16)
+    path = own / "made.pdf"
+    # With its folder: a worker that is not done when the client leaves cannot write it.
+    remove = partial(shutil.rmtree, own, ignore_errors=True)
+    try:
+        await to_thread.run_sync(partial(own.mkdir, parents=True))
+        rows = await tasks.run_each(
+            "ocr", [source], {**given, "format": "pdf", "output": str(path)}
+        )
+        build_results(rows)  # raises what went wrong
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(remove)
+        raise
+    name = f"{source.name.rpartition('.')[0] or source.name}.pdf"
+    return _TemporaryFileResponse(path, media_type="application/pdf", filename=name)
+
+
+class _TemporaryFileResponse(FileResponse):
+    """A file that is deleted with its folder, whether it was sent or the client has left."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            remove = partial(shutil.rmtree, Path(self.path).parent, ignore_errors=True)
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(remove)
+
+
+def _delete_old_files(folder: Path) -> None:
+    """What an earlier server left when it was killed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    before = time.time() - _OLD_FILE_S
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < before:
+                shutil.rmtree(path)
 
 
 # -- the two forms of a task -----------------------------------------------------------------------
 
 
-def described(task: Task, *, form: bool = False) -> dict[str, Any]:
-    """What a route says of itself."""
-    problems = answers(404, 501) | (answers(415, 507) if form else {})
-    good: dict[int | str, dict[str, Any]] = {200: {"content": dict(task.more)}} if task.more else {}
+def add_json_route(routes: APIRouter, tasks: DocumentTasks, task: TaskRoute) -> None:
+    body_model = build_body(task)
+
+    async def run(request: Request, body: Any) -> Response:
+        client = get_client(request)
+        texts, files = getattr(body, "texts", []), body.files
+        sources = await tasks.find_sources(client, texts, files)
+        return await answer(request, task.work(client, sources, body))
+
+    run.__annotations__["body"] = body_model
+    routes.post(f"/{task.name}", name=task.name, **_describe(task))(run)
+
+
+def build_body(task: TaskRoute) -> type[RequestModel]:
+    """The model of the JSON form: sources and options."""
+    name = f"{task.options.__name__.removesuffix('Options')}Body"
+    base: Any = (task.options,) if task.files_only else (SourceFields, task.options)
+    files: Any = {"files": (list[Upload], Field(min_length=1, max_length=MAX_FILES))}
+    model: type[RequestModel] = create_model(
+        name, __base__=base, __doc__=task.summary,
+        __cls_kwargs__={"json_schema_extra": {"examples": [dict(task.example)]}},
+        **(files if task.files_only else {}),
+    )  # fmt: skip
+    model.option_names, model.one_of = task.options.option_names, task.options.one_of
+    return model
+
+
+def add_form_route(routes: APIRouter, server: ServerState, task: TaskRoute) -> None:
+    async def run(request: Request) -> Response:
+        form = await receive_form(request, server.uploads, max_files=MAX_FILES)
+        try:
+            if not form.files:
+                raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
+            options = read_form(task.options, form.fields)
+            sources = await to_thread.run_sync(_list_sources, server, form.files)
+            return await answer(request, task.work(get_client(request), sources, options))
+        finally:
+            with anyio.CancelScope(shield=True):  # also if the client has left
+                await to_thread.run_sync(_delete_uploads, server, form.files)
+
+    routes.post(
+        f"/{task.name}/upload", openapi_extra=_describe_form(task.options),
+        name=f"{task.name}_upload", **_describe(task, form=True),
+    )(run)  # fmt: skip
+
+
+def _describe(task: TaskRoute, *, form: bool = False) -> dict[str, Any]:
+    problems = problem_responses(404, 501) | (problem_responses(415, 507) if form else {})
+    good: dict[int | str, dict[str, Any]] = {}
+    if task.media_types:
+        good = {200: {"content": dict(task.media_types)}}
+    about_form = "Files are deleted once they are done. Lists are repeated fields, or commas."
     return {
         "summary": task.summary + (", sent with the request" if form else ""),
+        "description": about_form if form else task.description,
         "response_model": task.result, "responses": problems | good,
     }  # fmt: skip
 
 
-def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
-    """The form of a task: files come with the request, and are deleted once it is answered."""
-
-    async def upload(request: Request) -> Response:
-        """The files are deleted once the answer is made. Lists are repeated fields, or commas."""
-        form = await received(request, parts.uploads, most_files=asked.MOST_FILES)
-        try:
-            if not form.files:
-                raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
-            options = options_of(task.options, form.fields)
-            sources = await to_thread.run_sync(_sources, parts, form.files)
-            work = task.work(client_of(request), sources, options.model_dump())
-            return await answered(request, work)
-        finally:
-            with anyio.CancelScope(shield=True):  # also where the client has left
-                await to_thread.run_sync(_deleted, parts, [one.id for one in form.files])
-
-    routes.post(
-        f"/{task.name}/upload", openapi_extra=form_of(task.options), name=f"{task.name}_upload",
-        **described(task, form=True),
-    )(upload)  # fmt: skip
-
-
-def _sources(parts: Parts, files: Sequence[Upload]) -> list[Source]:
-    return [Source(one.name, path=parts.uploads.path(one.id)) for one in files]
-
-
-def _deleted(parts: Parts, ids: Sequence[str]) -> None:
-    for one in ids:
-        with contextlib.suppress(AnyrigError):  # somebody else was faster
-            parts.uploads.delete(one)
-
-
-async def run(request: Request, desk: Desk, task: Task, body: BaseModel) -> Response:
-    """The JSON form of a task."""
-    texts, files = getattr(body, "texts", []), getattr(body, "files", [])
-    client = client_of(request)
-    sources = await to_thread.run_sync(desk.sources, client, texts, files)
-    options = body.model_dump(exclude={"texts", "files"})
-    return await answered(request, task.work(client, sources, options))
-
-
-async def answered(request: Request, work: Awaitable[Any]) -> Response:
-    """What work answers, while there is somebody to be answered."""
-    found = await while_there(request, work)
-    if isinstance(found, Response):
-        return found
-    # Boxes of words and long vectors make megabytes: not written on the loop.
-    body = await to_thread.run_sync(dump, found)
-    return Response(body, media_type="application/json")
-
-
-def form_of(options: type[BaseModel], *, file: str = "files") -> dict[str, Any]:
-    """What a form takes, for the description."""
+def _describe_form(options: type[BaseModel]) -> dict[str, Any]:
     schema = options.model_json_schema()
     files = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": {
-        "type": "object", "required": [file, *schema.get("required", ())],
-        "properties": {file: files, **schema["properties"]},
+        "type": "object", "required": ["files", *schema.get("required", ())],
+        "properties": {"files": files, **schema["properties"]},
     }}}}}  # fmt: skip
 
 
-def options_of(model: type[BaseModel], fields: Mapping[str, Sequence[str]]) -> BaseModel:
-    """The options that a form's fields say; an empty field says nothing."""
+def read_form(model: type[RequestModel], fields: Mapping[str, Sequence[str]]) -> RequestModel:
+    """The options in the fields of a form; an empty field gives nothing."""
     given: dict[str, Any] = {}
     for name, values in fields.items():
         field = model.model_fields.get(name)
@@ -295,3 +598,23 @@ def _is_list(annotation: Any) -> bool:
     if get_origin(annotation) is types.UnionType:
         return any(map(_is_list, get_args(annotation)))
     return get_origin(annotation) is list
+
+
+def _list_sources(server: ServerState, files: Sequence[StoredUpload]) -> list[Source]:
+    return [Source(one.name, path=server.uploads.path(one.id)) for one in files]
+
+
+def _delete_uploads(server: ServerState, files: Sequence[StoredUpload]) -> None:
+    for one in files:
+        with contextlib.suppress(AnyrigError):  # deleted by another request
+            server.uploads.delete(one.id)
+
+
+async def answer(request: Request, work: Awaitable[Any]) -> Response:
+    """The answer of some work, as long as its client waits for it."""
+    found = await run_while_connected(request, work)
+    if isinstance(found, Response):
+        return found
+    # Boxes of words and long vectors make megabytes: not written on the event loop.
+    body = await to_thread.run_sync(dump, found)
+    return Response(body, media_type="application/json")

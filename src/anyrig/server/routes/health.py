@@ -1,78 +1,111 @@
-"""Whether the server lives, and whether it is ready: what was observed, in a few milliseconds."""
+"""/health: whether the server lives, and whether it is ready."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.server import observed
-from anyrig.server.parts import Parts
-from anyrig.server.problems import answers, problem
-from anyrig.server.schemas.health import Alive, Health
+from anyrig.server import metrics
+from anyrig.server.errors import problem_response, problem_responses
+from anyrig.server.routes.cluster import ClusterWorker
+from anyrig.server.state import ServerState
 
 _TITLES = {
     "starting": ("models are being loaded", "Try again in a few seconds."),
-    "failed": ("a model could not be loaded", "`problems` says why; the server's log says more."),
-    "stalled": ("no worker can answer", "Workers are started again; try again in a few seconds."),
-    "ending": ("the server is ending", "Ask again when it is back."),
+    "failed": ("a model could not be loaded", "See `problems` and the server's log."),
+    "stalled": ("no worker can answer", "Workers are restarting: try again in a few seconds."),
+    "ending": ("the server is shutting down", "Try again when it is back."),
 }
 
 
-def router(parts: Parts) -> APIRouter:
-    """The routes."""
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive"] = "alive"
+
+
+class WorkerHealth(BaseModel):
+    """A worker process as it was last seen."""
+
+    status: metrics.Status
+    device_type: str = Field(description="The backend of its device: `cuda`, `rocm`, `cpu`.")
+    gpu_available: bool = Field(description="Whether a GPU for it answered when last sampled.")
+    gpu_count: int = Field(description="How many GPUs answered.")
+    gpu_memory_free_mb: int | None = Field(description="MiB; null if unknown.")
+    tts_model_loaded: bool
+    cached_models: list[str] = Field(description="The models it has loaded.")
+
+
+class Health(BaseModel):
+    """Ready, or why not."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "ready": True, "state": "ready", "models": ["speech hibari"], "problems": [],
+                    "workers": [
+                        {"status": "busy", "device_type": "cuda", "gpu_available": True,
+                         "gpu_count": 1, "gpu_memory_free_mb": 21034, "tts_model_loaded": True,
+                         "cached_models": ["hibari"]}
+                    ],
+                    "worker_ids": ["speech hibari:4711"],
+                }
+            ]
+        }
+    )  # fmt: skip
+
+    ready: bool
+    state: metrics.ServerStatus
+    workers: list[WorkerHealth]
+    worker_ids: list[str] = Field(
+        description="The name of each worker, in the same order: the model and the process id."
+    )
+    models: list[str] = Field(description="Loaded models.")
+    problems: list[str]
+    cluster: list[ClusterWorker] = Field([], description="Workers of the cluster.")
+
+
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(tags=["health"])
 
-    @routes.get("/health/live", response_model=Alive, summary="Whether the process answers")
+    @routes.get("/health/live", response_model=Alive, summary="Liveness")
     async def live() -> Any:
-        """Open to everybody, and the same whatever goes on: for probes."""
+        """Needs no key and always answers the same: for liveness probes."""
         return JSONResponse({"status": "alive"})
 
     @routes.get(
-        "/health", response_model=Health, summary="Whether it is ready, and how its workers are",
-        responses=answers(503),
+        "/health", response_model=Health, summary="Readiness, and the state of the workers",
+        responses=problem_responses(503),
     )  # fmt: skip
     async def health() -> Response:
-        """What was seen of worker processes and devices, never what was asked for; the same figures
-        are in a 503.
-        """
-        facts = told(parts)
+        """What was observed of worker processes and devices; a 503 has the same fields."""
+        facts = describe_health(server)
         if facts["ready"]:
             return JSONResponse(facts)
         title, hint = _TITLES[facts["state"]]
-        return problem(503, title, hint, **facts)
+        return problem_response(503, title, hint, **facts)
 
     return routes
 
 
-def told(parts: Parts) -> dict[str, Any]:
-    """Everything that `/health` says."""
-    problems = observed.problems(parts)
-    error = parts.state.get("error")
-    if error:
-        problems.insert(0, str(error))
-    state = state_of(parts)
-    worker_ids, workers = observed.health(parts)
+def describe_health(server: ServerState) -> dict[str, Any]:
+    """The fields of `Health`."""
+    status = metrics.get_server_status(server)
+    worker_ids, workers = metrics.describe_workers(server)
     return {
-        "ready": state == "ready",
-        "state": state,
+        "ready": status == "ready",
+        "state": status,
         "workers": workers,
         "worker_ids": worker_ids,
-        "models": parts.keeper.loaded(),
-        "problems": [*problems, *observed.cluster_problems(parts)],
-        "cluster": parts.cluster.now()["workers"] if parts.cluster is not None else [],
+        "models": [model.name for model in server.models.loaded_models()],
+        "problems": [
+            *filter(None, [server.preload_error]),
+            *metrics.list_worker_problems(server),
+            *metrics.list_cluster_problems(server),
+        ],
+        "cluster": server.cluster.now()["workers"] if server.cluster is not None else [],
     }
-
-
-def state_of(parts: Parts) -> str:
-    """One word for how the server stands; `anyrig_ready` of the figures says the same."""
-    if parts.state.get("ending"):
-        return "ending"
-    if parts.state.get("error"):
-        return "failed"
-    if not parts.state.get("ready"):
-        return "starting"
-    # What nobody asked to have ready at the start is loaded at need, by whoever needs it.
-    wanted = tuple(parts.state.get("preloaded", ()))
-    return "stalled" if any(name in wanted for name in observed.stalled(parts)) else "ready"

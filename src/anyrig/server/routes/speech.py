@@ -1,152 +1,514 @@
-"""Text to speech as OpenAI's interface has it, and how words are pronounced."""
+"""Text to speech as OpenAI's API has it, as VibeVoice's demo streams it, and the lexicon."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import datetime
 import json
 import logging
-from collections.abc import AsyncIterator
-from typing import Any
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
 
 import anyio
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.websockets import WebSocketState
 
-from anyrig.server import problems
-from anyrig.server.json_body import JsonRoute
-from anyrig.server.models import ANSWERED, stood_in
-from anyrig.server.parts import Parts
+from anyrig.app.engines import TEST_ENGINE, EngineStatus
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
+from anyrig.server import errors
+from anyrig.server.errors import Problem
+from anyrig.server.json_body import JsonRoute, parse
+from anyrig.server.routes.models import MODEL_HEADERS, format_substitute, to_header
+from anyrig.server.schemas import PlainName
 from anyrig.server.schemas.events import EVENT
-from anyrig.server.schemas.speech import (
-    MEDIA_TYPES,
-    Config,
-    LexiconText,
-    LexiconTold,
-    SpeechRequest,
+from anyrig.server.state import ServerState
+from anyrig.server.streaming import (
+    PCM_RATE,
+    ClosingStreamResponse,
+    SpeechStream,
+    StreamThreads,
+    run_until_disconnect,
 )
-from anyrig.server.sounding import PCM_RATE, Sounding, Streamed, Threads, unless_gone
-from anyrig.server.speaking import Wish
 
 log = logging.getLogger(__name__)
-_CLIENT_LEFT = 499
+AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+MEDIA_TYPES: dict[AudioFormat, str] = {
+    "mp3": "audio/mpeg", "opus": "audio/ogg", "aac": "audio/aac", "flac": "audio/flac",
+    "wav": "audio/wav", "pcm": "audio/pcm",
+}  # fmt: skip
+LANGUAGE = r"^(auto|[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)$"
+VoiceName = Annotated[PlainName, Field(max_length=300)]
+_CLIENT_CLOSED_REQUEST = 499
+_OPENAI_FIELDS = {"text": "input", "engine": "model", "rate": "speed"}
+"""Options of a `LiveSpeechRequest` that are called otherwise here."""
+
+
+class VoiceId(BaseModel):
+    """A voice as newer clients name it."""
+
+    id: VoiceName = Field(examples=["heart"])
+
+
+class CreateSpeechRequest(BaseModel):
+    """A text to speak. Other fields are accepted and named in the header X-Anyrig-Ignored."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {"model": "tts-1", "voice": "alloy", "input": "The kettle is on.",
+                 "response_format": "mp3", "speed": 1.0}
+            ]
+        },
+    )  # fmt: skip
+
+    input: str = Field(min_length=1, description="The text, or SSML that begins with <speak.")
+    model: PlainName = Field(
+        "", max_length=200, description="An engine of GET /v1/models; OpenAI's are the default one."
+    )
+    voice: VoiceName | VoiceId = Field(
+        "", description="Of GET /config; `a:2+b` blends two; OpenAI's names are the default voice.",
+        examples=["alloy"],
+    )  # fmt: skip
+    response_format: AudioFormat = Field(
+        "mp3", description="All are sent while they are made; pcm is 16 bit, mono, 24 kHz."
+    )
+    speed: float = Field(1.0, ge=0.25, le=4.0)
+    stream_format: Literal["audio", "sse"] = Field(
+        "audio", description="sse: events `speech.audio.delta` in base64, then `speech.audio.done`."
+    )
+    instructions: str | None = Field(None, description="Has no effect; a header says so.")
+    language: str | None = Field(
+        None, pattern=LANGUAGE, description="Detected if not given.", examples=["en"]
+    )
+    engine: PlainName | None = Field(
+        None, max_length=200, description="As `model`, which it overrides."
+    )
+    lane: Literal["live", "bulk"] = Field(
+        "live", description="bulk if nobody waits: clients that listen come first."
+    )
+
+    @property
+    def voice_name(self) -> str:
+        return self.voice.id if isinstance(self.voice, VoiceId) else self.voice
+
+    @property
+    def engine_name(self) -> str:
+        return self.engine or self.model
+
+    @property
+    def ignored(self) -> list[str]:
+        """Fields that have no effect."""
+        found = ["instructions"] if self.instructions else []
+        return found + [name for name in (self.model_extra or {}) if name.isidentifier()][:20]
+
+
+class EngineRow(BaseModel):
+    """An engine on this machine."""
+
+    name: str
+    summary: str
+    languages: list[str]
+    ready: bool
+    why: str | None = Field(None, description="What it lacks, and how to get it.")
+    licence: str
+
+
+class VoiceRow(BaseModel):
+    """A voice of an engine that is ready."""
+
+    name: str
+    engine: str
+    language: str
+    gender: str | None = None
+    title: str | None = None
+
+
+class DeviceSummary(BaseModel):
+    """A device; GET /devices tells more."""
+
+    id: str
+    name: str
+    kind: str
+    usable: bool
+    chosen: bool
+
+
+class Config(BaseModel):
+    """What a client can choose from; the first two fields as VibeVoice's demo has them."""
+
+    voices: list[str]
+    default_voice: str
+    engines: list[EngineRow]
+    devices: list[DeviceSummary]
+    details: list[VoiceRow]
+
+
+class LexiconText(BaseModel):
+    """Pronunciations, as TOML."""
+
+    text: str = Field(examples=['[[say]]\nword = "Kokoro"\nsay = "ko-KO-ro"\n'])
+
+
+class LexiconResponse(LexiconText):
+    """The current lexicon."""
+
+    entries: int = Field(description="How many words and patterns it has.")
+
+
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _EVENTS = {"schema": EVENT, "example": 'data: {"type":"speech.audio.delta"}\n\n'}
-_SAID = {
-    "X-Anyrig-Engine": {"description": "Who speaks.", "schema": {"type": "string"}},
-    **ANSWERED,
-    "X-Anyrig-Voice": {"description": "Which voice, and in the place of which, where one of "
-                       "OpenAI's was asked for.", "schema": {"type": "string"}},
-    "X-Anyrig-Ignored": {"description": "Fields of the request that have no effect.",
-                         "schema": {"type": "string"}},
-}  # fmt: skip
-_SPEECH: dict[int | str, dict[str, Any]] = {
+_TEXT_HEADER = {"schema": {"type": "string"}}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The sound, sent while it is made.",
+        "description": "The audio, sent while it is made.",
         "content": {**dict.fromkeys(MEDIA_TYPES.values(), _BYTES), "text/event-stream": _EVENTS},
-        "headers": _SAID,
+        "headers": {
+            "X-Anyrig-Engine": {"description": "The engine.", **_TEXT_HEADER},
+            **MODEL_HEADERS,
+            "X-Anyrig-Voice": {
+                "description": "The voice, and the one of OpenAI's that was requested.",
+                **_TEXT_HEADER,
+            },
+            "X-Anyrig-Ignored": {
+                "description": "Fields of the request that have no effect.", **_TEXT_HEADER,
+            },
+        },
     },
-    **problems.answers(400, 413, 422, 429, 501, 503),
+    **errors.problem_responses(400, 413, 422, 429, 501, 503),
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
-    """The routes."""
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(tags=["speech"], route_class=JsonRoute)
-    threads = Threads()
-    asking = anyio.CapacityLimiter(2)
+    threads, socket_threads = StreamThreads(), StreamThreads()
+    limiter = anyio.CapacityLimiter(2)
 
     @routes.post(
-        "/v1/audio/speech", summary="Speak a text", response_class=Response, responses=_SPEECH
+        "/v1/audio/speech", summary="Speak a text", response_class=Response, responses=_RESPONSES
     )
-    async def speak(request: Request, wanted: SpeechRequest) -> Response:
-        """As OpenAI's. Errors come as problems, before the first sound."""
-        wish = Wish(
-            wanted.input, wanted.voice_name, wanted.engine or wanted.model,
-            "" if wanted.language in (None, "auto") else str(wanted.language),
-            wanted.speed, lane=wanted.lane,
-        )  # fmt: skip
-        sounding = Sounding(parts, wish, wanted.response_format, threads)
-        try:
-            first = await unless_gone(request.receive, sounding.begin)
-        except BaseException:
-            sounding.close()
-            raise
-        if first is None:
-            sounding.close()
-            return Response(status_code=_CLIENT_LEFT)
-        headers = _headers(sounding, wanted)
-        if wanted.stream_format == "sse":
-            headers["Cache-Control"] = "no-store"
-            return Streamed(
-                _events(sounding, first, len(wish.text)), sounding.close, headers=headers,
-                patience_s=parts.settings.deadline_s, media_type="text/event-stream",
-            )  # fmt: skip
-        kind = MEDIA_TYPES[wanted.response_format]
-        if wanted.response_format == "pcm":
-            kind += f";rate={PCM_RATE};channels=1"
-        return Streamed(
-            sounding.parts(first), sounding.close, headers=headers,
-            patience_s=parts.settings.deadline_s, media_type=kind,
-        )  # fmt: skip
+    async def speak(request: Request, body: CreateSpeechRequest) -> Response:
+        """As OpenAI's. Errors come as problems, before the first audio."""
+        return await _speak(server, request, body, threads)
 
     @routes.get("/config", response_model=Config, summary="Voices, engines and devices")
     async def config() -> Any:
         """What there is to choose from; the first two fields as VibeVoice's demo has them."""
-        told = await to_thread.run_sync(parts.speech.config, limiter=asking)
-        found = await to_thread.run_sync(parts.rig.devices, limiter=asking)
-        return {**told, "devices": found["devices"]}
+        described = await to_thread.run_sync(_describe_config, server, limiter=limiter)
+        found = await to_thread.run_sync(server.machine.devices, limiter=limiter)
+        return {**described, "devices": found["devices"]}
 
-    @routes.get("/lexicon", response_model=LexiconTold, summary="How words are pronounced")
-    async def lexicon() -> Any:
-        """The user's lexicon; empty where there is none."""
-        return await to_thread.run_sync(lambda: _lexicon(parts), limiter=asking)
+    @routes.get("/lexicon", response_model=LexiconResponse, summary="Get the lexicon")
+    async def get_lexicon() -> Any:
+        """How words are pronounced; empty if there is no lexicon."""
+        return await to_thread.run_sync(_read_lexicon, server, limiter=limiter)
 
-    @routes.put("/lexicon", response_model=LexiconTold, summary="Change how words are pronounced",
-                responses=problems.answers(400, 413, 422, 507))  # fmt: skip
-    async def set_lexicon(wanted: LexiconText) -> Any:
-        """The whole of it, as TOML; it holds from the next request on."""
-        count = await to_thread.run_sync(parts.speech.set_lexicon, wanted.text, limiter=asking)
-        return {"text": wanted.text, "entries": count}
+    @routes.put(
+        "/lexicon", response_model=LexiconResponse, summary="Replace the lexicon",
+        responses=errors.problem_responses(400, 413, 422, 507),
+    )  # fmt: skip
+    async def put_lexicon(body: LexiconText) -> Any:
+        """All of it, as TOML; it applies from the next request on."""
+        count = await to_thread.run_sync(server.speech.save_lexicon, body.text, limiter=limiter)
+        return {"text": body.text, "entries": count}
+
+    @routes.websocket("/stream")
+    async def stream(socket: WebSocket) -> None:
+        """PCM in binary frames, events in text frames; the text in the query or the first frame."""
+        await socket.accept()
+        try:
+            await _serve_socket(server, socket, socket_threads)
+        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
+            # Starlette raises RuntimeError if something is sent after the client disconnected.
+            log.info("WebSocket client disconnected: %s", type(error).__name__)
+
+    @routes.api_route("/stream", methods=["GET", "POST"], include_in_schema=False)
+    async def stream_over_http() -> None:
+        raise Problem(
+            426, "/stream is a WebSocket", hint="Open ws://.../stream, or POST /v1/audio/speech.",
+            headers={"Upgrade": "websocket"},
+        )  # fmt: skip
 
     return routes
 
 
-def _lexicon(parts: Parts) -> dict[str, Any]:
+async def _speak(
+    server: ServerState, request: Request, body: CreateSpeechRequest, threads: StreamThreads
+) -> Response:
+    options = _build_options(
+        body.input, body.voice_name, body.engine_name, body.language or "", body.speed
+    )
+    stream = SpeechStream(server, {**options, "lane": body.lane}, body.response_format, threads)
+    try:
+        with _openai_fields():
+            first = await run_until_disconnect(request.receive, stream.start)
+    except BaseException:
+        stream.close()
+        raise
+    if first is None:
+        stream.close()
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+    headers = _build_headers(stream, body)
+    content = stream.iter_parts(first)
+    media_type = MEDIA_TYPES[body.response_format]
+    if body.stream_format == "sse":
+        headers["Cache-Control"] = "no-store"
+        content, media_type = _iter_events(content, len(body.input)), "text/event-stream"
+    elif body.response_format == "pcm":
+        media_type += f";rate={PCM_RATE};channels=1"
+    return ClosingStreamResponse(
+        content, stream.close, send_s=server.settings.deadline_s, headers=headers,
+        media_type=media_type,
+    )  # fmt: skip
+
+
+def _build_options(
+    text: str, voice: str, engine: str, language: str, speed: float
+) -> dict[str, Any]:
+    """Options of a `LiveSpeechRequest`; what is not given is left to the settings."""
+    options: dict[str, Any] = {"text": text.replace("\0", " "), "voice": voice, "engine": engine}
+    if language not in ("", "auto"):
+        options["language"] = language
+    if speed != 1.0:
+        options["rate"] = speed
+    return options
+
+
+@contextmanager
+def _openai_fields() -> Iterator[None]:
+    """Name the field of OpenAI's API that an error is about."""
+    try:
+        yield
+    except InvalidInputError as error:
+        error.option = _OPENAI_FIELDS.get(error.option, error.option)
+        raise
+
+
+def _build_headers(stream: SpeechStream, body: CreateSpeechRequest) -> dict[str, str]:
+    session, requested = stream.session, body.voice_name
+    replaced = requested not in ("", "default", session.voice) and "+" not in requested
+    headers = {
+        "X-Anyrig-Engine": session.engine, "X-Anyrig-Model": session.engine,
+        "X-Anyrig-Voice": f"{session.voice} (for {requested})" if replaced else session.voice,
+    }  # fmt: skip
+    if body.engine_name not in ("", session.engine):
+        headers["X-Anyrig-Note"] = format_substitute(body.engine_name, session.engine)
+    if ignored := body.ignored:
+        headers["X-Anyrig-Ignored"] = ", ".join(ignored)
+    return {name: to_header(text) for name, text in headers.items()}
+
+
+async def _iter_events(server: AsyncIterator[bytes], num_characters: int) -> AsyncIterator[bytes]:
+    """The audio as server-sent events; an error in the middle is one as well."""
+    try:
+        async for data in server:
+            yield _format_event("speech.audio.delta", audio=base64.b64encode(data).decode())
+    except Exception as error:  # noqa: BLE001 - the status was sent already
+        yield _format_event("error", error=errors.error_event(error)["error"])
+        return
+    # Characters in place of tokens: there are none here, and clients expect numbers.
+    usage = {"input_tokens": num_characters, "output_tokens": 0, "total_tokens": num_characters}
+    yield _format_event("speech.audio.done", usage=usage)
+
+
+def _format_event(kind: str, **more: Any) -> bytes:
+    return f"data: {json.dumps({'type': kind, **more})}\n\n".encode()
+
+
+def _read_lexicon(server: ServerState) -> dict[str, Any]:
     from anyrig.speech.lexicon import parse
 
-    text = parts.speech.lexicon()
+    text = server.speech.read_lexicon()
     return {"text": text, "entries": len(parse(text, skip_patterns=True).entries)}
 
 
-def _headers(sounding: Sounding, wanted: SpeechRequest) -> dict[str, str]:
-    reading = sounding.reading
-    asked = wanted.voice_name
-    stands_in = asked not in ("", "default", reading.voice) and "+" not in asked
-    voice = f"{reading.voice} (for {asked})" if stands_in else reading.voice
-    headers = {"X-Anyrig-Engine": reading.engine, "X-Anyrig-Model": reading.engine,
-               "X-Anyrig-Voice": voice}  # fmt: skip
-    named = wanted.engine or wanted.model
-    if named not in ("", reading.engine):
-        headers["X-Anyrig-Note"] = stood_in(named, reading.engine)
-    ignored = [*wanted.ignored, *reading.ignored]
-    if ignored:
-        headers["X-Anyrig-Ignored"] = ", ".join(ignored)
-    return {name: text.encode("ascii", "replace").decode() for name, text in headers.items()}
-
-
-async def _events(sounding: Sounding, first: bytes, num_characters: int) -> AsyncIterator[bytes]:
-    """The sound as events; what breaks it off is told as one."""
+def _describe_config(server: ServerState) -> dict[str, Any]:
+    engines = server.speech.list_engines()
     try:
-        async for data in sounding.parts(first):
-            yield _event("speech.audio.delta", audio=base64.b64encode(data).decode())
-    except Exception as error:  # noqa: BLE001 - the answer has begun: it cannot be a status any more
-        yield _event("error", error=problems.event_of(error)["error"])
+        default_voice = server.speech.find_default_voice()[1]
+    except AnyrigError:  # no engine is installed: `engines` says so
+        default_voice = ""
+    details = [
+        {
+            "name": voice.name, "engine": voice.engine, "language": voice.language,
+            "gender": voice.gender or None, "title": voice.title or None,
+        }
+        for engine in engines if engine.spec.name != TEST_ENGINE for voice in engine.voices
+    ]  # fmt: skip
+    return {
+        "voices": list(dict.fromkeys(one["name"] for one in details)),
+        "default_voice": default_voice,
+        "engines": [
+            {
+                "name": one.spec.name, "summary": one.spec.summary,
+                "languages": list(one.languages or one.spec.languages), "ready": one.is_ready,
+                "why": _format_problem(one),
+                "licence": one.spec.weights_licence or one.spec.code_licence,
+            }
+            for one in engines
+        ],
+        "details": details,
+    }  # fmt: skip
+
+
+def _format_problem(engine: EngineStatus) -> str | None:
+    """What an engine lacks and how to get it, as two sentences; a command in them is marked."""
+    first, dot, rest = engine.fix.partition(". ")
+    fix = f"`{first}`{dot}{rest}" if first.startswith("anyrig ") else engine.fix
+    found = [one.rstrip(". ") for one in (engine.problem, fix) if one]
+    return ". ".join(found) + "." if found else None
+
+
+# -- the WebSocket ---------------------------------------------------------------------------------
+
+_FRAME_BYTES = PCM_RATE * 2  # a second of audio
+_FIRST_FRAME_S = 60.0
+_NORMAL, _POLICY_VIOLATION, _INTERNAL_ERROR, _TRY_AGAIN_LATER = 1000, 1008, 1011, 1013
+_SOCKET_FIELDS = ("text", "voice", "cfg", "steps", "language", "engine", "speed")
+
+
+async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamThreads) -> None:
+    try:
+        options, ignored = await _read_options(socket)
+    except (AnyrigError, TimeoutError) as error:
+        await _send_error(socket, error)
         return
-    # Characters stand for tokens: nothing here has tokens, and clients want numbers.
-    yield _event("speech.audio.done", usage={
-        "input_tokens": num_characters, "output_tokens": 0, "total_tokens": num_characters,
-    })  # fmt: skip
+    stream = SpeechStream(server, options, "pcm", threads)
+
+    async def send() -> None:
+        voice = options["voice"] or None
+        await _send_log(
+            socket, "backend_request_received", text_length=len(options["text"]), voice=voice,
+            ignored=ignored,
+        )  # fmt: skip
+        await _send_audio(socket, stream, server.settings.deadline_s)
+
+    try:
+        await run_until_disconnect(socket.receive, send)
+    finally:
+        stream.close()
 
 
-def _event(kind: str, **more: Any) -> bytes:
-    return f"data: {json.dumps({'type': kind, **more})}\n\n".encode()
+async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) -> None:
+    try:
+        data: bytes | None = await stream.start()
+    except Exception as error:  # noqa: BLE001 - the client is told, whatever it is
+        await _send_error(socket, error)
+        return
+    generated_s, is_first = 0.0, True
+    try:
+        while data is not None:
+            for start in range(0, len(data), _FRAME_BYTES):
+                frame = data[start : start + _FRAME_BYTES]
+                async with asyncio.timeout(send_s):  # a client that accepts nothing holds a model
+                    await socket.send_bytes(frame)
+                if is_first:
+                    is_first = False
+                    await _send_log(socket, "backend_first_chunk_sent")
+                chunk_s = len(frame) / 2 / PCM_RATE
+                generated_s += chunk_s
+                await _send_log(
+                    socket, "model_progress", generated_sec=round(generated_s, 3),
+                    chunk_sec=round(chunk_s, 3),
+                )  # fmt: skip
+            data = await stream.next_part()
+    except (WebSocketDisconnect, RuntimeError, TimeoutError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the client is told, whatever it is
+        await _send_error(socket, error, event="generation_error")
+        return
+    await _send_log(socket, "backend_stream_complete", generated_sec=round(generated_s, 3))
+    await socket.close(_NORMAL)
+
+
+async def _read_options(socket: WebSocket) -> tuple[dict[str, Any], list[str]]:
+    """The request, from the query or from a first frame of JSON; and what has no effect of it.
+
+    `cfg` and `steps` would need a model of their own for each pair, or change those of others.
+    """
+    given: dict[str, Any] = {name: socket.query_params.get(name) for name in _SOCKET_FIELDS}
+    if given["text"] == "":
+        raise InvalidInputError(
+            "the text is empty",
+            hint='Send ?text=... in the URL, or leave it out and send {"text": "..."} first.',
+        )
+    if given["text"] is None:
+        async with asyncio.timeout(_FIRST_FRAME_S):
+            message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        given |= await to_thread.run_sync(_parse_frame, message.get("text") or "")
+    texts = {name: str(value) for name, value in given.items() if value not in (None, "")}
+    options = _build_options(
+        texts.get("text", ""), _check_name(texts, "voice"), _check_name(texts, "engine"),
+        _check_language(texts.get("language", "")), _check_speed(texts.get("speed", "1")),
+    )  # fmt: skip
+    return options, [name for name in ("cfg", "steps") if name in texts]
+
+
+def _parse_frame(text: str) -> dict[str, Any]:
+    try:
+        found = parse(text)
+    except (ValueError, LimitExceededError):
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("text"), str):
+        raise InvalidInputError(
+            "no text was sent", hint='Send {"text": "..."} first, or ?text= in the URL.'
+        )
+    return {name: found[name] for name in _SOCKET_FIELDS if name in found}
+
+
+def _check_name(texts: dict[str, str], name: str) -> str:
+    value = texts.get(name, "")
+    if len(value) > 300:
+        raise InvalidInputError(f"{name} is too long", hint="GET /config lists the valid ones.")
+    return value
+
+
+def _check_language(text: str) -> str:
+    if text and not re.fullmatch(LANGUAGE, text):
+        raise InvalidInputError(
+            "language is not a language code", hint="Send one such as en, es or fr, or auto."
+        )
+    return text
+
+
+def _check_speed(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.25 <= value <= 4:
+        raise InvalidInputError("speed must be between 0.25 and 4", hint="1 is the normal speed.")
+    return value
+
+
+async def _send_error(socket: WebSocket, error: Exception, *, event: str = "backend_error") -> None:
+    """Report an error, and close."""
+    is_busy = isinstance(error, OverloadedError)
+    if isinstance(error, TimeoutError):
+        error = InvalidInputError("no text was sent in time", hint="Send it at once.")
+    problem = errors.error_event(error)
+    await _send_log(
+        socket, "backend_busy" if is_busy else event, message=problem["title"],
+        hint=problem["hint"],
+    )  # fmt: skip
+    code = _POLICY_VIOLATION if problem["status"] < 500 else _INTERNAL_ERROR
+    if is_busy:
+        await socket.close(_TRY_AGAIN_LATER, reason="Service busy")
+    else:
+        await socket.close(code)
+
+
+async def _send_log(socket: WebSocket, event: str, **data: Any) -> None:
+    """A text frame as clients of VibeVoice's demo read them."""
+    if socket.application_state is not WebSocketState.CONNECTED:
+        return
+    now = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    frame = {"type": "log", "event": event, "data": data, "timestamp": now}
+    await socket.send_text(json.dumps(frame))

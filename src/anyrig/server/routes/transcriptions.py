@@ -1,6 +1,6 @@
-"""`POST /v1/audio/transcriptions`: recordings into text, as OpenAI's interface has it.
+"""`POST /v1/audio/transcriptions`: speech to text, as OpenAI's API has it.
 
-The recording is streamed to disk, heard in a worker process, and deleted; nothing of it is kept.
+The recording is streamed to disk, transcribed in a worker process, and deleted.
 """
 
 from __future__ import annotations
@@ -15,25 +15,56 @@ import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.app.access import Client, resolve_path
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.server.access import Client, client_of
-from anyrig.server.documents import Desk, while_there
-from anyrig.server.hearing import is_openai, model_of
-from anyrig.server.models import ANSWERED, stood_in
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.receiving import Form, received
+from anyrig.server.auth import get_client
+from anyrig.server.documents import DocumentTasks, run_while_connected
+from anyrig.server.errors import Problem, problem_responses
+from anyrig.server.routes.models import MODEL_HEADERS, format_substitute, to_header
 from anyrig.server.schemas import check_name
 from anyrig.server.schemas.events import EVENT
-from anyrig.server.schemas.transcriptions import FORMS, Transcription
-from anyrig.server.uploads import Upload
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import Upload, UploadForm, receive_form
 
+FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
+_OPENAI_MODELS = re.compile(r"whisper-1|gpt-.*", re.DOTALL)
+"""Names that OpenAI's clients send: then the language decides which model is used."""
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
-_FIELDS = ("file", "model", "language", "response_format", "timestamp_granularities",
-           "timestamp_granularities[]", "stream", "prompt", "temperature", "include", "include[]",
-           "chunking_strategy")  # fmt: skip
 _IGNORED = ("prompt", "temperature", "include", "include[]", "chunking_strategy")
+_FIELDS = ("file", "model", "language", "response_format", "timestamp_granularities",
+           "timestamp_granularities[]", "stream", *_IGNORED)  # fmt: skip
+
+
+class TranscriptionUsage(BaseModel):
+    """How long the recording is."""
+
+    type: str = "duration"
+    seconds: float
+
+
+class Transcription(BaseModel):
+    """The text of a recording; only `verbose_json` has the other fields."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {"text": "It was ten past nine.", "usage": {"type": "duration", "seconds": 2}}
+            ]
+        },
+    )
+
+    text: str
+    usage: TranscriptionUsage
+    task: str | None = None
+    language: str | None = Field(default=None, description="ISO 639-1.")
+    duration: float | None = None
+    segments: list[dict[str, Any]] | None = None
+    words: list[dict[str, Any]] | None = None
+
+
 _BODY = {
     "requestBody": {
         "required": True,
@@ -46,10 +77,10 @@ _BODY = {
                         "file": {"type": "string", "format": "binary",
                                  "description": "wav, flac, mp3, ogg, opus, m4a, mp4, webm, ..."},
                         "model": {"type": "string", "example": "whisper-1",
-                                  "description": "Chosen by the language when it is OpenAI's."},
+                                  "description": "OpenAI's: the language decides."},
                         "language": {"type": "string", "example": "en",
-                                     "description": "Found out when it is not given."},
-                        "response_format": {"type": "string", "enum": list(FORMS)},
+                                     "description": "Detected if not given."},
+                        "response_format": {"type": "string", "enum": list(FORMATS)},
                         "timestamp_granularities[]": {
                             "type": "array",
                             "items": {"type": "string", "enum": ["segment", "word"]},
@@ -63,11 +94,11 @@ _BODY = {
         },
     }
 }  # fmt: skip
-_ANSWERS: dict[int | str, dict[str, Any]] = {
+_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "What was said; as text or captions where that was asked for.",
-        "headers": {"X-Anyrig-Ignored": {"description": "Fields that were not used.",
-                                         "schema": {"type": "string"}}, **ANSWERED},
+        "description": "The transcript, as JSON, text or captions.",
+        "headers": {"X-Anyrig-Ignored": {"description": "Fields that have no effect.",
+                                         "schema": {"type": "string"}}, **MODEL_HEADERS},
         "content": {
             "text/plain": {"schema": {"type": "string"}, "example": "It was ten past nine.\n"},
             "text/vtt": {"schema": {"type": "string"}},
@@ -75,61 +106,80 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
             "text/event-stream": {"schema": EVENT},
         },
     },
-    **answers(404, 413, 415, 501, 507),
+    **problem_responses(404, 413, 415, 501, 507),
 }  # fmt: skip
 
 
-def router(parts: Parts) -> APIRouter:
-    """The route."""
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(tags=["speech"])
-    desk = Desk(parts)
+    tasks = DocumentTasks(server)
 
-    @routes.post("/v1/audio/transcriptions", response_model=Transcription, openapi_extra=_BODY,
-                 responses=_ANSWERS, summary="Write down what is said in a recording")  # fmt: skip
+    @routes.post(
+        "/v1/audio/transcriptions", response_model=Transcription, openapi_extra=_BODY,
+        responses=_RESPONSES, summary="Transcribe a recording",
+    )  # fmt: skip
     async def transcribe(request: Request) -> Response:
-        """Each recording is deleted as soon as it was heard.
+        """The recording is deleted once it is transcribed.
 
-        With `stream` the text comes as server-sent events once it was heard, segment by segment.
+        With `stream` the text comes as server-sent events at the end, segment by segment.
         """
-        form = await received(request, parts.uploads, names=("file",), most_files=20)
+        form = await receive_form(request, server.uploads, names=("file",), max_files=20)
         try:
-            wishes = await anyio.to_thread.run_sync(_wishes, parts, client_of(request), form)
-            path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
-            work = desk.ask("transcribe", {**wishes, "file": str(path)}, lane="bulk")
-            heard: dict[str, Any] = await while_there(request, work)
+            arguments = await anyio.to_thread.run_sync(
+                _build_arguments, server, get_client(request), form
+            )
+            path = await anyio.to_thread.run_sync(server.uploads.path, form.files[0].id)
+            work = tasks.ask("transcribe", {**arguments, "files": [str(path)]}, lane="bulk")
+            result: dict[str, Any] = await run_while_connected(request, work)
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_forget, parts, form.files)
-        return _answer(form, heard)
+                await anyio.to_thread.run_sync(_delete, server, form.files)
+        return _build_response(form, result)
 
     return routes
 
 
-def _forget(parts: Parts, files: list[Upload]) -> None:
+def resolve_model(server: ServerState, client: Client, name: str) -> str:
+    """The transcription model that a client names; empty if the language decides."""
+    from anyrig.recognise.model import NAMES
+
+    if _OPENAI_MODELS.fullmatch(name) or name in ("", "default", "auto"):
+        return ""
+    if "/" in name or "\\" in name:
+        return str(resolve_path(server, client, name, "models"))
+    if name not in NAMES:
+        raise Problem(
+            404, f"unknown transcription model {name[:80]!r}",
+            hint=f"Models: {', '.join(NAMES)}; or leave it out.", param="model",
+        )  # fmt: skip
+    return name
+
+
+def _delete(server: ServerState, files: list[Upload]) -> None:
     for one in files:
         with suppress(AnyrigError):
-            parts.uploads.delete(one.id)
+            server.uploads.delete(one.id)
 
 
-def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
-    """What a clerk is asked for; `InvalidInputError` for what cannot be had."""
+def _build_arguments(server: ServerState, client: Client, form: UploadForm) -> dict[str, Any]:
+    """The arguments of the task; raises what is wrong with the request."""
     for name in form.fields:
         if name not in _FIELDS:
             raise InvalidInputError(
-                f"there is no field {name[:40]!r}", hint=f"{', '.join(_FIELDS)}."
+                f"unknown field {name[:40]!r}", hint=f"Fields: {', '.join(_FIELDS)}."
             )
     if len(form.files) != 1:
-        said = "one recording is sent at a time" if form.files else "no recording was sent"
+        title = "one recording can be sent at a time" if form.files else "no recording was sent"
         hint = "Send it as the field `file` of the form: curl -F file=@talk.mp3"
-        raise Problem(400, said, hint=hint, param="file")
-    form_name, words = _form(form), _words(form)
-    if words and form_name != "verbose_json":
+        raise Problem(400, title, hint=hint, param="file")
+    format, words = _read_format(form), _wants_words(form)
+    if words and format != "verbose_json":
         raise InvalidInputError(
-            "times of words come with verbose_json", hint="response_format=verbose_json"
+            "times of words need verbose_json", hint="Send response_format=verbose_json."
         )
-    if _streams(form) and form_name not in ("json", "text"):
+    if _wants_stream(form) and format not in ("json", "text"):
         raise InvalidInputError(
-            f"{form_name} cannot be streamed", hint="Leave stream out, or ask for json."
+            f"{format} cannot be streamed", hint="Leave stream out, or ask for json."
         )
     try:
         check_name(form.value("model").strip())
@@ -140,69 +190,74 @@ def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
     language = form.value("language").strip()
     if language and not _LANGUAGE.fullmatch(language):
         raise InvalidInputError(
-            "that is no language", hint="Such as en or es; found out when left out."
+            "language is not a language code", hint="Send one such as en or es, or leave it out."
         )
     return {
-        "name": form.files[0].name, "language": language,
-        "model": model_of(parts, client, form.value("model").strip()),
-        "words": words, "form": form_name if form_name in ("srt", "vtt") else "",
+        "names": [form.files[0].name], "language": language,
+        "model": resolve_model(server, client, form.value("model").strip()),
+        "word_times": words, "form": format if format in ("srt", "vtt") else "",
     }  # fmt: skip
 
 
-def _form(form: Form) -> str:
+def _read_format(form: UploadForm) -> str:
     name = form.value("response_format") or "json"
-    if name not in FORMS:
-        raise InvalidInputError(f"there is no form {name[:40]!r}", hint=f"{', '.join(FORMS)}.")
+    if name not in FORMATS:
+        raise InvalidInputError(
+            f"unknown response_format {name[:40]!r}", hint=f"Formats: {', '.join(FORMATS)}."
+        )
     return name
 
 
-def _words(form: Form) -> bool:
-    asked = [*form.fields.get("timestamp_granularities[]", ()),
+def _wants_words(form: UploadForm) -> bool:
+    given = [*form.fields.get("timestamp_granularities[]", ()),
              *form.fields.get("timestamp_granularities", ())]  # fmt: skip
-    for one in asked:
+    for one in given:
         if one not in ("segment", "word"):
-            raise InvalidInputError(f"there are no times of {one[:40]!r}", hint="segment or word.")
-    return "word" in asked
+            raise InvalidInputError(
+                f"unknown timestamp granularity {one[:40]!r}", hint="Send segment or word."
+            )
+    return "word" in given
 
 
-def _streams(form: Form) -> bool:
+def _wants_stream(form: UploadForm) -> bool:
     return form.value("stream").lower() in ("true", "1")
 
 
-def _answer(form: Form, heard: dict[str, Any]) -> Response:
+def _build_response(form: UploadForm, result: dict[str, Any]) -> Response:
     ignored = [name.removesuffix("[]") for name in _IGNORED if name in form.fields]
-    asked, model = form.value("model").strip(), str(heard["model"])
+    requested, model = form.value("model").strip(), str(result["model"])
     headers = {"X-Anyrig-Model": model}
-    if is_openai(asked):
-        headers["X-Anyrig-Note"] = stood_in(asked, model)
+    if _OPENAI_MODELS.fullmatch(requested):
+        headers["X-Anyrig-Note"] = format_substitute(requested, model)
     if ignored:
         headers["X-Anyrig-Ignored"] = ", ".join(dict.fromkeys(ignored))
-    headers = {name: text.encode("ascii", "replace").decode() for name, text in headers.items()}
-    name = _form(form)
-    written = heard.pop("written", "")
-    usage = {"type": "duration", "seconds": heard["duration"]}
-    if _streams(form):
+    headers = {name: to_header(text) for name, text in headers.items()}
+    format = _read_format(form)
+    captions = result.pop("written", "")
+    usage = {"type": "duration", "seconds": result["duration"]}
+    if _wants_stream(form):
         return StreamingResponse(
-            _events(heard, usage), headers=headers, media_type="text/event-stream"
+            _iter_events(result, usage), headers=headers, media_type="text/event-stream"
         )
-    if name == "text":
-        return PlainTextResponse(f"{heard['text']}\n", headers=headers)
-    if name == "srt":
-        return Response(written, headers=headers, media_type="application/x-subrip; charset=utf-8")
-    if name == "vtt":
-        return Response(written, headers=headers, media_type="text/vtt; charset=utf-8")
-    if name == "verbose_json":
-        return JSONResponse({**heard, "usage": usage}, headers=headers)
-    return JSONResponse({"text": heard["text"], "usage": usage}, headers=headers)
+    if format == "text":
+        return PlainTextResponse(f"{result['text']}\n", headers=headers)
+    if format in ("srt", "vtt"):
+        kind = "application/x-subrip" if format == "srt" else "text/vtt"
+        return Response(captions, headers=headers, media_type=f"{kind}; charset=utf-8")
+    if format == "verbose_json":
+        return JSONResponse({**result, "usage": usage}, headers=headers)
+    return JSONResponse({"text": result["text"], "usage": usage}, headers=headers)
 
 
-def _events(heard: Mapping[str, Any], usage: Mapping[str, Any]) -> Iterator[bytes]:
-    texts = [str(one.get("text", "")).strip() for one in heard["segments"]]
-    whole = " ".join(filter(None, texts))
-    for number, text in enumerate(filter(None, texts)):
-        yield _event({"type": "transcript.text.delta", "delta": f" {text}" if number else text})
-    yield _event({"type": "transcript.text.done", "text": whole, "usage": dict(usage)})
+def _iter_events(result: Mapping[str, Any], usage: Mapping[str, Any]) -> Iterator[bytes]:
+    texts = [text for one in result["segments"] if (text := str(one.get("text", "")).strip())]
+    for number, text in enumerate(texts):
+        delta = f" {text}" if number else text
+        yield _format_event({"type": "transcript.text.delta", "delta": delta})
+    yield _format_event(
+        {"type": "transcript.text.done", "text": " ".join(texts), "usage": dict(usage)}
+    )
 
 
-def _event(data: Mapping[str, Any]) -> bytes:
+def _format_event(data: Mapping[str, Any]) -> bytes:
     return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()

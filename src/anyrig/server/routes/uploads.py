@@ -1,20 +1,59 @@
-"""Files that people send: POST /uploads, then `upload:ID` wherever a file is named."""
+"""/uploads: files, which other routes name as `upload:ID`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-import anyio.to_thread
+from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.server.access import client_of, find_upload, list_uploads
-from anyrig.server.holding import deleted
-from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
-from anyrig.server.ranged import file_answer
-from anyrig.server.receiving import received
-from anyrig.server.schemas.uploads import EXAMPLE, UploadedFile, UploadedFiles, shown
+from anyrig.app.access import find_upload, list_uploads
+from anyrig.server.auth import get_client
+from anyrig.server.errors import Problem, problem_responses
+from anyrig.server.state import ServerState
+from anyrig.server.uploads import Upload, delete_upload, file_response, receive_form
+
+EXAMPLE: dict[str, Any] = {
+    "id": "9f0c1e2d3b4a59687786950413223140",
+    "name": "A short book.epub",
+    "size": 48213,
+    "kind": "epub",
+    "made_at": 1794700800.5,
+}
+
+
+class UploadedFile(BaseModel):
+    """An uploaded file."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    id: str = Field(description="Other routes name the file as `upload:ID`.")
+    name: str = Field(description="The client's name for it.")
+    size: int = Field(description="In bytes.", ge=0)
+    kind: str = Field(
+        description="Detected from its content: epub, pdf, wav, ...; `other` if unknown."
+    )
+    made_at: float = Field(description="Seconds since 1970.")
+
+
+class UploadedFiles(BaseModel):
+    """Uploaded files."""
+
+    files: list[UploadedFile]
+
+    @classmethod
+    def of(cls, uploads: Iterable[Upload]) -> UploadedFiles:
+        return cls(files=[describe_upload(upload) for upload in uploads])
+
+
+def describe_upload(upload: Upload) -> UploadedFile:
+    return UploadedFile(
+        id=upload.id, name=upload.name, size=upload.size, kind=upload.kind, made_at=upload.made_at
+    )
+
 
 _FORM = {
     "requestBody": {
@@ -37,53 +76,55 @@ _FORM = {
     }
 }
 _BYTES = {"type": "string", "format": "binary"}
-_Id = Annotated[str, Path(description="As POST /uploads answered it.", examples=[EXAMPLE["id"]])]
+_Id = Annotated[str, Path(description="As returned by POST /uploads.", examples=[EXAMPLE["id"]])]
 
 
-def router(parts: Parts) -> APIRouter:
-    """The routes."""
+def router(server: ServerState) -> APIRouter:
     routes = APIRouter(prefix="/uploads", tags=["uploads"])
-    uploads = parts.uploads
+    uploads = server.uploads
 
     @routes.post(
-        "", status_code=201, response_model=UploadedFiles, summary="Send files",
-        openapi_extra=_FORM, responses=answers(413, 415, 507),
+        "", status_code=201, response_model=UploadedFiles, summary="Upload files",
+        openapi_extra=_FORM, responses=problem_responses(413, 415, 507),
     )  # fmt: skip
-    async def send(request: Request) -> UploadedFiles:
-        """Each file is streamed to disk; its kind is told by its content, never by its name."""
-        form = await received(request, uploads)
+    async def upload(request: Request) -> UploadedFiles:
+        """Each file is streamed to disk; its kind is detected from its content."""
+        form = await receive_form(request, uploads)
         if not form.files:
-            raise Problem(400, "no file was sent", hint="curl -F files=@book.epub")
-        return UploadedFiles(files=[shown(one) for one in form.files])
+            raise Problem(400, "the form has no file", hint="curl -F files=@book.epub")
+        return UploadedFiles.of(form.files)
 
-    @routes.get("", response_model=UploadedFiles, summary="List what was sent")
-    async def listed(request: Request) -> UploadedFiles:
-        """Those that this key sent, the newest first; a key with the scope admin sees all."""
-        found = await anyio.to_thread.run_sync(list_uploads, parts, client_of(request))
-        return UploadedFiles(files=[shown(one) for one in found])
+    @routes.get("", response_model=UploadedFiles, summary="List uploaded files")
+    async def list_all(request: Request) -> UploadedFiles:
+        """Those of the client's key, the newest first; the scope admin lists all."""
+        return UploadedFiles.of(await to_thread.run_sync(list_uploads, server, get_client(request)))
 
-    @routes.get("/{id}", response_model=UploadedFile, summary="What is known of a file",
-                responses=answers(404))  # fmt: skip
-    async def one(request: Request, id: _Id) -> UploadedFile:
-        return shown(await anyio.to_thread.run_sync(find_upload, parts, client_of(request), id))
+    @routes.get("/{id}", response_model=UploadedFile, summary="Describe an uploaded file",
+                responses=problem_responses(404))  # fmt: skip
+    async def get(request: Request, id: _Id) -> UploadedFile:
+        return describe_upload(
+            await to_thread.run_sync(find_upload, server, get_client(request), id)
+        )
 
     @routes.get(
-        "/{id}/content", summary="The file itself", response_class=FileResponse,
+        "/{id}/content", summary="Download an uploaded file", response_class=FileResponse,
         responses={
             200: {"content": {"application/octet-stream": {"schema": _BYTES}}},
-            **answers(404, 416),
+            **problem_responses(404, 416),
         },
     )  # fmt: skip
     async def content(request: Request, id: _Id) -> Response:
-        """As it was sent, to be saved and not shown: it may be a page with scripts."""
-        found = await anyio.to_thread.run_sync(find_upload, parts, client_of(request), id)
-        path = await anyio.to_thread.run_sync(uploads.path, id)
-        return await file_answer(request, path, found.name, media_type="application/octet-stream")
+        """Always as an attachment: it may be a page with scripts."""
+        found = await to_thread.run_sync(find_upload, server, get_client(request), id)
+        path = await to_thread.run_sync(uploads.path, id)
+        return await file_response(request, path, found.name, media_type="application/octet-stream")
 
-    @routes.delete("/{id}", response_model=UploadedFile, summary="Delete a file for good",
-                   responses=answers(404, 409))  # fmt: skip
+    @routes.delete("/{id}", response_model=UploadedFile, summary="Delete an uploaded file",
+                   responses=problem_responses(404, 409))  # fmt: skip
     async def delete(request: Request, id: _Id) -> UploadedFile:
-        """Refused while a job that is not over needs it."""
-        return shown(await anyio.to_thread.run_sync(deleted, parts, client_of(request), id))
+        """Refused while an unfinished job needs it."""
+        return describe_upload(
+            await to_thread.run_sync(delete_upload, server, get_client(request), id)
+        )
 
     return routes

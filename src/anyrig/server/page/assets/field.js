@@ -1,15 +1,15 @@
-// One labelled control. It keeps what a person typed itself: the page around it may be drawn anew
-// at any time, and must not take the text away.
-let _number = 0;
+// A labelled form control. It holds its own value: the page around it may be rendered again at any
+// time, which must not reset what a person has typed.
+let count = 0;
 export default {
   template: `
     <div class="field" :class="['field-' + kind, { bare }]">
       <label v-if="kind !== 'check'" :for="name" :class="{ 'only-read': bare }">{{ label }}
         <output v-if="kind === 'range'" class="figures">{{ inner }}{{ unit }}</output></label>
-      <textarea v-if="kind === 'area'" :id="name" v-bind="more" v-model="inner" :aria-describedby="told"
-        @input="typed" @change="said"></textarea>
+      <textarea v-if="kind === 'area'" :id="name" v-bind="more" v-model="inner" :aria-describedby="hintId"
+        @input="handleInput" @change="report"></textarea>
       <select v-else-if="kind === 'select'" :id="name" v-bind="more" v-model="inner"
-        :aria-describedby="told" @change="said">
+        :aria-describedby="hintId" @change="report">
         <template v-for="group in groups" :key="group.name">
           <optgroup v-if="group.name" :label="group.name">
             <option v-for="one in group.options" :key="one.value" :value="one.value">{{ one.label }}</option>
@@ -18,28 +18,28 @@ export default {
         </template>
       </select>
       <label v-else-if="kind === 'check'" class="check"><input type="checkbox" v-bind="more" :id="name"
-        v-model="inner" @change="said" /><span :class="{ 'only-read': bare }">{{ label }}</span></label>
-      <input v-else :id="name" :type="kind" v-bind="more" v-model="inner" :aria-describedby="told"
-        @input="typed" @change="said" @keydown.enter="$emit('enter', inner)" />
+        v-model="inner" @change="report" /><span :class="{ 'only-read': bare }">{{ label }}</span></label>
+      <input v-else :id="name" :type="kind" v-bind="more" v-model="inner" :aria-describedby="hintId"
+        @input="handleInput" @change="report" @keydown.enter="$emit('enter', inner)" />
       <p v-if="hint" :id="name + '-hint'" class="soft">{{ hint }}</p>
     </div>`,
   props: {
     kind: String, label: String, value: null, options: Array, hint: String, live: Boolean,
     bare: Boolean, unit: String, more: Object, keep: String,
   },
-  emits: ["said", "enter"],
+  emits: ["changed", "enter"],
   data() {
-    return { inner: this.value, name: "field-" + ++_number, timer: null };
+    return { inner: this.value, name: "field-" + ++count, timer: null };
   },
   mounted() {
-    const kept = this.keep ? anyrig.kept(this.keep) : undefined;
-    if (kept === undefined || kept === this.inner) return;
-    if (this.kind === "select" && !this.options.some((one) => one.value === kept)) return;
-    this.inner = kept;
-    anyrig.whenConnected(() => this.said());
+    const stored = this.keep ? anyrig.load(this.keep) : undefined;
+    if (stored === undefined || stored === this.inner) return;
+    if (this.kind === "select" && !this.options.some((one) => one.value === stored)) return;
+    this.inner = stored;
+    anyrig.whenConnected(() => this.report());
   },
   computed: {
-    told() {
+    hintId() {
       return this.hint ? this.name + "-hint" : undefined;
     },
     groups() {
@@ -53,18 +53,18 @@ export default {
     },
   },
   methods: {
-    said() {
+    report() {
       clearTimeout(this.timer);
-      if (this.keep) anyrig.keep(this.keep, this.inner);
-      this.$emit("said", this.kind === "range" || this.kind === "number" ? Number(this.inner) : this.inner);
+      if (this.keep) anyrig.store(this.keep, this.inner);
+      this.$emit("changed", this.kind === "range" || this.kind === "number" ? Number(this.inner) : this.inner);
     },
-    typed() {
-      if (this.keep) anyrig.keep(this.keep, this.inner); // also where nobody hears of it
+    handleInput() {
+      if (this.keep) anyrig.store(this.keep, this.inner); // also while the server is not connected
       if (!this.live) return;
       clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.said(), 250);
+      this.timer = setTimeout(() => this.report(), 250);
     },
-    put(value) {
+    setValue(value) {
       this.inner = value;
     },
   },

@@ -1,14 +1,14 @@
-// What the frame does in the browser: the menu, the theme, the language, copying, passing words.
+// The layout's behaviour in the browser: menu, theme, language, copying, toasts, stored input.
 window.anyrig = (() => {
   const root = document.documentElement;
-  const remember = (what) =>
+  const savePreferences = (preferences) =>
     fetch("/page/preferences", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(what),
+      body: JSON.stringify(preferences),
     });
 
-  function menu(open) {
+  function toggleMenu(open) {
     const button = document.getElementById("menu-button");
     if (!button) return;
     root.toggleAttribute("data-menu", open);
@@ -17,11 +17,11 @@ window.anyrig = (() => {
     else if (document.activeElement?.closest("#pages")) button.focus();
   }
 
-  function theme(name) {
+  function setTheme(name) {
     root.dataset.theme = name;
     document.querySelectorAll("[data-theme-choice]").forEach((one) =>
       one.setAttribute("aria-pressed", String(one.dataset.themeChoice === name)));
-    remember({ theme: name });
+    savePreferences({ theme: name });
     window.dispatchEvent(new Event("anyrig-theme"));
   }
 
@@ -29,7 +29,7 @@ window.anyrig = (() => {
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
     } catch {
-      const area = document.createElement("textarea"); // pages that are not of a secure address
+      const area = document.createElement("textarea"); // the clipboard needs a secure origin
       area.value = button.dataset.copy;
       document.body.append(area);
       area.select();
@@ -65,27 +65,27 @@ window.anyrig = (() => {
     setTimeout(() => one.remove(), mood.startsWith("bad") ? 15000 : 5000);
   }
 
-  // What a person typed stays in this browser, over changes of page, reloads and restarts of the server,
-  // until they sign out.
-  const KEPT = "anyrig.";
-  function keep(name, value) {
+  // Input is stored in this browser, across pages, reloads and restarts of the server, until the person
+  // signs out.
+  const PREFIX = "anyrig.";
+  function store(name, value) {
     try {
-      localStorage.setItem(KEPT + name, JSON.stringify(value));
+      localStorage.setItem(PREFIX + name, JSON.stringify(value));
     } catch {
-      // Storage is full or switched off: the page works without it.
+      // Storage is full or disabled: the page works without it.
     }
   }
 
-  function kept(name) {
+  function load(name) {
     try {
-      return JSON.parse(localStorage.getItem(KEPT + name)) ?? undefined;
+      return JSON.parse(localStorage.getItem(PREFIX + name)) ?? undefined;
     } catch {
       return undefined;
     }
   }
 
-  function forgetKept() {
-    for (const name of Object.keys(localStorage)) if (name.startsWith(KEPT)) localStorage.removeItem(name);
+  function clearStored() {
+    for (const name of Object.keys(localStorage)) if (name.startsWith(PREFIX)) localStorage.removeItem(name);
   }
 
   function whenConnected(act) {
@@ -93,8 +93,8 @@ window.anyrig = (() => {
     else setTimeout(() => whenConnected(act), 50);
   }
 
-  // Buttons are answered by the server: where it is gone, a press is answered here.
-  function answerDisconnected(event) {
+  // Buttons are handled by the server: without a connection a press is answered here.
+  function reportDisconnected(event) {
     const place = document.getElementById("toasts");
     const pressed = event.target.closest?.("#content button");
     if (!place || !pressed || !window.socket || window.socket.connected) return;
@@ -102,21 +102,21 @@ window.anyrig = (() => {
     toast(place.dataset.unreachable, "bad unreachable", place.dataset.unreachableHint);
   }
 
-  // A file that is made for a question and kept nowhere: asked for here, so that it is not held twice.
+  // A file that the server does not store is requested by the browser, so that it is not in memory twice.
   async function save(button, url, body, name) {
     button.disabled = true;
     try {
-      const answer = await fetch(url, {
+      const response = await fetch(url, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify(body),
       });
-      if (!answer.ok) {
-        const told = await answer.json().catch(() => ({}));
-        return toast(told.title || answer.statusText, "bad", told.hint || "", "en");
+      if (!response.ok) {
+        const problem = await response.json().catch(() => ({}));
+        return toast(problem.title || response.statusText, "bad", problem.hint || "", "en");
       }
       const link = document.createElement("a");
-      link.href = URL.createObjectURL(await answer.blob());
+      link.href = URL.createObjectURL(await response.blob());
       link.download = name;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 60000);
@@ -125,34 +125,34 @@ window.anyrig = (() => {
     }
   }
 
-  document.addEventListener("click", answerDisconnected, true);
+  document.addEventListener("click", reportDisconnected, true);
   document.addEventListener("submit", (event) => {
-    if (event.target.getAttribute("action") === "/logout") forgetKept();
+    if (event.target.getAttribute("action") === "/logout") clearStored();
   });
   document.addEventListener("click", (event) => {
     const at = (selector) => event.target.closest?.(selector);
     const copied = at("[data-copy]");
     const chosen = at("[data-theme-choice]");
     if (copied) copy(copied);
-    else if (chosen) theme(chosen.dataset.themeChoice);
-    else if (at("#menu-button")) menu(!root.hasAttribute("data-menu"));
-    else if (at("#menu-shade, #menu-close")) menu(false);
+    else if (chosen) setTheme(chosen.dataset.themeChoice);
+    else if (at("#menu-button")) toggleMenu(!root.hasAttribute("data-menu"));
+    else if (at("#menu-shade, #menu-close")) toggleMenu(false);
   });
   document.addEventListener("change", async (event) => {
     if (event.target.id !== "language") return;
-    await remember({ language: event.target.value });
+    await savePreferences({ language: event.target.value });
     location.reload();
   });
   document.addEventListener("keydown", (event) => {
     if (!root.hasAttribute("data-menu")) return;
-    if (event.key === "Escape") menu(false);
+    if (event.key === "Escape") toggleMenu(false);
     if (event.key !== "Tab") return;
-    // While the menu covers the page, the keys stay in it.
+    // While the menu covers the page, the focus stays in it.
     const all = [...document.querySelectorAll("#pages a, #pages button")];
     const [from, to] = event.shiftKey ? [all[0], all.at(-1)] : [all.at(-1), all[0]];
     if (document.activeElement !== from) return;
     event.preventDefault();
     to.focus();
   });
-  return { toast, theme, menu, save, keep, kept, whenConnected };
+  return { toast, save, store, load, whenConnected };
 })();

@@ -1,12 +1,12 @@
-// The log of a job, as it is told: server-sent events, read by the browser itself.
+// The log of a job: server-sent events, read by the browser itself.
 export default {
   template: `
-    <div class="log" role="log" tabindex="0" :aria-label="words.label" ref="box">
-      <p v-if="!lines.length" class="soft">{{ words.none }}</p>
-      <p v-for="line in lines" :key="line.key" :class="line.mood"><time>{{ line.time }}</time>
+    <div class="log" role="log" tabindex="0" :aria-label="texts.label" ref="box">
+      <p v-if="!lines.length" class="soft">{{ texts.empty }}</p>
+      <p v-for="line in lines" :key="line.key" :class="line.level"><time>{{ line.time }}</time>
         <span>{{ line.text }}</span></p>
     </div>`,
-  props: { url: String, words: Object },
+  props: { url: String, texts: Object },
   data() {
     return { lines: [], last: "", key: 0, over: false };
   },
@@ -32,19 +32,19 @@ export default {
     async read() {
       this.stop = new AbortController();
       const headers = this.last ? { "Last-Event-ID": this.last } : {};
-      const answer = await fetch(this.url, { headers, signal: this.stop.signal });
-      if (!answer.ok) return (this.ended = answer.status === 404);
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      const response = await fetch(this.url, { headers, signal: this.stop.signal });
+      if (!response.ok) return (this.ended = response.status === 404);
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
         const { value, done } = await reader.read();
         if (done) return;
-        const frames = (rest + value).split(/\r?\n\r?\n/);
-        rest = frames.pop();
-        frames.forEach(this.frame);
+        const blocks = (rest + value).split(/\r?\n\r?\n/);
+        rest = blocks.pop();
+        blocks.forEach(this.parse);
       }
     },
-    frame(text) {
+    parse(text) {
       const event = { data: "" };
       for (const line of text.split(/\r?\n/)) {
         const at = line.indexOf(":");
@@ -55,23 +55,23 @@ export default {
       }
       if (event.id) this.last = event.id;
       if (!event.data) return;
-      let told;
+      let data;
       try {
-        told = JSON.parse(event.data);
+        data = JSON.parse(event.data);
       } catch (error) {
         return;
       }
-      const inner = told.data && typeof told.data === "object" ? told.data : told;
-      this.add(event.event || told.kind || "said", inner, told.time);
+      const inner = data.data && typeof data.data === "object" ? data.data : data;
+      this.add(event.event || data.kind || "said", inner, data.time);
     },
-    add(kind, told, time) {
+    add(kind, data, time) {
       const when = typeof time === "number" ? new Date(time * 1000) : new Date();
-      const line = { kind, text: this.say(kind, told), mood: told.state === "failed" || kind === "failed" ? "bad" : "",
+      const line = { kind, text: this.format(kind, data), level: data.state === "failed" || kind === "failed" ? "bad" : "",
         time: when.toLocaleTimeString([], { hour12: false }) };
       if (!line.text) return;
-      if (kind === "state") this.ended = ["done", "failed", "cancelled"].includes(told.state);
+      if (kind === "state") this.ended = ["done", "failed", "cancelled"].includes(data.state);
       const last = this.lines[this.lines.length - 1];
-      // Progress is one line that moves, not thousands.
+      // Progress is one line that changes, not thousands.
       if (last && last.kind === "progress" && kind === "progress") Object.assign(last, line);
       else this.lines.push({ key: ++this.key, ...line });
       if (this.lines.length > 500) this.lines.splice(0, 100);
@@ -79,18 +79,18 @@ export default {
       if (box && box.scrollHeight - box.scrollTop - box.clientHeight < 40)
         this.$nextTick(() => (box.scrollTop = box.scrollHeight));
     },
-    say(kind, told) {
-      if (kind === "state") return this.words.states[told.state] || told.state;
+    format(kind, data) {
+      if (kind === "state") return this.texts.states[data.state] || data.state;
       if (kind === "progress") {
-        const share = typeof told.done === "number" ? Math.round(100 * told.done) + " %" : "";
-        return [share, told.stage, told.title].filter(Boolean).join(" · ");
+        const share = typeof data.done === "number" ? Math.round(100 * data.done) + " %" : "";
+        return [share, data.stage, data.title].filter(Boolean).join(" · ");
       }
-      const said = told.text || told.error || told.message || told.title;
-      const facts = Object.entries(told)
+      const message = data.text || data.error || data.message || data.title;
+      const values = Object.entries(data)
         .filter(([name, one]) => name !== "event" && ["string", "number", "boolean"].includes(typeof one))
         .map(([name, one]) => name + " " + one);
-      const hint = told.hint ? " " + told.hint : "";
-      return kind + ": " + (said ? said + hint : facts.slice(0, 6).join(", "));
+      const hint = data.hint ? " " + data.hint : "";
+      return kind + ": " + (message ? message + hint : values.slice(0, 6).join(", "));
     },
   },
 };

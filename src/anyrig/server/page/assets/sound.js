@@ -1,53 +1,53 @@
-// Sound in the browser: a stream of samples as it comes, a WAV of it, many files as one ZIP.
+// Audio in the browser: a stream of samples, a WAV file of them, several files as one ZIP.
 export const RATE = 24000; // of `pcm`: 16 bits, little endian, one channel
 
-export class Refused extends Error {
+export class RequestError extends Error {
   constructor(title, hint) {
     super(title);
     this.hint = hint;
   }
 }
 
-// A request that never reached the server, or an answer that broke off, in the page's own words.
-export function unreachable() {
-  const words = document.getElementById("toasts")?.dataset || {};
-  return new Refused(words.unreachable || "The server does not answer", words.unreachableHint || "");
+// No response, or one that broke off, in the page's language.
+export function createUnreachableError() {
+  const texts = document.getElementById("toasts")?.dataset || {};
+  return new RequestError(texts.unreachable || "The server is not responding", texts.unreachableHint || "");
 }
 
-export async function ask(request, signal) {
-  let answer;
+export async function requestSpeech(request, signal) {
+  let response;
   try {
-    answer = await fetch("/v1/audio/speech", {
+    response = await fetch("/v1/audio/speech", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(request),
       signal,
     });
   } catch (error) {
-    throw signal?.aborted ? error : unreachable();
+    throw signal?.aborted ? error : createUnreachableError();
   }
-  if (answer.ok) return answer;
-  const told = await answer.json().catch(() => ({}));
-  throw new Refused(told.title || answer.status + " " + answer.statusText, told.hint || "");
+  if (response.ok) return response;
+  const problem = await response.json().catch(() => ({}));
+  throw new RequestError(problem.title || response.status + " " + response.statusText, problem.hint || "");
 }
 
-// The chunks of a `pcm` answer as the server makes them: whole samples of 16 bits. Between chunks that
-// have come already, the browser gets its turn.
-export async function* pcmChunks(answer) {
-  const reader = answer.body.getReader();
-  let odd = new Uint8Array(0); // a chunk may end in the middle of a sample
+// The chunks of a `pcm` response, as whole samples of 16 bits. Yields to the browser regularly while
+// chunks are already there.
+export async function* pcmChunks(response) {
+  const reader = response.body.getReader();
+  let rest = new Uint8Array(0); // a chunk may end in the middle of a sample
   let since = performance.now();
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      const bytes = new Uint8Array(odd.length + value.length);
-      bytes.set(odd);
-      bytes.set(value, odd.length);
+      const bytes = new Uint8Array(rest.length + value.length);
+      bytes.set(rest);
+      bytes.set(value, rest.length);
       const whole = bytes.length - (bytes.length % 2);
-      odd = bytes.slice(whole);
+      rest = bytes.slice(whole);
       // Every browser runs on little endian machines, as the samples are.
-      for (let at = 0; at < whole; at += MOST_BYTES) yield new Int16Array(bytes.buffer, at, Math.min(MOST_BYTES, whole - at) / 2);
+      for (let at = 0; at < whole; at += MAX_BYTES) yield new Int16Array(bytes.buffer, at, Math.min(MAX_BYTES, whole - at) / 2);
       if (performance.now() - since > 10) {
         await new Promise((resume) => setTimeout(resume));
         since = performance.now();
@@ -57,10 +57,10 @@ export async function* pcmChunks(answer) {
     reader.cancel().catch(() => {});
   }
 }
-const MOST_BYTES = 1 << 18;
+const MAX_BYTES = 1 << 18;
 
-// The loudest sample of each span, for drawing. Spans get longer as the sound does, so that its size
-// and the cost of drawing it stay the same. A plain object: it is used for every sample.
+// The loudest sample of each span, for drawing. Spans get longer with the audio, so that memory and
+// the cost of drawing stay the same. A plain object, since it is used for every sample.
 export class Peaks {
   constructor() {
     this.values = new Float32Array(4096);
@@ -90,9 +90,9 @@ export class Peaks {
   }
 
   loudest(from, to) {
-    let most = 0;
-    for (let i = from; i < to && i < this.count; i++) most = Math.max(most, this.values[i]);
-    return most;
+    let peak = 0;
+    for (let i = from; i < to && i < this.count; i++) peak = Math.max(peak, this.values[i]);
+    return peak;
   }
 }
 
@@ -125,7 +125,7 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-export function minutes(seconds) {
+export function formatTime(seconds) {
   const whole = Math.floor(seconds);
   return Math.floor(whole / 60) + ":" + String(whole % 60).padStart(2, "0");
 }
@@ -141,7 +141,7 @@ function crc(bytes) {
   return (sum ^ 0xffffffff) >>> 0;
 }
 
-// Files as they are, one after the other: sound does not get smaller by packing.
+// Stored without compression, which does not make audio smaller.
 export async function zip(files) {
   const parts = [];
   const list = [];

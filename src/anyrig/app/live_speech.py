@@ -1,0 +1,422 @@
+"""Speech for many clients at once: one live synthesizer for each engine, shared by all.
+
+with open_live_speech(rig) as speech:
+    with speech.start(speech.request(text="Hello.")) as session:
+        while not session.done:
+            samples = session.finish(session.next_segment().result())
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.app.cache import open_cache
+from anyrig.app.engines import (
+    TEST_ENGINE,
+    EngineChoice,
+    EngineStatus,
+    check_engine,
+    check_speech_settings,
+    choose_engine,
+    detect_language,
+    find_requested_engine,
+    resolve_voice,
+    split_blend,
+)
+from anyrig.app.speech import SpeechRequest, load_lexicon, open_stage, prepare_script
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    LimitExceededError,
+    ModelNotFoundError,
+    UnspeakableTextError,
+    errors_of_option,
+)
+from anyrig.options import list_options, option
+from anyrig.speech import engines
+from anyrig.work.live import Lane
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from anyrig.app.rig import Rig
+    from anyrig.speech.audio import Samples
+    from anyrig.speech.live import Given, LiveStudio, Recital
+    from anyrig.speech.script import Script
+    from anyrig.storage.cache import Cache
+
+OPENAI_VOICES = (
+    "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
+    "shimmer", "verse",
+)  # fmt: skip
+"""Names that clients of OpenAI send: they are the default voice where no engine has them."""
+_OPENAI_MODELS = ("tts-", "gpt-")
+"""How the names of OpenAI's models begin: they are the default engine."""
+_LEXICON_FILE = "lexicon.toml"
+_MAX_LEXICON_CHARACTERS = 1_000_000
+_MAX_PREPARED_AT_ONCE = 2
+"""Texts. It is pure Python: more at once would only take time from the event loop."""
+_ANY_NUMBER = 1 << 20  # characters: as many workers as the devices carry
+_SHOWN_CHARACTERS = 80
+_WARM_UP_TEXT = "Hello, it is half past 10."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveSpeechRequest(SpeechRequest):
+    """Speech for a client who listens."""
+
+    lane: Lane = option("live", "bulk if nobody listens: then those who do come first")
+
+
+class SpeechSession:
+    """A text that is synthesised for one client. For one thread at a time.
+
+    Args:
+        recital: its segments.
+        engine: name of the engine.
+        voice: its name, as a client may request it.
+        sample_rate: samples per second.
+        loudness: in LUFS; 0 leaves it as it is.
+        release: called once, when the session is closed.
+    """
+
+    def __init__(
+        self,
+        recital: Recital,
+        *,
+        engine: str,
+        voice: str,
+        sample_rate: int,
+        loudness: float,
+        release: Callable[[], None],
+    ) -> None:
+        from anyrig.speech.sound.loudness import Leveller
+
+        self.engine, self.voice, self.sample_rate = engine, voice, sample_rate
+        self.num_samples = 0
+        """Finished so far."""
+        self._recital, self._release = recital, release
+        self._leveller = Leveller(sample_rate, target_lufs=loudness) if loudness else None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def done(self) -> bool:
+        """Whether every segment was handed out."""
+        return self._recital.done
+
+    def next_segment(self) -> Future[Given]:
+        """A future of the next segment. Call it in a thread: it may read the cache."""
+        return self._recital.next()
+
+    def finish(self, segment: Given) -> Samples:
+        """A segment's audio: trimmed, levelled, with its pauses. Call it in a thread."""
+        from anyrig.speech.synthesise import chunk_of
+
+        chunk = chunk_of(segment.spoken(), self.sample_rate, self.num_samples)
+        self.num_samples += len(chunk.samples)
+        return self._leveller.apply(chunk.samples) if self._leveller else chunk.samples
+
+    def close(self) -> None:
+        """The end, or the client disconnected: what has not started is not made. Never blocks."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            self._recital.close()
+        finally:
+            self._release()
+
+    def __enter__(self) -> SpeechSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def open_live_speech(
+    rig: Rig, options: Mapping[str, Any] | None = None, *, use_cache: bool = True
+) -> Iterator[LiveSpeech]:
+    """Speech for clients; settings that name an engine or a voice that does not exist are reported.
+
+    Args:
+        rig: the machine; its model cache holds the synthesizers.
+        options: of every request, such as `device`; those that requests do not have are ignored.
+        use_cache: whether takes are read from the result cache and kept in it.
+    """
+    with ExitStack() as stack:
+        cache = stack.enter_context(open_cache(rig)) if use_cache else None
+        speech = LiveSpeech(rig, options or {}, cache)
+        check_speech_settings(rig, speech.request())
+        yield speech
+
+
+class LiveSpeech:
+    """Speech for many clients. Safe to call from many threads; everything may block."""
+
+    def __init__(self, rig: Rig, options: Mapping[str, Any], cache: Cache | None) -> None:
+        known = list_options(LiveSpeechRequest)
+        self._rig, self._cache = rig, cache
+        self._options = {name: value for name, value in options.items() if name in known}
+        self._settings = rig.settings.server
+        self._lexicon_file = rig.folders.server / _LEXICON_FILE
+        self._writing_lexicon = threading.Lock()
+        self._preparing = threading.Semaphore(_MAX_PREPARED_AT_ONCE)
+
+    def request(self, *, text: str = "", **given: Any) -> LiveSpeechRequest:
+        """A request with the options of the server, then the settings, filled in.
+
+        OpenAI's names of models are the default engine; the lexicon of the server is used unless
+        another one is given.
+        """
+        values = {"lexicon": None, **self._options, **given}
+        values["engine"] = self._resolve_engine(given.get("engine", ""), openai=True)
+        return self._rig.request(LiveSpeechRequest, text=text, **values)
+
+    # -- speaking ----------------------------------------------------------------------------------
+
+    def start(self, request: LiveSpeechRequest) -> SpeechSession:
+        """Prepare a text and ask for its first segments; loads the engine if it is not loaded.
+
+        Errors name the option that is wrong: text, voice or engine. A voice is never taken for a
+        path; OpenAI's names are the default voice where no engine has them.
+        """
+        with errors_of_option("text"):
+            self._check_text(request.text)
+        with self._preparing:
+            language = detect_language(request.text, request)
+            with errors_of_option("voice"):
+                voice = self._resolve_voice(request, request.voice, openai=True)
+            if voice != request.voice:
+                request = replace(request, voice=voice)
+            with errors_of_option("engine"):
+                choice = choose_engine(self._rig, request, language)
+            with errors_of_option("text"):
+                script = self._prepare(request, choice)
+        with ExitStack() as stack:
+            synthesizer = stack.enter_context(
+                self._rig.models.borrow(
+                    _format_name(choice), lambda: self._open_synthesizer(request, choice)
+                )
+            )
+            recital = stack.enter_context(
+                synthesizer.read(
+                    script.segments, lane=request.lane, wait_s=self._settings.deadline_s
+                )
+            )
+            return SpeechSession(
+                recital,
+                engine=choice.name,
+                voice=script.segments[0].line.voice or _first_voice(choice, script),
+                sample_rate=synthesizer.rate,
+                loudness=request.loudness,
+                release=stack.pop_all().close,
+            )
+
+    def check(
+        self,
+        *,
+        engine: str = "",
+        voices: Sequence[str] = (),
+        model: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check that an engine and its voices exist, before a job is queued that needs them.
+
+        Args:
+            engine: that of the settings, or any, if empty.
+            voices: names and blends.
+            model: folder with the engine's weights.
+            options: of the engine.
+        """
+        engine = self._resolve_engine(engine, openai=False)
+        request = self.request(engine=engine, model=model or None, set=dict(options or {}))
+        if find_requested_engine(self._rig, request):
+            choose_engine(self._rig, request)
+        with errors_of_option("voice"):
+            for voice in dict.fromkeys(voices):
+                self._resolve_voice(request, voice, openai=False)
+
+    def load(self) -> None:
+        """Load the default engine and use it once, so that the first client does not wait."""
+        request = self.request(text=_WARM_UP_TEXT)
+        choice = choose_engine(self._rig, request)
+        script = self._prepare(request, choice)
+        with self._rig.models.borrow(
+            _format_name(choice), lambda: self._open_synthesizer(request, choice)
+        ) as synthesizer:
+            for segment in script.segments:  # not from the cache, which may have it
+                synthesizer.live.submit(segment.line, lane="bulk").result()
+        self._import_all(request)
+
+    def _import_all(self, request: LiveSpeechRequest) -> None:
+        """A request from its text to its bytes: whatever is imported on the way is imported now."""
+        from anyrig.speech.sound.encode import encoder
+
+        with (
+            self.start(request) as session,
+            encoder(io.BytesIO(), "mp3", session.sample_rate) as output,
+        ):
+            while not session.done:
+                output.write(session.finish(session.next_segment().result()))
+
+    def _check_text(self, text: str) -> None:
+        limit = self._settings.text_characters
+        if len(text) > limit:
+            raise LimitExceededError(
+                f"the text has {len(text):,} characters",
+                hint=f"The limit is {limit:,} (server.text_characters); POST /jobs speaks longer"
+                " texts.",
+            )
+        if not text.strip():
+            raise UnspeakableTextError("the text is empty", hint="Give some words.")
+
+    def _resolve_engine(self, name: str, *, openai: bool) -> str:
+        """An engine that exists, or empty for the default one; with `openai` OpenAI's are it."""
+        known = self._engine_names
+        if name in known or not name:
+            return name
+        if openai and name.startswith(_OPENAI_MODELS):
+            return ""
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        guess = f"Did you mean {' or '.join(near)}? " if near else ""
+        with errors_of_option("engine"):
+            raise ModelNotFoundError(
+                f"unknown speech model {name[:_SHOWN_CHARACTERS]!r}",
+                hint=f"{guess}GET /v1/models lists them.",
+            )
+
+    def _resolve_voice(self, request: LiveSpeechRequest, voice: str, *, openai: bool) -> str:
+        """A voice that exists, or empty for the default one; it is never taken for a path.
+
+        Args:
+            request: its engine, if it names one.
+            voice: a name or a blend.
+            openai: whether OpenAI's names are the default voice.
+        """
+        if voice in ("", "default"):
+            return ""
+        from anyrig.speech.voices import unknown
+
+        if find_requested_engine(self._rig, request):
+            # An engine that is not installed raises its own error: it has no voices to name.
+            choice = choose_engine(self._rig, request)
+            known = [one.name for one in choice.found.voices]
+        else:
+            names = [name for name in self._engine_names if name != TEST_ENGINE]
+            known = [one.name for name in names
+                     for one in check_engine(self._rig, request, name).voices]  # fmt: skip
+        for name in [voice] if voice in known else split_blend(voice):
+            if name in known:
+                continue
+            if openai and voice in OPENAI_VOICES:
+                return ""
+            raise unknown(name[:_SHOWN_CHARACTERS], known, more="GET /config describes each.")
+        return voice
+
+    def _prepare(self, request: LiveSpeechRequest, choice: EngineChoice) -> Script:
+        more: dict[str, Any] = {}
+        if request.lexicon is None and (path := self._find_lexicon()) is not None:
+            # One that an earlier version accepted stays in use without what is invalid now.
+            own = replace(request, lexicon=path)
+            more["lexicon"] = load_lexicon(self._rig, own, skip_patterns=True)
+        return prepare_script(
+            self._rig, request, choice, files=False, first_short=request.lane == "live", **more
+        )
+
+    def _open_synthesizer(self, request: LiveSpeechRequest, choice: EngineChoice) -> LiveStudio:
+        from anyrig.speech.live import LiveStudio
+
+        self._rig.reload_saved_device()
+        stage = open_stage(self._rig, request, choice, _ANY_NUMBER, self._cache, lane="live")
+        return LiveStudio(stage, most_waiting=self._settings.queue)
+
+    # -- what exists -------------------------------------------------------------------------------
+
+    @cached_property
+    def _engine_names(self) -> tuple[str, ...]:
+        return engines.names()  # 30 ms: it asks every installed package
+
+    def list_engines(self) -> list[EngineStatus]:
+        """Every engine, ready or not."""
+        request = self.request()
+        return [check_engine(self._rig, request, name) for name in self._engine_names]
+
+    def find_default_voice(self) -> tuple[str, str]:
+        """The engine and the voice that speak if a request names none; raises its error if no
+        engine is installed.
+        """
+        request = self.request()
+        choice = choose_engine(self._rig, request)
+        first = next((voice.name for voice in choice.found.voices), "")
+        return choice.name, resolve_voice(self._rig, request, choice) or first
+
+    def describe_default(self) -> str:
+        """The same for the log."""
+        try:
+            engine, voice = self.find_default_voice()
+        except AnyrigError as error:
+            return f"none ({error.message})"
+        return f"{engine}, voice {voice or 'its first'}"
+
+    # -- pronunciations ----------------------------------------------------------------------------
+
+    def _find_lexicon(self) -> Path | None:
+        if self._lexicon_file.is_file():
+            return self._lexicon_file
+        name = self._rig.settings.speech.lexicon
+        return Path(name).expanduser() if name else None
+
+    def read_lexicon(self) -> str:
+        """The text of the lexicon; empty if there is none, or if it is not TOML."""
+        from anyrig.text.decode import written
+
+        path = self._find_lexicon()
+        if path is None or path.suffix.lower() != ".toml":
+            return ""
+        return written(path, "the lexicon", hint="Check the path.")
+
+    def save_lexicon(self, text: str) -> int:
+        """Replace the lexicon by a valid one; the number of its entries."""
+        from anyrig.speech.lexicon import parse
+        from anyrig.storage.files import write_atomic
+
+        if len(text) > _MAX_LEXICON_CHARACTERS:
+            raise LimitExceededError(
+                f"the lexicon has {len(text):,} characters",
+                hint=f"The limit is {_MAX_LEXICON_CHARACTERS:,}.",
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidInputError(
+                "the lexicon is not valid Unicode", hint="Remove lone surrogates."
+            ) from None
+        lexicon = parse(text, name="the lexicon")
+        with self._writing_lexicon:
+            write_atomic(self._lexicon_file, text)
+        return len(lexicon.entries)
+
+
+def _format_name(choice: EngineChoice) -> str:
+    """The name of an engine's synthesizer in the model cache, with options that are not default."""
+    defaults = {one.name: one.default for one in choice.spec.options}
+    changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
+               if value != defaults[name]]  # fmt: skip
+    return f"speech {choice.name}{''.join(changed)}"
+
+
+def _first_voice(choice: EngineChoice, script: Script) -> str:
+    from anyrig.speech.voices import pick
+
+    return pick(choice.found.voices, script.segments[0].line).name if choice.found.voices else ""

@@ -1,0 +1,40 @@
+"""The options of `anyrig serve`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from anyrig.app.cluster import ClusterOptions
+from anyrig.app.compute import ComputeOptions
+from anyrig.options import option
+
+Preload = Literal["speech", "embeddings", "documents", "entities", "summarise", "classify"]
+PRELOADS: tuple[str, ...] = get_args(Preload)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeRequest(ComputeOptions, ClusterOptions):
+    """The server."""
+
+    host: str = option(
+        "127.0.0.1", "address to listen on; 0.0.0.0 is every address of this machine",
+        metavar="ADDRESS", setting="server.host",
+    )  # fmt: skip
+    port: int = option(
+        3000, "port to listen on; 0 is any free one", ge=0, le=65535, metavar="N",
+        setting="server.port",
+    )  # fmt: skip
+    preload: tuple[Preload, ...] = option(
+        (), "load models before the server is ready: speech,embeddings if no names are given;"
+        f" any of {', '.join(PRELOADS)}", metavar="NAMES", if_bare="speech,embeddings",
+    )  # fmt: skip
+    insecure: bool | None = option(
+        None, "allow everyone who can reach the address, without an API key",
+        excludes="require_keys",
+    )  # fmt: skip
+    require_keys: bool | None = option(None, "require API keys on this machine too")
+    no_page: bool = option(False, "serve the API only, without the web page")
+    no_cache: bool = option(False, "do not use or keep cached results")
+    no_jobs: bool = option(False, "queue jobs without running them")
+    log_json: bool = option(False, "log requests and events as lines of JSON")

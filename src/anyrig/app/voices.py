@@ -1,0 +1,165 @@
+"""The voices of the installed engines, and samples of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.app.engines import TEST_ENGINE, VoiceOptions, choose_engine, find_weights
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.speech import SynthesisOptions, open_synthesizer, prepare_script, resolve_format
+from anyrig.errors import AnyrigError, InvalidInputError, WorkError, mention
+from anyrig.options import option
+from anyrig.speech import engines
+
+if TYPE_CHECKING:
+    from anyrig.app.engines import EngineChoice
+    from anyrig.app.rig import Rig
+    from anyrig.speech.maker import Spoken
+    from anyrig.speech.protocol import Voice
+    from anyrig.speech.script import Script
+
+_LOUDNESS = -19.0  # of all, so that voices are compared and not volumes
+_FORBIDDEN = re.compile(r'[\x00-\x1f<>:"/\\|?* ]')
+SENTENCES = {
+    "en": "Good morning. This is how I sound when I read to you.",
+    "es": "Buenos días. Así sueno cuando leo para usted.",
+    "fr": "Bonjour. Voici ma voix quand je vous fais la lecture.",
+    "de": "Guten Morgen. So klinge ich, wenn ich Ihnen vorlese.",
+    "it": "Buongiorno. Ecco la mia voce quando leggo per voi.",
+    "pt": "Bom dia. É assim que eu soo quando leio para você.",
+    "nl": "Goedemorgen. Zo klink ik wanneer ik u voorlees.",
+    "ja": "おはようございます。このような声で読み上げます。",
+    "zh": "早上好。这就是我朗读时的声音。",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoicesRequest(SynthesisOptions):
+    """Voices."""
+
+    language: str = option("", "only voices of this language: en, es, fr", metavar="CODE")
+    match: str = option("", "only voices with this in their name, or `female`", metavar="WORD")
+    samples: Path | None = option(
+        None, "write a sample of each voice into this folder", http=False, metavar="FOLDER"
+    )
+    format: str = option("wav", "of the samples: wav, flac, mp3, opus, m4a", metavar="NAME")
+    text: str = option("", "what the samples say")
+    ssml: bool = option(False, "the text is SSML; detected if it begins with <speak")
+
+
+def list_voices(rig: Rig, request: VoicesRequest) -> list[Voice]:
+    """The voices of the named engine, or of every engine that is installed."""
+    found: list[Voice] = []
+    for name in [request.engine] if request.engine else engines.names():
+        if not request.engine and name == TEST_ENGINE:
+            continue
+        try:
+            found += find_weights(rig, request, name, engines.engine_class(name)).voices
+        except AnyrigError:
+            if request.engine:
+                raise
+    voices = [voice for voice in found if _matches(voice, request)]
+    if not voices:
+        raise InvalidInputError(
+            "no installed voice matches", hint="`anyrig engines` lists what can be installed."
+        )
+    return voices
+
+
+def is_installed(rig: Rig, engine: str) -> bool:
+    try:
+        find_weights(rig, VoiceOptions(), engine, engines.engine_class(engine))
+    except AnyrigError:
+        return False
+    return True
+
+
+def _matches(voice: Voice, request: VoicesRequest) -> bool:
+    word = (request.match or request.voice).lower()
+    parts = f"{voice.name} {voice.title} {voice.gender}".lower().split()
+    fits = not word or word in voice.name.lower() or any(part.startswith(word) for part in parts)
+    language = request.language.lower()
+    return fits and any(code.lower().startswith(language) for code in (voice.language, *voice.also))
+
+
+def write_voice_samples(rig: Rig, request: VoicesRequest, on_event: OnEvent) -> list[Path]:
+    """Write a file for each voice, in which it says a sentence in its language."""
+    assert request.samples is not None
+    voices, format = list_voices(rig, request), resolve_format(request.format)
+    if request.samples.exists() and not request.samples.is_dir():
+        raise InvalidInputError(
+            f"{request.samples} is a file", hint=f"{mention('samples')} must be a folder."
+        )
+    request.samples.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for name in dict.fromkeys(voice.engine for voice in voices):
+        own = [voice for voice in voices if voice.engine == name]
+        one = replace(request, engine=name, voice="", format=format, cluster="no")
+        for path in _sample_engine(rig, one, request.samples, own, on_event):
+            written.append(path)
+            on_event(ProgressEvent("speaking", len(written), len(voices), path.stem))
+    if not written:
+        raise WorkError("no sample could be made", hint="The warnings say why.")
+    return written
+
+
+def _sample_engine(
+    rig: Rig, request: VoicesRequest, folder: Path, voices: Sequence[Voice], on_event: OnEvent
+) -> Iterator[Path]:
+    engine = choose_engine(rig, request)
+    scripts = list(_prepare_scripts(rig, request, engine, voices, on_event))
+    segments = [segment for _, script in scripts for segment in script.segments]
+    length = sum(len(segment.text) for segment in segments)
+    with open_synthesizer(rig, request, engine, length, None) as studio:
+        takes = studio.takes(segments)
+        for voice, script in scripts:
+            parts = [next(takes) for _ in script.segments]
+            failed = [part.failure.message for part in parts if part.failure is not None]
+            if failed:
+                on_event(WarningEvent(f"{voice.name}: {failed[0]}"))
+                continue
+            name = _FORBIDDEN.sub("_", voice.name)
+            path = folder / f"{engine.name}-{name}.{request.format}"
+            _write_takes(path, parts, studio.rate, request.format)
+            yield path
+
+
+def _prepare_scripts(
+    rig: Rig,
+    request: VoicesRequest,
+    engine: EngineChoice,
+    voices: Sequence[Voice],
+    on_event: OnEvent,
+) -> Iterator[tuple[Voice, Script]]:
+    """What each voice says, in its language or in the requested one."""
+    for voice in voices:
+        language = request.language or voice.language
+        text = request.text or SENTENCES.get(language.partition("-")[0])
+        if text is None:
+            on_event(
+                WarningEvent(f"{voice.name}: no sentence in {language}; pass {mention('text')}")
+            )
+            continue
+        yield (
+            voice,
+            prepare_script(
+                rig, request, engine, text, voice=voice.name, language=language,
+                ssml=True if request.ssml else "auto",
+            ),
+        )  # fmt: skip
+
+
+def _write_takes(path: Path, takes: Sequence[Spoken], rate: int, format: str) -> None:
+    import numpy as np
+
+    from anyrig.speech.sound.encode import encoder
+    from anyrig.speech.sound.loudness import level
+    from anyrig.speech.synthesise import chunk_of
+
+    audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
+    with encoder(path, format=format, rate=rate) as output:
+        output.write(level(audio, rate, target_lufs=_LOUDNESS))

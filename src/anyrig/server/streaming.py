@@ -1,0 +1,315 @@
+"""Speech on its way to a client: encoded part by part, for as long as the client is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from weakref import WeakValueDictionary
+
+import anyio
+from anyio import to_thread
+from starlette.responses import Response
+
+from anyrig.errors import OverloadedError, WorkError
+from anyrig.server.errors import Problem, error_status
+from anyrig.server.waiting import BoundedStarter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from concurrent.futures import Future
+
+    from starlette.types import Receive, Scope, Send
+
+    from anyrig.app.live_speech import SpeechSession
+    from anyrig.recognise.resample import Resampler
+    from anyrig.server.state import ServerState
+    from anyrig.speech.audio import Samples
+    from anyrig.speech.live import Given
+    from anyrig.speech.sound.encode import Encoder
+
+T = TypeVar("T")
+PCM_RATE = 24000
+"""Samples per second of pcm, as OpenAI's API and VibeVoice's demo have it."""
+_START_THREADS, _START_THREADS_PER_VOICE, _ENCODE_THREADS = 128, 16, 2
+"""Many clients may wait for an engine that loads, but only some of those that want the same one, so
+that clients of an engine that is loaded are not kept out. What computes is kept to a few threads:
+each takes the interpreter from the event loop for milliseconds at a time."""
+_SYNTHESIS_S = 30.0
+"""Added to the deadline, which ends when a segment's turn comes: time to synthesise it."""
+
+
+class StreamThreads:
+    """Where the blocking server of all streams run."""
+
+    def __init__(self) -> None:
+        self.starter = BoundedStarter(_START_THREADS)
+        self.encode_limiter = anyio.CapacityLimiter(_ENCODE_THREADS)
+        self._per_voice: WeakValueDictionary[tuple[str, ...], asyncio.Semaphore] = (
+            WeakValueDictionary()
+        )
+
+    def limit_voice(self, options: Mapping[str, Any]) -> asyncio.Semaphore:
+        """The semaphore of requests for the same engine, voice and language."""
+        key = tuple(options.get(name, "") for name in ("engine", "voice", "language"))
+        found = self._per_voice.get(key)
+        if found is None:
+            found = self._per_voice[key] = asyncio.Semaphore(_START_THREADS_PER_VOICE)
+        return found
+
+
+class _ByteBuffer:
+    """Where an encoder writes to."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self._data += data
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def take(self) -> bytes:
+        """Everything since the last call."""
+        data = bytes(self._data)
+        self._data.clear()
+        return data
+
+
+class SpeechStream:
+    """A request and its audio: `start`, then `next_part` until None; `close` it in any case.
+
+    Args:
+        server: of the server.
+        options: of a `LiveSpeechRequest`, as the client gave them.
+        format: of the audio.
+        threads: shared by all streams.
+    """
+
+    def __init__(
+        self, server: ServerState, options: Mapping[str, Any], format: str, threads: StreamThreads
+    ) -> None:
+        self._server, self._options, self._format, self._threads = server, options, format, threads
+        self._began = time.monotonic()
+        self._closed = False
+        self._busy = threading.Lock()
+        """Held by the thread that works for it."""
+        self._session: SpeechSession | None = None
+        self._encoder: Encoder | None = None
+        self._buffer = _ByteBuffer()
+        self._resampler: Resampler | None = None
+        self._next: Future[Given] | None = None
+        self._is_first = True
+
+    @property
+    def session(self) -> SpeechSession:
+        """Only after `start`."""
+        assert self._session is not None
+        return self._session
+
+    async def start(self) -> bytes:
+        """The first part. Whatever is wrong with the request is raised here."""
+        with _unavailable():
+            await self._threads.starter.run(
+                self._open,
+                self._server.settings,
+                semaphore=self._threads.limit_voice(self._options),
+            )
+        data = await self.next_part()
+        assert data is not None, "a text has audio"
+        return data
+
+    async def next_part(self) -> bytes | None:
+        """The next part; None after the last."""
+        with _unavailable():
+            while self._next is not None:
+                segment = await self._wait_for(self._next)
+                data = await to_thread.run_sync(
+                    self._encode, segment, limiter=self._threads.encode_limiter
+                )
+                if data:
+                    return data
+        return None
+
+    async def iter_parts(self, first: bytes) -> AsyncIterator[bytes]:
+        """The first part and all others."""
+        data: bytes | None = first
+        while data is not None:
+            yield data
+            data = await self.next_part()
+
+    def close(self) -> None:
+        """The end, or the client disconnected: what has not started is not made. Never blocks."""
+        self._closed = True
+        if self._busy.acquire(blocking=False):  # else the thread that works for it does, when done
+            try:
+                self._release()
+            finally:
+                self._busy.release()
+
+    async def _wait_for(self, future: Future[Given]) -> Given:
+        try:
+            async with asyncio.timeout(self._server.settings.deadline_s + _SYNTHESIS_S):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise OverloadedError(
+                "the request waited longer than the deadline", hint="Try again later."
+            ) from None
+
+    # -- in threads --------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        try:
+            with self._busy:
+                try:
+                    speech = self._server.speech
+                    self._session = speech.start(speech.request(**self._options))
+                    self._encoder = self._open_encoder(self._session.sample_rate)
+                    self._next = self._session.next_segment()
+                except BaseException:
+                    self._release()
+                    raise
+        finally:
+            self._close_if_disconnected()
+
+    def _open_encoder(self, sample_rate: int) -> Encoder:
+        from anyrig.speech.sound.encode import encoder
+
+        if self._format == "pcm" and sample_rate != PCM_RATE:
+            from anyrig.recognise.resample import Resampler
+
+            self._resampler = Resampler(sample_rate, PCM_RATE)
+            sample_rate = PCM_RATE
+        return encoder(cast("BinaryIO", self._buffer), self._format, sample_rate)
+
+    def _encode(self, segment: Given) -> bytes:
+        """A segment as bytes; the next one is requested."""
+        try:
+            with self._busy:
+                return self._encode_segment(segment)
+        finally:
+            self._close_if_disconnected()
+
+    def _encode_segment(self, segment: Given) -> bytes:
+        session, encoder = self.session, self._encoder
+        assert encoder is not None
+        before = session.num_samples
+        encoder.write(self._resample(session.finish(segment)))
+        self._count(session, (session.num_samples - before) / session.sample_rate)
+        if session.done:
+            if self._resampler is not None:
+                encoder.write(self._resampler.finish())
+            encoder.close()
+            self._next = None
+        else:
+            self._next = session.next_segment()
+        return self._buffer.take()
+
+    def _resample(self, samples: Samples) -> Samples:
+        return self._resampler.feed(samples) if self._resampler is not None else samples
+
+    def _close_if_disconnected(self) -> None:
+        """Called once `close` can take the lock, so that either this or that one releases all."""
+        if self._closed:
+            self.close()
+
+    def _release(self) -> None:
+        """Nothing is left for a second call."""
+        try:
+            if self._encoder is not None:
+                self._encoder.abort()
+        finally:
+            if self._session is not None:
+                self._session.close()
+
+    def _count(self, session: SpeechSession, audio_s: float) -> None:
+        figures = self._server.metrics
+        if self._is_first:
+            self._is_first = False
+            figures.first_audio.observe(time.monotonic() - self._began)
+        figures.audio.labels(session.engine).inc(audio_s)
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    """Failed work is a state of the server (503), not an internal error."""
+    try:
+        yield
+    except WorkError as error:
+        if error_status(error) == 500:
+            raise Problem(503, error.message, hint=error.hint) from error
+        raise
+
+
+async def run_until_disconnect(
+    receive: Callable[[], Awaitable[Any]], work: Callable[[], Awaitable[T]]
+) -> T | None:
+    """Run something; if the client disconnects first, it is cancelled and the result is None.
+
+    Args:
+        receive: of a request whose body was read, or of a WebSocket; what comes is not used.
+        work: what to run.
+    """
+    results: list[T] = []
+    errors: list[Exception] = []
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            while not (await receive())["type"].endswith(".disconnect"):
+                pass
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        try:
+            results.append(await work())
+        except Exception as error:  # noqa: BLE001 - raised below, out of the group, which wraps errors
+            errors.append(error)
+        group.cancel_scope.cancel()
+    if errors:
+        raise errors[0]
+    return results[0] if results else None
+
+
+class ClosingStreamResponse(Response):
+    """A response in server; `close` is called in any case, also if the client disconnects.
+
+    Args:
+        content: the server.
+        close: called at the end.
+        send_s: how long the client may take to accept a part: meanwhile it holds a model.
+        headers: of the response.
+        media_type: of the content.
+    """
+
+    def __init__(
+        self,
+        content: AsyncIterator[bytes],
+        close: Callable[[], None],
+        *,
+        send_s: float,
+        headers: dict[str, str],
+        media_type: str,
+    ) -> None:
+        self._content, self._close, self._send_s = content, close, send_s
+        self.status_code, self.media_type, self.background = 200, media_type, None
+        self.init_headers(headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await run_until_disconnect(receive, lambda: self._send(send))
+        finally:
+            self._close()
+
+    async def _send(self, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+        async for data in self._content:
+            with anyio.fail_after(self._send_s):
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

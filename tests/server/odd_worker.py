@@ -1,0 +1,81 @@
+"""A document worker that does what a test says, and speech engines that die or load slowly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from anyrig.app.document_worker import DocumentWorker
+from anyrig.errors import AnyrigError, WorkError, error_to_dict
+
+FOLDER = "ODD_WORKER_FOLDER"
+FACTORY = "tests.server.odd_worker:OddWorker"
+ENGINES = """
+import os, signal, time
+from dataclasses import replace
+
+from anyrig.speech.engines.tone import Tone
+
+
+class Deadly(Tone):
+    spec = replace(Tone.spec, name="deadly")
+    name = "deadly"
+
+    def run(self, batch):
+        if any("poison" in line.text for line in batch):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(batch)
+
+
+class Slow(Tone):
+    spec = replace(Tone.spec, name="slow")
+    name = "slow"
+
+    def __init__(self, *given, **more):
+        time.sleep(3.0)
+        super().__init__(*given, **more)
+"""
+
+
+def plugged(folder: Path) -> None:
+    """Lay down the engines as pip would, with entry points."""
+    (folder / "odd_engines.py").write_text(ENGINES)
+    info = folder / "odd_engines-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd_engines\nVersion: 1.0\n")
+    names = "deadly = odd_engines:Deadly\nslow = odd_engines:Slow\n"
+    (info / "entry_points.txt").write_text(f"[anyrig.speech]\n{names}")
+
+
+class OddWorker(DocumentWorker):
+    """A plain worker; a file with a task's name says that it dies, fails or goes on for long."""
+
+    def run_task(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        folder, task = Path(os.environ[FOLDER]), str(payload["task"])
+        way = (folder / task).read_text() if (folder / task).exists() else ""
+        if way == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if way == "fails":
+            return {
+                "error": error_to_dict(WorkError(f"{task} failed (KeyError)", hint="The log says."))
+            }
+        if way == "long":
+            return self._endless(payload, folder / f"{task} begun", folder / f"{task} ended")
+        return super().run_task(payload)
+
+    def _endless(self, payload: Mapping[str, Any], begun: Path, ended: Path) -> dict[str, Any]:
+        """Until nobody waits for it, or two minutes."""
+        self.context.wanted = payload["wanted"]
+        begun.touch()
+        for _ in range(6000):
+            try:
+                self.context.check()
+            except AnyrigError as error:
+                ended.touch()
+                return {"error": error_to_dict(error)}
+            time.sleep(0.02)
+        return {"result": None}
