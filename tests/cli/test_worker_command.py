@@ -17,10 +17,10 @@ from anyrig.app.cluster import (
     find_broker,
     find_default_broker,
 )
+from anyrig.app.cluster_handlers import SpeechHandler
 from anyrig.app.cluster_worker import (
     GpuObserver,
     Node,
-    SpeechHandler,
     WorkerRequest,
     choose_worker_device,
     plan_nodes,

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from anyrig.app.cluster_worker import SpeechHandler, WorkerRequest, plan_nodes
+from anyrig.app.cluster_handlers import SpeechHandler
+from anyrig.app.cluster_worker import WorkerRequest, plan_nodes
 from anyrig.app.rig import Rig
 from anyrig.cluster import worker as workers
 from anyrig.cluster.broker import RESULT_S

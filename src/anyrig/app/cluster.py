@@ -20,17 +20,22 @@ from anyrig.options import Request, option
 from anyrig.storage.keys import JsonValue
 
 if TYPE_CHECKING:
+    from anyrig.app.compute import ComputeOptions
     from anyrig.app.rig import Rig
     from anyrig.app.speech import SynthesisOptions
     from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.checks import ResultChecker
+    from anyrig.cluster.protocol import Codec
     from anyrig.cluster.registry import ClusterStatus, EngineId, WorkerInfo
     from anyrig.devices.machine import Precision
-    from anyrig.placement import PlacementPlan
+    from anyrig.documents.model import Model
+    from anyrig.placement import PlacementPlan, Workload
     from anyrig.speech.script import Segment
     from anyrig.work.engine import EngineFactory
     from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
+OpenPool = Callable[["EngineFactory"], "WorkerPool"]
 _NO, _YES = ("no", "none", "off"), ("yes", "on")
 _EXAMPLES: dict[str, Precision] = {"half": "fp16", "fp8": "fp8"}
 """A number format of each precision class; fp32 is its own."""
@@ -98,48 +103,14 @@ def check_celery() -> None:
         )
 
 
-def check_queued(rig: Rig, options: ClusterOptions) -> None:
-    """Refuse a broker's password in a job, which others can list."""
-    from anyrig.cluster import token
-
-    if token.is_token(options.cluster) or "@" in options.cluster:
-        raise InvalidInputError(
-            "a queued job would show the broker's password to everyone who can list jobs",
-            hint=f"Set cluster.broker and pass {mention('cluster', 'yes')}.",
-        )
-    find_broker(rig, options)  # what is missing is reported now, not when the job runs
-
-
-# -- speech on the workers of a cluster ------------------------------------------------------------
+# -- work on the workers of a cluster --------------------------------------------------------------
 
 
 def place_on_cluster(rig: Rig, request: SynthesisOptions, choice: EngineChoice) -> PlacementPlan:
     """A placement that only says in which precision takes are made: nothing runs here."""
-    from anyrig.cluster.registry import WorkerRegistry
-    from anyrig.devices.machine import DeviceBackend
-    from anyrig.placement import Placement, PlacementPlan
-
-    client = connect(rig, find_broker(rig, request))
-    try:
-        workers = list(WorkerRegistry(client).list_alive().values())
-    finally:
-        client.close()
-    engine = _identify_engine(rig, request, choice)
+    engine, workers = _identify_engine(rig, request, choice), _list_workers(rig, request)
     _check_voices_match(choice, engine, workers)
-    precision = choose_cluster_precision(request.precision, engine, workers)
-    log.info("the cluster computes in %s", precision)
-    for worker in workers:
-        theirs = worker.find_engine(engine.engine)
-        reason = (
-            engine.describe_difference(theirs)
-            if theirs is not None
-            else f"it has no {engine.engine}"
-        )
-        classes = ", ".join(worker.precisions.get(engine.engine, ())) or "fp32"
-        log.info("  %s (%s): %s", worker.name, worker.device, reason or classes)
-    cpu = rig.machine.cpu_device
-    backend = cpu.backends[0] if cpu.backends else DeviceBackend("onnx", "cpu", "cpu")
-    return PlacementPlan((Placement(cpu, backend, _EXAMPLES.get(precision, "fp32")),))
+    return _plan_precision(rig, request.precision, engine, workers)
 
 
 def open_cluster_pool(
@@ -149,52 +120,121 @@ def open_cluster_pool(
     plan: PlacementPlan,
     *,
     lane: str = "bulk",
-) -> Callable[[EngineFactory], WorkerPool] | None:
+) -> OpenPool | None:
     """Makes a pool of the cluster's workers, if the request names one."""
-    url = find_broker(rig, request)
-    if not url:
+    if not find_broker(rig, request):
         return None
-    from anyrig.cluster.broker import BrokerClient
-    from anyrig.cluster.pool import ClusterPool
     from anyrig.cluster.speech import SpeechCodec, TakeChecker
     from anyrig.speech.protocol import options_of
+
+    # Takes can be compared with our own only where two takes of a line are the same.
+    comparable = getattr(choice.engine_class, "batch_invariant", False)
+    return _make_opener(
+        rig, request, request, _identify_engine(rig, request, choice), SpeechCodec(), plan,
+        workload=choice.engine_class.need(choice.found),
+        make_checker=lambda open_local: TakeChecker(
+            open_local if comparable else None, hold=lane != "live"
+        ),
+        options=options_of(choice.spec, choice.options), lane=lane,
+    )  # fmt: skip
+
+
+def open_embedding_pool(
+    rig: Rig, compute: ComputeOptions, cluster: ClusterOptions, model: Model, deterministic: bool
+) -> tuple[PlacementPlan, OpenPool]:
+    """A placement that says in which precision vectors are made, and what makes the pool."""
+    from anyrig.cluster.embedding import EmbeddingCodec, VectorChecker, identify_model
+
+    engine, workload = identify_model(model), model.need()
+    workers = _list_workers(rig, cluster)
+    plan = _plan_precision(rig, compute.precision, engine, workers, workload.libraries)
+
+    def make_checker(open_local: Callable[[], WorkerPool] | None) -> ResultChecker:
+        checker = VectorChecker(open_local)
+        checker.dimension = model.dimension
+        return checker
+
+    return plan, _make_opener(
+        rig, compute, cluster, engine, EmbeddingCodec(), plan, workload=workload,
+        make_checker=make_checker, options={"deterministic": deterministic},
+    )  # fmt: skip
+
+
+def _list_workers(rig: Rig, options: ClusterOptions) -> list[WorkerInfo]:
+    from anyrig.cluster.registry import WorkerRegistry
+
+    client = connect(rig, find_broker(rig, options))
+    try:
+        return list(WorkerRegistry(client).list_alive().values())
+    finally:
+        client.close()
+
+
+def _plan_precision(
+    rig: Rig,
+    requested: str,
+    engine: EngineId,
+    workers: Sequence[WorkerInfo],
+    libraries: Sequence[str] = (),
+) -> PlacementPlan:
+    """A placement in the precision class of a run; it computes what is compared, at most."""
+    from anyrig.devices.machine import DeviceBackend
+    from anyrig.placement import Placement, PlacementPlan
+
+    precision = choose_cluster_precision(requested, engine, workers)
+    log.info("the cluster computes in %s", precision)
+    for worker in workers:
+        theirs = worker.find_engine(engine.engine)
+        reason = engine.describe_difference(theirs) if theirs else f"it has no {engine.engine}"
+        classes = ", ".join(worker.precisions.get(engine.engine, ())) or "fp32"
+        log.info("  %s (%s): %s", worker.name, worker.device, reason or classes)
+    cpu = rig.machine.cpu_device
+    able = [one for one in cpu.backends if not libraries or one.library in libraries]
+    backend = able[0] if able else DeviceBackend("onnx", "cpu", "cpu")
+    return PlacementPlan((Placement(cpu, backend, _EXAMPLES.get(precision, "fp32")),))
+
+
+def _make_opener(
+    rig: Rig,
+    compute: ComputeOptions,
+    cluster: ClusterOptions,
+    engine: EngineId,
+    codec: Codec,
+    plan: PlacementPlan,
+    *,
+    workload: Workload,
+    make_checker: Callable[[Callable[[], WorkerPool] | None], ResultChecker],
+    options: Mapping[str, Any],
+    lane: str = "bulk",
+) -> OpenPool:
+    from anyrig.app.compute import place, test_devices
+    from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.pool import ClusterPool
     from anyrig.speech.stage import precision_class
     from anyrig.work.pool import WorkerPool
     from anyrig.work.worker import LocalWorkers
 
-    engine = _identify_engine(rig, request, choice)
-    local_plan = _place_here(rig, request, choice, plan) if request.cluster_local else None
+    url, precision = find_broker(rig, cluster), plan.placements[0].precision
+    local: PlacementPlan | None = None
+    if cluster.cluster_local:
+        own = replace(compute, precision=precision)
+        local = test_devices(rig, place(rig, rig.choose_device(own), workload, own), own)
 
     def open_pool(factory: EngineFactory) -> WorkerPool:
-        def open_local() -> WorkerPool:
-            local = LocalWorkers(plan.placements, factory, environment=rig.environment)
-            return WorkerPool(local)
+        def start(plan: PlacementPlan) -> LocalWorkers:
+            return LocalWorkers(plan.placements, factory, environment=rig.environment)
 
-        # Takes can be compared with our own only where two takes of a line are the same.
-        comparable = getattr(choice.engine_class, "batch_invariant", False)
-        comparable = comparable and plan.placements[0].precision == "fp32"
+        def open_local() -> WorkerPool:
+            return WorkerPool(start(plan))
+
         return ClusterPool(
-            BrokerClient(url), engine, SpeechCodec(), precision=precision_class(plan.placements),
-            options=options_of(choice.spec, choice.options), lane=lane,
-            wait_s=rig.settings.cluster.patience,
-            checker=TakeChecker(open_local if comparable else None, hold=lane != "live"),
-            local=[] if local_plan is None else [
-                LocalWorkers(local_plan.placements, factory, environment=rig.environment)
-            ],
+            BrokerClient(url), engine, codec, precision=precision_class(plan.placements),
+            options=options, lane=lane, wait_s=rig.settings.cluster.patience,
+            checker=make_checker(open_local if precision == "fp32" else None),
+            local=[start(local)] if local is not None else [],
         )  # fmt: skip
 
     return open_pool
-
-
-def _place_here(
-    rig: Rig, request: SynthesisOptions, choice: EngineChoice, plan: PlacementPlan
-) -> PlacementPlan:
-    """This machine's devices, in the precision of the cluster."""
-    from anyrig.app.compute import place, test_devices
-
-    own = replace(request, precision=plan.placements[0].precision)
-    workload = choice.engine_class.need(choice.found)
-    return test_devices(rig, place(rig, rig.choose_device(own), workload, own), own)
 
 
 def check_no_recordings(rig: Rig, options: ClusterOptions, segments: Iterable[Segment]) -> None:

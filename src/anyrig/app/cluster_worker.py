@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cluster import check_celery, find_default_broker
-from anyrig.app.compute import ComputeOptions, format_stamp, load_failed_formats, test_devices
-from anyrig.app.engines import VoiceOptions, find_weights
+from anyrig.app.compute import ComputeOptions
 from anyrig.app.events import ClusterEvent, OnEvent, WarningEvent
 from anyrig.app.heartbeat_file import HeartbeatFile
 from anyrig.errors import (
@@ -40,18 +39,13 @@ from anyrig.errors import (
     mention,
 )
 from anyrig.options import option, request_from_json, request_to_json
-from anyrig.precision.profiles import get_profile
 from anyrig.units import is_whole_number
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.cluster.broker import BrokerClient
-    from anyrig.cluster.registry import EngineId
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.machine import Device
-    from anyrig.placement import PlacementOptions, PlacementPlan, Workload
-    from anyrig.speech.protocol import Line, Value
-    from anyrig.speech.stage import Stage
 
 log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -212,6 +206,7 @@ def _run_node(
         on_event: receives what it reports.
         parent: file descriptor that is closed when the process ends that started this one.
     """
+    from anyrig.app.cluster_handlers import EmbeddingHandler, SpeechHandler
     from anyrig.cluster.broker import BrokerClient
     from anyrig.cluster.worker import ClusterWorker, WorkerDevice
 
@@ -235,8 +230,8 @@ def _run_node(
             client, node.name,
             WorkerDevice(device.name, device.kind, _backend_word(device),
                          (device.memory.total_bytes or 0) >> 20),
-            [SpeechHandler(rig, request, node)], machine=node.machine, observe=gpus,
-            on_event=report, on_heartbeat=file,
+            [SpeechHandler(rig, request, node), EmbeddingHandler(rig, request, node)],
+            machine=node.machine, observe=gpus, on_event=report, on_heartbeat=file,
         )  # fmt: skip
         stack.enter_context(worker.handle_signals())
         worker.register(fixed_name=node.fixed_name, shared_pids=not _in_container(rig.environment))
@@ -353,151 +348,6 @@ class GpuObserver:
             "gpu_count": len(responding),
             "gpu_memory_free_mb": round(max(free) / (1 << 20)) if free else None if mine else 0,
         }
-
-
-# -- speech ---------------------------------------------------------------------------------------
-
-
-class SpeechHandler:
-    """Speech on a worker's device: which engines are ready there, and loading one."""
-
-    def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
-        from anyrig.cluster.speech import SpeechCodec
-
-        self._rig, self._request, self._node = rig, request, node
-        self._voice_options = rig.request(VoiceOptions)
-        self._choice = replace(
-            rig.preview_device(replace(request, no_bench=True)), devices=(node.device,)
-        )
-        self.codec = SpeechCodec()
-        self.engines: tuple[EngineId, ...] = ()
-        self.precisions: dict[str, tuple[str, ...]] = {}
-        self._formats: dict[tuple[str, str], str] = {}
-        """By engine and class of number format: the format to use."""
-        self._find_engines()
-
-    def _find_engines(self) -> None:
-        from anyrig.cluster.speech import identify_engine
-        from anyrig.speech import engines
-
-        found = []
-        for name in engines.names():
-            try:
-                engine_class = engines.engine_class(name)
-                if engine_class.spec.cloud:
-                    continue
-                weights = find_weights(self._rig, self._voice_options, name, engine_class)
-                formats = self.find_formats(engine_class.need(weights))
-            except (AnyrigError, ImportError):
-                continue
-            if formats:
-                found.append(identify_engine(weights))
-                self.precisions[name] = tuple(formats)
-                self._formats |= {(name, one): format for one, format in formats.items()}
-        self.engines = tuple(found)
-
-    def find_formats(self, workload: Workload) -> dict[str, str]:
-        """By class of number format, the best first: the format to use."""
-        from anyrig.speech.stage import precision_class
-
-        options = self.placement_options()
-        formats = [options.precision]
-        if options.precision == "auto":
-            formats += workload.precisions
-        found: dict[str, str] = {}
-        for format in formats:
-            try:
-                plan = self.place(workload, replace(options, precision=format))
-            except AnyrigError:
-                continue
-            # What is only possible here (slow, or found wrong by a test) is not offered.
-            if format == options.precision or not plan.warnings:
-                found.setdefault(precision_class(plan.placements), format)
-        return found
-
-    def placement_options(self) -> PlacementOptions:
-        """As requested; nodes that share a device share its memory."""
-        from anyrig.placement import PlacementOptions
-
-        request, share = self._request, self._node.share
-        options = PlacementOptions(
-            precision=request.precision, profile=request.profile, memory_gb=request.memory_gb,
-            memory_fraction=request.memory_fraction,
-            workers_per_device=request.workers_per_device,
-        )  # fmt: skip
-        if share == 1:
-            return options
-        if options.memory_gb is not None:
-            return replace(options, memory_gb=options.memory_gb / share)
-        whole = options.memory_fraction
-        whole = whole or get_profile(options.profile).memory_share(self._node.device)
-        return replace(options, memory_fraction=whole / share)
-
-    def place(self, workload: Workload, options: PlacementOptions) -> PlacementPlan:
-        from anyrig.placement import plan_placement
-
-        rig = self._rig
-        return plan_placement(
-            rig.machine, self._choice, workload, options,
-            speeds=rig.measurements.speeds(rig.machine), failed=load_failed_formats(rig),
-            environment=rig.environment,
-        )  # fmt: skip
-
-    def open(self, engine: str, precision: str, options: Mapping[str, Value]) -> LoadedSpeechEngine:
-        from anyrig.memory.known_sizes import KnownBatchSizes
-        from anyrig.speech.engines import engine_class
-        from anyrig.speech.stage import Stage
-
-        rig = self._rig
-        format = self._formats.get((engine, precision))
-        if format is None:
-            raise InvalidInputError(
-                f"{engine} cannot compute in {precision} on {self._node.device.name}",
-                hint=f"Pass a {mention('precision')} that all workers have.",
-            )
-        kind = engine_class(engine)
-        found = find_weights(rig, self._voice_options, engine, kind)
-        plan = self.place(kind.need(found), replace(self.placement_options(), precision=format))
-        for warning in plan.warnings:
-            rig.warn(warning)
-        plan = test_devices(rig, plan, self._request)
-        stage = Stage(
-            engine=engine, found=found, placed=plan, environment=rig.environment,
-            options=options, limits=KnownBatchSizes(rig.folders.batch_limits),
-            stamp=format_stamp(rig, plan),
-        )  # fmt: skip
-        voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))
-        return LoadedSpeechEngine(stage, engine, voices)
-
-
-class LoadedSpeechEngine:
-    """An engine's processes, with a queue in front."""
-
-    def __init__(self, stage: Stage, engine: str, voices: frozenset[str]) -> None:
-        from anyrig.work.live import LiveQueue
-
-        self._engine, self._voices = engine, voices
-        try:
-            stage.crew.wait_ready()
-        except BaseException:
-            stage.crew.close()
-            raise
-        self.live: LiveQueue[Any, Any] = LiveQueue(
-            stage.crew, cost=lambda line: line.cost, max_in_flight=max(16, 4 * stage.lines_at_once)
-        )
-
-    def check(self, payload: Line) -> None:
-        """Only voices of the engine itself: no file is ever opened because a task names it."""
-        voice = payload.voice
-        parts = [part.partition(":")[0].strip() for part in voice.split("+")]
-        if voice and voice not in self._voices and not self._voices.issuperset(parts):
-            raise InvalidInputError(
-                f"this worker has no voice {voice[:60]!r} of {self._engine}",
-                hint="Recordings of one machine are not voices of another.",
-            )
-
-    def close(self) -> None:
-        self.live.close()
 
 
 # -- several workers ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.cluster.blobs import BlobStore
 from anyrig.cluster.broker import (
@@ -54,6 +54,7 @@ from anyrig.work.protocol import (
 from anyrig.work.scheduler import Scheduler, WorkerLoad
 
 if TYPE_CHECKING:
+    from anyrig.cluster.checks import ResultChecker
     from anyrig.cluster.protocol import Codec, OptionValue
     from anyrig.cluster.registry import EngineId, WorkerInfo
     from anyrig.work.batching import WorkItem
@@ -82,26 +83,6 @@ _MAX_CHECKS = 8
 _MIN_AHEAD, _AHEAD = 512, 64
 """Items that may be under way at least, and for each worker: their results wait in memory."""
 _REJOINS = "is considered again"
-
-
-class ResultChecker(Protocol):
-    """Checks results of workers: each on arrival, and some by computing them here."""
-
-    hold: bool
-    """Whether results wait until they were compared."""
-
-    def examine(
-        self, payloads: Mapping[int, Any], results: Mapping[int, Any], worker: str
-    ) -> dict[int, Any]:
-        """The results with our own judgement; an error if one cannot be used."""
-
-    def find_difference(
-        self, payloads: Mapping[int, Any], results: Mapping[int, Any], instance: str, *,
-        hurry: bool = False,
-    ) -> str:  # fmt: skip
-        """How one differs from what this machine computes; empty if none was found to."""
-
-    def close(self) -> None: ...
 
 
 class ClusterPool(WorkerPool):
@@ -866,8 +847,8 @@ class RemoteWorkers(WorkerSource):
             self.dismiss(worker, _REJOINS, crashed=False)
         count = self.on_distrust(name)
         dropped = (
-            f"; {pluralize(count, 'take')} that it made before were dropped from the cache and may"
-            " be in what was written: run the same command again"
+            f"; {pluralize(count, 'result')} that it made before were dropped from the cache and"
+            " may be in what was written: run the same command again"
             if count
             else ""
         )
