@@ -27,12 +27,12 @@ def test_embed_and_index_use_the_workers(
         assert done.returncode == 0, done.stderr
     assert np.array_equal(np.load("cluster.npy"), np.load("local.npy"))
     until(lambda: broker.living()["w1"].segments_done > 0, 10, what="its work")
-    done = broker.living()["w1"].segments_done
+    before = broker.living()["w1"].segments_done
     Path("papers").mkdir()
     Path("papers/a.txt").write_text("The tide came in at noon. " * 50)
     indexed = spread("index", "papers", "--model", "hashing", home="indexer")
     assert indexed.returncode == 0, indexed.stderr
-    until(lambda: broker.living()["w1"].segments_done > done, 10, what="its work")
+    until(lambda: broker.living()["w1"].segments_done > before, 10, what="its work")
 
 
 def test_a_bundle_whose_lengths_are_wrong_is_refused() -> None:
