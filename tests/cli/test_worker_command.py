@@ -17,7 +17,7 @@ from anyrig.app.cluster import (
     find_broker,
     find_default_broker,
 )
-from anyrig.app.cluster_handlers import SpeechHandler
+from anyrig.app.cluster_engines import SpeechEngines
 from anyrig.app.cluster_worker import (
     GpuObserver,
     Node,
@@ -63,8 +63,8 @@ class Planned:
     def device(self) -> Device:
         return choose_worker_device(self.rig, self.request).device
 
-    def speech(self, node: Node | None = None) -> SpeechHandler:
-        return SpeechHandler(self.rig, self.request, node or self.nodes()[0])
+    def speech(self, node: Node | None = None) -> SpeechEngines:
+        return SpeechEngines(self.rig, self.request, node or self.nodes()[0])
 
 
 def _visible(environment: Mapping[str, str]) -> dict[str, str]:

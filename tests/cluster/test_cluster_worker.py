@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def order(*texts: str, **more: Any) -> dict[str, Any]:
     voice = more.pop("voice", "tone")
     codec = SpeechCodec()
     items = tuple((n, codec.encode_item(Line(text, "en", voice))) for n, text in enumerate(texts))
-    return TaskRequest("speech", identify_engine(Tone.find()), items, **more).to_json()
+    return asdict(TaskRequest("speech", identify_engine(Tone.find()), items, **more))
 
 
 @pytest.fixture(scope="module")

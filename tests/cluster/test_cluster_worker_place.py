@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from anyrig.app.cluster_handlers import SpeechHandler
+from anyrig.app.cluster_engines import DeviceEngines
 from anyrig.app.cluster_worker import WorkerRequest, plan_nodes
 from anyrig.app.rig import Rig
+from anyrig.cluster import protocol
 from anyrig.cluster import worker as workers
 from anyrig.cluster.broker import RESULT_S
 from anyrig.cluster.pool import ClusterPool
-from anyrig.cluster.protocol import TaskResult, parse_result
+from anyrig.cluster.protocol import EncodedResult, TaskResult, parse_result
 from anyrig.cluster.registry import WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec
 from anyrig.cluster.worker import ClusterWorker, WorkerDevice
@@ -39,7 +40,7 @@ def working(broker: Broker, name: str = "w") -> Iterator[tuple[ClusterWorker, li
         stack.callback(client.close)
         worker = ClusterWorker(
             client, name, WorkerDevice(node.device.name, "cpu", "cpu"),
-            [SpeechHandler(rig, request, node)],
+            DeviceEngines(rig, request, node),
             on_event=lambda event, facts: events.append((event, facts)),
         )  # fmt: skip
         stack.callback(worker.close)
@@ -48,13 +49,14 @@ def working(broker: Broker, name: str = "w") -> Iterator[tuple[ClusterWorker, li
         yield worker, events
 
 
-def fetched(broker: Broker, id: str, value: Any) -> TaskResult:
-    """A result with its bytes, which have an end."""
+def fetched(broker: Broker, id: str, value: Any) -> tuple[TaskResult, dict[int, EncodedResult]]:
+    """A result, and its bytes, which have an end."""
+    result = parse_result(value)
     with broker.redis as redis:
-        if not value["results"]:
-            return parse_result(value)
+        if not result.results:
+            return result, {}
         assert 0 < redis.ttl(f"anyrig:blob:{id}") <= RESULT_S
-        return parse_result(value, cast("bytes", redis.get(f"anyrig:blob:{id}")))
+        return result, result.split(cast("bytes", redis.get(f"anyrig:blob:{id}")))
 
 
 def test_what_takes_too_long_is_returned(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +91,7 @@ def test_takes_travel_as_flac_where_it_is_asked_for(broker: Broker) -> None:
     with working(broker) as (worker, _):
         text = "The tide came in at noon."
         plain, packed = (
-            fetched(broker, id, worker.run_items(order(text, compress=flac), id)).results[0].data
+            fetched(broker, id, worker.run_items(order(text, compress=flac), id))[1][0].data
             for id, flac in (("s1", False), ("s2", True))
         )
         assert b"fLaC" in packed
@@ -102,15 +104,14 @@ def test_what_is_too_large_for_one_result_is_returned(
 ) -> None:
     with working(broker) as (worker, _):
         texts = [f"Number {n} is told by the tide." for n in range(4)]
-        whole = fetched(broker, "s1", worker.run_items(order(*texts), "s1"))
-        assert set(whole.results) == {0, 1, 2, 3}
-        size = len(whole.blob)
-        monkeypatch.setattr(workers, "MAX_BLOB_BYTES", size // 2)
-        some = fetched(broker, "s2", worker.run_items(order(*texts), "s2"))
-        assert 0 < len(some.results) < 4
-        assert {*some.results, *some.returned} == {0, 1, 2, 3}
-        monkeypatch.setattr(workers, "MAX_BLOB_BYTES", 10)
-        none = fetched(broker, "s3", worker.run_items(order(*texts), "s3"))
+        whole, results = fetched(broker, "s1", worker.run_items(order(*texts), "s1"))
+        assert set(results) == {0, 1, 2, 3}
+        monkeypatch.setattr(protocol, "MAX_BLOB_BYTES", sum(whole.sizes) // 2)
+        some, results = fetched(broker, "s2", worker.run_items(order(*texts), "s2"))
+        assert 0 < len(results) < 4
+        assert {*results, *some.returned} == {0, 1, 2, 3}
+        monkeypatch.setattr(protocol, "MAX_BLOB_BYTES", 10)
+        none, _ = fetched(broker, "s3", worker.run_items(order(*texts), "s3"))
         (failure,) = none.failures.values()
         assert "too large" in failure.message
         assert len(none.returned) == 3

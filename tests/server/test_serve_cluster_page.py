@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from selenium import webdriver
 
-from anyrig.cluster.registry import LOST, LOST_S, WorkerInfo, WorkerRegistry
+from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
 from anyrig.server.page.translations import get_translator
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker
@@ -22,13 +22,12 @@ T = get_translator("en")
 
 
 def lost(broker: Broker, name: str) -> None:
-    """A worker that fell silent, as the coordinator remembers it."""
+    """A worker that fell silent."""
     link = broker.client
     card = WorkerInfo(name, __version__, instance="x", host="attic", device="NVIDIA RTX 4090")
     WorkerRegistry(link).write(card)
-    link.redis.delete(link.key("alive", name))
-    link.redis.set(link.key(LOST, name), card.to_json(), ex=LOST_S)
     link.close()
+    broker.silence(name)
 
 
 @pytest.fixture

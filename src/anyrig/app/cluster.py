@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.app.speech import SynthesisOptions
     from anyrig.cluster.broker import BrokerClient
-    from anyrig.cluster.checks import ResultChecker
     from anyrig.cluster.protocol import Codec
     from anyrig.cluster.registry import ClusterStatus, EngineId, WorkerInfo
     from anyrig.devices.machine import Precision
@@ -124,17 +123,14 @@ def open_cluster_pool(
     """Makes a pool of the cluster's workers, if the request names one."""
     if not find_broker(rig, request):
         return None
-    from anyrig.cluster.speech import SpeechCodec, TakeChecker
+    from anyrig.cluster.speech import SpeechCodec
     from anyrig.speech.protocol import options_of
 
     # Takes can be compared with our own only where two takes of a line are the same.
     comparable = getattr(choice.engine_class, "batch_invariant", False)
     return _make_opener(
         rig, request, request, _identify_engine(rig, request, choice), SpeechCodec(), plan,
-        workload=choice.engine_class.need(choice.found),
-        make_checker=lambda open_local: TakeChecker(
-            open_local if comparable else None, hold=lane != "live"
-        ),
+        workload=choice.engine_class.need(choice.found), comparable=comparable,
         options=options_of(choice.spec, choice.options), lane=lane,
     )  # fmt: skip
 
@@ -143,20 +139,15 @@ def open_embedding_pool(
     rig: Rig, compute: ComputeOptions, cluster: ClusterOptions, model: Model, deterministic: bool
 ) -> tuple[PlacementPlan, OpenPool]:
     """A placement that says in which precision vectors are made, and what makes the pool."""
-    from anyrig.cluster.embedding import EmbeddingCodec, VectorChecker, identify_model
+    from anyrig.cluster.embedding import EmbeddingCodec, identify_model
 
     engine, workload = identify_model(model), model.need()
     workers = _list_workers(rig, cluster)
     plan = _plan_precision(rig, compute.precision, engine, workers, workload.libraries)
 
-    def make_checker(open_local: Callable[[], WorkerPool] | None) -> ResultChecker:
-        checker = VectorChecker(open_local)
-        checker.dimension = model.dimension
-        return checker
-
     return plan, _make_opener(
-        rig, compute, cluster, engine, EmbeddingCodec(), plan, workload=workload,
-        make_checker=make_checker, options={"deterministic": deterministic},
+        rig, compute, cluster, engine, EmbeddingCodec(model.dimension), plan, workload=workload,
+        options={"deterministic": deterministic},
     )  # fmt: skip
 
 
@@ -178,16 +169,15 @@ def _plan_precision(
     libraries: Sequence[str] = (),
 ) -> PlacementPlan:
     """A placement in the precision class of a run; it computes what is compared, at most."""
+    from anyrig.cluster.registry import find_mismatch
     from anyrig.devices.machine import DeviceBackend
     from anyrig.placement import Placement, PlacementPlan
 
     precision = choose_cluster_precision(requested, engine, workers)
     log.info("the cluster computes in %s", precision)
     for worker in workers:
-        theirs = worker.find_engine(engine.engine)
-        reason = engine.describe_difference(theirs) if theirs else f"it has no {engine.engine}"
-        classes = ", ".join(worker.precisions.get(engine.engine, ())) or "fp32"
-        log.info("  %s (%s): %s", worker.name, worker.device, reason or classes)
+        reason = find_mismatch(engine, precision, worker.engines, worker.precisions)
+        log.info("  %s (%s): %s", worker.name, worker.device, reason or "can be used")
     cpu = rig.machine.cpu_device
     able = [one for one in cpu.backends if not libraries or one.library in libraries]
     backend = able[0] if able else DeviceBackend("onnx", "cpu", "cpu")
@@ -203,12 +193,13 @@ def _make_opener(
     plan: PlacementPlan,
     *,
     workload: Workload,
-    make_checker: Callable[[Callable[[], WorkerPool] | None], ResultChecker],
     options: Mapping[str, Any],
+    comparable: bool = True,
     lane: str = "bulk",
 ) -> OpenPool:
     from anyrig.app.compute import place, test_devices
     from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.checks import ResultChecker
     from anyrig.cluster.pool import ClusterPool
     from anyrig.speech.stage import precision_class
     from anyrig.work.pool import WorkerPool
@@ -227,10 +218,13 @@ def _make_opener(
         def open_local() -> WorkerPool:
             return WorkerPool(start(plan))
 
+        comparable_here = comparable and precision == "fp32"
         return ClusterPool(
             BrokerClient(url), engine, codec, precision=precision_class(plan.placements),
             options=options, lane=lane, wait_s=rig.settings.cluster.patience,
-            checker=make_checker(open_local if precision == "fp32" else None),
+            checker=ResultChecker(
+                codec, open_local if comparable_here else None, hold=lane != "live"
+            ),
             local=[start(local)] if local is not None else [],
         )  # fmt: skip
 

@@ -206,7 +206,7 @@ def _run_node(
         on_event: receives what it reports.
         parent: file descriptor that is closed when the process ends that started this one.
     """
-    from anyrig.app.cluster_handlers import EmbeddingHandler, SpeechHandler
+    from anyrig.app.cluster_engines import DeviceEngines
     from anyrig.cluster.broker import BrokerClient
     from anyrig.cluster.worker import ClusterWorker, WorkerDevice
 
@@ -230,7 +230,7 @@ def _run_node(
             client, node.name,
             WorkerDevice(device.name, device.kind, _backend_word(device),
                          (device.memory.total_bytes or 0) >> 20),
-            [SpeechHandler(rig, request, node), EmbeddingHandler(rig, request, node)],
+            DeviceEngines(rig, request, node),
             machine=node.machine, observe=gpus, on_event=report, on_heartbeat=file,
         )  # fmt: skip
         stack.enter_context(worker.handle_signals())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.errors import AnyrigError
 
 if TYPE_CHECKING:
+    from anyrig.cluster.protocol import Codec
     from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
@@ -28,35 +29,27 @@ _MAX_COMPARED = 2
 
 
 class ResultChecker:
-    """Checks results; `examine` and `compare` are for one kind of work.
+    """Compares results with this machine's own.
 
     Args:
+        codec: of the work.
         open_local: starts the engine on this machine, to compare; None if its results may differ.
         hold: whether results wait until they were compared; not if somebody is listening.
     """
 
     def __init__(
-        self, open_local: Callable[[], WorkerPool] | None = None, *, hold: bool = True
+        self,
+        codec: Codec,
+        open_local: Callable[[], WorkerPool] | None = None,
+        *,
+        hold: bool = True,
     ) -> None:
-        self._open_local, self.hold = open_local, hold
+        self._codec, self._open_local, self.hold = codec, open_local, hold
         self._pool: WorkerPool | None = None
         self._confirmed: set[str] = set()
         """Instances of workers with a result that was equal to ours."""
         self._secret = f"{uuid.getnode()} {Path.home()}".encode()[:64]
         """Which items are compared is known to this machine and to no worker."""
-
-    def examine(
-        self, payloads: Mapping[int, Any], results: Mapping[int, Any], worker: str
-    ) -> dict[int, Any]:
-        """The results with our own judgement of each; an error for one that cannot be used."""
-        raise NotImplementedError
-
-    def compare(self, payload: Any, mine: Any, theirs: Any) -> str:
-        """How a result differs from ours; empty if it does not."""
-        raise NotImplementedError
-
-    def cost(self, payload: Any) -> float:
-        raise NotImplementedError
 
     def find_difference(
         self, payloads: Mapping[int, Any], results: Mapping[int, Any], instance: str, *,
@@ -77,7 +70,7 @@ class ResultChecker:
             mine = self._compute(payloads[index])
             if mine is None:
                 continue
-            if found := self.compare(payloads[index], mine, results[index]):
+            if found := self._codec.compare(payloads[index], mine, results[index]):
                 return found
             self._confirmed.add(instance)
         return ""
@@ -101,7 +94,7 @@ class ResultChecker:
         try:
             if self._pool is None:
                 self._pool = self._open_local()
-            (outcome,) = self._pool.run([payload], cost=self.cost)
+            (outcome,) = self._pool.run([payload], cost=self._codec.cost)
         except AnyrigError as error:
             log.warning("results of workers are not compared with our own: %s", error.message)
             self._open_local = None

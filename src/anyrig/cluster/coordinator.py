@@ -246,7 +246,8 @@ class Coordinator:
         self._client = BrokerClient(local)
         self._stack.callback(self._client.close)
         self._client.check()
-        self._registry, self._watch = WorkerRegistry(self._client), RegistryWatch(self._client)
+        self._registry = WorkerRegistry(self._client)
+        self._watch = RegistryWatch(self._registry)
         self._state = replace(self._state, broker=local)
         save_state(self._state_file, self._state)
         self._info = CoordinatorInfo(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from anyrig.cluster.checks import ResultChecker
 from anyrig.cluster.protocol import EncodedResult, to_str
 from anyrig.cluster.registry import EngineId
+from anyrig.documents.bundle import cost
 from anyrig.documents.model import VERSION
 from anyrig.errors import InvalidInputError
 
@@ -24,10 +24,16 @@ def identify_model(model: Model) -> EngineId:
     return EngineId(f"embed:{model.name}", VERSION, model.fingerprint)
 
 
+@dataclass
 class EmbeddingCodec:
     """Items are bundles (`documents.bundle`), results the vectors of their rows, both bytes."""
 
-    kind = "embedding"
+    dimension: int = 0
+    """Of the vectors; for whoever examines and compares."""
+    kind: ClassVar[str] = "embedding"
+
+    def cost(self, payload: bytes) -> float:
+        return cost(payload)
 
     def encode_item(self, payload: bytes) -> str:
         return base64.b64encode(payload).decode("ascii")
@@ -39,16 +45,30 @@ class EmbeddingCodec:
         count_rows(data)
         return data
 
-    def cost(self, payload: bytes) -> float:
-        from anyrig.documents.bundle import cost
-
-        return cost(payload)
-
     def encode_result(self, result: bytes, *, compress: bool) -> EncodedResult:
         return EncodedResult(result, {})
 
     def decode_result(self, encoded: EncodedResult) -> bytes:
         return encoded.data
+
+    def examine(self, payload: bytes, result: bytes, worker: str) -> bytes:
+        import numpy as np
+
+        if len(result) != 4 * self.dimension * count_rows(payload):
+            raise InvalidInputError("vectors of another size", hint="Look at that worker.")
+        if not np.isfinite(np.frombuffer(result, np.float32)).all():
+            raise InvalidInputError("vectors that are not finite", hint="Look at that worker.")
+        return result
+
+    def compare(self, payload: bytes, mine: bytes, theirs: bytes) -> str:
+        import numpy as np
+
+        one, other = (
+            np.frombuffer(data, np.float32).reshape(-1, self.dimension) for data in (mine, theirs)
+        )
+        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+        cosine = float(((one * other).sum(axis=1) / np.maximum(lengths, 1e-12)).min())
+        return "" if cosine >= _MIN_COSINE else f"a vector with cosine {cosine:.3f} to ours"
 
 
 def count_rows(bundle: bytes) -> int:
@@ -63,36 +83,3 @@ def count_rows(bundle: bytes) -> int:
     if sizes.min() < 0 or len(bundle) - 4 * (count + 1) not in (total, 4 * total):
         raise ValueError("a bundle whose lengths are wrong")
     return count
-
-
-class VectorChecker(ResultChecker):
-    """Checks vectors of workers before they are used or cached."""
-
-    dimension = 0
-
-    def examine(
-        self, payloads: Mapping[int, bytes], results: Mapping[int, bytes], worker: str
-    ) -> dict[int, bytes]:
-        import numpy as np
-
-        for index, data in results.items():
-            if len(data) != 4 * self.dimension * count_rows(payloads[index]):
-                raise InvalidInputError("vectors of another size", hint="Look at that worker.")
-            if not np.isfinite(np.frombuffer(data, np.float32)).all():
-                raise InvalidInputError("vectors that are not finite", hint="Look at that worker.")
-        return dict(results)
-
-    def compare(self, payload: bytes, mine: bytes, theirs: bytes) -> str:
-        import numpy as np
-
-        one, other = (
-            np.frombuffer(data, np.float32).reshape(-1, self.dimension) for data in (mine, theirs)
-        )
-        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-        cosine = float(((one * other).sum(axis=1) / np.maximum(lengths, 1e-12)).min())
-        return "" if cosine >= _MIN_COSINE else f"a vector with cosine {cosine:.3f} to ours"
-
-    def cost(self, payload: bytes) -> float:
-        from anyrig.documents.bundle import cost
-
-        return cost(payload)

@@ -12,13 +12,15 @@ anything is sent again.
 from __future__ import annotations
 
 import logging
+import math
 import queue
+import socket
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,8 +37,8 @@ from anyrig.cluster.broker import (
     make_queue,
     unavailable,
 )
-from anyrig.cluster.protocol import TaskRequest, TaskResult, measure_blob, parse_result
-from anyrig.cluster.registry import WorkerRegistry
+from anyrig.cluster.protocol import EncodedResult, TaskRequest, TaskResult, parse_result
+from anyrig.cluster.registry import WorkerRegistry, find_mismatch
 from anyrig.errors import AnyrigError, WorkError
 from anyrig.units import pluralize
 from anyrig.work.outcome import BatchStats
@@ -116,23 +118,15 @@ class ClusterPool(WorkerPool):
         local: Sequence[WorkerSource] = (),
     ) -> None:
         request = TaskRequest(codec.kind, engine, (), precision, options or {}, lane)
+        self.on_distrust: Callable[[str], int] = lambda name: 0
+        """Called with the name of a worker whose results are wrong: drops what it made before, and
+        returns how many results that were."""
         self.remote = RemoteWorkers(client, codec, request, wait_s=wait_s, checker=checker)
         super().__init__(
             self.remote,
             *local,
             scheduler=partial(Scheduler, slice_s=slice_s, low_s=LOW_S, known_speeds=True),
         )
-
-    @property
-    def on_distrust(self) -> Callable[[str], int]:
-        """Called with the name of a worker whose results are wrong: drops what it made before, and
-        returns how many results that were.
-        """
-        return self.remote.on_distrust
-
-    @on_distrust.setter
-    def on_distrust(self, drop: Callable[[str], int]) -> None:
-        self.remote.on_distrust = drop
 
     def handle_arrival(self, worker: WorkerHandle, message: Any) -> bool:
         handled = super().handle_arrival(worker, message)
@@ -149,7 +143,6 @@ class _Task:
     id: str
     worker: RemoteWorker
     payloads: dict[int, Any]
-    request: TaskRequest
     open: set[int]
     """Items that no other worker has computed meanwhile."""
     sent_at: float | None = None
@@ -221,6 +214,23 @@ class RemoteWorker:
             self.load.full = len(self.tasks) >= MAX_IN_FLIGHT
 
 
+@dataclass(eq=False)
+class _History:
+    """What is known of a worker by name, also after it left."""
+
+    instance: str = ""
+    load: WorkerLoad[Any] | None = None
+    """What the scheduler learnt about it."""
+    suspects: Sequence[int] = ()
+    """Its items when this instance was given up. It may only have been asleep."""
+    num_refusals: int = 0
+    """Tasks that this instance refused since it last completed one."""
+    unused: str = ""
+    """Why it gets nothing."""
+    not_before: float = 0.0
+    """When it is considered again; never, if its results were wrong."""
+
+
 class RemoteWorkers(WorkerSource):
     """The workers of a cluster that can do some work.
 
@@ -250,21 +260,10 @@ class RemoteWorkers(WorkerSource):
         self._wait_s, self._checker = wait_s, checker
         self._registry, self._blobs = WorkerRegistry(client), BlobStore(client)
         self._app = self._connect()
-        self.on_distrust: Callable[[str], int] = lambda name: 0
         self.lock = threading.RLock()
         self._workers: dict[str, RemoteWorker] = {}
         self._tasks: dict[str, _Task] = {}
-        self._speeds: dict[str, WorkerLoad[Any]] = {}
-        """By name: what the scheduler learnt about a worker, also after it left."""
-        self._suspects: dict[str, Sequence[int]] = {}
-        """By instance: items of a worker that was given up. It may only have been asleep."""
-        self._unused: dict[str, str] = {}
-        """By name: why a worker gets nothing."""
-        self._refusals: dict[str, int] = {}
-        """By instance: tasks refused since it last completed one."""
-        self._not_before: dict[str, float] = {}
-        """By name: when a worker is considered again."""
-        self._distrusted: set[str] = set()
+        self._known: OrderedDict[str, _History] = OrderedDict()
         self._alone_since = self._reported_alone = time.monotonic()
         self._outage_since: float | None = None
         self._available_at = 0.0
@@ -296,7 +295,7 @@ class RemoteWorkers(WorkerSource):
 
     # -- what a pool asks ------------------------------------------------------------------------
 
-    def start(self, pool: WorkerPool) -> None:
+    def start(self, pool: ClusterPool) -> None:  # type: ignore[override]
         self._pool = pool
         for thread in self._threads:
             thread.start()
@@ -318,7 +317,7 @@ class RemoteWorkers(WorkerSource):
             return self._error
         now = time.monotonic()
         workers = list(self._workers.values())
-        useful = any(self._refusals.get(one.info.instance, 0) < _MAX_REFUSALS for one in workers)
+        useful = any(self._recall(one.info).num_refusals < _MAX_REFUSALS for one in workers)
         if useful or self._outage_since is not None:
             self._alone_since = now
             return None
@@ -331,28 +330,38 @@ class RemoteWorkers(WorkerSource):
                 )
         if alone_s < self._wait_s:
             return None
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(self._unused.items()))
+        unused = [(name, one.unused) for name, one in list(self._known.items()) if one.unused]
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in unused)
         return WorkError(
             f"no worker of the cluster can run {engine}" + (f" ({reasons})" if reasons else ""),
             hint="`anyrig cluster status` lists workers; `anyrig worker --join TOKEN` adds one.",
         )
 
     def add_worker(self, worker: RemoteWorker, load: WorkerLoad[Any]) -> None:
+        history = self._recall(worker.info)
         # A worker that returns as the instance it was did not crash: no item is to blame.
-        for index in self._suspects.pop(worker.info.instance, ()):
+        for index in history.suspects:
             self._pool.failures.forgive_item(index, worker.device)
-        speed = worker.info.speeds.get(self._request.engine.engine)
-        before = self._speeds.get(worker.info.name)
+        history.suspects = ()
+        speed, before = worker.info.speeds.get(self._request.engine.engine), history.load
         if before is not None:
             speed = before.rate or speed or before.expected_rate
         load.expected_rate = speed
-        self._speeds[worker.info.name] = load
+        history.load = load
         with self.lock:
             worker.load = load
             worker.update_load()
-        for known in (self._speeds, self._suspects, self._unused, self._refusals, self._not_before):
-            if len(known) > _MAX_REMEMBERED + len(self._workers):
-                del known[next(iter(known))]
+
+    def _recall(self, info: WorkerInfo) -> _History:
+        """What is known of a worker; another instance under its name starts anew."""
+        with self.lock:
+            history = self._known.setdefault(info.name, _History())
+            if history.instance != info.instance:
+                history.instance, history.suspects, history.num_refusals = info.instance, (), 0
+            self._known.move_to_end(info.name)
+            if len(self._known) > _MAX_REMEMBERED + len(self._workers):
+                self._known.popitem(last=False)
+            return history
 
     def remove_worker(
         self, worker: RemoteWorker, exited: WorkerExited, suspects: Sequence[int]
@@ -360,7 +369,7 @@ class RemoteWorkers(WorkerSource):
         self.dismiss(worker, exited.reason, crashed=exited.crashed)
         if not exited.crashed:
             return
-        self._suspects[worker.info.instance] = suspects
+        self._recall(worker.info).suspects = suspects
         others = any(one is not worker for one in list(self._workers.values()))
         self._pool.warn(
             f"{worker.title} {exited.reason}; its work {'goes to others' if others else 'waits'}"
@@ -380,7 +389,7 @@ class RemoteWorkers(WorkerSource):
                         worker.number, load.rate or load.expected_rate, draining=load.draining
                     )
                     self._pool.loads[worker.number] = worker.load
-                    self._speeds[worker.info.name] = worker.load
+                    self._recall(worker.info).load = worker.load
 
     def close(self) -> None:
         with self.lock:
@@ -412,24 +421,10 @@ class RemoteWorkers(WorkerSource):
                 return
             if not worker.tasks:
                 self._post(worker, ItemsStarted(tuple(payloads)))
-            task = _Task(
-                uuid(), worker, payloads, self._make_request(worker, payloads), {*payloads}
-            )
+            task = _Task(uuid(), worker, payloads, {*payloads})
             worker.tasks[task.id] = self._tasks[task.id] = task
             worker.update_load()
         self._operations.put(partial(self._publish, task))
-
-    def _make_request(self, worker: RemoteWorker, payloads: Mapping[int, Any]) -> TaskRequest:
-        import socket
-        from dataclasses import replace
-
-        items = tuple((index, self._codec.encode_item(one)) for index, one in payloads.items())
-        return replace(
-            self._request,
-            items=items,
-            # On one machine it saves nothing and costs 4 % of the default voice.
-            compress=worker.info.host != socket.gethostname(),
-        )
 
     def _publish(self, task: _Task) -> None:
         with self.lock:
@@ -437,14 +432,18 @@ class RemoteWorkers(WorkerSource):
                 self._return(task)
                 return
             info, worker = task.worker.info, task.worker
+        items = tuple((n, self._codec.encode_item(one)) for n, one in task.payloads.items())
+        # On one machine compression saves nothing and costs 4 % of the default voice.
+        elsewhere = info.host != socket.gethostname()
+        request = replace(self._request, items=items, compress=elsewhere)
         self._subscribe(task)
         # By the worker's own clock, which may be wrong.
         worker_now = info.clock + (time.monotonic() - worker.seen_at)
-        self._app.signature(RUN_ITEMS, (task.request.to_json(),)).apply_async(
+        self._app.signature(RUN_ITEMS, (asdict(request),)).apply_async(
             queue=make_queue(info.queue, expires_s=MAX_TASK_S),
             task_id=task.id,
             expires=datetime.fromtimestamp(worker_now + EXPIRES_S, UTC),
-            argsrepr=task.request.describe(),
+            argsrepr=request.describe(),
             retry=False,
         )
         task.sent_at = time.monotonic()
@@ -585,16 +584,16 @@ class RemoteWorkers(WorkerSource):
             self._recover(task, now)
 
     def _admit(self, info: WorkerInfo, now: float) -> None:
-        if info.name in self._distrusted or now < self._not_before.get(info.name, 0.0):
+        history = self._recall(info)
+        if now < history.not_before:
             return
         reason = self._find_mismatch(info)
         if reason:
-            if self._unused.get(info.name) != reason:
-                self._unused[info.name] = reason
-                if info.status != "draining":
-                    self._pool.warn(f"{info.name} is not used: {reason}")
+            if history.unused != reason and info.status != "draining":
+                self._pool.warn(f"{info.name} is not used: {reason}")
+            history.unused = reason
             return
-        self._unused.pop(info.name, None)
+        history.unused = ""
         worker = RemoteWorker(self, next(self._pool.numbers), info, seen_at=now)
         self._workers[info.name] = worker
         self._found_worker = True
@@ -607,15 +606,8 @@ class RemoteWorkers(WorkerSource):
             return difference
         if info.status == "draining":
             return "it is draining"
-        mine = self._request.engine
-        theirs = info.find_engine(mine.engine)
-        if theirs is None:
-            return f"it has no {mine.engine}"
-        classes = info.precisions.get(mine.engine, ())
-        if classes and self._request.precision not in classes:
-            able = ", ".join(classes)
-            return f"it computes {mine.engine} in {able}, not in {self._request.precision}"
-        return mine.describe_difference(theirs)
+        request = self._request
+        return find_mismatch(request.engine, request.precision, info.engines, info.precisions)
 
     def _keep(self, worker: RemoteWorker, info: WorkerInfo, now: float) -> None:
         if info.heartbeat != worker.info.heartbeat:
@@ -636,7 +628,7 @@ class RemoteWorkers(WorkerSource):
 
     def _set_aside(self, worker: RemoteWorker, seconds: float) -> None:
         """What a worker has is scheduled again, and nobody is to blame; it may join again later."""
-        self._not_before[worker.info.name] = time.monotonic() + seconds
+        self._recall(worker.info).not_before = time.monotonic() + seconds
         self.dismiss(worker, _REJOINS, crashed=False)
 
     def dismiss(self, worker: RemoteWorker, reason: str, *, crashed: bool = True) -> None:
@@ -724,17 +716,23 @@ class RemoteWorkers(WorkerSource):
             self._refuse(worker, f"the task failed: {str(value)[:200]}")
         else:
             try:
-                result = self._fetch(task, value)
+                result = parse_result(value)
+                encoded = self._fetch(task, result)
                 results = {
                     index: self._codec.decode_result(one)
-                    for index, one in (result.results.items() if result is not None else ())
+                    for index, one in (encoded or {}).items()
                     if index in task.payloads
                 }
+                if self._checker is not None:
+                    for index, one in results.items():
+                        results[index] = self._codec.examine(
+                            task.payloads[index], one, worker.info.name
+                        )
             except (AnyrigError, ValueError, KeyError, TypeError, AttributeError) as error:
                 log.warning("invalid result of %s: %s", worker.title, error)
                 self._refuse(worker, "its result is not valid")
             else:
-                if result is None:  # lost with the broker
+                if encoded is None:  # lost with the broker
                     self._return(task)
                 elif result.refused:
                     self._refuse(worker, result.refused)
@@ -743,35 +741,23 @@ class RemoteWorkers(WorkerSource):
         with suppress(Exception):  # it expires by itself
             self._forget(task)
 
-    def _fetch(self, task: _Task, value: Any) -> TaskResult | None:
-        """A result with its bytes; None if those are lost."""
-        size = measure_blob(value)
-        if not size:
-            return parse_result(value)
-        blob = self._blobs.get(task.id, size)
-        return parse_result(value, blob) if blob else None
+    def _fetch(self, task: _Task, result: TaskResult) -> dict[int, EncodedResult] | None:
+        """The bytes of a result; None if the broker has lost them."""
+        if not result.results:
+            return {}
+        blob = self._blobs.get(task.id, sum(result.sizes))
+        return result.split(blob) if blob else None
 
     def _check(self, task: _Task, result: TaskResult, results: dict[int, Any]) -> None:
+        """Have results compared, before they are used unless somebody is listening."""
         checker = self._checker
-        if checker is None or not results:
-            self._accept(task, result, results)
-        elif checker.hold:
+        hold = checker is not None and checker.hold and bool(results)
+        if hold:
             task.answered = True
+        else:
+            self._accept(task, result, results)
+        if hold or (checker is not None and self._checks.qsize() <= _MAX_CHECKS):
             self._checks.put((task, result, results))
-        else:  # somebody is listening: examined now, compared later
-            examined = self._examine(task, results)
-            if examined is not None:
-                self._accept(task, result, examined)
-                if self._checks.qsize() <= _MAX_CHECKS:
-                    self._checks.put((task, result, examined))
-
-    def _examine(self, task: _Task, results: Mapping[int, Any]) -> dict[int, Any] | None:
-        assert self._checker is not None
-        try:
-            return self._checker.examine(task.payloads, results, task.worker.info.name)
-        except (AnyrigError, ValueError) as error:
-            self._refuse(task.worker, f"a result cannot be decoded: {error}")
-            return None
 
     def _compare(self) -> None:
         """Compare some results with this machine's own, until closed."""
@@ -781,11 +767,8 @@ class RemoteWorkers(WorkerSource):
                 continue
             task, result, results = check
             try:
-                examined = self._examine(task, results) if self._checker.hold else results
-                if examined is None:
-                    continue
                 difference = self._checker.find_difference(
-                    task.payloads, examined, task.worker.info.instance,
+                    task.payloads, results, task.worker.info.instance,
                     hurry=self._checks.qsize() > _MAX_CHECKS,
                 )  # fmt: skip
             except Exception:  # our own fault, not the worker's
@@ -795,7 +778,7 @@ class RemoteWorkers(WorkerSource):
             if difference:
                 self._distrust(task.worker, difference)
             elif self._checker.hold:
-                self._accept(task, result, examined)
+                self._accept(task, result, results)
 
     def _accept(self, task: _Task, result: TaskResult, results: Mapping[int, Any]) -> None:
         worker = task.worker
@@ -825,27 +808,27 @@ class RemoteWorkers(WorkerSource):
                 # All of several items: the worker is at fault rather than they.
                 self._refuse(worker, next(iter(failures.values())).message)
             else:
-                self._refusals.pop(worker.info.instance, None)
+                self._recall(worker.info).num_refusals = 0
 
     def _refuse(self, worker: RemoteWorker, reason: str) -> None:
         """A worker could not do a task: it gets none for a while, each time for longer."""
         with self.lock:
-            instance = worker.info.instance
-            count = self._refusals[instance] = self._refusals.get(instance, 0) + 1
-            self._unused[worker.info.name] = reason
+            history = self._recall(worker.info)
+            history.num_refusals += 1
+            history.unused = reason
             self._pool.warn(f"{worker.title} refused a task: {reason}")
-            self._set_aside(worker, _BACKOFF_S[min(count, len(_BACKOFF_S)) - 1])
+            step = min(history.num_refusals, len(_BACKOFF_S)) - 1
+            self._set_aside(worker, _BACKOFF_S[step])
 
     def _distrust(self, worker: RemoteWorker, difference: str) -> None:
         """Nothing of a worker is used any more whose results are not this machine's."""
-        name = worker.info.name
         with self.lock:
-            if name in self._distrusted:
+            history = self._recall(worker.info)
+            if history.not_before == math.inf:
                 return
-            self._distrusted.add(name)
-            self._unused[name] = "its results differ from those of this machine"
-            self.dismiss(worker, _REJOINS, crashed=False)
-        count = self.on_distrust(name)
+            history.unused = "its results differ from those of this machine"
+            self._set_aside(worker, math.inf)
+        count = self._pool.on_distrust(worker.info.name)
         dropped = (
             f"; {pluralize(count, 'result')} that it made before were dropped from the cache and"
             " may be in what was written: run the same command again"

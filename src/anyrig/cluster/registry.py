@@ -1,22 +1,23 @@
 """Who is in a cluster: a key with a time to live for each worker, with the facts of its device.
 
-A worker writes its `WorkerInfo` every two seconds; when the key lapses, the worker is gone. The
-list of names stays: a worker that leaves takes its name off, one that only fell silent is shown as
-lost until it comes back, somebody forgets it, or a week is over. `anyrig cluster status`,
-`/cluster`, the page and every client read the same keys.
+A worker writes its `WorkerInfo` every two seconds. Its key lives for a week: the time that is left
+tells, by the broker's clock alone, how old the last heartbeat is. After ten seconds the worker is
+lost and its tasks are scheduled again; it is shown as lost until it comes back, somebody forgets
+it, or the key expires. A worker that leaves deletes its key. `anyrig cluster status`, `/cluster`,
+the page and every client read the same keys.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from anyrig.cluster.broker import HEARTBEAT_S, LEASE_S, queue_name, to_text
 from anyrig.errors import InvalidInputError, mention
@@ -25,6 +26,7 @@ from anyrig.version import __version__
 if TYPE_CHECKING:
     from anyrig.cluster.broker import BrokerClient
 
+T = TypeVar("T")
 PROTOCOL = 3
 """Of tasks and results; another one cannot be understood."""
 LOST = "lost"
@@ -33,7 +35,7 @@ LOST_S = 7 * 24 * 3600
 COORDINATOR_LEASE_S, COORDINATOR_HEARTBEAT_S = 15, 5.0
 _MAX_BYTES = 64_000
 _DRAIN_S = 24 * 3600
-_CLEAN_UP_S = 600.0
+Speed = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,21 @@ class EngineId:
                 label = {"fingerprint": "weights"}.get(name, name)
                 return f"its {self.engine} has other {label} ({theirs[:24]}, not {mine[:24]})"
         return ""
+
+
+def find_mismatch(
+    engine: EngineId, precision: str, engines: Iterable[EngineId],
+    precisions: Mapping[str, Sequence[str]],
+) -> str:  # fmt: skip
+    """Why a worker with these engines cannot compute for an engine; empty if it can."""
+    name = engine.engine
+    theirs = next((one for one in engines if one.engine == name), None)
+    if theirs is None:
+        return f"it has no {name}"
+    classes = precisions.get(name, ())
+    if classes and precision not in classes:
+        return f"it computes {name} in {', '.join(classes)}, not in {precision}"
+    return engine.describe_difference(theirs)
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,7 @@ class WorkerInfo:
     """Of the device in all; 0 if unknown."""
     tts_model_loaded: bool = False
     cached_models: tuple[str, ...] = ()
-    speeds: Mapping[str, float] = field(default_factory=dict)
+    speeds: Mapping[str, Speed] = field(default_factory=dict)
     """By engine: measured cost per second (characters, for speech)."""
     segments_done: int = 0
     shards_done: int = 0
@@ -160,43 +177,6 @@ class WorkerInfo:
         return json.dumps(asdict(self))
 
 
-_TYPES = {one.name: type(getattr(WorkerInfo("", ""), one.name)) for one in fields(WorkerInfo)}
-
-
-def parse_worker_info(text: bytes | str) -> WorkerInfo | None:
-    """None if any field is not valid: another machine wrote it."""
-    if len(text) > _MAX_BYTES:
-        return None
-    try:
-        values = {name: value for name, value in json.loads(text).items() if name in _TYPES}
-        values["engines"] = tuple(EngineId(**one) for one in values.get("engines", ()))
-        for name in ("cached_models", "tasks"):
-            values[name] = tuple(values.get(name, ()))
-        classes = values.get("precisions", {})
-        values["precisions"] = {name: tuple(some) for name, some in classes.items()}
-        info = WorkerInfo(**values)
-        return info if _is_valid(info) else None
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _is_valid(info: WorkerInfo) -> bool:
-    for name, kind in _TYPES.items():
-        value = getattr(info, name)
-        if type(value) is not kind and not (name == "gpu_memory_free_mb" and value is None):
-            return False
-    texts = [
-        *(text for one in info.engines
-          for text in (one.engine, one.version, one.fingerprint, one.voices)),
-        *info.cached_models, *info.tasks, *info.speeds, *info.precisions,
-        *(text for some in info.precisions.values() for text in some),
-    ]  # fmt: skip
-    speeds = info.speeds.values()
-    return all(type(text) is str for text in texts) and all(
-        type(speed) in (int, float) and 0 <= speed < math.inf for speed in speeds
-    )
-
-
 @dataclass(frozen=True)
 class CoordinatorInfo:
     """A coordinator, as it describes itself in the broker for as long as it runs."""
@@ -211,18 +191,21 @@ class CoordinatorInfo:
     """Always empty: there was an address of a store for large results, which programs may read."""
 
 
-def parse_coordinator(text: bytes | str | None) -> CoordinatorInfo | None:
+_WORKER, _COORDINATOR = TypeAdapter(WorkerInfo), TypeAdapter(CoordinatorInfo)
+
+
+def parse_worker_info(text: bytes | str) -> WorkerInfo | None:
+    """None if any field is not valid: another machine wrote it."""
+    return _parse(_WORKER, text)
+
+
+def _parse(kind: TypeAdapter[T], text: bytes | str | None) -> T | None:
     if text is None or len(text) > _MAX_BYTES:
         return None
     try:
-        found = json.loads(text)
-        given = {
-            one.name: found[one.name] for one in fields(CoordinatorInfo)
-            if type(found.get(one.name)) is type(one.default)
-        }  # fmt: skip
-    except (ValueError, AttributeError):
+        return kind.validate_json(text, strict=True)
+    except ValidationError:
         return None
-    return CoordinatorInfo(**given)
 
 
 @dataclass(frozen=True)
@@ -233,7 +216,7 @@ class WorkerRow:
     status: str
     """`loading`, `ready`, `busy`, `draining`, or `lost`."""
     info: WorkerInfo | None
-    """None if nothing is known."""
+    """None if its entry is not valid, or expired."""
     last_sign_s: float | None
     """Age of its last heartbeat by the broker's clock; None if unknown."""
 
@@ -274,59 +257,57 @@ class WorkerRegistry:
 
     def __init__(self, client: BrokerClient) -> None:
         self._client = client
-        self._names = client.key("workers")
+        self._names, self._coordinator = client.key("workers"), client.key("cluster")
 
     # -- a worker's own entry --------------------------------------------------------------------
 
     def write(self, info: WorkerInfo) -> None:
-        """A sign of life."""
+        """A heartbeat."""
         pipe = self._client.redis.pipeline(transaction=False)
-        pipe.hset(self._names, info.name, info.instance)
-        pipe.set(self._key(info.name), info.to_json(), ex=LEASE_S)
+        self._write(pipe, info)
         pipe.execute()
 
-    def register(self, info: WorkerInfo) -> WorkerInfo | None:
-        """Take a name that is free; otherwise the worker that has it."""
-        key, redis = self._key(info.name), self._client.redis
-        while not redis.set(key, info.to_json(), ex=LEASE_S, nx=True):
-            found = cast("bytes | None", redis.get(key))
-            if found is not None:
-                return parse_worker_info(found) or WorkerInfo(info.name, "")
-        redis.hset(self._names, info.name, info.instance)
-        return None
+    def _write(self, pipe: Any, info: WorkerInfo) -> None:
+        pipe.hset(self._names, info.name, info.instance)
+        pipe.set(self._key(info.name), info.to_json(), ex=LOST_S)
+
+    def register(
+        self, info: WorkerInfo, *, replaces: WorkerInfo | None = None
+    ) -> WorkerInfo | None:
+        """Take a name unless a worker with recent heartbeats has it; that worker.
+
+        Args:
+            info: the new worker.
+            replaces: a worker of this name that is known to be dead.
+        """
+        key, other = self._key(info.name), None
+
+        def take(pipe: Any) -> None:
+            nonlocal other
+            text, left_ms = pipe.get(key), pipe.pttl(key)
+            other = (parse_worker_info(text) or WorkerInfo(info.name, "")) if text else None
+            if _age(left_ms) > LEASE_S or (
+                other and replaces and other.instance == replaces.instance
+            ):
+                other = None
+            pipe.multi()
+            if other is None:
+                self._write(pipe, info)
+
+        self._client.redis.transaction(take, key)
+        return other
 
     def owns_name(self, info: WorkerInfo) -> bool:
         """Whether no other worker has registered under its name since."""
         found = cast("bytes | None", self._client.redis.hget(self._names, info.name))
         return found is None or to_text(found) == info.instance
 
-    def unregister(self, info: WorkerInfo) -> None:
-        """Free the name of a worker that is dead, unless another has taken it by now."""
-        from redis.exceptions import WatchError
-
-        key = self._key(info.name)
-        with self._client.redis.pipeline(transaction=True) as pipe:
-            pipe.watch(key)  # type: ignore[no-untyped-call]
-            found = cast("bytes | None", pipe.get(key))
-            now = parse_worker_info(found) if found is not None else None
-            if now is not None and now.instance != info.instance:
-                return
-            pipe.multi()
-            pipe.hdel(self._names, info.name)
-            pipe.delete(key)
-            with suppress(WatchError):  # another was faster
-                pipe.execute()
-
-    def remove(self, name: str) -> bool:
-        """Take a name off the list, with everything that is kept of it; whether it was there."""
-        client = self._client
-        pipe = client.redis.pipeline(transaction=False)
+    def remove(self, name: str) -> None:
+        """Take a name off the list, with everything that is kept of it."""
+        pipe = self._client.redis.pipeline(transaction=False)
         pipe.hdel(self._names, name)
-        pipe.delete(
-            self._key(name), client.key(LOST, name), client.key("drain", name), queue_name(name)
-        )
-        found, _ = pipe.execute()
-        return bool(found)
+        pipe.delete(self._key(name), self._client.key("drain", name), queue_name(name))
+        pipe.execute()
 
     def is_alive(self, info: WorkerInfo, *, shared_pids: bool = True) -> bool:
         """Whether the worker of an entry still runs; waits for its next heartbeat.
@@ -358,38 +339,33 @@ class WorkerRegistry:
         found = cast("Iterable[Any]", self._client.redis.hkeys(self._names))
         return sorted(to_text(name) for name in found)
 
-    def list_alive(self) -> dict[str, WorkerInfo]:
-        """By name: those with a recent heartbeat."""
+    def list_workers(self) -> list[WorkerRow]:
+        """All that have joined and not left."""
         names = self.list_names()
         if not names:
-            return {}
-        found = cast("list[Any]", self._client.redis.mget([self._key(name) for name in names]))
-        entries = {
-            name: parse_worker_info(text)
-            for name, text in zip(names, found, strict=True)
-            if text is not None
-        }
+            return []
+        keys = [self._key(name) for name in names]
+        pipe = self._client.redis.pipeline(transaction=False)
+        pipe.mget(keys)
+        pipe.mget([self._client.key("drain", name) for name in names])
+        for key in keys:
+            pipe.pttl(key)
+        entries, drains, *left_ms = pipe.execute()
+        return [_make_row(*facts) for facts in zip(names, entries, drains, left_ms, strict=True)]
+
+    def list_alive(self) -> dict[str, WorkerInfo]:
+        """By name: those with a recent heartbeat, as they wrote it."""
         return {
-            name: info for name, info in entries.items() if info is not None and info.name == name
-        }
+            row.name: row.info for row in self.list_workers()
+            if row.info is not None and row.status != LOST
+        }  # fmt: skip
 
     def read_status(self) -> ClusterStatus:
-        """Everybody who has joined and not left."""
-        names, client = self.list_names(), self._client
-        pipe = client.redis.pipeline(transaction=False)
-        pipe.get(client.key("cluster"))
-        for name in names:
-            for key in (self._key(name), client.key(LOST, name)):
-                pipe.get(key)
-                pipe.pttl(key)
-            pipe.exists(client.key("drain", name))
-        coordinator, *rest = pipe.execute()
-        rows = [_make_row(name, *rest[5 * at : 5 * at + 5]) for at, name in enumerate(names)]
-        return ClusterStatus(tuple(rows), parse_coordinator(coordinator))
+        return ClusterStatus(tuple(self.list_workers()), self.read_coordinator())
 
     def find_workers(self, name: str) -> list[str]:
         """The workers that a name means: one of this name, or all of a machine or host."""
-        rows = self.read_status().rows
+        rows = self.list_workers()
         if any(row.name == name for row in rows):
             return [name]
         return [
@@ -413,17 +389,14 @@ class WorkerRegistry:
     # -- the coordinator -------------------------------------------------------------------------
 
     def write_coordinator(self, info: CoordinatorInfo) -> None:
-        self._client.redis.set(
-            self._client.key("cluster"), json.dumps(asdict(info)), ex=COORDINATOR_LEASE_S
-        )
+        self._client.redis.set(self._coordinator, json.dumps(asdict(info)), ex=COORDINATOR_LEASE_S)
 
     def remove_coordinator(self) -> None:
-        self._client.redis.delete(self._client.key("cluster"))
+        self._client.redis.delete(self._coordinator)
 
     def read_coordinator(self) -> CoordinatorInfo | None:
-        return parse_coordinator(
-            cast("bytes | None", self._client.redis.get(self._client.key("cluster")))
-        )
+        text = cast("bytes | None", self._client.redis.get(self._coordinator))
+        return _parse(_COORDINATOR, text)
 
     def check_version(self) -> None:
         """Raise an error if the cluster's coordinator has another version of anyrig."""
@@ -438,24 +411,23 @@ class WorkerRegistry:
         )
 
     def _key(self, name: str) -> str:
-        return self._client.key("alive", name)
+        return self._client.key("worker", name)
 
 
-def _make_row(
-    name: str, alive: Any, alive_ms: int, lost: Any, lost_ms: int, draining: int
-) -> WorkerRow:
-    if alive is not None:
-        info = parse_worker_info(alive)
-        # Shown at once; the worker itself notices with its next heartbeat.
-        status = "draining" if draining else info.status if info else "ready"
-        return WorkerRow(name, status, info, _age(LEASE_S, alive_ms))
-    info = parse_worker_info(lost) if lost is not None else None
-    age = _age(LOST_S, lost_ms) + LEASE_S if lost is not None else None
-    return WorkerRow(name, LOST, info, age)
+def _make_row(name: str, entry: bytes | None, drain: bytes | None, left_ms: int) -> WorkerRow:
+    info = parse_worker_info(entry) if entry is not None else None
+    if info is not None and info.name != name:  # it pretends to be another
+        info = None
+    if entry is None:
+        return WorkerRow(name, LOST, None, None)
+    age = _age(left_ms)
+    # Shown as draining at once; the worker itself notices with its next heartbeat.
+    status = "draining" if drain else info.status if info else "ready"
+    return WorkerRow(name, status if age <= LEASE_S else LOST, info, age)
 
 
-def _age(lease_s: float, left_ms: int) -> float:
-    return round(max(0.0, lease_s - left_ms / 1000), 1)
+def _age(left_ms: int) -> float:
+    return round(max(0.0, LOST_S - left_ms / 1000), 1)
 
 
 def make_name_taken_error(info: WorkerInfo) -> InvalidInputError:
@@ -474,44 +446,27 @@ def read_boot_id() -> str:
 
 
 class RegistryWatch:
-    """Notices who joins, leaves and gets lost, and keeps what is known of lost workers."""
+    """Notices who joins, leaves and gets lost."""
 
-    def __init__(
-        self, client: BrokerClient, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._client, self._registry, self._clock = client, WorkerRegistry(client), clock
+    def __init__(self, registry: WorkerRegistry) -> None:
+        self._registry = registry
         self._seen: dict[str, WorkerInfo] = {}
-        self._cleaned_at = clock()
 
     def poll(self) -> list[tuple[str, WorkerInfo]]:
         """What happened since the last call: `joined`, `left` or `lost`, and to whom."""
-        alive = self._registry.list_alive()
-        listed = set(self._registry.list_names()) if self._seen.keys() - alive.keys() else set()
-        changes: list[tuple[str, WorkerInfo]] = []
-        for name, info in self._seen.items():
-            if name in alive:
-                continue
-            changes.append((LOST if name in listed else "left", info))
-            if name in listed:
-                key, known = self._client.key(LOST, name), replace(info, tasks=())
-                self._client.redis.set(key, known.to_json(), ex=LOST_S)
+        rows = {row.name: row for row in self._registry.list_workers()}
+        alive = {
+            name: row.info for name, row in rows.items()
+            if row.info is not None and row.status != LOST
+        }  # fmt: skip
+        changes = [
+            (LOST if name in rows else "left", info)
+            for name, info in self._seen.items()
+            if name not in alive
+        ]
         changes += [("joined", info) for name, info in alive.items() if name not in self._seen]
         self._seen = alive
-        if self._clock() - self._cleaned_at > _CLEAN_UP_S:
-            self._forget_long_lost()
+        for row in rows.values():
+            if row.last_sign_s is None:  # its key has expired
+                self._registry.remove(row.name)
         return changes
-
-    def _forget_long_lost(self) -> None:
-        """Where every start has a name of its own, lost workers would add up."""
-        self._cleaned_at = self._clock()
-        redis, key = self._client.redis, self._client.key("absent")
-        now = redis.time()[0]  # kept in the broker: the next coordinator goes on with it
-        absent = [name for name in self._registry.list_names() if name not in self._seen]
-        known = cast("dict[bytes, bytes]", redis.hgetall(key))
-        redis.delete(key)
-        for name in absent:
-            since = int(known.get(name.encode(), now))
-            if now - since > LOST_S:
-                self._registry.remove(name)
-            else:
-                redis.hset(key, name, str(since))

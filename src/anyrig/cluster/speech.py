@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cluster.checks import ResultChecker
 from anyrig.cluster.protocol import EncodedResult, to_int, to_str
 from anyrig.cluster.registry import EngineId
 from anyrig.errors import InvalidInputError
@@ -34,6 +32,9 @@ def identify_engine(found: Found) -> EngineId:
 class SpeechCodec:
     kind = "speech"
 
+    def cost(self, payload: Line) -> float:
+        return payload.cost
+
     def encode_item(self, payload: Line) -> dict[str, Any]:
         return asdict(payload)
 
@@ -45,9 +46,6 @@ class SpeechCodec:
             text, to_str(value["language"]), to_str(value["voice"]), float(value["rate"]),
             to_int(value["seed"]),
         )  # fmt: skip
-
-    def cost(self, payload: Line) -> float:
-        return payload.cost
 
     def encode_result(self, result: Recording, *, compress: bool) -> EncodedResult:
         from anyrig.speech.sound.pack import pack, unpack
@@ -64,26 +62,17 @@ class SpeechCodec:
             facts["hopeless"] is True,
         )  # fmt: skip
 
-
-class TakeChecker(ResultChecker):
-    """Checks takes of workers before they are used or cached."""
-
-    def examine(
-        self, payloads: Mapping[int, Line], results: Mapping[int, Recording], worker: str
-    ) -> dict[int, Recording]:
+    def examine(self, payload: Line, result: Recording, worker: str) -> Recording:
         from anyrig.speech.sound.check import examine
         from anyrig.speech.sound.pack import num_samples, unpack
 
-        found = {}
-        for index, take in results.items():
-            if num_samples(take.data) > _MAX_SAMPLES:  # before they are in memory
-                raise InvalidInputError("a take is too long", hint="Look at that worker.")
-            verdict = examine(unpack(take.data), payloads[index])
-            found[index] = replace(
-                take, problems=tuple(problem.said for problem in verdict.problems),
-                hopeless=verdict.score <= 0.0, made_by=worker,
-            )  # fmt: skip
-        return found
+        if num_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
+            raise InvalidInputError("a take is too long", hint="Look at that worker.")
+        verdict = examine(unpack(result.data), payload)
+        return replace(
+            result, problems=tuple(problem.said for problem in verdict.problems),
+            hopeless=verdict.score <= 0.0, made_by=worker,
+        )  # fmt: skip
 
     def compare(self, payload: Line, mine: Recording, theirs: Recording) -> str:
         from anyrig.speech.sound.compare import difference
@@ -91,6 +80,3 @@ class TakeChecker(ResultChecker):
 
         found = difference(unpack(mine.data), unpack(theirs.data))
         return f"{payload.text.strip()[:_QUOTED]!r}: {found}" if found else ""
-
-    def cost(self, payload: Line) -> float:
-        return payload.cost

@@ -18,10 +18,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from celery import bootsteps
 from celery.app.trace import setup_worker_optimizations
@@ -31,7 +31,7 @@ from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.strategy import default as run_strategy
 
 from anyrig.cluster import tasks
-from anyrig.cluster.blobs import MAX_BLOB_BYTES, BlobStore
+from anyrig.cluster.blobs import BlobStore
 from anyrig.cluster.broker import (
     DEFAULT_QUEUE,
     HEALTH,
@@ -44,11 +44,12 @@ from anyrig.cluster.broker import (
     make_queue,
     queue_name,
 )
-from anyrig.cluster.engines import Handler, LoadedEngine, LoadedEngines
-from anyrig.cluster.protocol import Codec, EncodedResult, TaskRequest, TaskResult, parse_request
+from anyrig.cluster.protocol import Codec, TaskRequest, TaskResult, pack_results, parse_request
 from anyrig.cluster.registry import (
+    EngineId,
     WorkerInfo,
     WorkerRegistry,
+    find_mismatch,
     make_name_taken_error,
     read_boot_id,
 )
@@ -61,6 +62,10 @@ from anyrig.errors import (
 )
 from anyrig.version import __version__
 from anyrig.work.outcome import FailureKind, ItemFailure
+
+if TYPE_CHECKING:
+    from anyrig.work.live import LiveQueue
+    from anyrig.work.protocol import WorkerStatus
 
 log = logging.getLogger(__name__)
 THREADS = 32
@@ -82,6 +87,38 @@ _SMOOTHING = 0.3
 OnWorkerEvent = Callable[[str, Mapping[str, Any]], None]
 
 
+class LoadedEngine(Protocol):
+    live: LiveQueue[Any, Any]
+
+    def check(self, payload: Any) -> None:
+        """Raise an error for an item that must not be computed here."""
+
+
+class Engines(Protocol):
+    """What a worker can do; given by the application."""
+
+    @property
+    def engines(self) -> tuple[EngineId, ...]:
+        """Those that are ready on this machine."""
+
+    @property
+    def precisions(self) -> Mapping[str, tuple[str, ...]]:
+        """By engine: the classes of number formats it can compute in, the best first."""
+
+    @property
+    def codecs(self) -> Mapping[str, Codec]:
+        """By kind of work."""
+
+    def borrow(
+        self, request: TaskRequest, on_load: Callable[[Mapping[str, Any]], None]
+    ) -> AbstractContextManager[LoadedEngine]: ...
+
+    def processes(self) -> Sequence[WorkerStatus]:
+        """Processes of loaded engines that are ready."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class WorkerDevice:
     """What a worker computes on."""
@@ -101,7 +138,7 @@ class ClusterWorker:
         name: under which it registers.
         machine: name that all workers of the machine share.
         device: what it computes on.
-        handlers: what it can do.
+        engines: what it can do; closed with it.
         observe: what the GPUs report now, as fields of `WorkerInfo`.
         on_event: called with `ready`, `loaded` and `left`, and facts.
         on_heartbeat: called with its name at every heartbeat, also while the broker is away.
@@ -112,7 +149,7 @@ class ClusterWorker:
         client: BrokerClient,
         name: str,
         device: WorkerDevice,
-        handlers: Sequence[Handler],
+        engines: Engines,
         *,
         machine: str = "",
         observe: Callable[[], Mapping[str, Any]] = dict,
@@ -126,7 +163,7 @@ class ClusterWorker:
             BlobStore(client),
         )
         self._observe, self._on_event, self._on_heartbeat = observe, on_event, on_heartbeat
-        self._engines = LoadedEngines(handlers, self._report_loaded)
+        self._engines = engines
         self._instance = secrets.token_hex(8)
         self._lock, self._bulk = threading.Lock(), threading.Lock()
         self._bulk_slots = threading.Semaphore(MAX_BULK)
@@ -154,22 +191,24 @@ class ClusterWorker:
             fixed_name: whether a person chose the name; otherwise a free one is found.
             shared_pids: see `WorkerRegistry.is_alive`.
         """
-        wanted, other = self.name, None
+        chosen, other, dead = self.name, None, None
         for number in range(1, _MAX_NAMES + 1):
-            self.name = wanted if number == 1 else f"{wanted}-{number}"
-            while True:
-                other = self._client.retry(lambda: self._registry.register(self.info()))
-                if other is None:  # what was asked of the worker before is not meant for this one
-                    self._client.retry(lambda: self._registry.drain(self.name, on=False))
-                    self._heartbeats.start()
-                    return
+            self.name = chosen if number == 1 else f"{chosen}-{number}"
+            while other := self._client.retry(partial(self._register, dead)):
                 if self._registry.is_alive(other, shared_pids=shared_pids):
                     break
-                self._client.retry(partial(self._registry.unregister, other))
+                dead = other
+            if other is None:  # what was asked of the worker before is not meant for this one
+                self._client.retry(lambda: self._registry.drain(self.name, on=False))
+                self._heartbeats.start()
+                return
             if fixed_name:
                 break
         assert other is not None
         raise make_name_taken_error(other)
+
+    def _register(self, dead: WorkerInfo | None) -> WorkerInfo | None:
+        return self._registry.register(self.info(), replaces=dead)
 
     def info(self) -> WorkerInfo:
         """How it is now."""
@@ -354,7 +393,7 @@ class ClusterWorker:
         try:
             request = parse_request(value)
         except InvalidInputError as error:
-            return TaskResult(refused=error.message).to_json()
+            return asdict(TaskResult(refused=error.message))
         with self._lock:
             if task_id in self._seen:  # sent twice: its sender could not know that it arrived
                 log.info("task %s came twice", task_id)
@@ -363,17 +402,16 @@ class ClusterWorker:
             while len(self._seen) > _MAX_SEEN:
                 self._seen.popitem(last=False)
         try:
-            result = self._run(request, task_id)
-            result = _fit(result)
-            if result.results:
-                self._blobs.put(task_id, result.blob)
-            return result.to_json()
+            result, blob = self._run(request, task_id)
+            if blob:
+                self._blobs.put(task_id, blob)
+            return asdict(result)
         except AnyrigError as error:
             log.warning("task %s: %s", task_id, error.message)
-            return TaskResult(refused=error.message).to_json()
+            return asdict(TaskResult(refused=error.message))
 
-    def _run(self, request: TaskRequest, task_id: str) -> TaskResult:
-        returned = TaskResult(returned=tuple(index for index, _ in request.items))
+    def _run(self, request: TaskRequest, task_id: str) -> tuple[TaskResult, bytes]:
+        returned = TaskResult(returned=tuple(index for index, _ in request.items)), b""
         if self.draining:
             return returned
         if request.lane == "live":
@@ -388,8 +426,20 @@ class ClusterWorker:
         finally:
             self._bulk_slots.release()
 
-    def _compute(self, request: TaskRequest, task_id: str) -> TaskResult:
-        codec, engine = self._engines.find(request)
+    def _compute(self, request: TaskRequest, task_id: str) -> tuple[TaskResult, bytes]:
+        mine = self._engines
+        reason = find_mismatch(request.engine, request.precision, mine.engines, mine.precisions)
+        if reason or request.kind not in mine.codecs:
+            raise InvalidInputError(
+                reason or f"unknown kind of work {request.kind[:40]!r}",
+                hint="Install the same engines and versions on all machines.",
+            )
+        with mine.borrow(request, self._report_loaded) as engine:
+            return self._compute_with(engine, mine.codecs[request.kind], request, task_id)
+
+    def _compute_with(
+        self, engine: LoadedEngine, codec: Codec, request: TaskRequest, task_id: str
+    ) -> tuple[TaskResult, bytes]:
         payloads = _decode_items(request, codec, engine)
         lane: Any = "live" if request.lane == "live" else "bulk"
         began, num_oom = time.monotonic(), engine.live.report.num_out_of_memory
@@ -408,13 +458,15 @@ class ClusterWorker:
             self._num_tasks += 1
             if results and lane == "bulk":
                 self._learn_speed(request.engine.engine, cost / max(seconds, 1e-6))
-        return TaskResult(
-            {n: codec.encode_result(one, compress=request.compress) for n, one in results.items()},
-            failures, tuple(index for index in payloads if index not in done),
+        result = TaskResult(
+            failures=failures, returned=tuple(index for index in payloads if index not in done),
             cost=cost, seconds=seconds,
             num_batches=int(bool(results)),  # a worker that fails at once is not the fastest
             num_out_of_memory=engine.live.report.num_out_of_memory - num_oom,
         )  # fmt: skip
+        compress = request.compress
+        encoded = {n: codec.encode_result(one, compress=compress) for n, one in results.items()}
+        return pack_results(result, encoded)
 
     def _collect(
         self, futures: Mapping[Future[Any], int], task_id: str
@@ -436,24 +488,6 @@ class ClusterWorker:
     def _learn_speed(self, engine: str, speed: float) -> None:
         before = self._speeds.get(engine)
         self._speeds[engine] = speed if before is None else before + _SMOOTHING * (speed - before)
-
-
-def _fit(result: TaskResult) -> TaskResult:
-    """As many results as the broker takes; at least one item is settled."""
-    kept: dict[int, EncodedResult] = {}
-    size = 0
-    for index, one in result.results.items():
-        size += len(one.data)
-        if size > MAX_BLOB_BYTES:
-            break
-        kept[index] = one
-    left = [index for index in result.results if index not in kept]
-    failures = dict(result.failures)
-    if left and not kept:
-        failures[left.pop(0)] = ItemFailure(
-            "error", "its result is too large to be sent", 1, "Split it into shorter ones."
-        )
-    return replace(result, results=kept, failures=failures, returned=(*result.returned, *left))
 
 
 def _decode_items(request: TaskRequest, codec: Codec, engine: LoadedEngine) -> dict[int, Any]:

@@ -1,31 +1,83 @@
 """What a worker of a cluster can do on its device: which engines and models are ready, and loading
-one.
+them when the first task needs one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import format_stamp, load_failed_formats, test_devices
 from anyrig.app.engines import VoiceOptions, find_weights
+from anyrig.app.models import ModelCache, list_workers
 from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.precision.profiles import get_profile
 
 if TYPE_CHECKING:
     from anyrig.app.cluster_worker import Node, WorkerRequest
     from anyrig.app.rig import Rig
+    from anyrig.cluster.protocol import Codec, TaskRequest
     from anyrig.cluster.registry import EngineId
     from anyrig.documents.model import Model
     from anyrig.placement import PlacementOptions, PlacementPlan, Workload
     from anyrig.speech.protocol import Line
     from anyrig.work.live import LiveQueue
     from anyrig.work.pool import WorkerPool
+    from anyrig.work.protocol import WorkerStatus
+
+_MAX_LOADED = 2
 
 
-class DeviceHandler:
-    """Engines on a worker's device, and the number formats that each can compute in there."""
+class DeviceEngines:
+    """Everything that a worker can do on its device."""
+
+    def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
+        kinds: tuple[type[EngineSource], ...] = (SpeechEngines, EmbeddingModels)
+        sources = [kind(rig, request, node) for kind in kinds]
+        self._sources = {one.codec.kind: one for one in sources}
+        self._models = ModelCache(max_models=_MAX_LOADED)
+        self.codecs = {one.codec.kind: one.codec for one in sources}
+        self.engines = tuple(one for source in sources for one in source.engines)
+        self.precisions = {n: some for one in sources for n, some in one.precisions.items()}
+
+    @contextmanager
+    def borrow(
+        self, request: TaskRequest, on_load: Callable[[Mapping[str, Any]], None]
+    ) -> Iterator[LoadedModel]:
+        """An engine for a task, loaded unless it is; `on_load` gets the facts of one that was."""
+        engine = request.engine
+
+        def load() -> closing[LoadedModel]:
+            began = time.monotonic()
+            source = self._sources[request.kind]
+            model = source.open(engine.engine, request.precision, request.options)
+            word = next((one.word for one in model.live.workers()), "")
+            on_load({"model": engine.engine, "version": engine.version,
+                     "precision": request.precision, "word": word,
+                     "seconds": round(time.monotonic() - began, 2)})  # fmt: skip
+            return closing(model)
+
+        name = f"{engine.engine} {request.precision} {sorted(request.options.items())}"
+        with self._models.borrow(name, load) as model:
+            self._models.evict_idle()
+            yield model
+
+    def processes(self) -> list[WorkerStatus]:
+        """Those of loaded engines that are ready, as last seen."""
+        loaded = self._models.loaded_models()
+        return [one for each in loaded for one in list_workers(each.model) if one.state == "ready"]
+
+    def close(self) -> None:
+        self._models.close()
+
+
+class EngineSource:
+    """Engines of one kind, and the number formats that each can compute in on the device."""
+
+    codec: Codec
 
     def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
         self.rig, self.request, self._node = rig, request, node
@@ -45,6 +97,9 @@ class DeviceHandler:
 
     def find_engines(self) -> Iterator[tuple[EngineId, Workload]]:
         """Those that are installed, with what each needs."""
+        raise NotImplementedError
+
+    def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> LoadedModel:
         raise NotImplementedError
 
     def find_formats(self, workload: Workload) -> dict[str, str]:
@@ -108,7 +163,7 @@ class DeviceHandler:
         return test_devices(self.rig, plan, self.request)
 
 
-class SpeechHandler(DeviceHandler):
+class SpeechEngines(EngineSource):
     def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
         from anyrig.cluster.speech import SpeechCodec
 
@@ -146,7 +201,7 @@ class SpeechHandler(DeviceHandler):
         return LoadedSpeechEngine(stage.crew, 4 * stage.lines_at_once, engine, voices)
 
 
-class EmbeddingHandler(DeviceHandler):
+class EmbeddingModels(EngineSource):
     def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
         from anyrig.cluster.embedding import EmbeddingCodec
 
