@@ -460,7 +460,8 @@ def test_a_result_over_the_limit_is_not_fetched(
     monkeypatch.setattr(protocol, "MAX_BLOB_BYTES", 4096)
 
     def huge(one: Puppet, order: Order) -> None:
-        one.answer(order, takes={n: Recording(b"x" * 8192) for n, _ in order.lines})
+        facts: dict[int, dict[str, Any]] = {n: {} for n, _ in order.lines}
+        one.store(order.id, asdict(TaskResult(facts, (8192,) * len(facts))))
 
     puppet("a", huge)
     over = fleet()

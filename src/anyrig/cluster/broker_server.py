@@ -16,8 +16,9 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,8 +79,72 @@ def find_program() -> str:
     )
 
 
-class BrokerServer:
-    """A server process.
+class Service:
+    """A program that a coordinator runs, found again after the coordinator was killed.
+
+    Args:
+        folder: of its files `NAME.pid` and `NAME.log`.
+        name: of these.
+        marker: an argument on its command line that proves that a process is this program: ids of
+            processes are used again.
+    """
+
+    def __init__(self, folder: Path, name: str, marker: str) -> None:
+        self.folder, self._marker = folder, marker
+        self._pid_file, self.log_file = folder / f"{name}.pid", folder / f"{name}.log"
+        self._process: psutil.Process | None = None
+
+    def find(self) -> bool:
+        """Whether it runs already; from now on it is this one."""
+        import psutil
+
+        with contextlib.suppress(OSError, ValueError, psutil.Error):
+            process = psutil.Process(int(self._pid_file.read_text(encoding="ascii")))
+            if self._marker in process.cmdline():
+                self._process = process
+        return self.is_running
+
+    def launch(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        import psutil
+
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.log_file.open("ab") as output:
+            self._process = psutil.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
+                start_new_session=True, env=environment,
+            )  # fmt: skip
+        self._pid_file.write_text(f"{self._process.pid}\n", encoding="ascii")
+
+    @property
+    def is_running(self) -> bool:
+        import psutil
+
+        try:
+            found = self._process
+            return found is not None and found.is_running() and found.status() != "zombie"
+        except psutil.Error:
+            return False
+
+    def stop(self) -> None:
+        import psutil
+
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(psutil.Error):
+            process.resume()  # a suspended one gets no other signal
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
+            process.kill()
+            process.wait(_STOP_S)
+        self._pid_file.unlink(missing_ok=True)
+
+
+class BrokerServer(Service):
+    """A broker.
 
     Args:
         folder: of its data; one server at a time.
@@ -89,64 +154,39 @@ class BrokerServer:
     """
 
     def __init__(self, folder: Path, *, hosts: Sequence[str], port: int, password: str) -> None:
-        self.folder, self.hosts, self.port = folder.absolute(), tuple(hosts), port
-        self._password = password
-        self._config_file = self.folder / "broker.conf"
-        self._log_file = self.folder / "broker.log"
-        self._process: psutil.Process | None = None
-        self._child: subprocess.Popen[bytes] | None = None
+        self._config_file = folder.absolute() / "broker.conf"
+        super().__init__(folder.absolute(), "broker", str(self._config_file))
+        self.hosts, self.port, self._password = tuple(hosts), port, password
         self.adopted = False
         """Whether it ran already, started by a coordinator that was killed."""
 
     def start(self) -> None:
         """Adopt the one that runs, or start one over the same data."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        config = self._format_config()
-        running = find_process(self.folder / "broker.pid", str(self._config_file))
-        if running is not None and self._read_config() == config and self._responds():
-            self._process, self.adopted = running, True
-            log.info("adopted the broker of process %d", running.pid)
-            return
-        if running is not None:
-            log.warning("stopping the broker of process %d, to start it anew", running.pid)
-            stop_process(running)
-        self._check_ports()
-        self._write_config(config)
-        self._launch()
-
-    def _launch(self) -> None:
-        import psutil
-
-        began = self._log_file.stat().st_size if self._log_file.exists() else 0
-        with self._log_file.open("ab") as output:
-            self._child = subprocess.Popen(
-                [find_program(), str(self._config_file)], stdin=subprocess.DEVNULL, stdout=output,
-                stderr=output, cwd=self.folder, start_new_session=True,
+        config, self.adopted = self._format_config(), False
+        if self.find():
+            if self._read_config() == config and self._responds():
+                self.adopted = True
+                return
+            log.warning("stopping the broker that runs, to start it anew")
+            self.stop()
+        for host in self.hosts:
+            check_port(
+                host, self.port,
+                f"If a broker runs there, pass {mention('broker', f'redis://{host}:{self.port}/0')};"
+                f" otherwise another {mention('port')}.",
             )  # fmt: skip
-        self.adopted = False
+        self._write_config(config)
+        began = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self.launch([find_program(), str(self._config_file)])
         end = time.monotonic() + _START_S
         while not self._responds():
-            if self._child.poll() is not None or time.monotonic() > end:
+            if not self.is_running or time.monotonic() > end:
                 self.stop()
-                output_text = self._log_file.read_bytes()[began:].decode(errors="replace").strip()
-                last = output_text.splitlines()[-1] if output_text else "no output"
-                raise WorkError(f"the broker did not start: {last}", hint=f"See {self._log_file}.")
+                output = self.log_file.read_bytes()[began:].decode(errors="replace").strip()
+                last = output.splitlines()[-1] if output else "no output"
+                raise WorkError(f"the broker did not start: {last}", hint=f"See {self.log_file}.")
             time.sleep(0.02)
-        self._process = psutil.Process(self._child.pid)
-
-    @property
-    def is_running(self) -> bool:
-        if self._child is not None:
-            return self._child.poll() is None
-        return self._process is not None and _is_running(self._process)
-
-    def stop(self) -> None:
-        """Its data stay."""
-        if self._child is not None:
-            stop_child(self._child, _STOP_S)
-        elif self._process is not None:
-            stop_process(self._process)
-        self._child = self._process = None
 
     def _format_config(self) -> str:
         lines = [
@@ -154,7 +194,7 @@ class BrokerServer:
             *(f"user {name} {_format_rights(self._password)}" for name in ("default", USER)),
             f"dir {_quote(self.folder)}",
             "appendonly yes", "appendfsync everysec", "no-appendfsync-on-rewrite yes", 'save ""',
-            f"pidfile {_quote(self.folder / 'broker.pid')}", "daemonize no", "set-proc-title no",
+            "daemonize no", "set-proc-title no",
             'logfile ""', "tcp-keepalive 60", "maxmemory-policy noeviction",
             *(f'rename-command {name} ""' for name in _DISABLED),
         ]  # fmt: skip
@@ -188,68 +228,19 @@ class BrokerServer:
             return bool(client.ping())
         return False
 
-    def _check_ports(self) -> None:
-        for host in self.hosts:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((host, self.port))
-                except OSError as error:
-                    raise InvalidInputError(
-                        f"cannot listen on {host} port {self.port}: {error.strerror}",
-                        hint=f"If a broker runs there, pass"
-                        f" {mention('broker', f'redis://{host}:{self.port}/0')}; otherwise"
-                        f" another {mention('port')}.",
-                    ) from None
 
-
-def find_process(pid_file: Path, argument: str) -> psutil.Process | None:
-    """The process that a file names, if its command line has an argument that proves it is ours.
-
-    Process ids are used again: another program may have it by now.
-    """
-    import psutil
-
-    try:
-        found = psutil.Process(int(pid_file.read_text(encoding="ascii").strip()))
-        return found if argument in found.cmdline() and _is_running(found) else None
-    except (OSError, ValueError, psutil.Error):
-        return None
-
-
-def _is_running(process: psutil.Process) -> bool:
-    import psutil
-
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
-def stop_process(process: psutil.Process) -> None:
-    """Stop a process that is not our child."""
-    import psutil
-
-    with contextlib.suppress(psutil.Error):
-        process.resume()  # a suspended one gets no other signal
-    with contextlib.suppress(psutil.Error):
-        process.terminate()
+def check_port(host: str, port: int, hint: str) -> None:
+    """Raise an error if something else listens there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        if sys.platform != "win32":  # there it would let two servers share a port
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            process.wait(_STOP_S)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait(_STOP_S)
-
-
-def stop_child(child: subprocess.Popen[bytes], timeout_s: float) -> None:
-    if child.poll() is None:
-        child.terminate()
-    try:
-        child.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait(timeout_s)
+            probe.bind((host, port))
+        except OSError as error:
+            raise InvalidInputError(
+                f"cannot listen on {host} port {port}: {error.strerror}", hint=hint
+            ) from None
 
 
 def _quote(path: Path) -> str:

@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -25,9 +24,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from anyrig.cluster import flower as flowers
 from anyrig.cluster.broker import BrokerClient, find_exposures, mask_password, normalize_url
-from anyrig.cluster.broker_server import USER, BrokerServer
+from anyrig.cluster.broker_server import USER, BrokerServer, check_port
+from anyrig.cluster.flower import USER as FLOWER_USER
 from anyrig.cluster.flower import Flower
 from anyrig.cluster.registry import (
     COORDINATOR_HEARTBEAT_S,
@@ -164,23 +163,6 @@ def _find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def bind_socket(host: str, port: int, option: str) -> socket.socket:
-    """A socket, or an error that names the option."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    if sys.platform != "win32":  # there it would let two servers share a port
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        raise InvalidInputError(
-            f"cannot listen on {host} port {port}: {error.strerror}",
-            hint=f"Something else may use it: pass another {mention(option)}.",
-        ) from None
-    return found
-
-
 def _bracket(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
@@ -237,7 +219,9 @@ class Coordinator:
 
     def start(self) -> None:
         self._lock()
-        flowers.stop_left_over(self._folder)
+        left_over = Flower(self._folder)
+        if left_over.find():
+            left_over.stop()
         self._state = load_state(self._state_file, new_secrets=self._new_token)
         if self._broker:
             local = self._url = normalize_url(self._broker)
@@ -278,7 +262,7 @@ class Coordinator:
         }  # fmt: skip
         if self._info.flower:
             found |= {
-                "flower_user": flowers.USER, "flower_password": self._state.flower_password
+                "flower_user": FLOWER_USER, "flower_password": self._state.flower_password
             }  # fmt: skip
         return found
 
@@ -338,12 +322,13 @@ class Coordinator:
         if self._flower_port is None:
             return ""
         port, host = self._flower_port or _find_free_port(), self._address.hosts[0]
-        bind_socket(host, port, "flower_port").close()
-        self._flower = Flower(
-            self._folder, url, host=host, port=port, password=self._state.flower_password
+        check_port(host, port, f"Pass another {mention('flower_port')}.")
+        self._flower = Flower(self._folder)
+        self._flower.configure(
+            self._environment, url, host=host, port=port, password=self._state.flower_password
         )
         self._stack.callback(self._flower.stop)
-        self._flower.start(self._environment)
+        self._flower.start()
         return f"http://{_bracket(self._address.public)}:{port}"
 
     def _check_flower(self) -> None:
@@ -355,7 +340,7 @@ class Coordinator:
         self._flower_at = now + self._flower_wait_s
         self._warn(f"Flower stopped, see {self._flower.log_file}; it is started again")
         try:
-            self._flower.start(self._environment)
+            self._flower.start()
         except (AnyrigError, OSError) as error:  # the cluster works without it
             self._warn(f"Flower cannot be started: {error}")
 
