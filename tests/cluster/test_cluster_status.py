@@ -29,9 +29,10 @@ from anyrig.version import __version__
 from tests.cluster.conftest import Broker, person
 
 FIELDS = {
-    "name", "status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
-    "tts_model_loaded", "cached_models", "device", "host", "pid", "speed", "segments_done",
-    "shards_done", "versions", "last_sign_s", "trouble",
+    "name", "status", "state", "device_type", "device_name", "device_memory_mb", "engine",
+    "gpu_available", "gpu_count", "gpu_memory_free_mb", "tts_model_loaded", "cached_models",
+    "device", "host", "pid", "speed", "segments_done", "shards_done", "versions", "last_sign_s",
+    "trouble",
 }  # fmt: skip
 GPU = WorkerInfo(
     "attic", __version__, instance="a", host="attic.lan", pid=7, python="3.12.1", device="RTX 4090",
@@ -72,7 +73,8 @@ def test_every_worker_is_told_of_in_full(
     attic = rows["attic"]
     assert 0 <= attic.pop("last_sign_s") < LEASE_S
     assert attic == {
-        "name": "attic", "status": "busy", "device_type": "cuda", "gpu_available": True,
+        "name": "attic", "status": "busy", "state": "busy", "device_name": "RTX 4090",
+        "device_memory_mb": 0, "engine": "hibari", "device_type": "cuda", "gpu_available": True,
         "gpu_count": 2, "gpu_memory_free_mb": 21_034, "tts_model_loaded": True,
         "cached_models": ["hibari fp16"], "device": "RTX 4090", "host": "attic.lan", "pid": 7,
         "speed": {"hibari": 5120.4}, "segments_done": 1812, "shards_done": 60,
@@ -192,7 +194,7 @@ def test_a_broker_open_to_the_world_is_warned_about(
 ) -> None:
     assert told(broker.url) == []  # protected, and on this machine alone
     open = new_broker(config={"protected-mode": "no", "bind": "*"})
-    assert "every address and needs no password" in told(open.url)[0]
+    assert "needs no password" in told(open.url)[0]
     assert told(open.url.replace("127.0.0.1", "10.255.255.1"))[0].endswith(
         "send tasks to the workers"
     )

@@ -28,9 +28,9 @@ from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, star
 from tests.cluster.conftest import _broker as new_one
 
 HEALTH_FIELDS = {
-    "status", "state", "device_type", "device_name", "device_memory_mb", "engine", "gpu_available",
-    "gpu_count", "gpu_memory_free_mb", "tts_model_loaded", "cached_models", "speed",
-    "segments_done", "versions",
+    "name", "status", "state", "device_type", "device_name", "device_memory_mb", "engine",
+    "gpu_available", "gpu_count", "gpu_memory_free_mb", "tts_model_loaded", "cached_models",
+    "device", "host", "pid", "speed", "segments_done", "shards_done", "versions",
 }  # fmt: skip
 
 

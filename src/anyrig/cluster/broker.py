@@ -314,70 +314,53 @@ def find_exposures(client: BrokerClient, public_url: str = "") -> list[str]:
         client: of it.
         public_url: its address for other machines, if that is another one.
     """
-    found = [
-        _needs_no_password(client.url) or _ignores_password(client.url) or _listens_openly(client)
-    ]
-    url = public_url or client.url
-    parts = urlsplit(url)
+    parts, public = urlsplit(client.url), urlsplit(public_url or client.url)
+    shown, found = mask_password(client.url), []
+    if parts.password and _responds_without_password(client.url):
+        found.append(f"the broker {shown} also responds without its password")
+    elif not parts.password and (not _is_loopback(parts.hostname or "") or _listens_openly(client)):
+        found.append(
+            f"the broker {shown} needs no password: whoever reaches it can read the texts and send"
+            " tasks to the workers"
+        )
     with suppress(ValueError):
-        if parts.scheme == "redis" and ipaddress.ip_address(parts.hostname or "").is_global:
+        if public.scheme == "redis" and ipaddress.ip_address(public.hostname or "").is_global:
             found.append(
-                f"the broker {mask_password(url)} is reached over the internet without TLS:"
-                " password and texts can be read on the way; use rediss://"
+                f"the broker {mask_password(public.geturl())} is reached over the internet without"
+                " TLS: password and texts can be read on the way; use rediss://"
             )
-    return [reason for reason in found if reason]
+    return found
 
 
-def _needs_no_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password or parts.hostname is None or _is_loopback(parts.hostname):
-        return ""
-    return (
-        f"the broker {mask_password(url)} needs no password: whoever reaches it can read the texts"
-        " and send tasks to the workers"
-    )
-
-
-def _ignores_password(url: str) -> str:
-    """Whether a broker responds without the password that was given."""
+def _responds_without_password(url: str) -> bool:
     from redis import Redis
     from redis.backoff import NoBackoff
     from redis.exceptions import RedisError
     from redis.retry import Retry
 
     parts = urlsplit(url)
-    if not parts.password:
-        return ""
     without = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     probe = Redis.from_url(
         without, socket_timeout=_PROBE_S, socket_connect_timeout=_PROBE_S,
         retry=Retry(NoBackoff(), 0),
     )  # fmt: skip
     with probe, suppress(RedisError, OSError):
-        if probe.ping():
-            return f"the broker {mask_password(url)} also responds without its password"
-    return ""
+        return bool(probe.ping())
+    return False
 
 
-def _listens_openly(client: BrokerClient) -> str:
-    """Whether a broker of this machine is open to other machines without a password."""
+def _listens_openly(client: BrokerClient) -> bool:
+    """Whether a broker of this machine listens on other addresses as well, unprotected."""
     from redis.exceptions import RedisError
 
-    if urlsplit(client.url).password:
-        return ""
     try:
         answer = cast("dict[Any, Any]", client.redis.config_get("bind", "protected-mode"))
     except (RedisError, OSError):  # not allowed to ask
-        return ""
+        return False
     settings = {to_text(name): to_text(value) for name, value in answer.items()}
     addresses = settings.get("bind", "127.0.0.1").split()
-    local = all(one.lstrip("-") in ("127.0.0.1", "::1", "localhost") for one in addresses)
-    if settings.get("protected-mode", "yes") == "yes" or (local and addresses):
-        return ""
-    return (
-        f"the broker {mask_password(client.url)} listens on every address and needs no password:"
-        " whoever reaches it can read the texts and send tasks to the workers"
-    )
+    local = {"127.0.0.1", "::1", "localhost"}.issuperset(one.lstrip("-") for one in addresses)
+    return settings.get("protected-mode", "yes") != "yes" and not (local and addresses)
 
 
 def _is_loopback(host: str) -> bool:

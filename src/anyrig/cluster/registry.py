@@ -140,37 +140,23 @@ class WorkerInfo:
             return f"it uses protocol {self.protocol} of the cluster, this uses {PROTOCOL}"
         return ""
 
-    def describe_health(self) -> dict[str, Any]:
-        """What the health task, `celery inspect stats` and Flower show."""
-        return {
-            "status": "ok" if self.status in ("ready", "busy") else self.status,
-            "state": self.status, "device_type": self.device_type, "device_name": self.device,
-            "device_memory_mb": self.device_memory_mb,
-            "engine": ", ".join(one.engine for one in self.engines),
-            "speed": dict(self.speeds), **self._describe_device(),
-            "segments_done": self.segments_done, "versions": self._versions(),
-        }  # fmt: skip
-
     def describe(self) -> dict[str, Any]:
-        """What `anyrig cluster status --json` and `/cluster` show, without the status."""
+        """What the health task, `celery inspect stats`, Flower, `anyrig cluster status --json` and
+        `/cluster` show.
+        """
         return {
-            "device_type": self.device_type, **self._describe_device(), "device": self.device,
-            "host": self.host, "pid": self.pid, "speed": dict(self.speeds),
-            "segments_done": self.segments_done, "shards_done": self.shards_done,
-            "versions": self._versions(),
-        }  # fmt: skip
-
-    def _describe_device(self) -> dict[str, Any]:
-        return {
-            "gpu_available": self.gpu_available, "gpu_count": self.gpu_count,
-            "gpu_memory_free_mb": self.gpu_memory_free_mb,
+            "name": self.name, "status": "ok" if self.status in ("ready", "busy") else self.status,
+            "state": self.status, "device_type": self.device_type, "device_name": self.device,
+            "device_memory_mb": self.device_memory_mb, "gpu_available": self.gpu_available,
+            "gpu_count": self.gpu_count, "gpu_memory_free_mb": self.gpu_memory_free_mb,
+            "engine": ", ".join(one.engine for one in self.engines), "speed": dict(self.speeds),
             "tts_model_loaded": self.tts_model_loaded, "cached_models": list(self.cached_models),
-        }  # fmt: skip
-
-    def _versions(self) -> dict[str, Any]:
-        return {
-            "anyrig": self.version, "python": self.python, "protocol": self.protocol,
-            **{one.engine: one.version for one in self.engines},
+            "device": self.device, "host": self.host, "pid": self.pid,
+            "segments_done": self.segments_done, "shards_done": self.shards_done,
+            "versions": {
+                "anyrig": self.version, "python": self.python, "protocol": self.protocol,
+                **{one.engine: one.version for one in self.engines},
+            },
         }  # fmt: skip
 
     def to_json(self) -> str:
@@ -234,7 +220,7 @@ class WorkerRow:
     def describe(self) -> dict[str, Any]:
         info = self.info or WorkerInfo(self.name, "", protocol=0)
         return {
-            "name": self.name, "status": self.status, **info.describe(),
+            **info.describe(), "status": self.status, "state": self.status,
             "last_sign_s": self.last_sign_s, "trouble": self.trouble,
         }  # fmt: skip
 

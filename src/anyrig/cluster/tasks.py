@@ -36,11 +36,10 @@ def run_items(self: Task[Any, Any], request: dict[str, Any]) -> dict[str, Any]:
     return get_worker().run_items(request, str(self.request.id))
 
 
-@shared_task(name=HEALTH, base=CheckedTask)
-def health() -> dict[str, Any]:
-    return get_worker().describe_health()
+def describe_worker() -> dict[str, Any]:
+    """`{"status": "ok", "device_type": ..., "device_name": ..., "gpu_memory_free_mb": ...}`."""
+    return get_worker().info().describe()
 
 
-@shared_task(name=HEALTH_CHECK, base=CheckedTask)
-def health_check() -> dict[str, Any]:
-    return get_worker().describe_health()
+health = shared_task(name=HEALTH, base=CheckedTask)(describe_worker)
+health_check = shared_task(name=HEALTH_CHECK, base=CheckedTask)(describe_worker)

@@ -157,11 +157,8 @@ class ClusterWorker:
         on_heartbeat: Callable[[str], None] = lambda name: None,
     ) -> None:
         self.name, self._machine, self._device = name, machine or name, device
-        self._client, self._registry, self._blobs = (
-            client,
-            WorkerRegistry(client),
-            BlobStore(client),
-        )
+        self._client, self._blobs = client, BlobStore(client)
+        self._registry = WorkerRegistry(client)
         self._observe, self._on_event, self._on_heartbeat = observe, on_event, on_heartbeat
         self._engines = engines
         self._instance = secrets.token_hex(8)
@@ -235,9 +232,6 @@ class ClusterWorker:
             cached_models=models, speeds=speeds, segments_done=self._num_segments,
             shards_done=self._num_tasks, tasks=active, heartbeat=self._num_heartbeats,
         )  # fmt: skip
-
-    def describe_health(self) -> dict[str, Any]:
-        return self.info().describe_health()
 
     def _send_heartbeats(self) -> None:
         unavailable = False
@@ -592,4 +586,4 @@ class DeviceStep(bootsteps.StartStopStep):
     """Adds the device's facts to `celery inspect stats`, and so to Flower."""
 
     def info(self, parent: Any) -> Any:
-        return tasks.get_worker().describe_health()
+        return tasks.get_worker().info().describe()
