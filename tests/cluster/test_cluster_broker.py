@@ -46,12 +46,6 @@ def test_a_password_is_never_shown() -> None:
     assert mask_password("redis://me:secret@host:1/0") == "redis://me:***@host:1/0"
 
 
-def test_who_asks_for_no_password_is_warned_of_only_where_others_can_come() -> None:
-    assert brokers._needs_no_password("redis://127.0.0.1:6379/0") == ""
-    assert brokers._needs_no_password("redis://:pw@198.51.100.7:6379/0") == ""
-    assert "no password" in brokers._needs_no_password("redis://198.51.100.7:6379/0")
-
-
 def test_a_call_waits_for_a_broker_that_is_away(new_broker: Callable[..., Broker]) -> None:
     broker = new_broker()
     with closing(BrokerClient(broker.url)) as client:

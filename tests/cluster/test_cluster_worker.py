@@ -90,7 +90,7 @@ def test_health_is_told_by_a_task_and_seen_at_the_engines(lasting: tuple[Broker,
     assert line.endswith("GPU available: no")
     # What another precision, another voice or a path asks for is refused with its reason.
     for more, why in (
-        ({"precision": "half"}, "cannot compute tone in half, only in fp32"),
+        ({"precision": "half"}, "it computes tone in fp32, not in half"),
         ({"voice": "/etc/passwd"}, "has no voice '/etc/passwd' of tone"),
     ):
         refused = sent(broker, "w1", RUN_ITEMS, order("The rope.", **more))
