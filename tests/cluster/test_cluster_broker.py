@@ -9,7 +9,6 @@ from contextlib import closing
 
 import pytest
 
-from anyrig.cluster import broker as brokers
 from anyrig.cluster import token
 from anyrig.cluster.broker import BrokerClient, find_url, mask_password, normalize_url
 from anyrig.errors import BrokerUnavailableError, InvalidInputError
