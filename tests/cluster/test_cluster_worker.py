@@ -227,7 +227,10 @@ def test_a_broker_that_goes_away_is_waited_for(
     until(lambda: "the broker is unavailable" in worker.log(), 30, what="the message")
     own.start()  # and has forgotten everything
     until(lambda: "w1" in own.living(), 30, what="the worker's return")
-    assert sent(own, "w1", HEALTH)["state"] == "ready"
+    assert sent(own, "w1", HEALTH)["state"] == "ready"  # its queue is consumed again
+    app: Any = make_app(own.url)
+    assert until(lambda: app.control.ping(timeout=2), 30, what="remote control")
+    app.close()
     assert worker.log().count("the broker is unavailable") == 1
     assert "Traceback" not in worker.log()
     assert worker.end() == 0, worker.log()

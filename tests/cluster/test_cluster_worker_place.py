@@ -127,8 +127,7 @@ def test_one_that_was_frozen_leaves_its_name_to_who_took_it(broker: Broker) -> N
             with working(broker) as (fresh, _):
                 instance = broker.living()["w"].instance
                 assert instance != info.instance
-                until(frozen._drained.is_set, 15, what="that it sees it")
-                assert frozen._replaced
+                until(lambda: frozen._replaced, 15, what="that it sees it")
                 frozen.close()
                 assert broker.living()["w"].instance == instance
                 assert not fresh._replaced

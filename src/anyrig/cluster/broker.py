@@ -128,7 +128,6 @@ class BrokerClient:
 
     Args:
         url: an address or a token.
-        timeout_s: of one reply.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
@@ -176,13 +175,7 @@ class BrokerClient:
         self, call: Callable[[], T], *, timeout_s: float = OUTAGE_S,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> T:  # fmt: skip
-        """Call until the broker responds; `BrokerUnavailableError` after a while.
-
-        Args:
-            call: may be called more than once.
-            timeout_s: how long it is tried.
-            cancelled: whether nobody waits for it any more.
-        """
+        """Call until the broker responds; `BrokerUnavailableError` after a while."""
         began, wait_s, warned = time.monotonic(), _FIRST_RETRY_S, False
         while True:
             try:
@@ -243,7 +236,6 @@ def make_queue(name: str, *, expires_s: float | None = None) -> Queue:
     """A queue: on Redis, a list and nothing else.
 
     Args:
-        name: its name, and the list's.
         expires_s: for whoever sends: the list is deleted so long after its last message. Without
             it, for whoever receives, nothing is declared, so that nothing is missing after a
             broker was restarted.
@@ -311,7 +303,6 @@ def find_exposures(client: BrokerClient, public_url: str = "") -> list[str]:
     """Reasons why strangers can reach a broker.
 
     Args:
-        client: of it.
         public_url: its address for other machines, if that is another one.
     """
     parts, public = urlsplit(client.url), urlsplit(public_url or client.url)

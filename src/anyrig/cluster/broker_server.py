@@ -84,7 +84,6 @@ class Service:
 
     Args:
         folder: of its files `NAME.pid` and `NAME.log`.
-        name: of these.
         marker: an argument on its command line that proves that a process is this program: ids of
             processes are used again.
     """
@@ -148,8 +147,6 @@ class BrokerServer(Service):
 
     Args:
         folder: of its data; one server at a time.
-        hosts: the addresses it listens on.
-        port: on all of them.
         password: of both users.
     """
 

@@ -32,7 +32,6 @@ class ResultChecker:
     """Compares results with this machine's own.
 
     Args:
-        codec: of the work.
         open_local: starts the engine on this machine, to compare; None if its results may differ.
         hold: whether results wait until they were compared; not if somebody is listening.
     """
@@ -58,9 +57,6 @@ class ResultChecker:
         """How a result differs from what this machine computes; empty if none was found to.
 
         Args:
-            payloads: what was to be computed.
-            results: what came.
-            instance: of the worker.
             hurry: many results are waiting: only those of new workers are compared.
         """
         known = instance in self._confirmed

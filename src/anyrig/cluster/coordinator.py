@@ -174,16 +174,9 @@ class Coordinator:
     """Everything that a coordinator starts.
 
     Args:
-        folder: of its data.
-        state_file: passwords and ports.
-        address: where it listens.
         broker: one that runs already; one is started if empty.
-        port: of the broker that is started.
         flower_port: of Flower; None starts none.
-        new_token: whether all passwords are replaced.
-        environment: of this process.
         on_event: called with `joined`, `left` or `lost`, and the facts of the worker.
-        warn: called with warnings.
     """
 
     def __init__(

@@ -20,11 +20,7 @@ _APP = "anyrig.cluster"
 
 
 class Flower(Service):
-    """Flower in a process of its own; `configure` it before its start.
-
-    Args:
-        folder: of the coordinator.
-    """
+    """Flower in a process of its own; `configure` it before its start."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "flower", _APP)

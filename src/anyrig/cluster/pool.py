@@ -93,9 +93,7 @@ class ClusterPool(WorkerPool):
     Args:
         client: of the broker; closed with the pool.
         engine: only workers with an equal one are used.
-        codec: how items and results travel.
         precision: class of number format that results are cached under.
-        options: of the engine.
         lane: `live` if somebody is listening.
         wait_s: how long there may be no worker before a run fails.
         slice_s: how long what a worker is given at once takes it.
@@ -250,11 +248,8 @@ class RemoteWorkers(WorkerSource):
         """Prepare; nothing is connected before `start`.
 
         Args:
-            client: of the broker.
-            codec: how items and results travel.
             request: of every task, without its items.
             wait_s: how long there may be no worker before a run fails.
-            checker: checks results.
         """
         self._client, self._codec, self._request = client, codec, request
         self._wait_s, self._checker = wait_s, checker

@@ -263,7 +263,6 @@ class WorkerRegistry:
         """Take a name unless a worker with recent heartbeats has it; that worker.
 
         Args:
-            info: the new worker.
             replaces: a worker of this name that is known to be dead.
         """
         key, other = self._key(info.name), None
@@ -299,7 +298,6 @@ class WorkerRegistry:
         """Whether the worker of an entry still runs; waits for its next heartbeat.
 
         Args:
-            info: as it was read.
             shared_pids: whether process ids of its host are those of this process; not in a
                 container.
         """

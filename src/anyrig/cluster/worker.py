@@ -78,7 +78,6 @@ LEAVE_S = 20.0
 _KILL_S = 10.0
 _CHECK_S = 1.0
 """How often a running task looks whether it was revoked."""
-_IDLE_POLL_S = 0.5
 _FOREIGN_PAUSE_S = 2.0
 """How long the default queue is left alone after another application's message."""
 _MAX_SEEN = 4096
@@ -134,10 +133,7 @@ class ClusterWorker:
     """One worker of a cluster.
 
     Args:
-        client: of the broker.
-        name: under which it registers.
         machine: name that all workers of the machine share.
-        device: what it computes on.
         engines: what it can do; closed with it.
         observe: what the GPUs report now, as fields of `WorkerInfo`.
         on_event: called with `ready`, `loaded` and `left`, and facts.
@@ -168,10 +164,7 @@ class ClusterWorker:
         """Ids of the last tasks."""
         self._speeds: dict[str, float] = {}
         self._num_segments = self._num_tasks = self._num_heartbeats = 0
-        self._busy_at = time.monotonic()
         self._ready = self._replaced = self.draining = False
-        self._drained = threading.Event()
-        """Somebody asked in the registry that it leaves."""
         self._stopping, self._returning = threading.Event(), threading.Event()
         self._stop_reason, self._num_signals = "", 0
         self._ended = threading.Event()
@@ -241,15 +234,11 @@ class ClusterWorker:
                 info = self.info()
                 if not self._registry.owns_name(info):  # it was suspended and replaced
                     self._replaced = self.draining = True
-                    self._drained.set()
+                    self.stop("its name was taken")
                     return
                 self._registry.write(info)
-                if self._registry.is_draining(self.name):
-                    self.draining = True
-                    self._drained.set()
-                elif self._drained.is_set() and not self._stopping.is_set():  # undrained
-                    self.draining = False
-                    self._drained.clear()
+                if not self._stopping.is_set():
+                    self._follow_drain(info)
                 if unavailable:
                     log.warning("the broker is available again")
                 unavailable = False
@@ -257,6 +246,12 @@ class ClusterWorker:
                 if not unavailable:
                     log.warning("the broker is unavailable (%s); waiting for it", error)
                 unavailable = True
+
+    def _follow_drain(self, info: WorkerInfo) -> None:
+        """Leave if somebody asks for it in the registry; until it is idle that can be undone."""
+        self.draining = self._registry.is_draining(self.name)
+        if self.draining and info.status == "draining" and not info.tasks:
+            self.stop("it was drained")
 
     def unregister(self) -> None:
         """Leave nothing of this worker in the broker."""
@@ -290,7 +285,7 @@ class ClusterWorker:
             without_mingle=True, loglevel=logging.WARNING,
             ready_callback=lambda consumer: self._report_ready(),
         )  # fmt: skip
-        threading.Thread(target=self._supervise, name="anyrig-stop", daemon=True).start()
+        threading.Thread(target=self._leave, name="anyrig-stop", daemon=True).start()
         controller.start()
         if not self._stopping.is_set():
             raise WorkError("the worker stopped unexpectedly", hint="-vv shows more.")
@@ -326,14 +321,8 @@ class ClusterWorker:
         self._stop_reason = self._stop_reason or reason
         self._stopping.set()
 
-    def _supervise(self) -> None:
-        while not self._stopping.wait(_IDLE_POLL_S):
-            # A drained worker leaves when it is idle; until then it can be undrained.
-            if list_active_tasks():
-                self._busy_at = time.monotonic()
-            idle = time.monotonic() - self._busy_at > HEARTBEAT_S
-            if self._drained.is_set() and (self._replaced or idle):
-                self.stop("its name was taken" if self._replaced else "it was drained")
+    def _leave(self) -> None:
+        self._stopping.wait()
         # It was told to stop, and does: whoever restarts what failed must not restart this.
         killer = threading.Timer(LEAVE_S + _KILL_S, os._exit, (0,))
         killer.daemon = True
