@@ -119,6 +119,8 @@ class WorkerInfo:
     """Ids of those it has received and not finished."""
     heartbeat: int = 0
     """Counted from its start."""
+    lease_s: Annotated[int, Field(gt=0, le=60)] = LEASE_S
+    """It is lost when its last heartbeat is older."""
 
     @property
     def queue(self) -> str:
@@ -271,9 +273,8 @@ class WorkerRegistry:
             nonlocal other
             text, left_ms = pipe.get(key), pipe.pttl(key)
             other = (parse_worker_info(text) or WorkerInfo(info.name, "")) if text else None
-            if _age(left_ms) > LEASE_S or (
-                other and replaces and other.instance == replaces.instance
-            ):
+            is_dead = replaces and other and other.instance == replaces.instance
+            if other and (is_dead or _age(left_ms) > other.lease_s):
                 other = None
             pipe.multi()
             if other is None:
@@ -407,7 +408,8 @@ def _make_row(name: str, entry: bytes | None, drain: bytes | None, left_ms: int)
     age = _age(left_ms)
     # Shown as draining at once; the worker itself notices with its next heartbeat.
     status = "draining" if drain else info.status if info else "ready"
-    return WorkerRow(name, status if age <= LEASE_S else LOST, info, age)
+    lease_s = info.lease_s if info else LEASE_S
+    return WorkerRow(name, status if age <= lease_s else LOST, info, age)
 
 
 def _age(left_ms: int) -> float:
