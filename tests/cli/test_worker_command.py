@@ -20,7 +20,7 @@ from anyrig.app.cluster import (
 from anyrig.app.cluster_engines import SpeechEngines
 from anyrig.app.cluster_worker import (
     GpuObserver,
-    Node,
+    WorkerNode,
     WorkerRequest,
     choose_worker_device,
     plan_nodes,
@@ -57,13 +57,13 @@ class Planned:
         if isinstance(event, WarningEvent):
             self.warnings.append(event.message)
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[WorkerNode]:
         return plan_nodes(self.rig, self.request)
 
     def device(self) -> Device:
         return choose_worker_device(self.rig, self.request).device
 
-    def speech(self, node: Node | None = None) -> SpeechEngines:
+    def speech(self, node: WorkerNode | None = None) -> SpeechEngines:
         return SpeechEngines(self.rig, self.request, node or self.nodes()[0])
 
 

@@ -17,7 +17,7 @@ from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.precision.profiles import get_profile
 
 if TYPE_CHECKING:
-    from anyrig.app.cluster_worker import Node, WorkerRequest
+    from anyrig.app.cluster_worker import WorkerNode, WorkerRequest
     from anyrig.app.rig import Rig
     from anyrig.cluster.protocol import Codec, TaskRequest
     from anyrig.cluster.registry import EngineId
@@ -34,7 +34,7 @@ _MAX_LOADED = 2
 class DeviceEngines:
     """Everything that a worker can do on its device."""
 
-    def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
+    def __init__(self, rig: Rig, request: WorkerRequest, node: WorkerNode) -> None:
         kinds: tuple[type[EngineSource], ...] = (SpeechEngines, EmbeddingModels)
         sources = [kind(rig, request, node) for kind in kinds]
         self._sources = {one.codec.kind: one for one in sources}
@@ -46,11 +46,11 @@ class DeviceEngines:
     @contextmanager
     def borrow(
         self, request: TaskRequest, on_load: Callable[[Mapping[str, Any]], None]
-    ) -> Iterator[LoadedModel]:
+    ) -> Iterator[EngineQueue]:
         """An engine for a task, loaded unless it is; `on_load` gets the facts of one that was."""
         engine = request.engine
 
-        def load() -> closing[LoadedModel]:
+        def load() -> closing[EngineQueue]:
             began = time.monotonic()
             source = self._sources[request.kind]
             model = source.open(engine.engine, request.precision, request.options)
@@ -79,7 +79,7 @@ class EngineSource:
 
     codec: Codec
 
-    def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
+    def __init__(self, rig: Rig, request: WorkerRequest, node: WorkerNode) -> None:
         self.rig, self.request, self._node = rig, request, node
         self._choice = replace(
             rig.preview_device(replace(request, no_bench=True)), devices=(node.device,)
@@ -99,7 +99,7 @@ class EngineSource:
         """Those that are installed, with what each needs."""
         raise NotImplementedError
 
-    def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> LoadedModel:
+    def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> EngineQueue:
         raise NotImplementedError
 
     def find_formats(self, workload: Workload) -> dict[str, str]:
@@ -164,7 +164,7 @@ class EngineSource:
 
 
 class SpeechEngines(EngineSource):
-    def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
+    def __init__(self, rig: Rig, request: WorkerRequest, node: WorkerNode) -> None:
         from anyrig.cluster.speech import SpeechCodec
 
         self.codec = SpeechCodec()
@@ -184,7 +184,7 @@ class SpeechEngines(EngineSource):
             except (AnyrigError, ImportError):
                 continue
 
-    def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> LoadedSpeechEngine:
+    def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> SpeechQueue:
         from anyrig.memory.known_sizes import KnownBatchSizes
         from anyrig.speech.engines import engine_class
         from anyrig.speech.stage import Stage
@@ -198,11 +198,11 @@ class SpeechEngines(EngineSource):
             stamp=format_stamp(rig, plan),
         )  # fmt: skip
         voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))
-        return LoadedSpeechEngine(stage.crew, 4 * stage.lines_at_once, engine, voices)
+        return SpeechQueue(stage.crew, 4 * stage.lines_at_once, engine, voices)
 
 
 class EmbeddingModels(EngineSource):
-    def __init__(self, rig: Rig, request: WorkerRequest, node: Node) -> None:
+    def __init__(self, rig: Rig, request: WorkerRequest, node: WorkerNode) -> None:
         from anyrig.cluster.embedding import EmbeddingCodec
 
         self.codec = EmbeddingCodec()
@@ -226,7 +226,7 @@ class EmbeddingModels(EngineSource):
             self._models[engine.engine] = model
             yield engine, model.need()
 
-    def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> LoadedModel:
+    def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> EngineQueue:
         from anyrig.documents.embed import FEW_SHAPES, make_factory
         from anyrig.memory.known_sizes import KnownBatchSizes
         from anyrig.work.pool import WorkerPool
@@ -242,10 +242,10 @@ class EmbeddingModels(EngineSource):
             fallback=plan.fallback, limits=KnownBatchSizes(rig.folders.batch_limits),
             stamp=format_stamp(rig, plan), deterministic=deterministic,
         )  # fmt: skip
-        return LoadedModel(WorkerPool(workers), self.codec.cost)
+        return EngineQueue(WorkerPool(workers), self.codec.cost)
 
 
-class LoadedModel:
+class EngineQueue:
     """An engine's processes, with a queue in front."""
 
     def __init__(self, pool: WorkerPool, cost: Any, max_in_flight: int = 64) -> None:
@@ -265,7 +265,7 @@ class LoadedModel:
         self.live.close()
 
 
-class LoadedSpeechEngine(LoadedModel):
+class SpeechQueue(EngineQueue):
     def __init__(
         self, pool: WorkerPool, max_in_flight: int, engine: str, voices: frozenset[str]
     ) -> None:

@@ -80,7 +80,7 @@ class WorkerRequest(ComputeOptions):
 
 
 @dataclass(frozen=True)
-class Node:
+class WorkerNode:
     """One worker: a device under a name."""
 
     device: Device
@@ -125,7 +125,7 @@ def find_worker_broker(rig: Rig, request: WorkerRequest) -> str:
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-def plan_nodes(rig: Rig, request: WorkerRequest) -> list[Node]:
+def plan_nodes(rig: Rig, request: WorkerRequest) -> list[WorkerNode]:
     """What is started: a worker for each device, or several."""
     name, chosen = _choose_name(rig, request)
     choice = choose_worker_device(rig, request)
@@ -138,7 +138,7 @@ def plan_nodes(rig: Rig, request: WorkerRequest) -> list[Node]:
         for number in range(count):
             last = f"-{number + 1}" if count > 1 else ""
             nodes.append(
-                Node(device, f"{name}{suffix}{last}", name, chosen or several, count, number)
+                WorkerNode(device, f"{name}{suffix}{last}", name, chosen or several, count, number)
             )
     return nodes
 
@@ -193,7 +193,7 @@ def _count_nodes(rig: Rig, request: WorkerRequest) -> int:
 
 
 def _run_node(
-    rig: Rig, request: WorkerRequest, node: Node, url: str, on_event: OnEvent, *,
+    rig: Rig, request: WorkerRequest, node: WorkerNode, url: str, on_event: OnEvent, *,
     parent: int | None = None,
 ) -> None:  # fmt: skip
     """Run one worker until it is told to stop.
@@ -278,7 +278,7 @@ def _wait_for_broker(
     WorkerRegistry(client).check_version()
 
 
-def _share_cores(rig: Rig, node: Node) -> None:
+def _share_cores(rig: Rig, node: WorkerNode) -> None:
     """Nodes that share a CPU get cores of their own, if there are enough."""
     if node.share == 1 or node.device.kind != "cpu" or not hasattr(os, "sched_setaffinity"):
         return
@@ -355,7 +355,7 @@ class GpuObserver:
 
 @dataclass(eq=False)
 class _NodeProcess:
-    node: Node
+    node: WorkerNode
     process: subprocess.Popen[str] | None = None
     started_at: float = 0.0
     restart_s: float = _RESTART_S
@@ -368,7 +368,12 @@ class _Supervisor:
     """Runs a process for each node, and restarts those that die."""
 
     def __init__(
-        self, rig: Rig, request: WorkerRequest, nodes: Sequence[Node], url: str, on_event: OnEvent
+        self,
+        rig: Rig,
+        request: WorkerRequest,
+        nodes: Sequence[WorkerNode],
+        url: str,
+        on_event: OnEvent,
     ) -> None:
         self._rig, self._request, self._url, self._on_event = rig, request, url, on_event
         self._nodes = [_NodeProcess(node) for node in nodes]
@@ -515,7 +520,7 @@ def main() -> int:
         device = known.get(order["node"]["device"])
         if device is None:
             raise WorkError("its device is gone", hint="Run `anyrig doctor`.")
-        node = Node(**{**order["node"], "device": device})
+        node = WorkerNode(**{**order["node"], "device": device})
         request = replace(request, device=device.id)
         parent = sys.stdin.fileno()
         _run_node(rig, request, node, request.broker, report, parent=parent)

@@ -75,7 +75,7 @@ def run_coordinator(rig: Rig, request: CoordinatorRequest, on_event: OnEvent) ->
         on_event=report,
         warn=lambda message: on_event(WarningEvent(message)),
     )
-    with StopSignal() as stop, coordinator:
+    with SignalWait() as stop, coordinator:
         coordinator.start()
         for warning in coordinator.warnings:
             on_event(WarningEvent(warning))
@@ -88,7 +88,7 @@ def run_coordinator(rig: Rig, request: CoordinatorRequest, on_event: OnEvent) ->
             file.delete()
 
 
-class StopSignal:
+class SignalWait:
     """Ctrl+C and SIGTERM end a loop; the second one interrupts at once.
 
     Not a `threading.Event`: a handler that sets one while its own thread waits for it may deadlock.
@@ -105,7 +105,7 @@ class StopSignal:
             time.sleep(_STEP_S)
         return self._received
 
-    def __enter__(self) -> StopSignal:
+    def __enter__(self) -> SignalWait:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._before[number] = signal.signal(number, self._on_signal)
         return self

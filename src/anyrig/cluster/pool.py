@@ -135,7 +135,7 @@ class ClusterPool(WorkerPool):
 
 
 @dataclass(eq=False)
-class _Task:
+class _RemoteTask:
     """A task that was sent, or is about to be."""
 
     id: str
@@ -161,7 +161,7 @@ class RemoteWorker:
     info: WorkerInfo
     confirm_errors: ClassVar[bool] = True
     """A failed item is tried on another machine: this one's disk may be full."""
-    tasks: dict[str, _Task] = field(default_factory=dict)
+    tasks: dict[str, _RemoteTask] = field(default_factory=dict)
     """Those without a result, in the order in which they were sent."""
     load: WorkerLoad[Any] | None = None
     seen_at: float = 0.0
@@ -257,7 +257,7 @@ class RemoteWorkers(WorkerSource):
         self._app = self._connect()
         self.lock = threading.RLock()
         self._workers: dict[str, RemoteWorker] = {}
-        self._tasks: dict[str, _Task] = {}
+        self._tasks: dict[str, _RemoteTask] = {}
         self._known: OrderedDict[str, _History] = OrderedDict()
         self._alone_since = self._reported_alone = time.monotonic()
         self._outage_since: float | None = None
@@ -269,7 +269,7 @@ class RemoteWorkers(WorkerSource):
         self._operations: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._subscribed = threading.Event()
         self._answers: deque[Any] = deque()
-        self._checks: queue.SimpleQueue[tuple[_Task, TaskResult, dict[int, Any]] | None]
+        self._checks: queue.SimpleQueue[tuple[_RemoteTask, TaskResult, dict[int, Any]] | None]
         self._checks = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._serve, name="anyrig-cluster", daemon=True),
@@ -416,12 +416,12 @@ class RemoteWorkers(WorkerSource):
                 return
             if not worker.tasks:
                 self._post(worker, ItemsStarted(tuple(payloads)))
-            task = _Task(uuid(), worker, payloads, {*payloads})
+            task = _RemoteTask(uuid(), worker, payloads, {*payloads})
             worker.tasks[task.id] = self._tasks[task.id] = task
             worker.update_load()
         self._operations.put(partial(self._publish, task))
 
-    def _publish(self, task: _Task) -> None:
+    def _publish(self, task: _RemoteTask) -> None:
         with self.lock:
             if task.id not in self._tasks or task.cancelled_at is not None:
                 self._return(task)
@@ -443,20 +443,20 @@ class RemoteWorkers(WorkerSource):
         )
         task.sent_at = time.monotonic()
 
-    def _subscribe(self, task: _Task) -> None:
+    def _subscribe(self, task: _RemoteTask) -> None:
         task.result = task.result or self._app.AsyncResult(task.id)
         task.result.then(self._answers.append)
         self._subscribed.set()
 
     def revoke(self, tasks: Any) -> None:
         """Nobody wants these any more; whoever has one stops after the current item."""
-        by_worker: dict[str, list[_Task]] = {}
+        by_worker: dict[str, list[_RemoteTask]] = {}
         for task in tasks:
             by_worker.setdefault(task.worker.info.hostname, []).append(task)
         for hostname, some in by_worker.items():
             self._operations.put(partial(self._revoke, hostname, some))
 
-    def _revoke(self, hostname: str, tasks: Sequence[_Task]) -> None:
+    def _revoke(self, hostname: str, tasks: Sequence[_RemoteTask]) -> None:
         sent = [task for task in tasks if task.sent_at is not None]
         if new := [task for task in sent if not task.revoked]:
             self._app.control.revoke([task.id for task in new], destination=[hostname])
@@ -465,14 +465,14 @@ class RemoteWorkers(WorkerSource):
             if task.id not in self._tasks:  # else its worker's result is awaited
                 self._forget(task)
 
-    def _forget(self, task: _Task) -> None:
+    def _forget(self, task: _RemoteTask) -> None:
         """Delete what the broker still has of a task."""
         backend = self._app.backend
         if task.result is not None:
             backend.remove_pending_result(task.result)
         self._client.redis.delete(self._blobs.key(task.id), backend.get_key_for_task(task.id))
 
-    def _return(self, task: _Task) -> None:
+    def _return(self, task: _RemoteTask) -> None:
         """A task is not computed, and nobody is to blame: its items are scheduled again."""
         with self.lock:
             if self._tasks.pop(task.id, None) is None:
@@ -550,7 +550,7 @@ class RemoteWorkers(WorkerSource):
             self._subscribe(task)
             self._look_up(task)
 
-    def _look_up(self, task: _Task) -> bool:
+    def _look_up(self, task: _RemoteTask) -> bool:
         """Take a result that is stored already; whether there was one."""
         meta = task.result._get_task_meta()
         return bool(meta["status"] in ("SUCCESS", "FAILURE", "REVOKED"))
@@ -645,7 +645,7 @@ class RemoteWorkers(WorkerSource):
             self.revoke(tasks)
             self._post(worker, WorkerExited(reason, crashed=crashed))
 
-    def _late_tasks(self, worker: RemoteWorker) -> list[_Task]:
+    def _late_tasks(self, worker: RemoteWorker) -> list[_RemoteTask]:
         """Sent a while ago, without a result, and not listed by the worker."""
         now = time.monotonic()
         if now - self._available_at < 2 * _LOST_TASK_S:
@@ -656,7 +656,7 @@ class RemoteWorkers(WorkerSource):
             and now - max(task.sent_at, task.cancelled_at or 0.0) > _LOST_TASK_S
         ]  # fmt: skip
 
-    def _recover(self, task: _Task, now: float) -> None:
+    def _recover(self, task: _RemoteTask, now: float) -> None:
         """Find the result of a late task, or schedule its items again."""
         try:
             if self._look_up(task):
@@ -736,14 +736,14 @@ class RemoteWorkers(WorkerSource):
         with suppress(Exception):  # it expires by itself
             self._forget(task)
 
-    def _fetch(self, task: _Task, result: TaskResult) -> dict[int, EncodedResult] | None:
+    def _fetch(self, task: _RemoteTask, result: TaskResult) -> dict[int, EncodedResult] | None:
         """The bytes of a result; None if the broker has lost them."""
         if not result.results:
             return {}
         blob = self._blobs.get(task.id, sum(result.sizes))
         return result.split(blob) if blob else None
 
-    def _check(self, task: _Task, result: TaskResult, results: dict[int, Any]) -> None:
+    def _check(self, task: _RemoteTask, result: TaskResult, results: dict[int, Any]) -> None:
         """Have results compared, before they are used unless somebody is listening."""
         checker = self._checker
         hold = checker is not None and checker.hold and bool(results)
@@ -775,7 +775,7 @@ class RemoteWorkers(WorkerSource):
             elif self._checker.hold:
                 self._accept(task, result, results)
 
-    def _accept(self, task: _Task, result: TaskResult, results: Mapping[int, Any]) -> None:
+    def _accept(self, task: _RemoteTask, result: TaskResult, results: Mapping[int, Any]) -> None:
         worker = task.worker
         with self.lock:
             if self._tasks.pop(task.id, None) is None or worker.closed:

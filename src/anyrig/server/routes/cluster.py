@@ -16,7 +16,7 @@ from anyrig.server.json_body import JsonRoute
 from anyrig.server.state import ServerState
 
 
-class ClusterWorker(BaseModel):
+class ClusterWorkerResponse(BaseModel):
     """A worker of the cluster, as it last reported."""
 
     name: str
@@ -38,7 +38,7 @@ class ClusterWorker(BaseModel):
     trouble: str = Field(description="Why it gets no work; empty if it does.")
 
 
-class Coordinator(BaseModel):
+class CoordinatorResponse(BaseModel):
     """The coordinator of the cluster."""
 
     version: str
@@ -49,7 +49,7 @@ class Coordinator(BaseModel):
     flower: str = Field(description="The address of Flower, if it runs.")
 
 
-class Cluster(BaseModel):
+class ClusterResponse(BaseModel):
     """The cluster that this server uses."""
 
     model_config = ConfigDict(
@@ -76,11 +76,11 @@ class Cluster(BaseModel):
     state: Literal["", "starting", "ready", "away"] = ""
     error: str = Field("", description="Why the broker does not answer.")
     warnings: list[str] = Field([], description="Such as that others can reach the broker.")
-    coordinator: Coordinator | None = None
-    workers: list[ClusterWorker] = []
+    coordinator: CoordinatorResponse | None = None
+    workers: list[ClusterWorkerResponse] = []
 
 
-class Draining(BaseModel):
+class DrainRequest(BaseModel):
     """Whether a worker is drained."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"drain": True}]})
@@ -106,7 +106,7 @@ def router(server: ServerState) -> APIRouter:
             )  # fmt: skip
         return {"joined": True, **await to_thread.run_sync(call, cluster, limiter=limiter)}
 
-    @routes.get("/cluster", response_model=Cluster, summary="The workers of the cluster")
+    @routes.get("/cluster", response_model=ClusterResponse, summary="The workers of the cluster")
     async def show() -> Any:
         """As they were within the last seconds, lost ones too."""
         if server.cluster is None:
@@ -114,15 +114,15 @@ def router(server: ServerState) -> APIRouter:
         return {"joined": True, **server.cluster.now()}
 
     @routes.put(
-        "/cluster/workers/{name}", response_model=Cluster, summary="Drain a worker, or stop that",
+        "/cluster/workers/{name}", response_model=ClusterResponse, summary="Drain a worker, or stop that",
         responses=problem_responses(404),
     )  # fmt: skip
-    async def drain(name: Name, wanted: Draining) -> Any:
+    async def drain(name: Name, request: DrainRequest) -> Any:
         """A drained worker finishes its work, gets no more, and leaves."""
-        return await run(lambda cluster: cluster.drain(name, on=wanted.drain))
+        return await run(lambda cluster: cluster.drain(name, on=request.drain))
 
     @routes.delete(
-        "/cluster/workers/{name}", response_model=Cluster, summary="Forget a lost worker",
+        "/cluster/workers/{name}", response_model=ClusterResponse, summary="Forget a lost worker",
         responses=problem_responses(404, 409),
     )  # fmt: skip
     async def forget(name: Name) -> Any:
