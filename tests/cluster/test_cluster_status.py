@@ -141,6 +141,20 @@ def test_letting_a_worker_go(
         assert cluster(broker, *words) == 2, words
 
 
+def test_a_machine_is_drained_by_one_name(
+    broker: Broker, roll: WorkerRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (0, 1):
+        roll.write(replace(GPU, name=f"attic-cuda{number}", machine="attic"))
+    roll.write(replace(GPU, name="cellar", machine="cellar"))
+    assert cluster(broker, "drain", "attic", "--json") == 0
+    drained = ["attic-cuda0", "attic-cuda1"]
+    assert json.loads(capsys.readouterr().out) == {"action": "drain", "workers": drained}
+    assert [row.name for row in roll.list_workers() if row.status == "draining"] == drained
+    assert cluster(broker, "undrain", "attic.lan") == 0  # by the host's name: all of it
+    assert not any(row.status == "draining" for row in roll.list_workers())
+
+
 def test_waiting_until_a_worker_has_nothing_left(
     broker: Broker, roll: WorkerRegistry, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.cluster import ClusterMonitor
+from anyrig.errors import InvalidInputError
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.state import ServerState
@@ -90,7 +91,14 @@ class DrainRequest(BaseModel):
     )
 
 
-Name = Annotated[str, Path(min_length=1, max_length=200, description="Of the worker.")]
+Name = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=200,
+        description="Of the worker; to drain, also of a machine: all its workers.",
+    ),
+]
 
 
 def router(server: ServerState) -> APIRouter:
@@ -114,8 +122,8 @@ def router(server: ServerState) -> APIRouter:
         return {"joined": True, **server.cluster.now()}
 
     @routes.put(
-        "/cluster/workers/{name}", response_model=ClusterResponse, summary="Drain a worker, or stop that",
-        responses=problem_responses(404),
+        "/cluster/workers/{name}", response_model=ClusterResponse,
+        summary="Drain a worker, or stop that", responses=problem_responses(404),
     )  # fmt: skip
     async def drain(name: Name, request: DrainRequest) -> Any:
         """A drained worker finishes its work, gets no more, and leaves."""
@@ -136,17 +144,19 @@ class MonitoredCluster(ClusterMonitor):
     """The state of a cluster, with the errors of HTTP."""
 
     def drain(self, name: str, *, on: bool) -> Mapping[str, Any]:
-        self._find(name)
-        return super().drain(name, on=on)
+        try:
+            return super().drain(name, on=on)
+        except InvalidInputError:
+            raise _not_found(name) from None
 
     def forget(self, name: str) -> Mapping[str, Any]:
-        if self._find(name)["status"] != "lost":
+        row = next((row for row in self.now()["workers"] if row["name"] == name), None)
+        if row is None:
+            raise _not_found(name)
+        if row["status"] != "lost":
             raise Problem(409, f"{name} is alive and would rejoin", hint="Drain it first.")
         return super().forget(name)
 
-    def _find(self, name: str) -> Mapping[str, Any]:
-        for row in self.now()["workers"]:
-            if row["name"] == name:
-                found: Mapping[str, Any] = row
-                return found
-        raise Problem(404, f"unknown worker {name[:80]!r}", hint="GET /cluster lists them.")
+
+def _not_found(name: str) -> Problem:
+    return Problem(404, f"unknown worker {name[:80]!r}", hint="GET /cluster lists them.")
