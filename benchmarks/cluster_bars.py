@@ -108,8 +108,8 @@ def _idle(folder: Path) -> list[Row]:
         home = folder / "coordinator"
         home.mkdir()
         coordinator = stack.enter_context(_started(
-            [sys.executable, "-m", "anyrig", "coordinator", "--broker", url, "--box-port", "0",
-             "--json"], _environment(home)))  # fmt: skip
+            [sys.executable, "-m", "anyrig", "coordinator", "--broker", url, "--json"],
+            _environment(home)))  # fmt: skip
         seats = stack.enter_context(_process("seats", url))
         assert seats.stdout is not None
         there = json.loads(seats.stdout.readline())
@@ -134,18 +134,18 @@ def _beating(url: str, count: int) -> None:
     """So many workers, as far as the broker can tell."""
     from dataclasses import replace
 
-    from anyrig.cluster.app import made
-    from anyrig.cluster.card import Card, Roll, offer_of
-    from anyrig.cluster.link import BEAT_S, Link
+    from anyrig.cluster.broker import HEARTBEAT_S, BrokerClient, make_app
+    from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
+    from anyrig.cluster.speech import identify_engine
     from anyrig.speech.engines.tone import Tone
     from anyrig.version import __version__
 
-    link, app = Link(url), made(url)
-    roll, offer = Roll(link), offer_of(Tone.find())
+    link, app = BrokerClient(url), make_app(url)
+    roll, offer = WorkerRegistry(link), identify_engine(Tone.find())
     cards = [
-        Card(f"w{number}", __version__, run=f"{number:016x}", host=f"host{number}", pid=number,
-             python="3.12.1", system="Linux", device="A GPU", kind="gpu", word="cuda:0",
-             offers=(offer,), speeds={"tone": 1000.0}, gpu_available=True, gpu_count=1,
+        WorkerInfo(f"w{number}", __version__, instance=f"{number:016x}", host=f"host{number}",
+             pid=number, python="3.12.1", system="Linux", device="A GPU", kind="gpu", word="cuda:0",
+             engines=(offer,), speeds={"tone": 1000.0}, gpu_available=True, gpu_count=1,
              device_type="cuda", gpu_memory_free_mb=20_000)
         for number in range(count)
     ]  # fmt: skip
@@ -157,23 +157,23 @@ def _beating(url: str, count: int) -> None:
         for beat in range(1, 1 << 30):
             began = time.monotonic()
             for card, sender in zip(cards, senders, strict=True):
-                roll.write(replace(card, beat=beat))
-                sender.send("worker-heartbeat", freq=BEAT_S, active=0, processed=0)
+                roll.write(replace(card, heartbeat=beat))
+                sender.send("worker-heartbeat", freq=HEARTBEAT_S, active=0, processed=0)
             if beat == 1:
                 print("ready", flush=True)
-            time.sleep(max(0.0, BEAT_S - (time.monotonic() - began)))
+            time.sleep(max(0.0, HEARTBEAT_S - (time.monotonic() - began)))
 
 
 def _seats(url: str) -> None:
     """A run that waits for its first line."""
     import threading
 
-    from anyrig.cluster.card import offer_of
-    from anyrig.cluster.fleet import Fleet
-    from anyrig.cluster.link import Link
+    from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.pool import ClusterPool
+    from anyrig.cluster.speech import SpeechCodec, identify_engine
     from anyrig.speech.engines.tone import Tone
 
-    fleet = Fleet(Link(url), offer_of(Tone.find()))
+    fleet = ClusterPool(BrokerClient(url), identify_engine(Tone.find()), SpeechCodec())
     fleet.wait_ready()
     end = time.monotonic() + 30
     while fleet.size < WORKERS and time.monotonic() < end:
@@ -211,9 +211,9 @@ def _long(url: str, store: str) -> None:
     """A studio with very many segments, over a cluster."""
     import psutil
 
-    from anyrig.cluster.card import offer_of
-    from anyrig.cluster.fleet import Fleet
-    from anyrig.cluster.link import Link
+    from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.pool import ClusterPool
+    from anyrig.cluster.speech import SpeechCodec, identify_engine
     from anyrig.devices.machine import Device, DeviceBackend
     from anyrig.placement import Placement, PlacementPlan
     from anyrig.speech.engines.tone import Tone
@@ -224,7 +224,7 @@ def _long(url: str, store: str) -> None:
     from anyrig.storage.cache import ResultCache
 
     found = Tone.find()
-    fleet = Fleet(Link(url), offer_of(found))
+    fleet = ClusterPool(BrokerClient(url), identify_engine(found), SpeechCodec())
     fleet.wait_ready()
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
@@ -281,15 +281,15 @@ def _pid_of(port: int) -> int:
 
 @contextmanager
 def _worker(url: str, home: Path) -> Iterator[int]:
-    from anyrig.cluster.card import Roll
-    from anyrig.cluster.link import Link
+    from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.registry import WorkerRegistry
 
     home.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "anyrig", "worker", "--broker", url, "--name", "one",
                "--device", "cpu"]  # fmt: skip
     with _started(command, _environment(home)) as process:
-        roll, end = Roll(Link(url)), time.monotonic() + _STARTS_S
-        while "one" not in roll.living():
+        roll, end = WorkerRegistry(BrokerClient(url)), time.monotonic() + _STARTS_S
+        while "one" not in roll.list_alive():
             assert process.poll() is None, "the worker has ended"
             assert time.monotonic() < end, "the worker does not come"
             time.sleep(0.2)

@@ -97,10 +97,11 @@ def _ours(folder: Path) -> tuple[list[float], list[float], int]:
 
 
 def _time(room: Room, said: Sequence[Any]) -> tuple[float, list[bytes]]:
-    from anyrig.cluster.fleet import Fleet
-    from anyrig.cluster.link import Link
+    from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.pool import ClusterPool
+    from anyrig.cluster.speech import SpeechCodec
 
-    with contextlib.closing(Fleet(Link(room.url), offer())) as fleet:
+    with contextlib.closing(ClusterPool(BrokerClient(room.url), offer(), SpeechCodec())) as fleet:
         fleet.wait_ready()
         began = time.perf_counter()
         outcomes = list(fleet.run(said, cost=lambda line: line.cost))

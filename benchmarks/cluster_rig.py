@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -61,14 +62,25 @@ _CLOCK = """
 import os, time
 _lease = os.environ.get("SHORT_LEASE_S")
 if _lease:
-    from anyrig.cluster import link
-    link.LEASE_S, link.BEAT_S = int(_lease), int(_lease) / 5
+    from anyrig.cluster import broker
+    broker.LEASE_S, broker.HEARTBEAT_S = int(_lease), int(_lease) / 5
 _shift = float(os.environ.get("CLOCK_SHIFT_S", "0"))
 if _shift:
     _time, _ns = time.time, time.time_ns
     time.time = lambda: _time() + _shift
     time.time_ns = lambda: _ns() + int(_shift * 1e9)
 """
+
+
+def install_engine(place: Path) -> str:
+    """The counting engine as an installed package; the folder for PYTHONPATH."""
+    info = place / "counting-1.0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (place / "counting.py").write_text(_PLUGIN)
+    (place / "sitecustomize.py").write_text(_CLOCK)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[anyrig.speech]\ncounting = counting:Counting\n")
+    return str(place)
 
 
 def until(condition: Callable[[], T], timeout_s: float = 60.0, what: str = "") -> T:
@@ -129,6 +141,38 @@ class Node:
         self.process.wait(30)
 
 
+class Doubler:
+    """Sends tasks a second time, as a sender does that could not know that they arrived."""
+
+    def __init__(self, redis: Any, *, most: int = 1 << 30) -> None:
+        self._redis, self._most, self.count = redis, most, 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Doubler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        known: set[str] = set()
+        with contextlib.suppress(Exception), self._redis.monitor() as monitor:  # or it is away
+            while not self._end.is_set() and self.count < self._most:
+                with contextlib.suppress(TimeoutError):
+                    word, _, rest = monitor.next_command()["command"].partition(" ")
+                    queue, _, message = rest.partition(" ")
+                    if word.upper() != "LPUSH" or not queue.startswith("anyrig."):
+                        continue
+                    id = json.loads(message)["headers"]["id"]
+                    if id not in known:
+                        known.add(id)
+                        self._redis.lpush(queue, message)
+                        self.count += 1
+
+
 @dataclass
 class Room:
     """A broker, its workers and clients, in a folder."""
@@ -140,7 +184,7 @@ class Room:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._paths = [self._install("plugin"), str(ROOT / "src"), str(ROOT)]
+        self._paths = [install_engine(self.folder / "plugin"), str(ROOT / "src"), str(ROOT)]
         self.counted = self.folder / "counted"
         self._started: list[Node] = []
         self._broker: ValkeyServer | None = None
@@ -152,16 +196,6 @@ class Room:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _install(self, name: str) -> str:
-        place = self.folder / name
-        info = place / "counting-1.0.dist-info"
-        info.mkdir(parents=True, exist_ok=True)
-        (place / "counting.py").write_text(_PLUGIN)
-        (place / "sitecustomize.py").write_text(_CLOCK)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[anyrig.speech]\ncounting = counting:Counting\n")
-        return str(place)
 
     # -- the broker ------------------------------------------------------------------------------
 
@@ -197,12 +231,12 @@ class Room:
 
     def living(self) -> dict[str, Any]:
         """The workers that gave a sign of late."""
-        from anyrig.cluster.card import Roll
-        from anyrig.cluster.link import Link
+        from anyrig.cluster.broker import BrokerClient
+        from anyrig.cluster.registry import WorkerRegistry
 
-        link = Link(self.url)
+        link = BrokerClient(self.url)
         with contextlib.closing(link):
-            return dict(Roll(link).living())
+            return dict(WorkerRegistry(link).list_alive())
 
     # -- machines --------------------------------------------------------------------------------
 
@@ -342,10 +376,10 @@ def offer(version: str = "1") -> Any:
     """What the counting engine amounts to, for a client in this process."""
     from dataclasses import replace
 
-    from anyrig.cluster.card import offer_of
+    from anyrig.cluster.speech import identify_engine
     from anyrig.speech.engines.tone import Tone
 
-    return replace(offer_of(Tone.find()), engine="counting", version=version)
+    return replace(identify_engine(Tone.find()), engine="counting", version=version)
 
 
 def spoken(said: Sequence[Any]) -> list[bytes]:

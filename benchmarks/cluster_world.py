@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from anyrig.cluster.pool import MAX_IN_FLIGHT
 from anyrig.work.batching import WorkItem
 from anyrig.work.dispatch import DispatchLoop
 from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
@@ -33,7 +34,7 @@ from benchmarks.cluster_clock import Events, Stream, Timeline
 from benchmarks.cluster_fates import Worker
 
 LEASE_S = 14.0
-"""When a worker without a sign is believed gone: `LEASE_S` of the link, and four seconds."""
+"""When a worker without a heartbeat is believed gone: `LEASE_S` of the broker, and four seconds."""
 AGAIN = "takes its seat again"
 """How a worker ended that did not die: nobody is to blame."""
 
@@ -114,7 +115,14 @@ class Seat:
                 room.say(self, ItemsStarted(tuple(item.index for item in shard)))
             self._shards.append(shard)
             room.line.at(room.line.now + room.how.way_s, partial(self._comes, shard))
+        self._limit()
         return []
+
+    def _limit(self) -> None:
+        """A worker of a cluster has at most two tasks in flight; a process as many as it gets."""
+        load = self._room.pool.loads.get(self.number)
+        if load is not None:
+            load.full = not self._room.how.by_item and len(self._shards) >= MAX_IN_FLIGHT
 
     def cancel_items(self, indices: Sequence[int]) -> None:
         gone = set(indices)
@@ -128,6 +136,7 @@ class Seat:
                     line.at(line.now + look, partial(self._leaves, self._run))
             elif shard in self._there:
                 self._there.remove(shard)
+        self._limit()
         self._gone_if_idle()
 
     def stop(self) -> None:
@@ -176,6 +185,7 @@ class Seat:
         if shard not in self._shards:
             return
         self._shards.remove(shard)
+        self._limit()
         cost = sum(item.cost for item in shard)
         following = self._shards[0] if self._shards else ()
         results = tuple((item.index, None) for item in shard)

@@ -26,7 +26,8 @@
     │   ├── PoisonItemError           1  an item crashes every worker that tries it
     │   ├── WorkersLostError          1  the workers are gone or are shutting down
     │   └── DataLoadingError          1  a dataset item cannot be read, or its loader process died
-    ├── BrokerUnavailableError        1  the cluster's broker does not answer
+    ├── BrokerUnavailableError        1  the cluster's broker does not respond
+    │   └── BrokerAccessError         1  it refused the password
     ├── PeerLostError                 1  another process of a distributed run died or timed out
     ├── OverloadedError               1  too many requests are waiting; try again later
     ├── StorageError                  1  stored data cannot be read or written
@@ -199,7 +200,11 @@ class PeerLostError(AnyrigError):
 
 
 class BrokerUnavailableError(AnyrigError):
-    """The broker of a cluster does not answer."""
+    """The broker of a cluster does not respond."""
+
+
+class BrokerAccessError(BrokerUnavailableError):
+    """The broker of a cluster refused the password."""
 
 
 class OverloadedError(AnyrigError):

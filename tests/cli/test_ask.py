@@ -46,14 +46,15 @@ def _on_terminal(code: str, keys: bytes, *words: str) -> tuple[int, str]:
 _USE = "import sys; from anyrig.cli.main import main; sys.exit(main(sys.argv[1:]))"
 # A computing command on a recorded machine: what every such command does before it computes.
 _COMPUTE = """
-import argparse, sys
-from anyrig.cli.context import Context
-from anyrig.cli.pick import pick
+import json, sys
+from anyrig.app.compute import DeviceOptions
+from anyrig.app.rig import Rig
+from anyrig.cli.rig import _ask_device
+from anyrig.cli.ask import can_ask
 from anyrig.devices.discover import from_record
-import json
-context = Context(argparse.Namespace(no_bench=True, device=sys.argv[2] or None))
-context.machine = from_record(json.load(open(sys.argv[1])))
-print("PICKED", pick(context).device.name)
+rig = Rig(ask_device=_ask_device if can_ask() else None)
+rig.machine = from_record(json.load(open(sys.argv[1])))
+print("PICKED", rig.choose_device(DeviceOptions(device=sys.argv[2], no_bench=True)).device.name)
 """
 
 

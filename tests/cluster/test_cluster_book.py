@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.cli.context import Context
-from anyrig.cli.fleet import _check_offers, check_voices
-from anyrig.cli.speaker import Chosen
-from anyrig.cluster.card import Card, offer_of
+from anyrig.app.cluster import ClusterOptions, _check_voices_match, check_no_recordings
+from anyrig.app.engines import EngineChoice
+from anyrig.app.rig import Rig
+from anyrig.cluster.registry import WorkerInfo
+from anyrig.cluster.speech import identify_engine
 from anyrig.errors import WorkError
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import prepare
@@ -78,34 +77,46 @@ def test_a_broker_that_is_none(spread: Spread) -> None:
     done = spread("speak", "Hello.", "--engine", "tone", "-o", "a.wav",
                   cluster="redis://127.0.0.1:1/0")  # fmt: skip
     assert done.returncode == 1
-    assert "does not answer" in done.stderr
+    assert "does not respond" in done.stderr
     done = spread("speak", "Hello.", "--engine", "tone", "-o", "a.wav", cluster="http://x/")
     assert done.returncode == 2
-    assert "no address of a broker" in done.stderr
+    assert "not a valid broker address" in done.stderr
 
 
 # -- recordings of this machine --------------------------------------------------------------------
-
-
-def _context(cluster: str | None) -> Context:
-    return Context(argparse.Namespace(cluster=cluster), dict(os.environ))
 
 
 def test_a_recording_of_this_machine_is_refused_before_work_begins() -> None:
     Path("anna.wav").write_bytes(b"RIFF")
     script = prepare("Hello there.", limit=400, voice="anna.wav")
     assert script.segments[0].line.voice == "anna.wav"
-    check_voices(_context(None), script.segments)
-    with pytest.raises(WorkError, match=r"anna\.wav is a recording of this machine"):
-        check_voices(_context("redis://h/0"), script.segments)
+    check_no_recordings(Rig(), ClusterOptions(), script.segments)
+    with pytest.raises(WorkError, match=r"anna\.wav is a file on this machine"):
+        check_no_recordings(Rig(), ClusterOptions(cluster="redis://h/0"), script.segments)
 
 
 def test_voices_made_of_recordings_must_be_with_the_workers() -> None:
     found = Tone.find()
     own = replace(found, voices=(*found.voices, Voice("anna", "en", "tone", digest="abc")))
-    chosen = Chosen("tone", Tone, own, {}, True)
-    has, lacks = (Card("w", "1", offers=(offer_of(one),)) for one in (own, found))
-    _check_offers(chosen, offer_of(own), [has, lacks])
-    _check_offers(chosen, offer_of(own), [])
-    with pytest.raises(WorkError, match=r"made of recordings \(anna\)"):
-        _check_offers(chosen, offer_of(own), [lacks])
+    choice = EngineChoice("tone", Tone, own, {}, True)
+    has, lacks = (WorkerInfo("w", "1", engines=(identify_engine(one),)) for one in (own, found))
+    _check_voices_match(choice, identify_engine(own), [has, lacks])
+    _check_voices_match(choice, identify_engine(own), [])
+    with pytest.raises(WorkError, match=r"has voices on this machine \(anna\)"):
+        _check_voices_match(choice, identify_engine(own), [lacks])
+
+
+def test_this_machine_and_the_cluster_work_on_one_run(
+    broker: Broker, workers: Workers, spread: Spread
+) -> None:
+    workers(1)
+    Path("l.txt").write_text("\n".join(f"Number {n} of the tide." for n in range(24)))
+    slow = ("--engine", "tone", "--set", "sleep_s=0.01")
+    done = spread("speak", "--lines", "l.txt", "-o", "both", *slow, "--cluster-local", "--json")
+    assert done.returncode == 0, done.stderr
+    until(lambda: 0 < broker.living()["w1"].segments_done < 24, 10, what="a part of it there")
+    local = spread("speak", "--lines", "l.txt", "-o", "one", *slow, cluster="", home="alone")
+    assert local.returncode == 0, local.stderr
+    both, one = (sorted(Path(name).glob("*.wav")) for name in ("both", "one"))
+    assert len(both) == 24
+    assert [path.read_bytes() for path in both] == [path.read_bytes() for path in one]

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from anyrig.cluster.tasks import HEALTH, SHARD
+from anyrig.cluster.broker import HEALTH, RUN_ITEMS
 from tests.cluster.conftest import Broker, Workers, until
-from tests.cluster.test_cluster_worker import order, sent, wanted
+from tests.cluster.test_cluster_worker import order, sent
 
-_LISTS = ("anyrig.w1", "anyrig.w1:6")
+_LISTS = ("anyrig.w1",)
 _MORE_THAN_IT_TAKES_AT_ONCE = 40
 
 
@@ -79,11 +79,11 @@ def _wrong_bodies() -> Iterator[dict[str, Any]]:
         _body([[], {}, {"chain": [{"task": "os.system"}]}]),
     ):  # fmt: skip
         yield _message(body=body)
-        yield _message(body=body, **{"headers/task": SHARD})
+        yield _message(body=body, **{"headers/task": RUN_ITEMS})
     some: tuple[Any, ...] = ([], [1], [None], [[]], [{}], ["x"] * 50, [{"id": []}], [{"run": {}}])
     for arguments in some:
-        yield _message(body=_body([arguments, {}, {}]), **{"headers/task": SHARD})
-        yield _message(body=_body([[], {"order": arguments}, {}]), **{"headers/task": SHARD})
+        yield _message(body=_body([arguments, {}, {}]), **{"headers/task": RUN_ITEMS})
+        yield _message(body=_body([[], {"order": arguments}, {}]), **{"headers/task": RUN_ITEMS})
 
 
 def _push(broker: Broker, *messages: bytes | str) -> None:
@@ -93,14 +93,12 @@ def _push(broker: Broker, *messages: bytes | str) -> None:
         until(lambda: not any(map(redis.llen, _LISTS)), what="the garbage to be taken")
 
 
-def _lives(broker: Broker, worker: Any, id: str) -> None:
-    """It answers, does a shard, and holds nothing of the garbage."""
+def _lives(broker: Broker, worker: Any) -> None:
+    """It answers, runs a task, and holds nothing of the garbage."""
     assert worker.process.poll() is None, worker.log()[-3000:]
-    assert sent(broker, "w1", HEALTH)["status"] == "ready", worker.log()[-3000:]
-    wanted(broker, "r1", id)
-    assert sent(broker, "w1", SHARD, order(id, "Still here."))["recordings"]
-    with broker.redis as redis:
-        until(lambda: not redis.hlen("anyrig:unacked"), what="nothing to be held")
+    assert sent(broker, "w1", HEALTH)["status"] == "ok", worker.log()[-3000:]
+    assert sent(broker, "w1", RUN_ITEMS, order("Still here."))["results"]
+    until(lambda: not broker.living()["w1"].tasks, what="nothing to be held")
 
 
 def test_garbage_in_a_queue_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
@@ -113,9 +111,9 @@ def test_garbage_in_a_queue_does_not_end_a_worker(broker: Broker, workers: Worke
         [b"garbage"] * _MORE_THAN_IT_TAKES_AT_ONCE,
         [json.dumps(_message(body="garbage"))] * _MORE_THAN_IT_TAKES_AT_ONCE,
     )
-    for number, some in enumerate(kinds):
+    for some in kinds:
         _push(broker, *some)
-        _lives(broker, worker, f"s{number}")
+        _lives(broker, worker)
     assert "dropped" in worker.log()
     assert worker.process.pid == broker.living()["w1"].pid  # it was never started anew
 
@@ -131,7 +129,7 @@ def test_random_changes_of_a_message_do_not_end_a_worker(broker: Broker, workers
             message[drawn.randrange(len(message))] = drawn.randrange(256)
         some.append(bytes(message))
     _push(broker, *some)
-    _lives(broker, worker, "s1")
+    _lives(broker, worker)
 
 
 def _is_one_of(redis: Any, key: str, kinds: tuple[bytes, ...]) -> bool:
@@ -140,15 +138,12 @@ def _is_one_of(redis: Any, key: str, kinds: tuple[bytes, ...]) -> bool:
 
 def test_a_key_of_the_wrong_type_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
-    right = (b"none", b"list", b"hash")
-    for number, key in enumerate(["anyrig.w1", "anyrig.w1:6", "anyrig:unacked"]):
-        with broker.redis as redis:
+    with broker.redis as redis:
+        for key in ("anyrig.w1", "celery"):
             redis.delete(key)
             redis.set(key, "no list")
-            if key == "anyrig:unacked":
-                assert sent(broker, "w1", HEALTH)["status"] == "ready"
-            until(partial(_is_one_of, redis, key, right), what="the key to be mended")
-        _lives(broker, worker, f"s{number}")
+            until(partial(_is_one_of, redis, key, (b"none", b"list")), what="the key to be deleted")
+    _lives(broker, worker)
 
 
 def test_garbage_in_the_control_channel_does_not_end_a_worker(
@@ -165,4 +160,4 @@ def test_garbage_in_the_control_channel_does_not_end_a_worker(
             json.dumps(_message(body=_body({"method": "stats", "arguments": 5, "reply_to": []}))),
         ):  # fmt: skip
             redis.publish(channel, message)
-    _lives(broker, worker, "s1")
+    _lives(broker, worker)

@@ -19,12 +19,11 @@ from typing import Any
 import pytest
 
 from anyrig.cli.main import main
-from anyrig.cluster.link import Link
-from anyrig.cluster.shard import MOST_LINES
-from anyrig.cluster.tasks import HEALTH, SHARD
+from anyrig.cluster.broker import HEALTH, RUN_ITEMS, BrokerClient
+from anyrig.cluster.protocol import MAX_ITEMS
 from anyrig.errors import BrokerUnavailableError
 from tests.cluster.conftest import Broker, Spread, Workers, until
-from tests.cluster.test_cluster_worker import order, sent, wanted
+from tests.cluster.test_cluster_worker import order, sent
 
 EXPLOITED = "exploited"
 
@@ -69,31 +68,31 @@ def test_a_worker_does_nothing_but_its_tasks(
     assert mark.read_text() == EXPLOITED  # so it would show
     mark.unlink()
     for content in ("application/x-python-serialize", "application/json", "pickle"):
-        pushed(broker, evil, SHARD, content)
+        pushed(broker, evil, RUN_ITEMS, content)
     # Nor is YAML, nor is a task run that is not one of ours.
-    pushed(broker, b"!!python/object/apply:os.system ['true']", SHARD, "application/x-yaml")
+    pushed(broker, b"!!python/object/apply:os.system ['true']", RUN_ITEMS, "application/x-yaml")
     for task in ("os.system", "celery.backend_cleanup.x", "anyrig.cluster.tasks.open_at", ""):
         pushed(broker, json.dumps([[str(mark)], {}, {}]).encode(), task, "application/json")
-    assert sent(broker, "w1", HEALTH)["status"] == "ready", worker.log()
+    assert sent(broker, "w1", HEALTH)["status"] == "ok", worker.log()
     assert not mark.exists()
 
     # Orders that are none are answered, not done; what is too much is not taken.
     for wrong in (
-        {}, {"id": "a" * 24}, {**order("a" * 24, "Hello."), "protocol": 99},
-        {**order("a" * 24, "Hello."), "lines": [[0, {"text": ["a", "list"]}]]},
-        {**order("a" * 24, "Hello."), "options": {"sleep_s": {"$eval": "1"}}},
-        {**order("a" * 24, "Hello."), "lines": [[n, {}] for n in range(MOST_LINES + 1)]},
-        order("a" * 24, "x" * 200_000),
+        {}, {"kind": "shell"}, {**order("Hello."), "protocol": 99},
+        {**order("Hello."), "kind": "shell"},
+        {**order("Hello."), "items": [[0, {"text": ["a", "list"]}]]},
+        {**order("Hello."), "options": {"sleep_s": {"$eval": "1"}}},
+        {**order("Hello."), "items": [[n, {}] for n in range(MAX_ITEMS + 1)]},
+        order("x" * 200_000),
     ):  # fmt: skip
-        found = sent(broker, "w1", SHARD, {**wrong, "id": uuid.uuid4().hex[:24]})
+        found = sent(broker, "w1", RUN_ITEMS, wrong)
         assert found["refused"], wrong
-        assert not found["recordings"]
+        assert not found["results"]
 
     # A text is only ever spoken.
-    wanted(broker, "r1", "b" * 24)
     text = f"{{open('{mark}', 'w')}} $(touch {mark}) `touch {mark}` %s ${{jndi:ldap://x}}"
-    found = sent(broker, "w1", SHARD, order("b" * 24, text))
-    assert found["recordings"]
+    found = sent(broker, "w1", RUN_ITEMS, order(text))
+    assert found["results"]
     assert not mark.exists()
     assert worker.process.poll() is None
 
@@ -178,7 +177,7 @@ def test_everything_goes_over_tls(
 ) -> None:  # fmt: skip
     door, trusted = tls(broker)
     bare = f"rediss://localhost:{door.port}/0"
-    link = Link(bare)
+    link = BrokerClient(bare)
     with pytest.raises(BrokerUnavailableError, match="(?i)certificate"):
         link.check()  # nobody vouches for it
     link.close()
@@ -203,7 +202,7 @@ def test_a_wrong_password_is_told_of_without_it(
     try:
         assert main(["cluster", "--broker", f"redis://anna:wrong@{host}"]) == 1
         said = capsys.readouterr().err
-        assert "does not let us in" in said
+        assert "refused the password" in said
         assert "wrong" not in said
         assert main(["cluster", "--broker", f"redis://anna:right@{host}"]) == 0
         assert "right" not in "".join(capsys.readouterr())

@@ -9,15 +9,14 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from anyrig.cluster.card import Card, Roll, offer_of
-from anyrig.cluster.shard import Answer, Order
+from anyrig.cluster.speech import identify_engine
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech.audio import Take
@@ -26,9 +25,9 @@ from anyrig.speech.engines.tone import RATE, Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.sound.compare import difference
 from anyrig.speech.sound.pack import _HEAD, pack, unpack
-from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Spread, Workers, person, story
-from tests.cluster.test_cluster_fleet import Puppet
+from tests.cluster.test_cluster_pool import Order, Puppet
+from tests.cluster.test_cluster_pool import answer as result
 
 TEXT = "The tide came in at noon. The old clock stood still."
 PATIENCE = {"ANYRIG_CLUSTER_PATIENCE": "2"}
@@ -46,20 +45,11 @@ class Speaker(Puppet):
     def __init__(self, broker: Broker, name: str, say: Say) -> None:
         self._booth = _booth()
         self._say = say
-        super().__init__(broker, name, self._answer)
+        super().__init__(broker, name, self._speak, identify_engine(Tone.find()), 5e4)
 
-    def _beat(self) -> None:
-        card = Card(
-            self.name, __version__, run=f"run-{self.name}", device="a puppet",
-            offers=(offer_of(Tone.find()),), holds=self.holds, speeds={"tone": 5e4},
-        )  # fmt: skip
-        Roll(self.link).write(card)
-
-    def _answer(self, puppet: Puppet, order: Order) -> None:
-        made = {n: Recording(self._say(self._booth, line)) for n, line in order.lines}
-        said = Answer(order.id, made, cost=order.cost, seconds=0.01, num_batches=1)
-        self.store(order.id, said.plain())
-        self.tell(order)
+    def _speak(self, puppet: Puppet, order: Order) -> None:
+        takes = {n: Recording(self._say(self._booth, line)) for n, line in order.lines}
+        self.answer(order, takes=takes, seconds=0.01)
 
 
 def right(booth: Booth, line: Line) -> bytes:
@@ -217,11 +207,12 @@ def test_a_worker_cannot_say_who_made_a_take(
 
     def answer(puppet: Puppet, order: Order) -> None:
         made = {n: Recording(right(one._booth, line), ("bad",), 3) for n, line in order.lines}
-        said = Answer(order.id, made, cost=order.cost, seconds=0.01, num_batches=1).plain()
-        for row in said["recordings"].values():
-            row |= {"made_by": "", "from": "somebody", "hopeless": False}
-        one.store(order.id, said)
-        one.tell(order)
+        said, data = result(order, takes=made, seconds=0.01)
+        plain = asdict(said)
+        for facts in plain["results"].values():
+            facts |= {"made_by": "", "from": "somebody", "hopeless": False}
+        one.blob(order.id, data)
+        one.store(order.id, plain)
 
     one.behaves = answer
     done = spread("speak", TEXT, "--engine", "tone", "-o", tmp_path / "a.wav", environment=PATIENCE)

@@ -9,16 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from anyrig.cluster.app import made
-from anyrig.cluster.card import Roll, offer_of
-from anyrig.cluster.shard import Order
-from anyrig.cluster.tasks import HEALTH
+from anyrig.cluster.broker import HEALTH, RUN_ITEMS, make_app, make_queue
+from anyrig.cluster.protocol import TaskRequest
+from anyrig.cluster.registry import WorkerRegistry
+from anyrig.cluster.speech import SpeechCodec, identify_engine
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.version import __version__
@@ -26,34 +28,32 @@ from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, star
 from tests.cluster.conftest import _broker as new_one
 
 HEALTH_FIELDS = {
-    "status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
-    "tts_model_loaded", "cached_models", "speed", "segments_done", "versions",
+    "name", "status", "state", "device_type", "device_name", "device_memory_mb", "engine",
+    "gpu_available", "gpu_count", "gpu_memory_free_mb", "tts_model_loaded", "cached_models",
+    "device", "host", "pid", "speed", "segments_done", "shards_done", "versions",
 }  # fmt: skip
 
 
-def sent(broker: Broker, name: str, task: str, *arguments: Any, timeout: float = 30.0) -> Any:
+def sent(
+    broker: Broker, name: str, task: str, *arguments: Any, timeout: float = 30.0, id: str = ""
+) -> Any:
     """What a worker answers to a task."""
-    app = made(broker.url)
+    app: Any = make_app(broker.url)
     try:
-        id = arguments[0]["id"] if arguments else None  # a shard's task has its name
-        asked = app.send_task(task, arguments, queue=f"anyrig.{name}", task_id=id)
+        asked = app.send_task(
+            task, arguments, queue=make_queue(f"anyrig.{name}"), task_id=id or None
+        )
         return asked.get(timeout=timeout, disable_sync_subtasks=False)
     finally:
         app.close()
 
 
-def wanted(broker: Broker, run: str, *ids: str) -> None:
-    """As a client says that it waits for shards."""
-    with broker.redis as redis:
-        redis.set(f"anyrig:run:{run}", "1", ex=60)
-        redis.sadd(f"anyrig:run:{run}:open", *ids)
-
-
-def order(id: str, *texts: str, **more: Any) -> dict[str, Any]:
-    """A shard for the tone engine."""
+def order(*texts: str, **more: Any) -> dict[str, Any]:
+    """A task for the tone engine."""
     voice = more.pop("voice", "tone")
-    lines = tuple((n, Line(text, "en", voice)) for n, text in enumerate(texts))
-    return Order(id, "r1", offer_of(Tone.find()), lines, **more).plain()
+    codec = SpeechCodec()
+    items = tuple((n, codec.encode_item(Line(text, "en", voice))) for n, text in enumerate(texts))
+    return asdict(TaskRequest("speech", identify_engine(Tone.find()), items, **more))
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +69,14 @@ def test_health_is_told_by_a_task_and_seen_at_the_engines(lasting: tuple[Broker,
     broker, worker = lasting
     before = sent(broker, "w1", HEALTH)
     assert set(before) == HEALTH_FIELDS
-    assert before["status"] == "ready"
+    assert (before["status"], before["state"]) == ("ok", "ready")
     assert before["device_type"] == "cpu"
     assert before["tts_model_loaded"] is False
     assert before["cached_models"] == []
     assert before["versions"]["anyrig"] == __version__
-    wanted(broker, "r1", "s1")
-    answer = sent(broker, "w1", "anyrig.shard", order("s1", "The tide came in at noon."))
+    answer = sent(broker, "w1", RUN_ITEMS, order("The tide came in at noon."))
     assert answer["refused"] == ""
-    assert len(answer["recordings"]) == 1
+    assert len(answer["results"]) == 1
     after = sent(broker, "w1", HEALTH)
     assert set(after) == HEALTH_FIELDS
     assert after["tts_model_loaded"] is True
@@ -90,14 +89,13 @@ def test_health_is_told_by_a_task_and_seen_at_the_engines(lasting: tuple[Broker,
     assert line.startswith("w1 loaded tone 1 (fp32) on ")
     assert line.endswith("GPU available: no")
     # What another precision, another voice or a path asks for is refused with its reason.
-    for id, more, why in (
-        ("s2", {"precision": "half"}, "cannot compute tone in half, only in fp32"),
-        ("s3", {"voice": "/etc/passwd"}, "has no voice '/etc/passwd' of tone"),
+    for more, why in (
+        ({"precision": "half"}, "it computes tone in fp32, not in half"),
+        ({"voice": "/etc/passwd"}, "has no voice '/etc/passwd' of tone"),
     ):
-        wanted(broker, "r1", id)
-        refused = sent(broker, "w1", "anyrig.shard", order(id, "The rope.", **more))
+        refused = sent(broker, "w1", RUN_ITEMS, order("The rope.", **more))
         assert why in refused["refused"]
-        assert not refused["recordings"]
+        assert not refused["results"]
 
 
 def test_celerys_own_command_inspects_the_workers(
@@ -105,7 +103,7 @@ def test_celerys_own_command_inspects_the_workers(
 ) -> None:
     broker, _ = lasting
     done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "anyrig.cluster.app", "inspect", "stats", "--json",
+        [sys.executable, "-m", "celery", "-A", "anyrig.cluster", "inspect", "stats", "--json",
          "--timeout", "5"],
         capture_output=True, text=True, timeout=60,
         env=person(tmp_path / "operator", {"REDIS_URL": broker.url}),
@@ -115,19 +113,19 @@ def test_celerys_own_command_inspects_the_workers(
     (name,) = told
     assert name.startswith("w1@")
     assert told[name]["pool"]["implementation"].startswith("celery.concurrency.thread")
-    assert set(told[name]["total"]) <= {"anyrig.shard", "anyrig.health"}
+    assert set(told[name]["total"]) <= {RUN_ITEMS, HEALTH}
 
 
 def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1, "--json")
-    link = broker.link
-    Roll(link).drain("w1")
+    link = broker.client
+    WorkerRegistry(link).drain("w1")
     link.close()
     assert worker.process.wait(30) == 0, worker.log()
     events = [json.loads(line) for line in worker.said.read_text().splitlines()]
     assert [event["event"] for event in events] == ["ready", "left"]
     assert "tone" in events[0]["engines"]
-    assert events[1]["why"] == "it was asked to"
+    assert events[1]["why"] == "it was drained"
     assert "w1" not in broker.living()
     with broker.redis as redis:
         assert not redis.hexists("anyrig:workers", "w1")
@@ -140,15 +138,14 @@ def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> No
 
 
 def at_work(broker: Broker, seconds: float) -> tuple[Any, Any]:
-    """A shard that takes so long is with w1; the application, and what will come of it."""
-    wanted(broker, "r1", "long")
-    app: Any = made(broker.url)
+    """A task that takes so long runs on w1; the application, and what will come of it."""
+    app: Any = make_app(broker.url)
     text = "The tide came in at noon and took the boat."
     asked = app.send_task(
-        "anyrig.shard", (order("long", text, options={"sleep_s": seconds / len(text)}),),
-        queue="anyrig.w1", task_id="long",
+        RUN_ITEMS, (order(text, options={"sleep_s": seconds / len(text)}),),
+        queue=make_queue("anyrig.w1"),
     )  # fmt: skip
-    until(lambda: "long" in broker.living()["w1"].holds, 30, what="the shard at work")
+    until(lambda: asked.id in broker.living()["w1"].tasks, 30, what="the task at work")
     return app, asked
 
 
@@ -158,8 +155,8 @@ def test_what_is_at_hand_is_finished_before_the_end(broker: Broker, workers: Wor
     worker.signal(signal.SIGTERM)
     answer = asked.get(timeout=30, disable_sync_subtasks=False)
     app.close()
-    assert len(answer["recordings"]) == 1
-    assert answer["left"] == []
+    assert len(answer["results"]) == 1
+    assert answer["returned"] == []
     assert worker.process.wait(30) == 0, worker.log()
     assert "w1 left: SIGTERM" in worker.log()
     assert "Warm shutdown" not in worker.log()
@@ -167,11 +164,10 @@ def test_what_is_at_hand_is_finished_before_the_end(broker: Broker, workers: Wor
 
 def test_a_second_signal_ends_it_at_once(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
-    wanted(broker, "r1", "endless")
-    app = made(broker.url)
+    app: Any = make_app(broker.url)
     app.send_task(
-        "anyrig.shard", (order("endless", "The boat, the rope.", options={"sleep_s": 5.0}),),
-        queue="anyrig.w1", task_id="endless",
+        RUN_ITEMS, (order("The boat, the rope.", options={"sleep_s": 5.0}),),
+        queue=make_queue("anyrig.w1"),
     )  # fmt: skip
     app.close()
     until(lambda: broker.living()["w1"].cached_models, 30, what="the engine")
@@ -195,7 +191,7 @@ def test_a_name_belongs_to_one(broker: Broker, workers: Workers) -> None:
         1, name="other", named=False, wait=False, environment={"WORKER_ID": "w1"}
     )  # fmt: skip
     assert second.process.wait(60) == 2
-    assert f"a worker called w1 is there already (process {first.process.pid}" in second.log()
+    assert f"a worker called w1 already exists (process {first.process.pid}" in second.log()
     assert "--name" in second.log()
     # One that was killed leaves its card for a while; its name is free all the same.
     first.kill()
@@ -228,11 +224,14 @@ def test_a_broker_that_goes_away_is_waited_for(
     own = new_broker()
     (worker,) = workers(1, broker=own)
     own.stop(kill=True)
-    until(lambda: "the broker is away" in worker.log(), 30, what="the message")
+    until(lambda: "the broker is unavailable" in worker.log(), 30, what="the message")
     own.start()  # and has forgotten everything
     until(lambda: "w1" in own.living(), 30, what="the worker's return")
-    assert sent(own, "w1", HEALTH)["status"] == "ready"
-    assert worker.log().count("the broker is away") == 1
+    assert sent(own, "w1", HEALTH)["state"] == "ready"  # its queue is consumed again
+    app: Any = make_app(own.url)
+    assert until(lambda: app.control.ping(timeout=2), 30, what="remote control")
+    app.close()
+    assert worker.log().count("the broker is unavailable") == 1
     assert "Traceback" not in worker.log()
     assert worker.end() == 0, worker.log()
 
@@ -244,20 +243,20 @@ def test_a_broker_that_is_not_there_yet(
     own.stop()
     (hasty,) = workers(1, "--wait", "0", name="hasty", broker=own, wait=False)
     assert hasty.process.wait(60) == 1
-    assert "does not answer" in hasty.log()
+    assert "does not respond" in hasty.log()
     (patient,) = workers(1, name="patient", broker=own, wait=False)
     until(lambda: "trying again" in patient.log(), 30, what="the message")
     own.start()
     until(lambda: "patient1" in own.living(), 30, what="the worker")
-    assert patient.log().count("does not answer") == 1
+    assert patient.log().count("does not respond") == 1
 
 
 def test_an_idle_worker_costs_little(lasting: tuple[Broker, Worker]) -> None:
     broker, worker = lasting
     seen = psutil.Process(worker.process.pid)
-    first = broker.living()["w1"].beat
+    first = broker.living()["w1"].heartbeat
     before = seen.cpu_times()
-    until(lambda: broker.living()["w1"].beat >= first + 3, 60, what="three beats")
+    until(lambda: broker.living()["w1"].heartbeat >= first + 3, 60, what="three beats")
     after = seen.cpu_times()
     spent = after.user + after.system - before.user - before.system
     assert spent < 0.05 * 6  # of the six seconds that three beats take
@@ -300,9 +299,9 @@ def test_nodes_of_one_machine_end_with_their_parent(broker: Broker, workers: Wor
 def test_a_node_that_was_asked_to_leave_stays_away(broker: Broker, workers: Workers) -> None:
     (parent,) = workers(1, "--nodes", "2", wait=False)
     until(lambda: sorted(broker.living()) == ["w1-1", "w1-2"], 60, what="two nodes")
-    with broker.link_open() as link:
-        Roll(link).drain("w1-2")
-    until(lambda: "w1-2 left: it was asked to" in parent.log(), 30, what="its end")
+    with broker.client_open() as link:
+        WorkerRegistry(link).drain("w1-2")
+    until(lambda: "w1-2 left: it was drained" in parent.log(), 30, what="its end")
     time.sleep(2.5)
     assert sorted(broker.living()) == ["w1-1"]
     assert "Fatal" not in parent.log()
@@ -312,12 +311,12 @@ def test_a_node_that_was_asked_to_leave_stays_away(broker: Broker, workers: Work
 def test_who_was_asked_to_leave_may_stay_after_all(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
     app, asked = at_work(broker, 12.0)
-    with broker.link_open() as link:
-        Roll(link).drain("w1")
+    with broker.client_open() as link:
+        WorkerRegistry(link).drain("w1")
         until(lambda: broker.living()["w1"].status == "draining", 20)
-        Roll(link).drain("w1", on=False)
+        WorkerRegistry(link).drain("w1", on=False)
     until(lambda: broker.living()["w1"].status == "busy", 20, what="that it stays")
-    assert len(asked.get(timeout=60, disable_sync_subtasks=False)["recordings"]) == 1
+    assert len(asked.get(timeout=60, disable_sync_subtasks=False)["results"]) == 1
     app.close()
     until(lambda: broker.living()["w1"].status == "ready", 20)
     assert worker.process.poll() is None
@@ -343,8 +342,8 @@ def test_a_worker_that_is_drained_hands_over_in_the_midst_of_a_book(
     )  # fmt: skip
     try:
         until(lambda: broker.living()["w1"].shards_done > 1, 60, what="its first shards")
-        link = broker.link
-        Roll(link).drain("w1")
+        link = broker.client
+        WorkerRegistry(link).drain("w1")
         link.close()
         assert one.process.wait(60) == 0, one.log()
         assert client.poll() is None, "the book was too short for this test"
@@ -353,9 +352,9 @@ def test_a_worker_that_is_drained_hands_over_in_the_midst_of_a_book(
         client.kill()
         client.communicate()
     assert client.returncode == 0, errors
-    assert "gave a shard back" not in errors
+    assert "refused a task" not in errors
     assert len(json.loads(said.splitlines()[-1])["files"]) == 1
-    assert "w1 left: it was asked to" in one.log()
+    assert "w1 left: it was drained" in one.log()
     assert other.process.poll() is None
 
 
@@ -366,27 +365,29 @@ def test_a_health_task_in_the_default_queue_is_answered_and_nothing_else_is_take
 
     (worker,) = workers(1)
     foreign = Celery("somebody", broker=broker.url, backend=broker.url)
-    with broker.redis as redis:
-        foreign.send_task("shop.pay", (17,))
-        redis.lpush("celery", b"garbage")
-        before = redis.lrange("celery", 0, -1)
-    ours = made(broker.url)
+    pay = foreign.send_task("shop.pay", (17,))
+    pickled = foreign.send_task("shop.pack", (object(),), serializer="pickle")
+    ours = make_app(broker.url)
     for app, name in ((foreign, HEALTH), (foreign, "health_check"), (ours, HEALTH)):
-        found = app.send_task(name).get(timeout=30)
+        found = app.send_task(name).get(timeout=60)
         assert set(found) == HEALTH_FIELDS, worker.log()
-        assert found["status"] == "ready"
+        assert found["status"] == "ok"
     ours.close()
     foreign.close()
+
+    def waiting() -> set[str]:
+        with broker.redis as redis:
+            return {json.loads(one)["headers"]["id"] for one in redis.lrange("celery", 0, -1)}
+
+    until(lambda: waiting() == {pay.id, pickled.id}, what="what is not ours to be put back")
     with broker.redis as redis:
-        assert redis.lrange("celery", 0, -1) == before
         assert all(redis.ttl(key) > 0 for key in redis.keys("*celery-task-meta-*"))
 
 
 def test_stats_have_the_facts_of_the_device(broker: Broker, workers: Workers) -> None:
     workers(1)
-    wanted(broker, "r1", "s1")
-    assert sent(broker, "w1", "anyrig.shard", order("s1", "The tide came in."))["recordings"]
-    app = made(broker.url)
+    assert sent(broker, "w1", RUN_ITEMS, order("The tide came in."))["results"]
+    app = make_app(broker.url)
     try:
         stats: Any = app.control.inspect(timeout=5).stats()
         (told,) = stats.values()
@@ -399,3 +400,27 @@ def test_stats_have_the_facts_of_the_device(broker: Broker, workers: Workers) ->
     assert told["speed"]["tone"] > 0
     assert told["cached_models"] == ["tone"]
     assert told["versions"]["anyrig"] == __version__
+
+
+def test_a_task_that_is_revoked_stops_after_the_current_item(
+    broker: Broker, workers: Workers
+) -> None:
+    workers(1)
+    app: Any = make_app(broker.url)
+    texts = [f"Number {n} is told by the tide." for n in range(40)]
+    try:
+        asked = app.send_task(
+            RUN_ITEMS, (order(*texts, options={"sleep_s": 0.02}),), queue=make_queue("anyrig.w1")
+        )
+        until(lambda: broker.living()["w1"].cached_models, 30, what="the engine")
+        asked.revoke()
+        answer = asked.get(timeout=30, disable_sync_subtasks=False)
+        assert len(answer["results"]) < len(texts)
+        assert len(answer["results"]) + len(answer["returned"]) == len(texts)
+        waits = app.send_task(
+            RUN_ITEMS, (order("Too late."),), queue=make_queue("anyrig.w1"),
+            expires=datetime.now(UTC) - timedelta(minutes=1),
+        )  # fmt: skip
+        until(lambda: waits.state == "REVOKED", what="what has expired not to be run")
+    finally:
+        app.close()

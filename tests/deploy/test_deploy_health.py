@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from anyrig.cli.beat import Beat
-from anyrig.cluster.card import Card, Roll
-from anyrig.cluster.link import Link
+from anyrig.app.heartbeat_file import HeartbeatFile
+from anyrig.cluster.broker import BrokerClient
+from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Workers, until
 from tests.deploy import files
@@ -45,10 +45,10 @@ def grow_old(path: Path, by_s: float) -> None:
     os.utime(path, (moment, moment))
 
 
-def _join(link: Link, name: str) -> None:
+def _join(link: BrokerClient, name: str) -> None:
     """A worker's sign of life, which stays however slow this machine is."""
-    Roll(link).write(Card(name, __version__))
-    link.redis.persist(link.name("alive", name))
+    WorkerRegistry(link).write(WorkerInfo(name, __version__))
+    link.redis.persist(link.key("alive", name))
 
 
 def test_a_worker_is_well_while_it_beats_and_nobody_asks_the_broker(
@@ -59,7 +59,7 @@ def test_a_worker_is_well_while_it_beats_and_nobody_asks_the_broker(
     environment = around(program, folder, f"redis://127.0.0.1:{free_port()}/0")
     (program / "anyrig").write_text("#!/bin/sh\necho asked >> $ANYRIG_BEATS/../asked\nexit 1\n")
     assert said("worker", environment) == "no beat yet"
-    one, other = Beat(environment, "w1-cuda0"), Beat(environment, "w1-cuda1")
+    one, other = HeartbeatFile(environment, "w1-cuda0"), HeartbeatFile(environment, "w1-cuda1")
     one()
     assert said("worker", environment) == ""  # it waits for the broker, and has no name yet
     one("w1-cuda0")
@@ -69,7 +69,7 @@ def test_a_worker_is_well_while_it_beats_and_nobody_asks_the_broker(
     grow_old(folder / "w1-cuda1", 400)
     for role in ("worker", "coordinator"):
         assert said(role, environment).startswith("w1-cuda1 has not beaten for 40")
-    other.end()  # it left by itself
+    other.delete()  # it left by itself
     assert said("worker", environment) == ""
     (folder / "w1-cuda0~").write_text("half")
     grow_old(folder / "w1-cuda0~", 400)
@@ -79,18 +79,18 @@ def test_a_worker_is_well_while_it_beats_and_nobody_asks_the_broker(
 
 
 def test_a_beat_is_a_file_only_where_a_folder_was_named(tmp_path: Path) -> None:
-    beat = Beat({"ANYRIG_BEATS": ""}, "w1")
+    beat = HeartbeatFile({"ANYRIG_BEATS": ""}, "w1")
     beat("w1")
-    beat.end()
-    kept = Beat({"ANYRIG_BEATS": str(tmp_path / "a" / "b")}, "w1")
+    beat.delete()
+    kept = HeartbeatFile({"ANYRIG_BEATS": str(tmp_path / "a" / "b")}, "w1")
     kept("w1")
     path = tmp_path / "a" / "b" / "w1"
     path.unlink()  # somebody tidied up
-    kept._next = 0.0
+    kept._write_at = 0.0
     kept("w1")
     assert path.read_text() == "w1"
     assert list(tmp_path.rglob("*~")) == []
-    blocked = Beat({"ANYRIG_BEATS": str(path)}, "w1")
+    blocked = HeartbeatFile({"ANYRIG_BEATS": str(path)}, "w1")
     blocked("w1")  # a folder that cannot be made ends no work
 
 
@@ -99,18 +99,18 @@ def test_a_worker_has_joined_by_the_names_that_it_has(broker: Broker, program: P
     environment = around(program, folder, broker.url)
     assert said("joined", environment) == "no worker has joined"
     pod = "anyrig-worker-gpu-" + 40 * "x"  # the worker's own name is cut
-    Beat(environment, ".all")()
-    beat = Beat(environment, pod)
+    HeartbeatFile(environment, ".all")()
+    beat = HeartbeatFile(environment, pod)
     beat()
     assert said("joined", environment) == f"{pod} has not joined"
     beat(pod[:48])
-    with broker.link_open() as link:
+    with broker.client_open() as link:
         _join(link, f"{pod[:48]}-2")  # somebody else's, which is lost
-        link.redis.delete(link.name("alive", f"{pod[:48]}-2"))
+        link.redis.delete(link.key("alive", f"{pod[:48]}-2"))
         assert said("joined", environment) == f"no sign of {pod[:48]}"
         _join(link, pod[:48])
         assert said("joined", environment) == ""
-        link.redis.delete(link.name("alive", pod[:48]))  # as when it falls silent
+        link.redis.delete(link.key("alive", pod[:48]))  # as when it falls silent
         assert said("joined", environment) == f"no sign of {pod[:48]}"
 
 
@@ -127,7 +127,7 @@ def test_a_real_worker_outlives_its_broker_and_is_well(
     over.stop(kill=True)
     grow_old(folder / "w1", 400)
     until(lambda: said("worker", environment) == "", what="a beat without a broker")
-    assert "does not answer" in said("joined", environment)
+    assert "does not respond" in said("joined", environment)
     worker.signal(signal.SIGSTOP)  # this one does hang
     grow_old(folder / "w1", 400)
     time.sleep(3)
@@ -157,8 +157,8 @@ def test_several_nodes_beat_each_for_itself(
     workers(1, "--nodes", "2", wait=False, environment={"ANYRIG_BEATS": str(folder)})
     until(lambda: said("joined", environment) == "", 60, what="both to join")
     assert {path.name for path in folder.iterdir()} == {".all", "w1-1", "w1-2"}
-    with broker.link_open() as link:
-        Roll(link).drain("w1-2", on=True)
+    with broker.client_open() as link:
+        WorkerRegistry(link).drain("w1-2", on=True)
     until(lambda: not (folder / "w1-2").exists(), what="one to leave")
     assert said("worker", environment) == said("joined", environment) == ""
 
@@ -166,7 +166,7 @@ def test_several_nodes_beat_each_for_itself(
 def test_a_container_begins_without_the_beats_of_the_last_one(program: Path) -> None:
     folder = program.parent / "beats"
     environment = around(program, folder, "redis://127.0.0.1:9/0")
-    Beat(environment, "of-a-gpu-that-is-gone")("w1")
+    HeartbeatFile(environment, "of-a-gpu-that-is-gone")("w1")
     (program / "anyrig").write_text("#!/bin/sh\nexit 0\n")
     subprocess.run([str(DOCKER / "entrypoint"), "worker"], check=True, env=environment)
     assert not folder.exists()

@@ -57,7 +57,7 @@ def test_speech_and_jobs_are_made_by_the_workers(
         "lines": lines, "engine": "tone", "set": slow}}).json()  # fmt: skip
     stored = server.client.get(f"/jobs/{job['id']}").json()
     assert broker.url not in json.dumps(stored)
-    until(lambda: broker.living()["w1"].holds, what="a shard of the job")
+    until(lambda: broker.living()["w1"].tasks, what="a shard of the job")
     heard = server.client.post("/v1/audio/speech", json={
         "input": "Me first.", "model": "tone", "options": slow, "response_format": "wav",
     })  # fmt: skip
@@ -67,7 +67,7 @@ def test_speech_and_jobs_are_made_by_the_workers(
     # Cancelling reaches the shard that is being made: far from all lines were spoken.
     server.client.post(f"/jobs/{job['id']}/cancel")
     until(lambda: server.client.get(f"/jobs/{job['id']}").json()["state"] == "cancelled")
-    until(lambda: not broker.living()["w1"].holds, 15, what="the worker to be free")
+    until(lambda: not broker.living()["w1"].tasks, 15, what="the worker to be free")
     assert broker.living()["w1"].segments_done < len(lines)
 
     # Draining lets it leave; a server without workers says so, and does not hang for ever.
@@ -81,11 +81,11 @@ def test_a_broker_that_is_away_is_told_of(start: Start) -> None:
     server = start("--cluster", "redis://:secret@127.0.0.1:9/0")
     until(lambda: told(server)["state"] == "away")
     found = told(server)
-    assert "does not answer" in found["error"]
+    assert "does not respond" in found["error"]
     assert found["broker"] == "redis://:***@127.0.0.1:9/0"
     health = server.client.get("/health")
     assert health.status_code == 200  # everything else is served
-    assert "does not answer" in health.json()["problems"][0]
+    assert "does not respond" in health.json()["problems"][0]
     heard = server.client.post("/v1/audio/speech", json={"input": "Hello.", "model": "tone"})
     assert heard.status_code == 503
     assert "secret" not in heard.text + server.log()

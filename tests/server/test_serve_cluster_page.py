@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,8 +9,7 @@ from dataclasses import replace
 import pytest
 from selenium import webdriver
 
-from anyrig.cluster.card import Card, Roll
-from anyrig.cluster.status import LOST, LOST_S
+from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
 from anyrig.server.page.translations import get_translator
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker
@@ -24,13 +22,12 @@ T = get_translator("en")
 
 
 def lost(broker: Broker, name: str) -> None:
-    """A worker that fell silent, as the coordinator remembers it."""
-    link = broker.link
-    card = Card(name, __version__, run="x", host="attic", device="NVIDIA RTX 4090")
-    Roll(link).write(card)
-    link.redis.delete(link.name("alive", name))
-    link.redis.set(link.name(LOST, name), json.dumps(card.plain()), ex=LOST_S)
+    """A worker that fell silent."""
+    link = broker.client
+    card = WorkerInfo(name, __version__, instance="x", host="attic", device="NVIDIA RTX 4090")
+    WorkerRegistry(link).write(card)
     link.close()
+    broker.silence(name)
 
 
 @pytest.fixture
@@ -46,23 +43,23 @@ def visitor(driver: webdriver.Chrome, broker: Broker, start: Start) -> Iterator[
 def test_the_page_shows_workers_and_lets_them_leave(
     broker: Broker, visitor: Browser, axe: str
 ) -> None:
-    link = broker.link
-    fresh = Card(
-        "w1", __version__, run="a", host="cellar", device="Xeon", speeds={"tone": 1234.0},
+    link = broker.client
+    fresh = WorkerInfo(
+        "w1", __version__, instance="a", host="cellar", device="Xeon", speeds={"tone": 1234.0},
         segments_done=42, cached_models=("tone fp32",), tts_model_loaded=True,
     )  # fmt: skip
-    roll = Roll(link)
+    roll = WorkerRegistry(link)
     roll.write(fresh)
-    roll.write(replace(fresh, name="old", run="b", version="0.0.1"))
+    roll.write(replace(fresh, name="old", instance="b", version="0.0.1"))
     lost(broker, "ghost")
     end = time.monotonic() + 60
 
     def beat() -> bool:
         """The workers live as long as somebody gives signs for them."""
         assert time.monotonic() < end
-        status = "draining" if roll.draining("w1") else "ready"
+        status = "draining" if roll.is_draining("w1") else "ready"
         roll.write(replace(fresh, status=status))
-        roll.write(replace(fresh, name="old", run="b", version="0.0.1"))
+        roll.write(replace(fresh, name="old", instance="b", version="0.0.1"))
         return True
 
     visitor.open("/cluster")
@@ -75,15 +72,15 @@ def test_the_page_shows_workers_and_lets_them_leave(
 
     visitor.click(f"{row} [data-do=drain]")
     visitor.until(lambda: beat() and T("cluster.is.draining") in visitor.find(row).text)
-    assert roll.draining("w1")
+    assert roll.is_draining("w1")
     visitor.click(f"{row} [data-do=undrain]")
     visitor.until(lambda: beat() and T("cluster.is.ready") in visitor.find(row).text)
-    assert not roll.draining("w1")
+    assert not roll.is_draining("w1")
 
     visitor.click("[data-worker='ghost'] [data-do=forget]")
     visitor.click("[data-ask=yes]")
     visitor.until(lambda: beat() and not visitor.all("[data-worker='ghost']"))
-    assert "ghost" not in roll.names()
+    assert "ghost" not in roll.list_names()
     beat()
     fits(visitor, axe)
     beat()

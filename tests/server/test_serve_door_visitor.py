@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
-from anyrig.cluster.card import Roll
+from anyrig.cluster.registry import WorkerRegistry
 from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.translations import get_translator
 from tests.cluster.conftest import Broker
@@ -248,8 +248,8 @@ class TestInABrowser:
         browser.click("[data-worker='ghost'] [data-do=forget]")
         browser.click("[data-ask=yes]")
         browser.toast(T("login.admin"))
-        link = broker.link
-        assert "ghost" in Roll(link).names()
+        link = broker.client
+        assert "ghost" in WorkerRegistry(link).list_names()
         link.close()
 
 

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from anyrig.cluster.card import Card, Roll
+from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
 from anyrig.monitor.prometheus import METRIC_NAMES
 from anyrig.server.metrics import Metrics
 from anyrig.version import __version__
@@ -142,11 +142,11 @@ def test_the_cluster_has_figures(
 ) -> None:
     assert figures(app_client)["anyrig_cluster_up"].samples == []  # it has none
     over = new_broker()
-    with over.link_open() as link:
+    with over.client_open() as link:
         for name, version in (("w1", __version__), ("w2", "0.0.1"), ("w3", __version__)):
-            Roll(link).write(Card(name, version))
-            link.redis.persist(link.name("alive", name))
-        link.redis.delete(link.name("alive", "w3"))  # as when it falls silent
+            WorkerRegistry(link).write(WorkerInfo(name, version))
+            link.redis.persist(link.key("alive", name))
+        link.redis.delete(link.key("alive", "w3"))  # as when it falls silent
     server = start("--cluster", over.url)
     found = until(server.client, lambda now: value(now, "anyrig_cluster_up") == 1)
     states = {s.labels["status"]: s.value for s in found["anyrig_cluster_workers"].samples}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from anyrig.app import compute
+from anyrig.app.compute import ComputeOptions
+from anyrig.app.rig import Rig
 from anyrig.bench import process
-from anyrig.cli import compute
-from anyrig.cli.context import Context
+from anyrig.devices.discover import from_record
 from anyrig.devices.machine import Device, DeviceBackend
+from anyrig.devices.probe import load_record
 from anyrig.placement import Placement, PlacementPlan, Workload
 from anyrig.precision import selftest
 from anyrig.precision.selftest import CheckResult
@@ -42,21 +44,20 @@ def test_a_worker_switches_off_what_is_wrong_before_its_engine_loads() -> None:
     assert torch.backends.cuda.cudnn_sdp_enabled()  # nothing runs here
 
 
-def context(**options: Any) -> Context:
-    given = {
-        "config": None, "device": "gpu", "gpu": None, "cpu": False, "strict": False,
-        "machine": str(MACHINES / "h200-linux.json"), "no_bench": True, "verbose": 0,
-        "precision": None, "profile": None, "memory_gb": None, "memory_fraction": None,
-        "workers_per_device": None,
-    }  # fmt: skip
-    return Context(argparse.Namespace(**{**given, **options}))
+def rig() -> Rig:
+    """This program on a recorded machine with an H200."""
+    return Rig(machine=from_record(load_record(MACHINES / "h200-linux.json")))
 
 
-def placed(one: Context) -> PlacementPlan:
-    return compute.placed(one, one.choose(), Workload("a model", libraries=("torch",)))
+OPTIONS = ComputeOptions(device="gpu", no_bench=True)
 
 
-def keep(one: Context, *results: CheckResult) -> None:
+def placed(one: Rig) -> PlacementPlan:
+    workload = Workload("a model", libraries=("torch",))
+    return compute.place(one, one.choose_device(OPTIONS), workload, OPTIONS)
+
+
+def keep(one: Rig, *results: CheckResult) -> None:
     gpu = one.machine.gpus[0]
     version = one.machine.packages["torch"].partition(" ")[0]
     key = f"{gpu.id}; cuda; driver {gpu.driver_version}; torch {version}; cuDNN 1; test 1"
@@ -65,7 +66,7 @@ def keep(one: Context, *results: CheckResult) -> None:
 
 
 def test_every_placement_on_a_device_carries_what_an_earlier_test_found() -> None:
-    one = context()
+    one = rig()
     assert [place.wrong_attention for place in placed(one).placements] == [()]
     keep(one, WRONG)
     assert [place.wrong_attention for place in placed(one).placements] == [("cudnn",)]
@@ -83,18 +84,21 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
         return process.SelfTestSummary(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})
 
     monkeypatch.setattr(process, "run_self_test", self_test)
-    one = context()
-    monkeypatch.setattr(Context, "measures", False)
+    one = rig()
+    monkeypatch.setattr(Rig, "may_measure", lambda rig, options: False)
     found = placed(one)
-    assert compute.guard_workers(one, found) == found  # --no-bench: nothing is tested
-    monkeypatch.setattr(Context, "measures", True)
-    found = compute.guard_workers(one, found)
+    assert compute.test_devices(one, found, OPTIONS) == found  # --no-bench: nothing is tested
+    monkeypatch.setattr(Rig, "may_measure", lambda rig, options: True)
+    found = compute.test_devices(one, found, OPTIONS)
     assert [place.wrong_attention for place in found.placements] == [("cudnn",)]
     assert tested == [one.machine.gpus[0].id]
-    assert caplog.messages == ["cuDNN is wrong; every worker on NVIDIA H200 switches it off"]
+    assert caplog.messages == ["cuDNN is wrong: disabled in every worker"]
     keep(one, WRONG)
+    monkeypatch.setattr(Rig, "may_measure", lambda rig, options: False)
+    again = placed(one)
+    monkeypatch.setattr(Rig, "may_measure", lambda rig, options: True)
     caplog.clear()
-    found = compute.guard_workers(one, placed(one))
+    found = compute.test_devices(one, again, OPTIONS)
     assert [place.wrong_attention for place in found.placements] == [("cudnn",)]
     assert len(tested) == 1  # it is known
     assert len(caplog.messages) == 1

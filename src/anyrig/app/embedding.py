@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from anyrig.app.cache import open_cache
+from anyrig.app.cluster import ClusterOptions, open_embedding_pool
 from anyrig.app.compute import ComputeOptions, format_stamp, place, test_devices
 from anyrig.app.documents import FailedFile, FileOptions, find_files, read_files
 from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Vectors
-    from anyrig.placement import Workload
+    from anyrig.placement import PlacementPlan, Workload
 
     Matrix = NDArray[np.float32]
 
@@ -69,7 +70,7 @@ class EmbeddingOptions(ComputeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedRequest(EmbeddingOptions, FileOptions):
+class EmbedRequest(EmbeddingOptions, ClusterOptions, FileOptions):
     """Embeddings."""
 
     texts: tuple[str, ...] = option((), "texts", flag=False)
@@ -372,14 +373,13 @@ def open_embedder(
     from anyrig.documents.embed import Embedder
     from anyrig.memory.known_sizes import KnownBatchSizes
 
+    open_pool = None
     few = num_characters is not None and num_characters <= _FEW_CHARACTERS
-    if few or not any(gpu.usable for gpu in rig.machine.gpus):
-        options = replace(options, no_bench=True)  # nothing to choose between, or not worth it
-    workload = build_workload(model, rig.machine.cpu, num_characters=num_characters, shared=shared)
-    # The first client of a server does not wait for a measurement.
-    choice = rig.choose_device(replace(options, no_bench=True) if shared else options)
-    plan = place(rig, choice, workload, options)
-    plan = test_devices(rig, plan, options)
+    if isinstance(options, ClusterOptions) and options.cluster:
+        few, shared = False, False
+        plan, open_pool = open_embedding_pool(rig, options, options, model, options.deterministic)
+    else:
+        plan = _place_model(rig, options, model, num_characters, few=few, shared=shared)
     with Embedder(
         model,
         placed=plan,
@@ -390,10 +390,29 @@ def open_embedder(
         shared=shared,
         long=options.long,
         deterministic=options.deterministic,
+        open_pool=open_pool,
     ) as embedder:
         yield embedder
         for warning in embedder.warnings:
             on_event(WarningEvent(warning))
+
+
+def _place_model(
+    rig: Rig,
+    options: EmbeddingOptions,
+    model: Model,
+    num_characters: int | None,
+    *,
+    few: bool,
+    shared: bool,
+) -> PlacementPlan:
+    """Where a model's workers run."""
+    if few or not any(gpu.usable for gpu in rig.machine.gpus):
+        options = replace(options, no_bench=True)  # nothing to choose between, or not worth it
+    workload = build_workload(model, rig.machine.cpu, num_characters=num_characters, shared=shared)
+    # The first client of a server does not wait for a measurement.
+    choice = rig.choose_device(replace(options, no_bench=True) if shared else options)
+    return test_devices(rig, place(rig, choice, workload, options), options)
 
 
 @contextmanager
@@ -418,7 +437,8 @@ def borrow_embedder(
     with rig.models.borrow(
         f"embeddings {model.name}",
         lambda: open_embedder(rig, options, model, report, num_characters=num_characters),
-        version=f"{model.fingerprint} {options.long} {options.deterministic}",
+        version=f"{model.fingerprint} {options.long} {options.deterministic}"
+        f" {getattr(options, 'cluster', '')}",
     ) as embedder:
         yield embedder
 

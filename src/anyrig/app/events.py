@@ -122,6 +122,20 @@ class RunEndedEvent:
 
 
 @dataclass(frozen=True)
+class ClusterEvent:
+    """What a worker or a coordinator of a cluster reports."""
+
+    event: str
+    """`ready`, `loaded` or `left`; of a coordinator `listening`, `joined`, `left` or `lost`."""
+    name: str
+    """Of the worker."""
+    facts: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.event, "name": self.name, **self.facts}
+
+
+@dataclass(frozen=True)
 class LeftOut:
     """A part of a book that is not read, and the option that has it read."""
 
@@ -214,6 +228,7 @@ Event = (
     | RunEndedEvent
     | BookStartedEvent
     | BookUnfinishedEvent
+    | ClusterEvent
 )
 OnEvent = Callable[[Event], None]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.app.cache import open_shared_cache
+from anyrig.app.cluster import ClusterOptions
 from anyrig.app.documents import FileOptions, build_limits, open_ocr
 from anyrig.app.embedding import (
     EmbeddingOptions,
@@ -49,7 +50,7 @@ class IndexOptions(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexRequest(IndexOptions, EmbeddingOptions, FileOptions):
+class IndexRequest(IndexOptions, EmbeddingOptions, ClusterOptions, FileOptions):
     """Indexing."""
 
     folders: tuple[Path, ...] = option(

@@ -1,167 +1,156 @@
-"""`anyrig cluster`: who works in a cluster and how, and letting workers leave."""
+"""`anyrig cluster`: the workers of a cluster, and letting them leave."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
 import time
 from typing import TYPE_CHECKING
 
-from anyrig.cli import cluster_show
-from anyrig.cli.cluster_link import linked
-from anyrig.cli.context import Context
+from anyrig.app.cluster import (
+    connect,
+    drain_workers,
+    forget_workers,
+    read_status,
+    wait_until_drained,
+)
 from anyrig.cli.escape import esc
-from anyrig.cli.output import print_json
-from anyrig.errors import InvalidInputError, WorkError
+from anyrig.cli.output import format_table, paint, print_json
+from anyrig.cli.rig import open_rig
+from anyrig.errors import InvalidInputError
+from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.cluster.link import Link
-    from anyrig.cluster.status import Status
+    from anyrig.cluster.broker import BrokerClient
+    from anyrig.cluster.registry import ClusterStatus, WorkerRow
 
-HELP = """How a cluster is. `status` lists its workers: device, models, measured speed, what they
-have done, and those that are lost. `drain NAME` lets a worker finish what it has and gives it no
-more, for an upgrade; with --wait the command ends when it has nothing left. `undrain NAME` takes
-that back. `forget NAME` takes a lost worker off the list."""
+HELP = """The state of a cluster. `status` lists its workers: device, models, measured speed, what
+they have done, and those that are lost. `drain NAME` lets a worker finish what it has and leave,
+for an upgrade; the name of a machine means all its workers; with --wait the command ends when they
+have nothing left. `undrain NAME` takes that back; `forget NAME` takes a lost worker off the
+list."""
 MIXED = True
 _ACTIONS = ("status", "drain", "undrain", "forget")
-_LOOK_S = 0.5
+_STYLES = {"ready": "good", "busy": "good", "lost": "broken", "draining": "warning"}
+_HEAD = ["worker", "status", "device", "GPUs", "free MB", "models", "characters/s", "segments",
+         "version", "host", "last sign"]  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
     parser.add_argument(
         "words", nargs="*", metavar="WORD", help=f"{', '.join(_ACTIONS)}; then names of workers"
     )
     parser.add_argument(
-        "--broker",
-        metavar="URL",
-        help="such as redis://HOST:6379/0, or a token; this machine's own",
+        "--broker", metavar="URL", help="redis://HOST:6379/0, or a token; this machine's own"
     )
     parser.add_argument("--watch", action="store_true", help="with status: again and again")
     parser.add_argument(
         "--interval", type=float, metavar="S", default=2.0, help="with --watch: seconds between"
     )
     parser.add_argument(
-        "--wait", action="store_true", help="with drain: until the worker has nothing left"
+        "--wait", action="store_true", help="with drain: until the workers have nothing left"
     )
     parser.add_argument(
         "--timeout", type=float, metavar="S", default=3600.0, help="with --wait: at most so long"
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Show or change."""
-    context = Context(options)
-    action, *names = options.words or ["status"]
+def run(arguments: argparse.Namespace) -> int:
+    action, *names = arguments.words or ["status"]
     if action not in _ACTIONS:
         raise InvalidInputError(
-            f"cluster {action}: no such thing", hint=f"There are: {', '.join(_ACTIONS)}."
+            f"unknown action {action!r}", hint=f"Actions: {', '.join(_ACTIONS)}."
         )
     if bool(names) == (action == "status"):
         wanted = "no name" if names else "the name of a worker"
         raise InvalidInputError(
             f"cluster {action} takes {wanted}", hint="anyrig cluster drain NAME"
         )
-    link = linked(context, options.broker)
+    client = connect(open_rig(arguments), arguments.broker or "")
     try:
         if action == "status":
-            return _status(context, link)
-        return _change(context, link, action, names)
+            return _show_status(client, arguments)
+        return _change(client, action, names, arguments)
     finally:
-        link.close()
+        client.close()
 
 
-def _status(context: Context, link: Link) -> int:
-    from anyrig.cluster.status import look
-
-    options = context.options
-    if not options.watch:
-        found = look(link)
-        if options.json:
-            print_json(found.plain())
-        else:
-            print(cluster_show.told(found))
+def _show_status(client: BrokerClient, arguments: argparse.Namespace) -> int:
+    if not arguments.watch:
+        status = read_status(client)
+        print_json(status.describe()) if arguments.json else print(format_status(status))
         return 0
     while True:
-        found = link.patiently(lambda: look(link))
-        if options.json:
-            print(json.dumps(found.plain()))
+        status = client.retry(lambda: read_status(client))
+        if arguments.json:
+            print(json.dumps(status.describe()))
         else:
             mark = esc(sys.stdout)
             clear = f"{mark}[2J{mark}[H" if sys.stdout.isatty() else ""
-            print(f"{clear}{cluster_show.told(found)}\n")
+            print(f"{clear}{format_status(status)}\n")
         sys.stdout.flush()
-        time.sleep(max(0.1, options.interval))
+        time.sleep(max(0.1, arguments.interval))
 
 
-def _change(context: Context, link: Link, action: str, names: list[str]) -> int:
-    from anyrig.cluster import status
-    from anyrig.cluster.card import Roll
-
-    found = status.look(link)
-    _check(found, names)
-    roll = Roll(link)
-    for name in names:
-        if action == "forget":
-            _forget(link, found, name)
-        else:
-            roll.drain(name, on=action == "drain")
-    if action == "drain" and context.options.wait:
-        _wait(link, names, context.options.timeout)
-    if context.options.json:
-        print_json({"action": action, "workers": names})
+def _change(
+    client: BrokerClient, action: str, names: list[str], arguments: argparse.Namespace
+) -> int:
+    if action == "forget":
+        forget_workers(client, names)
     else:
-        told = {"drain": "finishes what it has and gets no more", "undrain": "may work again",
-                "forget": "is off the list"}[action]  # fmt: skip
-        if action == "drain" and context.options.wait:
-            told = "has nothing left to do"
-        print("\n".join(f"{name} {told}" for name in names))
+        names = drain_workers(client, names, on=action == "drain")
+    waited = action == "drain" and arguments.wait
+    if waited:
+        wait_until_drained(client, names, arguments.timeout)
+    if arguments.json:
+        print_json({"action": action, "workers": names})
+        return 0
+    what = {"drain": "finishes what it has and leaves", "undrain": "may work again",
+            "forget": "is off the list"}[action]  # fmt: skip
+    print("\n".join(f"{name} {'has nothing left to do' if waited else what}" for name in names))
     return 0
 
 
-def _check(found: Status, names: list[str]) -> None:
-    known = [row.name for row in found.rows]
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            meant = f"Did you mean {near[0]}? " if near else ""
-            raise InvalidInputError(
-                f"there is no worker {name!r}", hint=f"{meant}There are: {', '.join(known) or '-'}."
-            )
+def format_status(status: ClusterStatus) -> str:
+    coordinator = status.coordinator
+    lines = [
+        f"coordinator {coordinator.host} (anyrig {coordinator.version})" if coordinator
+        else "no coordinator is running; the workers go on without it"
+    ]  # fmt: skip
+    if not status.rows:
+        return "\n".join([*lines, "", "No worker has joined. `anyrig worker --join TOKEN` does."])
+    table = format_table([_HEAD, *map(_format_row, status.rows)], right=(3, 4, 6, 7))
+    head, *rest = table.splitlines()
+    lines += ["", paint(head, "bold")]
+    for row, line in zip(status.rows, rest, strict=True):
+        painted = paint(row.status, _STYLES.get(row.status, "warning"))
+        lines.append(line.replace(row.status, painted, 1) if row.status not in row.name else line)
+    usable = sum(not row.trouble for row in status.rows)
+    lines += ["", f"{usable} of {pluralize(len(status.rows), 'worker')} can be given work"]
+    return "\n".join(
+        [*lines, *(f"{row.name}: {row.trouble}" for row in status.rows if row.trouble)]
+    )
 
 
-def _forget(link: Link, found: Status, name: str) -> None:
-    from anyrig.cluster import status
+def _format_row(row: WorkerRow) -> list[str]:
+    info = row.info
+    if info is None:
+        return [row.name, row.status, "?", "", "", "", "", "", "?", "?", _format_age(row)]
+    free = info.gpu_memory_free_mb
+    return [
+        row.name, row.status,
+        f"{info.device_type} ({info.device})" if info.device else info.device_type,
+        str(info.gpu_count) if info.gpu_available else "-",
+        str(free) if info.gpu_available and free is not None else "-",
+        ", ".join(info.cached_models) or "-",
+        ", ".join(f"{name} {speed:,.0f}" for name, speed in info.speeds.items()) or "-",
+        f"{info.segments_done:,}", info.version, info.host, _format_age(row),
+    ]  # fmt: skip
 
-    row = next(row for row in found.rows if row.name == name)
-    if row.status != status.LOST:
-        raise InvalidInputError(
-            f"{name} is there and would come back by itself",
-            hint=f"`anyrig cluster drain {name}` lets it leave.",
-        )
-    status.forget(link, name)
 
-
-def _wait(link: Link, names: list[str], timeout_s: float) -> None:
-    """Until none of them has anything left to do: it is draining and idle, or gone."""
-    from anyrig.cluster.card import Roll
-
-    roll = Roll(link)
-    end = time.monotonic() + timeout_s
-    while True:
-        living = link.patiently(roll.living)
-        busy = [
-            name for name in names
-            if name in living and (living[name].status != "draining" or living[name].holds)
-        ]  # fmt: skip
-        if not busy:
-            return
-        if time.monotonic() > end:
-            raise WorkError(
-                f"{', '.join(busy)} still has work after {timeout_s:g} s",
-                hint="`anyrig cluster status` shows what it does; what it has can be killed: "
-                "others then do it again.",
-            )
-        time.sleep(_LOOK_S)
+def _format_age(row: WorkerRow) -> str:
+    seconds = row.last_sign_s
+    if seconds is None:
+        return "?"
+    return f"{seconds:.0f} s ago" if seconds < 60 else f"{format_duration(seconds)} ago"

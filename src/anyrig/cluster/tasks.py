@@ -1,50 +1,45 @@
-"""What a worker may be asked to do: nothing else than these, by name."""
+"""The tasks of a worker: nothing else is ever run, whatever a message asks for."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Task, shared_task
 
-from anyrig.cluster.place import Workplace
+from anyrig.cluster.broker import HEALTH, HEALTH_CHECK, RUN_ITEMS
 
-SHARD, HEALTH, HEALTH_CHECK = "anyrig.shard", "anyrig.health", "health_check"
-_here: list[Workplace] = []
+if TYPE_CHECKING:
+    from anyrig.cluster.worker import ClusterWorker
 
-
-def open_at(place: Workplace) -> None:
-    """From now on tasks of this process are done there."""
-    _here[:] = [place]
+_worker: ClusterWorker | None = None
 
 
-class _Shard(Task[Any, Any]):
-    """A shard whose run is told when its answer lies in the backend, and not before."""
-
-    def after_return(
-        self, status: str, retval: Any, task_id: str, args: Any, kwargs: Any, einfo: Any
-    ) -> None:
-        if _here and args:
-            _here[0].answered(args[0], task_id)
+def set_worker(worker: ClusterWorker | None) -> None:
+    """Have the tasks of this process run by a worker."""
+    global _worker
+    _worker = worker
 
 
-@shared_task(name=SHARD, base=_Shard, bind=True)
-def shard(self: Task[Any, Any], order: dict[str, Any]) -> dict[str, Any]:
-    """Speak lines."""
-    if not _here:
-        return {"refused": "this worker was not started by `anyrig worker`"}
-    return _here[0].do(order)
+def get_worker() -> ClusterWorker:
+    if _worker is None:
+        raise RuntimeError("this process was not started by `anyrig worker`")
+    return _worker
 
 
-@shared_task(name=HEALTH)
-def health() -> dict[str, Any]:
-    """How this worker is."""
-    if not _here:
-        return {"status": "not started by `anyrig worker`"}
-    return _here[0].health()
+class CheckedTask(Task[Any, Any]):
+    Strategy = "anyrig.cluster.worker:check_and_run"
 
 
-@shared_task(name=HEALTH_CHECK)
-def health_check() -> dict[str, Any]:
-    """The same, under the name that operators of older clusters know."""
-    found: dict[str, Any] = health()
-    return found
+@shared_task(name=RUN_ITEMS, base=CheckedTask, bind=True)
+def run_items(self: Task[Any, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Compute items with an engine: a `TaskRequest` in, a `TaskResult` out."""
+    return get_worker().run_items(request, str(self.request.id))
+
+
+def describe_worker() -> dict[str, Any]:
+    """`{"status": "ok", "device_type": ..., "device_name": ..., "gpu_memory_free_mb": ...}`."""
+    return get_worker().info().describe()
+
+
+health = shared_task(name=HEALTH, base=CheckedTask)(describe_worker)
+health_check = shared_task(name=HEALTH_CHECK, base=CheckedTask)(describe_worker)

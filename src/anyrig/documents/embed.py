@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,6 +66,7 @@ class Embedder:
         shared: bool = False,
         long: Long = "windows",
         deterministic: bool = False,
+        open_pool: Callable[[EngineFactory], WorkerPool] | None = None,
     ) -> None:
         """Nothing is loaded before a text comes: where all vectors are kept, none does.
 
@@ -81,6 +82,8 @@ class Embedder:
                 ready for the next, which is quicker than a run for each.
             long: what is done with a text that is longer than the model takes.
             deterministic: a text's vector must not depend on its company.
+            open_pool: makes other workers than processes on the placed devices; the placements
+                then only say in what precision vectors are made.
         """
         self.model, self.long = model, long
         self._counting = threading.Lock()
@@ -102,7 +105,7 @@ class Embedder:
         first = placed.placements[0]
         self.precision = "fp32" if first.precision in ("fp32", "tf32") else "half"
         """The class of number format that vectors are made in."""
-        self._recipe = _recipe(model, deterministic)
+        self._recipe, self._open_pool = make_factory(model, deterministic), open_pool
         self._here = here and len(placed.placements) == 1 and first.device.kind == "cpu"
         self._start: dict[str, Any] = {
             "environment": {**FEW_SHAPES, **environment} if on_cpu else environment,
@@ -263,7 +266,9 @@ class Embedder:
         from anyrig.work.worker import LocalWorkers
 
         self._check_open()
-        if self._pool is None:
+        if self._pool is None and self._open_pool is not None:
+            self._pool = self._open_pool(self._recipe)
+        elif self._pool is None:
             self._pool = WorkerPool(
                 LocalWorkers(self._placed.placements, self._recipe, **self._start)
             )
@@ -330,7 +335,8 @@ def _tokeniser(model: Model, long: Long, chunk: int) -> Tokeniser | None:
     )  # fmt: skip
 
 
-def _recipe(model: Model, deterministic: bool) -> EngineFactory:
+def make_factory(model: Model, deterministic: bool) -> EngineFactory:
+    """How a worker makes the engine of a model."""
     options: dict[str, Any] = {
         "form": model.form, "folder": str(model.folder), "normalise": model.normalise,
         "deterministic": deterministic,

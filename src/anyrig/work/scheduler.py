@@ -78,6 +78,8 @@ class WorkerLoad(Generic[T]):
     """Whether it holds a suspect, which must be computed alone."""
     draining: bool = False
     """Whether it finishes what it has and takes nothing new."""
+    full: bool = False
+    """Whether it has as many calls in flight as it may have; set by its source."""
     since: float = 0.0
     """When it started on the first of its items."""
     rate: float | None = None
@@ -266,7 +268,7 @@ class Scheduler(Generic[T]):
     def next_items(self, worker: WorkerLoad[T], now: float) -> list[WorkItem[T]]:
         """What a worker gets now; nothing if it should wait or has enough."""
         rate = self.rate_of(worker)
-        if worker.isolated or worker.draining:
+        if worker.isolated or worker.draining or worker.full:
             return []
         if worker.items and (rate is None or not self._is_low(worker, rate, now)):
             return []

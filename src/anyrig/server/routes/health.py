@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.server import metrics
 from anyrig.server.errors import problem_response, problem_responses
-from anyrig.server.routes.cluster import ClusterWorker
+from anyrig.server.routes.cluster import ClusterWorkerResponse
 from anyrig.server.state import ServerState
 
 _TITLES = {
@@ -66,7 +66,7 @@ class Health(BaseModel):
     )
     models: list[str] = Field(description="Loaded models.")
     problems: list[str]
-    cluster: list[ClusterWorker] = Field([], description="Workers of the cluster.")
+    cluster: list[ClusterWorkerResponse] = Field([], description="Workers of the cluster.")
 
 
 def router(server: ServerState) -> APIRouter:

@@ -1,0 +1,82 @@
+"""Speech over a cluster: how lines and takes travel, and how takes are checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cluster.protocol import EncodedResult, to_int, to_str
+from anyrig.cluster.registry import EngineId
+from anyrig.errors import InvalidInputError
+from anyrig.speech.booth import Recording
+from anyrig.speech.protocol import Line
+
+if TYPE_CHECKING:
+    from anyrig.speech.protocol import Found
+
+_MAX_LINE = 100_000
+_MAX_SAMPLES = 50_000_000
+"""Of a take: half an hour at 24 kHz."""
+_QUOTED = 60
+
+
+def identify_engine(found: Found) -> EngineId:
+    """An engine's weights and voices, as they are on this machine."""
+    voices = sorted((voice.name, voice.digest) for voice in found.voices)
+    digest = hashlib.sha256(json.dumps(voices).encode()).hexdigest()[:16]
+    return EngineId(found.engine, found.version, found.fingerprint, digest)
+
+
+class SpeechCodec:
+    kind = "speech"
+
+    def cost(self, payload: Line) -> float:
+        return payload.cost
+
+    def encode_item(self, payload: Line) -> dict[str, Any]:
+        return asdict(payload)
+
+    def decode_item(self, value: Any) -> Line:
+        text = to_str(value["text"])
+        if len(text) > _MAX_LINE:
+            raise ValueError(f"a line of {len(text)} characters")
+        return Line(
+            text, to_str(value["language"]), to_str(value["voice"]), float(value["rate"]),
+            to_int(value["seed"]),
+        )  # fmt: skip
+
+    def encode_result(self, result: Recording, *, compress: bool) -> EncodedResult:
+        from anyrig.speech.sound.pack import pack, unpack
+
+        data = pack(unpack(result.data), small=True) if compress else result.data
+        facts = {"problems": list(result.problems), "tries": result.tries,
+                 "hopeless": result.hopeless}  # fmt: skip
+        return EncodedResult(data, facts)
+
+    def decode_result(self, encoded: EncodedResult) -> Recording:
+        facts = encoded.facts
+        return Recording(
+            encoded.data, tuple(to_str(one) for one in facts["problems"]), to_int(facts["tries"]),
+            facts["hopeless"] is True,
+        )  # fmt: skip
+
+    def examine(self, payload: Line, result: Recording, worker: str) -> Recording:
+        from anyrig.speech.sound.check import examine
+        from anyrig.speech.sound.pack import num_samples, unpack
+
+        if num_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
+            raise InvalidInputError("a take is too long", hint="Look at that worker.")
+        verdict = examine(unpack(result.data), payload)
+        return replace(
+            result, problems=tuple(problem.said for problem in verdict.problems),
+            hopeless=verdict.score <= 0.0, made_by=worker,
+        )  # fmt: skip
+
+    def compare(self, payload: Line, mine: Recording, theirs: Recording) -> str:
+        from anyrig.speech.sound.compare import difference
+        from anyrig.speech.sound.pack import unpack
+
+        found = difference(unpack(mine.data), unpack(theirs.data))
+        return f"{payload.text.strip()[:_QUOTED]!r}: {found}" if found else ""
