@@ -95,7 +95,7 @@ def test_an_engine_tells_its_options_with_their_types(anyrig: Anyrig) -> None:
         (["install", "xtts"], 2, "--yes"),
         (["remove", "xtts"], 2, "xtts has no files"),
         (["convert", "hibari"], 2, "hibari has no pickled"),
-        (["convert", "xtts"], 4, "models/vibevoice"),
+        (["convert", "xtts"], 4, "models/xtts"),
         (["get", "xtts"], 2, "no repository"),
         (["get", "vits"], 2, "--yes"),
         (["get", "tone", "--from", "a"], 2, "tone has no archive"),
