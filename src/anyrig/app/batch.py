@@ -262,9 +262,12 @@ def _parse_row(number: int, row: int, text: str, name: str) -> BatchLine:
             if field_name not in _FIELDS:
                 hint = f"Valid fields: {', '.join(_FIELDS)}."
                 raise InvalidInputError(f"unknown field {field_name[:40]!r}", hint=hint)
-        strings = {key: _read_string(data, key) for key in ("text", "id", "voice", "language")}
-        _check_id(strings["id"])
-        return BatchLine(number, **strings, **_read_numbers(data))
+        spoken, id, voice, language = (
+            _read_string(data, key) for key in ("text", "id", "voice", "language")
+        )
+        _check_id(id)
+        rate, seed = _read_numbers(data)
+        return BatchLine(number, spoken, id, voice, language, rate, seed)
     except InvalidInputError as error:
         error.message = f"{name}, line {row}: {error.message}"
         raise
@@ -283,14 +286,14 @@ def _read_string(data: Mapping[str, Any], name: str) -> str:
     return _SURROGATE.sub("\ufffd", value or "")
 
 
-def _read_numbers(data: Mapping[str, Any]) -> dict[str, Any]:
+def _read_numbers(data: Mapping[str, Any]) -> tuple[float, int]:
     try:
         rate, seed = float(data.get("rate") or 0), int(data.get("seed") or 0)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError("rate and seed must be numbers", hint='"rate": 1.1') from None
     if rate and not 0.25 <= rate <= 4:
         raise InvalidInputError(f"rate is {rate:g}", hint="It must be between 0.25 and 4.")
-    return {"rate": rate, "seed": seed}
+    return rate, seed
 
 
 def _check_id(id: str) -> None:

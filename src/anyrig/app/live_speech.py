@@ -11,8 +11,8 @@ from __future__ import annotations
 import difflib
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -45,8 +45,6 @@ from anyrig.speech import engines
 from anyrig.work.live import Lane
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from anyrig.app.rig import Rig
     from anyrig.speech.audio import Samples
     from anyrig.speech.live import Given, LiveStudio, Recital
@@ -85,7 +83,7 @@ class SpeechSession:
         voice: its name, as a client may request it.
         sample_rate: samples per second.
         loudness: in LUFS; 0 leaves it as it is.
-        release: called once, when the session is closed.
+        stack: closed with the session: the recital, and the synthesizer that is borrowed.
     """
 
     def __init__(
@@ -96,26 +94,22 @@ class SpeechSession:
         voice: str,
         sample_rate: int,
         loudness: float,
-        release: Callable[[], None],
+        stack: ExitStack,
     ) -> None:
         from anyrig.speech.sound.loudness import Leveller
 
         self.engine, self.voice, self.sample_rate = engine, voice, sample_rate
         self.num_samples = 0
         """Finished so far."""
-        self._recital, self._release = recital, release
+        self.next_segment = recital.next
+        """Returns a future of the next segment. Call it in a thread: it may read the cache."""
+        self._recital, self._stack = recital, stack
         self._leveller = Leveller(sample_rate, target_lufs=loudness) if loudness else None
-        self._lock = threading.Lock()
-        self._closed = False
 
     @property
     def done(self) -> bool:
         """Whether every segment was handed out."""
         return self._recital.done
-
-    def next_segment(self) -> Future[Given]:
-        """A future of the next segment. Call it in a thread: it may read the cache."""
-        return self._recital.next()
 
     def finish(self, segment: Given) -> Samples:
         """A segment's audio: trimmed, levelled, with its pauses. Call it in a thread."""
@@ -127,14 +121,7 @@ class SpeechSession:
 
     def close(self) -> None:
         """The end, or the client disconnected: what has not started is not made. Never blocks."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        try:
-            self._recital.close()
-        finally:
-            self._release()
+        self._stack.close()
 
     def __enter__(self) -> SpeechSession:
         return self
@@ -191,6 +178,8 @@ class LiveSpeech:
         Errors name the option that is wrong: text, voice or engine. A voice is never taken for a
         path; OpenAI's names are the default voice where no engine has them.
         """
+        from anyrig.speech.voices import pick
+
         with errors_of_option("text"):
             self._check_text(request.text)
         with self._preparing:
@@ -204,23 +193,20 @@ class LiveSpeech:
             with errors_of_option("text"):
                 script = self._prepare(request, choice)
         with ExitStack() as stack:
-            synthesizer = stack.enter_context(
-                self._rig.models.borrow(
-                    _format_name(choice), lambda: self._open_synthesizer(request, choice)
-                )
-            )
+            synthesizer = stack.enter_context(self._borrow_synthesizer(request, choice))
             recital = stack.enter_context(
                 synthesizer.read(
                     script.segments, lane=request.lane, wait_s=self._settings.deadline_s
                 )
             )
+            first, voices = script.segments[0].line, choice.found.voices
             return SpeechSession(
                 recital,
                 engine=choice.name,
-                voice=script.segments[0].line.voice or _first_voice(choice, script),
+                voice=first.voice or (pick(voices, first).name if voices else ""),
                 sample_rate=synthesizer.rate,
                 loudness=request.loudness,
-                release=stack.pop_all().close,
+                stack=stack.pop_all(),
             )
 
     def check(
@@ -249,20 +235,15 @@ class LiveSpeech:
 
     def load(self) -> None:
         """Load the default engine and use it once, so that the first client does not wait."""
+        from anyrig.speech.sound.encode import encoder
+
         request = self.request(text=_WARM_UP_TEXT)
         choice = choose_engine(self._rig, request)
         script = self._prepare(request, choice)
-        with self._rig.models.borrow(
-            _format_name(choice), lambda: self._open_synthesizer(request, choice)
-        ) as synthesizer:
+        with self._borrow_synthesizer(request, choice) as synthesizer:
             for segment in script.segments:  # not from the cache, which may have it
                 synthesizer.live.submit(segment.line, lane="bulk").result()
-        self._import_all(request)
-
-    def _import_all(self, request: LiveSpeechRequest) -> None:
-        """A request from its text to its bytes: whatever is imported on the way is imported now."""
-        from anyrig.speech.sound.encode import encoder
-
+        # From text to bytes: whatever is imported on the way is imported now.
         with (
             self.start(request) as session,
             encoder(io.BytesIO(), "mp3", session.sample_rate) as output,
@@ -334,12 +315,21 @@ class LiveSpeech:
             self._rig, request, choice, files=False, first_short=request.lane == "live", **more
         )
 
-    def _open_synthesizer(self, request: LiveSpeechRequest, choice: EngineChoice) -> LiveStudio:
+    def _borrow_synthesizer(
+        self, request: LiveSpeechRequest, choice: EngineChoice
+    ) -> AbstractContextManager[LiveStudio]:
+        """The engine's synthesizer in the model cache; one for each set of its options."""
         from anyrig.speech.live import LiveStudio
 
-        self._rig.reload_saved_device()
-        stage = open_stage(self._rig, request, choice, _ANY_NUMBER, self._cache, lane="live")
-        return LiveStudio(stage, most_waiting=self._settings.queue)
+        def load() -> LiveStudio:
+            self._rig.reload_saved_device()
+            stage = open_stage(self._rig, request, choice, _ANY_NUMBER, self._cache, lane="live")
+            return LiveStudio(stage, most_waiting=self._settings.queue)
+
+        defaults = {one.name: one.default for one in choice.spec.options}
+        changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
+                   if value != defaults[name]]  # fmt: skip
+        return self._rig.models.borrow(f"speech {choice.name}{''.join(changed)}", load)
 
     # -- what exists -------------------------------------------------------------------------------
 
@@ -406,17 +396,3 @@ class LiveSpeech:
         with self._writing_lexicon:
             write_atomic(self._lexicon_file, text)
         return len(lexicon.entries)
-
-
-def _format_name(choice: EngineChoice) -> str:
-    """The name of an engine's synthesizer in the model cache, with options that are not default."""
-    defaults = {one.name: one.default for one in choice.spec.options}
-    changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
-               if value != defaults[name]]  # fmt: skip
-    return f"speech {choice.name}{''.join(changed)}"
-
-
-def _first_voice(choice: EngineChoice, script: Script) -> str:
-    from anyrig.speech.voices import pick
-
-    return pick(choice.found.voices, script.segments[0].line).name if choice.found.voices else ""

@@ -206,7 +206,7 @@ def _transcribe_file(
     began = time.monotonic()
     try:
         with opened(recording.path, recording.title) as sound:
-            on_progress = _report_progress(plan, recording, number, sound, on_event)
+            on_progress = _follow(plan, recording, number, sound, on_event)
             transcript = transcriber.transcribe(sound, on_progress)
         outputs = plan.list_outputs(recording)
         for form, path in outputs.items():
@@ -215,10 +215,8 @@ def _transcribe_file(
     except InvalidInputError as error:
         return TranscribedFile(recording.path, error=error)
     except OSError as error:
-        reason = error.strerror or str(error)
-        failure = InvalidInputError(
-            f"{recording.path}: {reason}", hint="Check that the file can be opened."
-        )
+        message = f"{recording.path}: {error.strerror or error}"
+        failure = InvalidInputError(message, hint="Check that the file can be opened.")
         return TranscribedFile(recording.path, error=failure)
     for warning in list_warnings(transcript):
         on_event(WarningEvent(warning))
@@ -226,7 +224,7 @@ def _transcribe_file(
     return TranscribedFile(recording.path, transcript, tuple(outputs.values()), wall_s=wall_s)
 
 
-def _report_progress(
+def _follow(
     plan: OutputPlan, recording: Recording, number: int, sound: Sound, on_event: OnEvent
 ) -> Callable[[Progress], None]:
     began, cached_s = time.monotonic(), 0.0
@@ -236,20 +234,12 @@ def _report_progress(
         if progress.kept:
             cached_s = progress.heard_s
         fresh_s, spent_s = progress.heard_s - cached_s, time.monotonic() - began
-        on_event(
-            TranscriptionProgress(
-                "listening",
-                done=int(progress.heard_s),
-                total=int(sound.duration_s or 0),
-                detail=progress.text,
-                file=recording.path.name,
-                number=number,
-                num_files=len(plan.recordings),
-                heard_s=progress.heard_s,
-                duration_s=sound.duration_s,
-                speed=fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None,
-            )
-        )
+        on_event(TranscriptionProgress(
+            "listening", int(progress.heard_s), int(sound.duration_s or 0), progress.text,
+            file=recording.path.name, number=number, num_files=len(plan.recordings),
+            heard_s=progress.heard_s, duration_s=sound.duration_s,
+            speed=fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None,
+        ))  # fmt: skip
 
     return report
 
@@ -381,17 +371,13 @@ class OutputPlan:
 
 def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan:
     """Find the recordings, and decide what is written where."""
-    from anyrig.text.folder import not_followed
-
     for path in request.files:
         if not path.exists():
             raise InvalidInputError(f"no such file or folder: {path}", hint="Check the path.")
-    recordings = find_recordings(request.files)
+    recordings = find_recordings(request.files, on_event)
     if request.names:
         titles = dict(zip(request.files, request.names, strict=True))
         recordings = tuple(one._replace(title=titles.get(one.path, "")) for one in recordings)
-    for warning in not_followed(list_outside_links(request.files)):
-        on_event(WarningEvent(warning))
     is_single = len(recordings) == 1
     output = Path(request.output).expanduser() if request.output else None
     if output is None:
@@ -422,55 +408,51 @@ def resolve_formats(
     return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
 
 
-def find_recordings(paths: Sequence[Path]) -> tuple[Recording, ...]:
-    """The recordings in files and folders; transcripts of the same name get different ones."""
-    from anyrig.recognise.sound import ENDINGS
+def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[Recording, ...]:
+    """The recordings in files and folders; transcripts of the same name get different ones.
 
-    found: list[tuple[Path, Path]] = []
+    Links that lead out of their folder are not followed, which is a warning.
+    """
+    from anyrig.recognise.sound import ENDINGS
+    from anyrig.text.folder import leads_out, not_followed
+
+    found: dict[Path, Path] = {}
+    outside: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            found.append((path, Path(path.name)))
+            found[path] = Path(path.name)
             continue
-        outside = set(list_outside_links([path]))
-        inside = [
-            one for one in sorted(path.rglob("*"))
-            if _is_recording(one, path) and one not in outside
-        ]  # fmt: skip
+        inside = []
+        for one in sorted(path.rglob("*")):
+            name = one.relative_to(path)
+            hidden = any(part.startswith(".") for part in name.parts)
+            if hidden or one.suffix.lower() not in ENDINGS or not one.is_file():
+                continue
+            if one.is_symlink() and leads_out(one, path):
+                outside.append(one)
+            else:
+                inside.append((one, name))
         if not inside:
             raise InvalidInputError(
                 f"{path} contains no recording",
                 hint=f"Recordings end in {' '.join(ENDINGS[:10])} ...",
             )
-        found += [(one, one.relative_to(path)) for one in inside]
-    unique = dict(found)
-    num_by_stem = Counter(name.with_suffix("") for name in unique.values())
-    num_by_name = Counter(unique.values())
-    recordings = []
-    for number, (path, name) in enumerate(unique.items(), 1):
+        found.update(inside)
+    for warning in not_followed(outside):
+        on_event(WarningEvent(warning))
+    return tuple(_name_recordings(found))
+
+
+def _name_recordings(found: Mapping[Path, Path]) -> Iterator[Recording]:
+    num_by_stem = Counter(name.with_suffix("") for name in found.values())
+    num_by_name = Counter(found.values())
+    for number, (path, name) in enumerate(found.items(), 1):
         stem = name.with_suffix("")
         if num_by_stem[stem] == 1:
             name = stem
         elif num_by_name[name] > 1:
             name = name.with_name(f"{name.name}-{number}")
-        recordings.append(Recording(path, name))
-    return tuple(recordings)
-
-
-def list_outside_links(paths: Sequence[Path]) -> list[Path]:
-    """Links in folders that lead out of them, which are not followed."""
-    from anyrig.text.folder import leads_out
-
-    return [
-        one for path in paths if path.is_dir() for one in sorted(path.rglob("*"))
-        if one.is_symlink() and _is_recording(one, path) and leads_out(one, path)
-    ]  # fmt: skip
-
-
-def _is_recording(path: Path, root: Path) -> bool:
-    from anyrig.recognise.sound import ENDINGS
-
-    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    return not hidden and path.suffix.lower() in ENDINGS and path.is_file()
+        yield Recording(path, name)
 
 
 # -- for programs ----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from starlette.requests import Request
+    from starlette.websockets import WebSocket
 
     from anyrig.app.access import Client
     from anyrig.server.state import ServerState
@@ -194,7 +195,7 @@ def build_results(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"results": list(rows), "num_failed": len(failed)}
 
 
-async def run_while_connected(request: Request, work: Awaitable[T]) -> T:
+async def run_while_connected(request: Request | WebSocket, work: Awaitable[T]) -> T:
     """Work that is cancelled when its client disconnects; then `ClientDisconnected` is raised."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_wait_for_disconnect(request))
@@ -210,8 +211,8 @@ async def run_while_connected(request: Request, work: Awaitable[T]) -> T:
             await asyncio.wait((working,))
 
 
-async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _wait_for_disconnect(request: Request | WebSocket) -> None:
+    while not (await request.receive())["type"].endswith(".disconnect"):
         pass
 
 
