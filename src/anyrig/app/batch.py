@@ -225,13 +225,7 @@ def read_lines(path: Path) -> list[BatchLine]:
 
 
 def parse_lines(text: str, name: str, *, is_json: bool) -> list[BatchLine]:
-    """Parse lines, each a text or a JSON object.
-
-    Args:
-        text: the lines.
-        name: what errors call them.
-        is_json: whether each is an object with text, id and voice.
-    """
+    """Parse lines, each a text or a JSON object; errors call them by `name`."""
     pieces = _LINE_END.split(text)
     rows = [(n, row.strip()) for n, row in enumerate(pieces, 1) if row.strip()]
     if not rows:
@@ -365,7 +359,6 @@ def _prepare_line(
         "seed": line.seed + request.seed,
     }  # fmt: skip
     more: dict[str, Any] = {name: value for name, value in given.items() if value}
-    more["ssml"] = True if request.ssml else "auto"
     try:
         return prepare_script(rig, request, choice, line.text, default_language=language, **more)
     except InvalidInputError as error:

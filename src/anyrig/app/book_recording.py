@@ -232,16 +232,7 @@ def check_disk_space(
     sample_rate: int,
     cache_folder: Path,
 ) -> None:
-    """Check that the disks hold what will be written; the error names the one that does not.
-
-    Args:
-        request: the book.
-        target: its files.
-        audio_s: about how long it will be.
-        to_make_s: how much of that is not cached.
-        sample_rate: of the takes.
-        cache_folder: where takes are cached.
-    """
+    """Check that the disks hold a book of about `audio_s`, of which `to_make_s` are not cached."""
     per_second = (target.bitrate or target.encoding.bitrate) / 8 or sample_rate * 2
     copies = 3 if request.read_along else 1  # the book, the EPUB, and what that is made from
     output = _find_existing(target.path.absolute().parent)
@@ -324,7 +315,7 @@ class BookRecorder:
                 rests=self.request.rests, anew=self.request.fresh, tell=on_progress,
             )  # fmt: skip
             if recorded.lacks and not self.request.allow_gaps:
-                raise self._unfinished(recorded.lacks)
+                raise self._build_error(recorded.lacks)
             written = self._write_audio(
                 recorded, self._follow_writing(recorded.timeline, on_progress, began)
             )
@@ -372,7 +363,7 @@ class BookRecorder:
                     hint=(failure.hint if failure else "") or "The previous take is kept.",
                 )
 
-    def _unfinished(self, lacks: Sequence[Lack]) -> UnfinishedBookError:
+    def _build_error(self, lacks: Sequence[Lack]) -> UnfinishedBookError:
         rows = [
             {"chapter": self.plan.parts[lack.part].number, "segment": lack.segment + 1,
              "text": lack.text, "said": lack.said, "hint": lack.hint} for lack in lacks
@@ -534,15 +525,9 @@ def write_cached_chapter(
     file: Path,
     check_cancelled: CheckCancelled,
 ) -> float:
-    """Write a chapter whose takes are all cached; returns its duration in seconds.
+    """Write a chapter (from 1) whose takes are all cached; returns its duration in seconds.
 
-    Args:
-        rig: the machine.
-        request: that makes the book: its takes are found under the same names.
-        book: its plan.
-        number: of the chapter, from 1.
-        file: to write.
-        check_cancelled: called between steps.
+    The request must be the one that makes the book: its takes are found under the same names.
     """
     from anyrig.audiobooks.make import record, sound
     from anyrig.speech.shelf import Shelf

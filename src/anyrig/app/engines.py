@@ -209,12 +209,8 @@ def split_blend(voice: str) -> list[str]:
 
 
 def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
-    """Check the name of a voice, a blend, or, for an engine that clones, the path of a recording.
-
-    Args:
-        voice: what was requested.
-        choice: the engine.
-        files: whether it may be a path.
+    """Check the name of a voice, a blend, or, for an engine that clones, the path of a recording
+    if `files` are allowed.
     """
     from anyrig.speech.hosting.engine import Hosted
     from anyrig.speech.voices import unknown
@@ -366,12 +362,7 @@ def suggest_engines(
 ) -> UnspeakableTextError:
     """An error for a language that an engine does not speak, with engines that do.
 
-    Args:
-        rig: what is installed.
-        error: names the language.
-        options: of the request.
-        choice: the engine that was to speak.
-        override: how to have it spoken all the same; by naming the language, if empty.
+    `override` says how to have it spoken all the same; by naming the language, if empty.
     """
     from anyrig.speech.tongues import title
 
@@ -407,11 +398,8 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
 
 
 def _list_by_licence(language: str, *, known: bool = False) -> list[str]:
-    """Engines that speak a language, or may, depending on their weights: free licences first.
-
-    Args:
-        language: the code.
-        known: leave out engines whose languages are not known.
+    """Engines that speak a language, or unless it must be `known` may, depending on their weights:
+    free licences first.
     """
     base = language.partition("-")[0].lower()
     rated = [

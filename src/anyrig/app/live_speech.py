@@ -77,13 +77,7 @@ class LiveSpeechRequest(SpeechRequest):
 class SpeechSession:
     """A text that is synthesised for one client. For one thread at a time.
 
-    Args:
-        recital: its segments.
-        engine: name of the engine.
-        voice: its name, as a client may request it.
-        sample_rate: samples per second.
-        loudness: in LUFS; 0 leaves it as it is.
-        stack: closed with the session: the recital, and the synthesizer that is borrowed.
+    With the session the stack is closed: the recital, and the synthesizer that is borrowed.
     """
 
     def __init__(
@@ -136,10 +130,7 @@ def open_live_speech(
 ) -> Iterator[LiveSpeech]:
     """Speech for clients; settings that name an engine or a voice that does not exist are reported.
 
-    Args:
-        rig: the machine; its model cache holds the synthesizers.
-        options: of every request, such as `device`; those that requests do not have are ignored.
-        use_cache: whether takes are read from the result cache and kept in it.
+    The options are those of every request, such as `device`; others are ignored.
     """
     with ExitStack() as stack:
         cache = stack.enter_context(open_cache(rig)) if use_cache else None
@@ -217,14 +208,7 @@ class LiveSpeech:
         model: str = "",
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check that an engine and its voices exist, before a job is queued that needs them.
-
-        Args:
-            engine: that of the settings, or any, if empty.
-            voices: names and blends.
-            model: folder with the engine's weights.
-            options: of the engine.
-        """
+        """Check that an engine and its voices exist, before a job is queued that needs them."""
         engine = self._resolve_engine(engine, openai=False)
         request = self.request(engine=engine, model=model or None, set=dict(options or {}))
         if find_requested_engine(self._rig, request):
@@ -280,10 +264,7 @@ class LiveSpeech:
     def _resolve_voice(self, request: LiveSpeechRequest, voice: str, *, openai: bool) -> str:
         """A voice that exists, or empty for the default one; it is never taken for a path.
 
-        Args:
-            request: its engine, if it names one.
-            voice: a name or a blend.
-            openai: whether OpenAI's names are the default voice.
+        With `openai` the names that OpenAI's clients send are the default voice.
         """
         if voice in ("", "default"):
             return ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from anyrig.app.cache import open_cache
 from anyrig.app.cluster import (
@@ -235,12 +235,7 @@ def stream(
 ) -> Iterator[tuple[Speech, Iterator[AudioChunk]]]:
     """Synthesise a text chunk by chunk, each as soon as all before it are made.
 
-    Args:
-        rig: the machine.
-        request: what to say, and how.
-        on_event: receives progress and warnings.
-        listening: whether somebody hears it meanwhile: then the first chunk is short and comes
-            first.
+    If somebody is `listening` meanwhile, the first chunk is short and comes first.
     """
     if not request.text.strip():
         raise UnspeakableTextError("the text is empty", hint="Give some words.")
@@ -314,23 +309,20 @@ def prepare_script(
     files: bool = True,
     **more: Any,
 ) -> Script:
-    """Split and normalise a text as an engine will speak it.
+    """Split and normalise a text, or that of the request, as an engine will speak it.
 
-    Args:
-        rig: the machine.
-        request: its options.
-        choice: the engine.
-        text: that of the request, if not given.
-        files: whether voices may be paths of recordings.
-        **more: further arguments of `speech.prepare.prepare`.
+    With `files` voices may be paths of recordings; `more` are arguments of `speech.prepare`.
     """
     from anyrig.errors import UnsupportedLanguageError
     from anyrig.speech.prepare import prepare
 
     if text is None:
         assert isinstance(request, SpeechRequest)
-        text, more = request.text, {"ssml": True if request.ssml else "auto", **more}
-    arguments = {**vars(build_terms(rig, request, choice)), "language": request.language, **more}
+        text = request.text
+    arguments = {
+        **vars(build_terms(rig, request, choice)), "language": request.language,
+        "ssml": True if getattr(request, "ssml", False) else "auto", **more,
+    }  # fmt: skip
     try:
         script = prepare(text, **arguments)
     except UnsupportedLanguageError as error:
@@ -479,6 +471,8 @@ class SegmentCheck:
     differences: tuple[tuple[str, str], ...]
     """Words as they should be and as they were heard."""
 
+    json_properties: ClassVar = {"word_error_rate": "word_error_rate"}
+
     @property
     def word_error_rate(self) -> float:
         return self.errors / self.words if self.words else 0.0
@@ -491,6 +485,8 @@ class WordCheck:
     segments: tuple[SegmentCheck, ...]
     recogniser: str
 
+    json_properties: ClassVar = {"word_error_rate": "word_error_rate"}
+
     @property
     def errors(self) -> int:
         return sum(one.errors for one in self.segments)
@@ -502,13 +498,6 @@ class WordCheck:
     @property
     def word_error_rate(self) -> float:
         return self.errors / self.words if self.words else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        rows = [vars(one) | {"word_error_rate": one.word_error_rate} for one in self.segments]
-        return {
-            "recogniser": self.recogniser, "word_error_rate": self.word_error_rate,
-            "segments": rows,
-        }  # fmt: skip
 
 
 def check_recognisers(script: Script) -> None:

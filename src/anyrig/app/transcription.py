@@ -104,7 +104,7 @@ class TranscriptionProgress(ProgressEvent):
         }  # fmt: skip
 
 
-class Recording(NamedTuple):
+class RecordingFile(NamedTuple):
     path: Path
     name: Path
     """What its transcript is called below the output folder, without a suffix."""
@@ -174,12 +174,6 @@ def transcribe(
     """Transcribe each recording, in order; one that cannot be read does not stop the others.
 
     What was transcribed is cached segment by segment: a run that was interrupted continues there.
-
-    Args:
-        rig: the machine.
-        request: which recordings, and how.
-        on_event: receives progress and warnings.
-        plan: what `plan_outputs` made of the request, if the caller looked at it first.
     """
     plan = plan or plan_outputs(request, on_event)
     check_model(request)
@@ -194,7 +188,7 @@ def transcribe(
 
 def _transcribe_file(
     plan: OutputPlan,
-    recording: Recording,
+    recording: RecordingFile,
     number: int,
     transcriber: Transcriber,
     on_event: OnEvent,
@@ -225,7 +219,7 @@ def _transcribe_file(
 
 
 def _follow(
-    plan: OutputPlan, recording: Recording, number: int, sound: Sound, on_event: OnEvent
+    plan: OutputPlan, recording: RecordingFile, number: int, sound: Sound, on_event: OnEvent
 ) -> Callable[[Progress], None]:
     began, cached_s = time.monotonic(), 0.0
 
@@ -345,13 +339,13 @@ def _choose_device(rig: Rig, request: TranscriptionRequest) -> DeviceChoice:
 class OutputPlan:
     """Which recordings there are, and which files their transcripts go to."""
 
-    recordings: tuple[Recording, ...]
+    recordings: tuple[RecordingFile, ...]
     output: Path | None = None
     """A file if `is_single`, else a folder; None writes nothing."""
     formats: tuple[FormName, ...] = ("txt",)
     is_single: bool = False
 
-    def list_outputs(self, recording: Recording) -> dict[FormName, Path]:
+    def list_outputs(self, recording: RecordingFile) -> dict[FormName, Path]:
         """The file of each format."""
         if self.output is None:
             return {}
@@ -408,7 +402,7 @@ def resolve_formats(
     return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
 
 
-def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[Recording, ...]:
+def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[RecordingFile, ...]:
     """The recordings in files and folders; transcripts of the same name get different ones.
 
     Links that lead out of their folder are not followed, which is a warning.
@@ -443,7 +437,7 @@ def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[Recording
     return tuple(_name_recordings(found))
 
 
-def _name_recordings(found: Mapping[Path, Path]) -> Iterator[Recording]:
+def _name_recordings(found: Mapping[Path, Path]) -> Iterator[RecordingFile]:
     num_by_stem = Counter(name.with_suffix("") for name in found.values())
     num_by_name = Counter(found.values())
     for number, (path, name) in enumerate(found.items(), 1):
@@ -452,25 +446,21 @@ def _name_recordings(found: Mapping[Path, Path]) -> Iterator[Recording]:
             name = stem
         elif num_by_name[name] > 1:
             name = name.with_name(f"{name.name}-{number}")
-        yield Recording(path, name)
+        yield RecordingFile(path, name)
 
 
 # -- for programs ----------------------------------------------------------------------------------
 
 
 def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[str, JsonValue]:
-    """What OpenAI's `/v1/audio/transcriptions` answers as `verbose_json`, and more.
-
-    Args:
-        transcript: what was said.
-        words: a list of all words with their times as well.
+    """What OpenAI's `/v1/audio/transcriptions` answers as `verbose_json`, and more; with `words` a
+    list of all words with their times as well.
     """
     from anyrig.recognise.forms import plain
     from anyrig.recognise.plain import word_form
     from anyrig.recognise.stitch import timed
 
-    answer = plain(transcript)
-    answer["text"] = transcript.text
+    answer = plain(transcript) | {"text": transcript.text}
     if words:
         answer["words"] = [word_form(word) for line in transcript.lines for word in timed(line)]
     return answer

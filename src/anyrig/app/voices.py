@@ -124,10 +124,7 @@ def _sample_engine(
             message = f"{voice.name}: no sentence in {language}; pass {mention('text')}"
             on_event(WarningEvent(message))
             continue
-        script = prepare_script(
-            rig, request, engine, text, voice=voice.name, language=language,
-            ssml=True if request.ssml else "auto",
-        )  # fmt: skip
+        script = prepare_script(rig, request, engine, text, voice=voice.name, language=language)
         scripts.append((voice, script))
     segments = [segment for _, script in scripts for segment in script.segments]
     length = sum(len(segment.text) for segment in segments)

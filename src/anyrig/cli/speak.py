@@ -30,6 +30,7 @@ from anyrig.errors import (
     WorkError,
     mention,
 )
+from anyrig.results import to_json
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 # -- one text --------------------------------------------------------------------------------------
 
 
-class _Target(NamedTuple):
+class _AudioTarget(NamedTuple):
     """Where the audio goes: a file, a player, standard output."""
 
     path: Path | None
@@ -111,18 +112,18 @@ class _Target(NamedTuple):
     play: bool = False
 
 
-def _choose_target(output: str | None, format: str | None, play: bool) -> _Target:
+def _choose_target(output: str | None, format: str | None, play: bool) -> _AudioTarget:
     """What was requested; otherwise a player, or a file where nothing can play."""
     from anyrig.speech.sound.play import can_play
 
     if output == "-":
         if play:
             raise InvalidInputError("-o - and --play were both given", hint="Give one of them.")
-        return _Target(None, resolve_format(format))
+        return _AudioTarget(None, resolve_format(format))
     if output is None and (play or (sys.stdout is not None and sys.stdout.isatty())):
         try:
             can_play()  # reports what is missing before anything is computed
-            return _Target(None, "wav", play=True)
+            return _AudioTarget(None, "wav", play=True)
         except MissingPackageError:
             if play:
                 raise
@@ -131,7 +132,7 @@ def _choose_target(output: str | None, format: str | None, play: bool) -> _Targe
     else:
         path = find_unused_name(Path(f"speech.{resolve_format(format)}"))
     check_writable(path)
-    return _Target(path, resolve_format(format, path), play)
+    return _AudioTarget(path, resolve_format(format, path), play)
 
 
 def _speak(
@@ -157,14 +158,14 @@ def _speak(
     if arguments.json:
         print_json({
             "file": str(target.path) if target.path else None, **made.to_json(),
-            "verified": check.to_json() if check is not None else None,
+            "verified": to_json(check),
         })  # fmt: skip
     else:
         _report(made, target.path, check)
     return 0
 
 
-def _play(parts: Iterator[Samples], made: Speech, target: _Target) -> None:
+def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
     """Play or pipe the audio while it is made; its loudness is adjusted as it goes."""
     from anyrig.speech.sound.encode import encoder
     from anyrig.speech.sound.loudness import Leveller

@@ -65,11 +65,7 @@ class StreamThreads:
 class SpeechStream:
     """A request and its audio: `start`, then `next_part` until None; `close` it in any case.
 
-    Args:
-        server: what it works with.
-        options: of a `LiveSpeechRequest`, as the client gave them.
-        format: of the audio.
-        threads: shared by all streams.
+    The options are those of a `LiveSpeechRequest`, as the client gave them.
     """
 
     def __init__(
@@ -144,19 +140,28 @@ class SpeechStream:
 
     # -- in threads --------------------------------------------------------------------------------
 
-    def _open(self) -> None:
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Holds the lock. A client may disconnect meanwhile: either this or `close` releases all,
+        so it is looked at once `close` can take the lock.
+        """
         try:
             with self._busy:
-                try:
-                    speech = self._server.speech
-                    self._session = speech.start(speech.request(**self._options))
-                    self._encoder = self._open_encoder(self._session.sample_rate)
-                    self._next = self._session.next_segment()
-                except BaseException:
-                    self._release()
-                    raise
+                yield
         finally:
-            self._close_if_disconnected()
+            if self._closed:
+                self.close()
+
+    def _open(self) -> None:
+        with self._working():
+            try:
+                speech = self._server.speech
+                self._session = speech.start(speech.request(**self._options))
+                self._encoder = self._open_encoder(self._session.sample_rate)
+                self._next = self._session.next_segment()
+            except BaseException:
+                self._release()
+                raise
 
     def _open_encoder(self, sample_rate: int) -> Encoder:
         from anyrig.speech.sound.encode import encoder
@@ -170,35 +175,24 @@ class SpeechStream:
 
     def _encode(self, segment: Given) -> bytes:
         """A segment as bytes; the next one is requested."""
-        try:
-            with self._busy:
-                return self._encode_segment(segment)
-        finally:
-            self._close_if_disconnected()
-
-    def _encode_segment(self, segment: Given) -> bytes:
-        session, encoder, resampler = self.session, self._encoder, self._resampler
-        assert encoder is not None
-        before = session.num_samples
-        samples = session.finish(segment)
-        encoder.write(resampler.feed(samples) if resampler is not None else samples)
-        self._count((session.num_samples - before) / session.sample_rate)
-        if session.done:
-            if resampler is not None:
-                encoder.write(resampler.finish())
-            encoder.close()
-            self._next = None
-        else:
-            self._next = session.next_segment()
-        data = self._buffer.getvalue()
-        self._buffer.seek(0)
-        self._buffer.truncate()
-        return data
-
-    def _close_if_disconnected(self) -> None:
-        """Called once `close` can take the lock, so that either this or that one releases all."""
-        if self._closed:
-            self.close()
+        with self._working():
+            session, encoder, resampler = self.session, self._encoder, self._resampler
+            assert encoder is not None
+            before = session.num_samples
+            samples = session.finish(segment)
+            encoder.write(resampler.feed(samples) if resampler is not None else samples)
+            self._count((session.num_samples - before) / session.sample_rate)
+            if session.done:
+                if resampler is not None:
+                    encoder.write(resampler.finish())
+                encoder.close()
+                self._next = None
+            else:
+                self._next = session.next_segment()
+            data = self._buffer.getvalue()
+            self._buffer.seek(0)
+            self._buffer.truncate()
+            return data
 
     def _release(self) -> None:
         """Nothing is left for a second call."""
@@ -231,24 +225,13 @@ def _unavailable() -> Iterator[None]:
 class ClosingStreamResponse(StreamingResponse):
     """A response in parts; `close` is called in any case, also if the client disconnects.
 
-    Args:
-        content: the parts.
-        close: called at the end.
-        send_s: how long the client may take to accept a part: meanwhile it holds a model.
-        headers: of the response.
-        media_type: of the content.
+    The client may take `send_s` to accept a part: meanwhile it holds a model.
     """
 
     def __init__(
-        self,
-        content: AsyncIterator[bytes],
-        close: Callable[[], None],
-        *,
-        send_s: float,
-        headers: dict[str, str],
-        media_type: str,
+        self, content: AsyncIterator[bytes], close: Callable[[], None], send_s: float, **more: Any
     ) -> None:
-        super().__init__(content, headers=headers, media_type=media_type)
+        super().__init__(content, **more)
         self._close, self._send_s = close, send_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

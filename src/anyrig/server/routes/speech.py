@@ -7,8 +7,7 @@ import base64
 import datetime
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -239,10 +238,11 @@ async def _speak(
     options = {**_build_options(body), "lane": body.lane}
     stream = SpeechStream(server, options, body.response_format, threads)
     try:
-        with _openai_fields():
-            first = await run_while_connected(request, stream.start())
-    except BaseException:
+        first = await run_while_connected(request, stream.start())
+    except BaseException as error:
         stream.close()
+        if isinstance(error, InvalidInputError):
+            error.option = _OPENAI_FIELDS.get(error.option, error.option)
         raise
     headers = _build_headers(stream, body)
     content = stream.iter_parts(first)
@@ -253,9 +253,8 @@ async def _speak(
     elif body.response_format == "pcm":
         media_type += f";rate={PCM_RATE};channels=1"
     return ClosingStreamResponse(
-        content, stream.close, send_s=server.settings.deadline_s, headers=headers,
-        media_type=media_type,
-    )  # fmt: skip
+        content, stream.close, server.settings.deadline_s, headers=headers, media_type=media_type
+    )
 
 
 def _build_options(body: CreateSpeechRequest) -> dict[str, Any]:
@@ -269,16 +268,6 @@ def _build_options(body: CreateSpeechRequest) -> dict[str, Any]:
     if body.speed != 1.0:
         options["rate"] = body.speed
     return options
-
-
-@contextmanager
-def _openai_fields() -> Iterator[None]:
-    """Name the field of OpenAI's API that an error is about."""
-    try:
-        yield
-    except InvalidInputError as error:
-        error.option = _OPENAI_FIELDS.get(error.option, error.option)
-        raise
 
 
 def _build_headers(stream: SpeechStream, body: CreateSpeechRequest) -> dict[str, str]:
@@ -388,7 +377,7 @@ async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamT
 async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) -> None:
     try:
         data: bytes | None = await stream.start()
-    except Exception as error:  # noqa: BLE001 - the client is told, whatever it is
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is sent to the client
         await _send_error(socket, error)
         return
     generated_s, is_first = 0.0, True
@@ -410,7 +399,7 @@ async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) ->
             data = await stream.next_part()
     except (WebSocketDisconnect, RuntimeError, TimeoutError):
         raise
-    except Exception as error:  # noqa: BLE001 - the client is told, whatever it is
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is sent to the client
         await _send_error(socket, error, event="generation_error")
         return
     await _send_log(socket, "backend_stream_complete", generated_sec=round(generated_s, 3))
