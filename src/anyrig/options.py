@@ -61,7 +61,8 @@ class Option:
     if_bare: str = ""
     """The value of the flag if it is given without one."""
     setting: str = ""
-    """Key of the settings that is its default: `speech.rate`."""
+    """Key of the settings that is its default: `speech.rate`. Where the class has the attribute
+    `settings_section`, every option has one: the section and its name."""
     fill: bool = True
     """Whether `Rig.request` takes the setting as the value; otherwise the ability looks it up, as
     one that is wrong is a warning there and not an error."""
@@ -253,20 +254,22 @@ _known: dict[type, Mapping[str, Option]] = {}
 
 def _list_options(request: type) -> Mapping[str, Option]:
     hints = get_type_hints(request)
-    groups = {
-        name: (cls.__doc__ or "").partition("\n")[0].rstrip(".")
-        for cls in reversed(request.__mro__)
-        if is_dataclass(cls)
+    owners = {
+        name: cls for cls in reversed(request.__mro__) if is_dataclass(cls)
         for name in cls.__dict__.get("__annotations__", {})
-    }
+    }  # fmt: skip
     options = {}
     for item in fields(request):
         kind, shape, choices = _read_hint(hints[item.name])
         default = item.default_factory() if item.default_factory is not MISSING else item.default
-        rules = {"choices": choices, **item.metadata}
+        owner = owners[item.name]
+        section = owner.__dict__.get("settings_section")
+        setting = "" if section is None else f"{section}.{item.name}".lstrip(".")
         options[item.name] = Option(
             item.name, kind, shape, required=default is MISSING,
-            default=None if default is MISSING else default, group=groups[item.name], **rules,
+            default=None if default is MISSING else default,
+            group=(owner.__doc__ or "").partition("\n")[0].rstrip("."),
+            **{"choices": choices, "setting": setting, **item.metadata},
         )  # fmt: skip
     return options
 

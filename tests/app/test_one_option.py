@@ -23,8 +23,7 @@ from anyrig.options import (
     request_to_json,
     settings_table,
 )
-from anyrig.settings.load import SettingsLoader
-from anyrig.settings.schema import SettingsSchema
+from anyrig.settings.load import SettingsLoader, SettingsSchema
 
 
 @dataclass(frozen=True, kw_only=True)

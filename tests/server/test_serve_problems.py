@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from anyrig import errors
+from anyrig.app.uploads import UploadNotFoundError
 from anyrig.jobs import JobNotFoundError
 from anyrig.server.errors import (
     Problem,
-    UploadNotFoundError,
     error_event,
     error_response,
     error_status,

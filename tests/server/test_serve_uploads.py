@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.uploads import UploadNotFoundError, Uploads, clean_name
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.server.errors import UploadNotFoundError
 from anyrig.server.lifespan import delete_expired_uploads
 from anyrig.server.state import ServerState
-from anyrig.server.uploads import Uploads, clean_name
 from tests.server.conftest import MakeApp, Server, environment_of
 
 

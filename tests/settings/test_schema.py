@@ -8,8 +8,7 @@ import pytest
 
 from anyrig.errors import InvalidSettingError
 from anyrig.options import Request, option
-from anyrig.settings.load import SettingsLoader
-from anyrig.settings.schema import SettingsSchema
+from anyrig.settings.load import SettingsLoader, SettingsSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anyrig.errors import (
-    AnyrigError,
     InvalidInputError,
     InvalidOptionError,
     MissingWeightsError,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.app.settings import ServerSettings
     from anyrig.app.training_config import TrainingConfig
+    from anyrig.app.uploads import Upload, Uploads
     from anyrig.jobs import Job, JobQueue
 
 UPLOAD_PREFIX = "upload:"
@@ -78,44 +78,18 @@ class Client:
         return self.sees_all or (bool(self.key) and owner == self.key)
 
 
-class OwnedUpload(Protocol):
-    """A file that a client has sent."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def owner(self) -> str: ...
-
-
-U = TypeVar("U", bound=OwnedUpload)
-U_co = TypeVar("U_co", bound=OwnedUpload, covariant=True)
-
-
-class UploadStore(Protocol[U_co]):
-    def list_uploads(self) -> Sequence[U_co]: ...
-    def get(self, upload_id: str) -> U_co: ...
-    def path(self, upload_id: str) -> Path: ...
-    def parse_id(self, reference: str) -> str: ...
-    def not_found(self) -> AnyrigError: ...
-
-
-class Stores(Protocol[U_co]):
+class Stores(Protocol):
     """What the server has that belongs to clients."""
 
-    @property
-    def settings(self) -> ServerSettings: ...
-    @property
-    def uploads(self) -> UploadStore[U_co]: ...
-    @property
-    def jobs(self) -> JobQueue: ...
+    settings: ServerSettings
+    uploads: Uploads
+    jobs: JobQueue
 
 
 # -- paths -----------------------------------------------------------------------------------------
 
 
-def resolve_path(stores: Stores[Any], client: Client, word: str, setting: str = "") -> Path:
+def resolve_path(stores: Stores, client: Client, word: str, setting: str = "") -> Path:
     """The path that a client names, if it may be opened; the error does not say what exists.
 
     Args:
@@ -194,12 +168,12 @@ def resolve_document_model(rig: Rig, name: str) -> str:
 # -- uploads and jobs ------------------------------------------------------------------------------
 
 
-def list_uploads(stores: Stores[U], client: Client) -> list[U]:
+def list_uploads(stores: Stores, client: Client) -> list[Upload]:
     """The uploads that a client may see, the newest first."""
     return [one for one in stores.uploads.list_uploads() if client.may_see(one.owner)]
 
 
-def find_upload(stores: Stores[U], client: Client, upload_id: str) -> U:
+def find_upload(stores: Stores, client: Client, upload_id: str) -> Upload:
     """An upload by its id; `UploadNotFoundError` also for one of another key."""
     found = stores.uploads.get(upload_id)
     if not client.may_see(found.owner):
@@ -207,12 +181,12 @@ def find_upload(stores: Stores[U], client: Client, upload_id: str) -> U:
     return found
 
 
-def find_named_upload(stores: Stores[U], client: Client, word: str) -> U:
+def find_named_upload(stores: Stores, client: Client, word: str) -> Upload:
     """An upload that a request names as `upload:ID`."""
     return find_upload(stores, client, stores.uploads.parse_id(word))
 
 
-def find_job(stores: Stores[Any], client: Client, id: str) -> Job:
+def find_job(stores: Stores, client: Client, id: str) -> Job:
     """A job by its id; `JobNotFoundError` also for one of another key."""
     job = stores.jobs.get(id)
     if not client.may_see(job.client):
@@ -256,7 +230,7 @@ def hide_key(text: str, key: str) -> str:
     return text.replace(f"{_KEY_MARK}{key}", "") if key else text
 
 
-def is_shared(stores: Stores[Any], client: Client, name: str) -> bool:
+def is_shared(stores: Stores, client: Client, name: str) -> bool:
     """Whether a client may use an index or a classifier that is not its own.
 
     `*` shares what has no owner; an index of another key is shared by its whole name alone.
@@ -274,7 +248,7 @@ def is_shared(stores: Stores[Any], client: Client, name: str) -> bool:
 class ResolvedOptions:
     """Options as they came from a client, their uploads and paths resolved."""
 
-    stores: Stores[Any]
+    stores: Stores
     client: Client
     values: dict[str, Any] = field(default_factory=dict)
     uploads: list[str] = field(default_factory=list)

@@ -283,7 +283,7 @@ class Rig:
 
     def may_measure(self, options: DeviceOptions) -> bool:
         """Whether a device may be measured on its first use."""
-        return self.settings.bench and not options.no_bench and not self.is_recorded
+        return bool(self.settings.bench and not options.no_bench and not self.is_recorded)
 
     def measure_first_use(self, device: Device) -> None:
         """Measure a device that was not measured under its present driver: a few seconds, once."""

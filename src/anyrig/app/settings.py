@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from anyrig.errors import InvalidSettingError
 from anyrig.options import BOOLEANS, Request, option
-from anyrig.settings.load import SettingsLoader
-from anyrig.settings.schema import SettingsSchema
+from anyrig.settings.load import SettingsLoader, SettingsSchema
 from anyrig.units import is_whole_number
 
 log = logging.getLogger(__name__)
@@ -55,128 +54,103 @@ def read_legacy_device(variables: Mapping[str, str]) -> tuple[str, str] | None:
 class ProgramSettings(Request):
     """The program."""
 
-    bench: bool = option(True, "whether to measure a device on first use", setting="bench")
-    log_file: str = option("", "also write the log to this file", restricted=True,
-                           setting="log_file")  # fmt: skip
+    settings_section: ClassVar = ""
+    bench: bool = option(True, "whether to measure a device on first use")
+    log_file: str = option("", "also write the log to this file", restricted=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListenOptions(Request):
     """The address."""
 
+    settings_section: ClassVar = "server"
     host: str = option(
         "127.0.0.1", "address to listen on; any other than the loopback address requires API keys",
-        metavar="ADDRESS", setting="server.host",
+        metavar="ADDRESS",
     )  # fmt: skip
-    port: int = option(
-        3000, "port to listen on; 0 is any free one", ge=0, le=65535, metavar="N",
-        setting="server.port",
-    )  # fmt: skip
+    port: int = option(3000, "port to listen on; 0 is any free one", ge=0, le=65535, metavar="N")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings(ListenOptions):
     """The server."""
 
+    settings_section: ClassVar = "server"
     hosts: str = option(
         "", "further host names that requests may use, comma-separated. Callers need API keys",
-        restricted=True, setting="server.hosts",
+        restricted=True,
     )  # fmt: skip
     behind_proxy: bool = option(
         False, "whether a proxy forwards requests; then callers need API keys on any address",
-        restricted=True, restricted_unless=True, setting="server.behind_proxy",
+        restricted=True, restricted_unless=True,
     )  # fmt: skip
     cors: str = option(
         "", "origins of web pages that may call the server, comma-separated: https://example.org",
-        restricted=True, setting="server.cors",
+        restricted=True,
     )  # fmt: skip
     models: str = option(
-        "", "folders from which requests may load models, comma-separated", restricted=True,
-        setting="server.models",
-    )  # fmt: skip
-    upload_mb: float = option(
-        500.0, "maximum size of an uploaded file", gt=0, lt=1e12, unit="MB",
-        setting="server.upload_mb",
-    )  # fmt: skip
-    upload_files: int = option(
-        1000, "maximum number of uploaded files", gt=0, lt=1e12, setting="server.upload_files",
-    )  # fmt: skip
+        "", "folders from which requests may load models, comma-separated", restricted=True
+    )
+    upload_mb: float = option(500.0, "maximum size of an uploaded file", gt=0, lt=1e12, unit="MB")
+    upload_files: int = option(1000, "maximum number of uploaded files", gt=0, lt=1e12)
     upload_total_mb: float = option(
-        50_000.0, "maximum size of all uploaded files", gt=0, lt=1e12, unit="MB",
-        setting="server.upload_total_mb",
-    )  # fmt: skip
+        50_000.0, "maximum size of all uploaded files", gt=0, lt=1e12, unit="MB"
+    )
     upload_days: float = option(
         30.0, "delete files unused for this long that no job or index needs; 0 keeps them", ge=0,
-        lt=1e6, unit="days", setting="server.upload_days",
+        lt=1e6, unit="days",
     )  # fmt: skip
     body_mb: float = option(
-        32.0, "maximum size of a request that is not an upload", gt=0, lt=1e12, unit="MB",
-        setting="server.body_mb",
-    )  # fmt: skip
+        32.0, "maximum size of a request that is not an upload", gt=0, lt=1e12, unit="MB"
+    )
     text_characters: int = option(
-        200_000, "maximum length of the text of one request", gt=0, lt=1e12,
-        setting="server.text_characters",
-    )  # fmt: skip
-    texts: int = option(
-        2048, "maximum number of texts to embed in one request", gt=0, lt=1e12,
-        setting="server.texts",
-    )  # fmt: skip
+        200_000, "maximum length of the text of one request", gt=0, lt=1e12
+    )
+    texts: int = option(2048, "maximum number of texts to embed in one request", gt=0, lt=1e12)
     queue: int = option(
         2000, "maximum number of waiting sentences or texts; further requests get status 429", gt=0,
-        lt=1e12, setting="server.queue",
+        lt=1e12,
     )  # fmt: skip
     deadline_s: float = option(
-        600.0, "maximum time a request waits for its turn", gt=0, lt=1e12, unit="seconds",
-        setting="server.deadline_s",
-    )  # fmt: skip
+        600.0, "maximum time a request waits for its turn", gt=0, lt=1e12, unit="seconds"
+    )
     work_s: float = option(
         1800.0, "maximum time a request's work takes once started; jobs may take longer", gt=0,
-        lt=1e12, unit="seconds", setting="server.work_s",
+        lt=1e12, unit="seconds",
     )  # fmt: skip
     idle_s: float = option(
-        900.0, "unload models unused for this long; 0 keeps them", ge=0, lt=1e9, unit="seconds",
-        setting="server.idle_s",
-    )  # fmt: skip
+        900.0, "unload models unused for this long; 0 keeps them", ge=0, lt=1e9, unit="seconds"
+    )
     memory_free_mb: float = option(
         0.0, "unload idle models to keep this free; 0 means 5 % of the memory, at most 1 GiB", ge=0,
-        lt=1e9, unit="MiB", setting="server.memory_free_mb",
+        lt=1e9, unit="MiB",
     )  # fmt: skip
     jobs_at_once: int = option(
-        1, "number of jobs that run in parallel; one book uses all devices", ge=1, le=64,
-        setting="server.jobs_at_once",
-    )  # fmt: skip
-    folders: str = option(
-        "", "folders that requests may index, comma-separated", restricted=True,
-        setting="server.folders",
-    )  # fmt: skip
+        1, "number of jobs that run in parallel; one book uses all devices", ge=1, le=64
+    )
+    folders: str = option("", "folders that requests may index, comma-separated", restricted=True)
     shared: str = option(
         "", "indexes and classifiers that every key may use, comma-separated; `*` means all that"
-        " were not made with a key", restricted=True, setting="server.shared",
+        " were not made with a key", restricted=True,
     )  # fmt: skip
     requests_per_minute: int = option(
-        600, "limit for one key; a key may have its own", gt=0, lt=1e12,
-        setting="server.requests_per_minute",
-    )  # fmt: skip
-    log_texts: bool = option(
-        False, "whether the log may contain texts of users", setting="server.log_texts",
-    )  # fmt: skip
+        600, "limit for one key; a key may have its own", gt=0, lt=1e12
+    )
+    log_texts: bool = option(False, "whether the log may contain texts of users")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSettings(Request):
     """The result cache."""
 
-    limit_gb: float = option(
-        10.0, "maximum size of the result cache", ge=0.001, lt=1e9, unit="GiB",
-        setting="cache.limit_gb",
-    )  # fmt: skip
+    settings_section: ClassVar = "cache"
+    limit_gb: float = option(10.0, "maximum size of the result cache", ge=0.001, lt=1e9, unit="GiB")
     folder: str = option(
-        "", "folder of the result cache; empty uses the user's cache folder", restricted=True,
-        setting="cache.folder",
-    )  # fmt: skip
+        "", "folder of the result cache; empty uses the user's cache folder", restricted=True
+    )
     url: str = option(
         "", "redis://host:6379/0 shares results between machines; empty uses SQLite only",
-        restricted=True, setting="cache.url",
+        restricted=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -192,22 +166,21 @@ class CacheSettings(Request):
 class ClusterSettings(Request):
     """The cluster."""
 
+    settings_section: ClassVar = "cluster"
     broker: str = option(
         "", "redis://HOST:6379/0, or a token; empty uses this machine's own broker",
-        restricted=True, setting="cluster.broker",
+        restricted=True,
     )  # fmt: skip
     # Meant for the broker beside it: texts must not go to another one.
     spread: bool = option(
         False, "whether books and speech use the cluster unless told otherwise",
-        restricted_with="cluster.broker", setting="cluster.spread",
+        restricted_with="cluster.broker",
     )  # fmt: skip
-    name: str = option(
-        "", "name of a worker on this machine; empty uses the host name", setting="cluster.name",
-    )  # fmt: skip
-    nodes: int = option(1, "worker processes on each device", ge=1, le=64, setting="cluster.nodes")
+    name: str = option("", "name of a worker on this machine; empty uses the host name")
+    nodes: int = option(1, "worker processes on each device", ge=1, le=64)
     patience: float = option(
         60.0, "how long work waits for a suitable worker if there is none", ge=0, le=7 * 24 * 3600,
-        unit="seconds", setting="cluster.patience",
+        unit="seconds",
     )  # fmt: skip
 
 
@@ -241,37 +214,18 @@ class Settings:
         """The values of a section by name."""
         return {key.rpartition(".")[2]: self[key] for key in self.schema.load_section(name)}
 
-    @property
-    def strict(self) -> bool:
-        return bool(self["strict"])
-
-    @property
-    def bench(self) -> bool:
-        return bool(self["bench"])
+    def __getattr__(self, name: str) -> Any:
+        """A setting without a section, such as `settings.bench`; or a section."""
+        if not name.startswith("_"):  # else copying asks, before there is a schema
+            if name in self.schema.load_section(""):
+                return self[name]
+            if values := self.read_section(name):
+                return SimpleNamespace(**values)
+        raise AttributeError(name)
 
     @property
     def device(self) -> str:
         return str(self["device"] or "auto")
-
-    @property
-    def log_file(self) -> str:
-        return str(self["log_file"])
-
-    @cached_property
-    def speech(self) -> Any:
-        return SimpleNamespace(**self.read_section("speech"))
-
-    @cached_property
-    def book(self) -> Any:
-        return SimpleNamespace(**self.read_section("book"))
-
-    @cached_property
-    def documents(self) -> Any:
-        return SimpleNamespace(**self.read_section("documents"))
-
-    @cached_property
-    def compute(self) -> Any:
-        return SimpleNamespace(**self.read_section("compute"))
 
     @cached_property
     def server(self) -> ServerSettings:

@@ -92,10 +92,10 @@ def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerStat
     from anyrig.app.live_embedding import LiveEmbedding
     from anyrig.app.live_speech import open_live_speech
     from anyrig.app.models import ModelCache, list_all_workers
+    from anyrig.app.uploads import Uploads
     from anyrig.server.metrics import Metrics
     from anyrig.server.routes.cluster import MonitoredCluster
     from anyrig.server.state import ServerState
-    from anyrig.server.uploads import Uploads
 
     settings, folder = rig.settings.server, rig.folders.server
     folder.mkdir(parents=True, exist_ok=True)

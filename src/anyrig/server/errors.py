@@ -19,6 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from anyrig.app.uploads import UploadNotFoundError
 from anyrig.errors import (
     AnyrigError,
     BrokerUnavailableError,
@@ -42,10 +43,6 @@ from anyrig.jobs import JobNotFoundError
 from anyrig.server.waiting import ClientDisconnected
 
 log = logging.getLogger(__name__)
-
-
-class UploadNotFoundError(InvalidInputError):
-    """No uploaded file has this id."""
 
 
 STATUS: dict[type[AnyrigError], int] = {

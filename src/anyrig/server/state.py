@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from anyrig.app.models import ModelCache
     from anyrig.app.rig import Rig
     from anyrig.app.settings import ServerSettings
+    from anyrig.app.uploads import Uploads
     from anyrig.jobs import JobHandler, JobQueue
     from anyrig.server.metrics import Metrics
     from anyrig.server.routes.cluster import MonitoredCluster
-    from anyrig.server.uploads import Uploads
 
 
 @dataclass

@@ -60,8 +60,8 @@ from anyrig.server.waiting import wait_for_all
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from anyrig.app.uploads import Upload as StoredUpload
     from anyrig.documents.protocol import Use
-    from anyrig.server.uploads import Upload as StoredUpload
     from anyrig.work.live import Lane
 
 R = TypeVar("R")

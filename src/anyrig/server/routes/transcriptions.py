@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, resolve_path
+from anyrig.app.uploads import Upload
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.server.auth import get_client
 from anyrig.server.documents import DocumentTasks, run_while_connected
@@ -26,7 +27,7 @@ from anyrig.server.json_body import check_name
 from anyrig.server.openapi import EVENT
 from anyrig.server.routes.models import MODEL_HEADERS, format_substitute, to_header
 from anyrig.server.state import ServerState
-from anyrig.server.uploads import Upload, UploadForm, receive_form
+from anyrig.server.uploads import UploadForm, receive_form
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 _CAPTION_TYPES = {

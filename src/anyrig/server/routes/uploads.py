@@ -11,10 +11,11 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import find_upload, list_uploads
+from anyrig.app.uploads import Upload
 from anyrig.server.auth import get_client
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.state import ServerState
-from anyrig.server.uploads import Upload, delete_upload, file_response, receive_form
+from anyrig.server.uploads import delete_upload, file_response, receive_form
 
 EXAMPLE: dict[str, Any] = {
     "id": "9f0c1e2d3b4a59687786950413223140",
