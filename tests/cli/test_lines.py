@@ -125,12 +125,19 @@ def test_an_id_may_be_a_whole_number() -> None:
         ('{"text": "a", "id": true}', "id must be a string"),
         ('{"text": "a", "voice": 5}', "voice must be a string"),
         ('{"text": "a", "language": ["en"]}', "language must be a string"),
+        ('{"text": 5}', "has no text"),
+        ("not json", "is not valid JSON"),
+        ('{"text": "a", "speed": 2}', "unknown field 'speed'"),
+        ('{"text": "a", "id": "../a"}', "not a valid file name"),
+        ('{"text": "a", "rate": "quick"}', "numbers"),
+        ('{"text": "a", "id": "one"}', "lines 1 and 2 would both be written to one"),
     ],
 )
 def test_odd_values_are_refused_plainly(row: str, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said) as caught:
-        read_lines(_jsonl(row))
-    assert "line 1" in caught.value.message
+        read_lines(_jsonl({"text": "Fine.", "id": "one"}, row))
+    assert "list.jsonl" in caught.value.message
+    assert "2" in caught.value.message
     caught.value.message.encode()
 
 

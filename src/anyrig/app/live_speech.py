@@ -45,10 +45,13 @@ from anyrig.speech import engines
 from anyrig.work.live import Lane
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from anyrig.app.rig import Rig
     from anyrig.speech.audio import Samples
     from anyrig.speech.live import Given, LiveStudio, Recital
     from anyrig.speech.script import Script
+    from anyrig.speech.sound.loudness import Leveller
     from anyrig.storage.cache import Cache
 
 OPENAI_VOICES = (
@@ -74,36 +77,29 @@ class LiveSpeechRequest(SpeechRequest):
     lane: Lane = option("live", "bulk if nobody listens: then those who do come first")
 
 
+@dataclass(eq=False)
 class SpeechSession:
-    """A text that is synthesised for one client. For one thread at a time.
+    """A text that is synthesised for one client. For one thread at a time."""
 
-    With the session the stack is closed: the recital, and the synthesizer that is borrowed.
-    """
-
-    def __init__(
-        self,
-        recital: Recital,
-        *,
-        engine: str,
-        voice: str,
-        sample_rate: int,
-        loudness: float,
-        stack: ExitStack,
-    ) -> None:
-        from anyrig.speech.sound.loudness import Leveller
-
-        self.engine, self.voice, self.sample_rate = engine, voice, sample_rate
-        self.num_samples = 0
-        """Finished so far."""
-        self.next_segment = recital.next
-        """Returns a future of the next segment. Call it in a thread: it may read the cache."""
-        self._recital, self._stack = recital, stack
-        self._leveller = Leveller(sample_rate, target_lufs=loudness) if loudness else None
+    engine: str
+    voice: str
+    """As a client may request it."""
+    sample_rate: int
+    _recital: Recital
+    _leveller: Leveller | None
+    _stack: ExitStack
+    """Closed with the session: the recital, and the synthesizer that is borrowed."""
+    num_samples: int = 0
+    """Finished so far."""
 
     @property
     def done(self) -> bool:
         """Whether every segment was handed out."""
         return self._recital.done
+
+    def next_segment(self) -> Future[Given]:
+        """A future of the next segment. Call it in a thread: it may read the cache."""
+        return self._recital.next()
 
     def finish(self, segment: Given) -> Samples:
         """A segment's audio: trimmed, levelled, with its pauses. Call it in a thread."""
@@ -169,6 +165,7 @@ class LiveSpeech:
         Errors name the option that is wrong: text, voice or engine. A voice is never taken for a
         path; OpenAI's names are the default voice where no engine has them.
         """
+        from anyrig.speech.sound.loudness import Leveller
         from anyrig.speech.voices import pick
 
         with errors_of_option("text"):
@@ -191,14 +188,10 @@ class LiveSpeech:
                 )
             )
             first, voices = script.segments[0].line, choice.found.voices
-            return SpeechSession(
-                recital,
-                engine=choice.name,
-                voice=first.voice or (pick(voices, first).name if voices else ""),
-                sample_rate=synthesizer.rate,
-                loudness=request.loudness,
-                stack=stack.pop_all(),
-            )
+            voice = first.voice or (pick(voices, first).name if voices else "")
+            rate, loudness = synthesizer.rate, request.loudness
+            leveller = Leveller(rate, target_lufs=loudness) if loudness else None
+            return SpeechSession(choice.name, voice, rate, recital, leveller, stack.pop_all())
 
     def check(
         self,
