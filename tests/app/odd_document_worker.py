@@ -66,7 +66,7 @@ class OddDocumentWorker(DocumentWorker):
 
     def _run_endless(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Run until nobody waits for it, or ten minutes."""
-        self.context.wanted = payload["wanted"]
+        self.context.waiting_file = payload["waiting_file"]
         Path(payload["given"]["begun"]).touch()
         for _ in range(30_000):
             try:

@@ -31,10 +31,10 @@ def test_a_folder_is_analysed_and_the_report_written(tmp_path: Path) -> None:
 
 def test_what_cannot_be_done_is_refused_before_the_work(tmp_path: Path) -> None:
     rig = Rig()
-    with pytest.raises(InvalidInputError, match="no documents found"):
+    with pytest.raises(InvalidInputError, match="nothing to analyse"):
         rig.analyse(tmp_path / "work")
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"output": "x.pdf"}, "unknown format of reports"),
+        ({"output": "x.pdf"}, "unknown format"),
         ({"similar": "nothing.txt"}, "no such file"),
     ]
     for options, error in wrong:

@@ -54,7 +54,7 @@ def test_one_bad_file_of_two_is_reported_and_one_of_one_is_raised(trained: Rig) 
 def test_what_a_request_may_not_say() -> None:
     with pytest.raises(InvalidOptionError, match="`labels` and `classifier` were both given"):
         Rig().classify(texts=["x"], labels=["a", "b"], classifier="post")
-    with pytest.raises(InvalidInputError, match="there are no labels"):
+    with pytest.raises(InvalidInputError, match="no labels were given"):
         Rig().classify(texts=["x"])
     with pytest.raises(InvalidInputError, match="no such file or folder"):
         Rig().train_classifier("nowhere", name="post")

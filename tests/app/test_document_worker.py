@@ -158,10 +158,10 @@ def test_a_transcription_stops_when_nobody_waits(context: WorkerContext, tmp_pat
     sound = tmp_path / "tone.wav"
     soundfile.write(sound, 0.3 * np.sin(np.arange(16000 * 4) / 9), 16000)
     given = {"files": [str(sound)], "names": ["tone.wav"], "language": "en"}
-    context.wanted = str(tmp_path / "gone")
+    context.waiting_file = str(tmp_path / "gone")
     with pytest.raises(WorkError, match="disconnected"):
         TASKS["transcribe"](context, given)
-    context.wanted = ""  # the next one uses the same model
+    context.waiting_file = ""  # the next one uses the same model
     assert TASKS["transcribe"](context, given)["duration"] == pytest.approx(4.0, abs=0.1)
     names = [one.name for one in context.rig.models.loaded_models()]
     assert names == ["transcription by language en"]

@@ -60,7 +60,7 @@ def test_pairs_are_listed_nearest_first() -> None:
         ({"texts": []}, "nothing to embed"),
         ({"texts": ["alone"], "similar": True}, "only one text"),
         ({"texts": ["a"], "names": ["a", "b"]}, "2 names for 1 texts"),
-        ({"texts": ["a"], "output": "x.txt"}, "unknown format of vectors"),
+        ({"texts": ["a"], "output": "x.txt"}, "unknown format"),
         ({"files": ["nowhere"]}, "no such file or folder"),
     ],
 )

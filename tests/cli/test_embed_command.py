@@ -92,8 +92,8 @@ def test_models_are_listed(capsys: Any) -> None:
     ("words", "said"),
     [
         ([], "nothing to embed"),
-        (["x", "-o", "x.txt"], "x.txt: unknown format of vectors"),
-        (["x", "-o", "no/such/x.npy"], "no such folder"),
+        (["x", "-o", "x.txt"], "x.txt: unknown format"),
+        (["x", "-o", "no/such/x.npy"], "there is no folder"),
         (["x", "--model", "nosuch"], "no embedding model"),
         (["x", "--model", "owner/name"], "not on this machine"),
         (["--lines", "nosuch.txt"], "no such file"),

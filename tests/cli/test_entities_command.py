@@ -106,7 +106,7 @@ def test_names_by_the_model_that_is_installed(anyrig: Anyrig) -> None:
         ((), "nothing to search"),
         (("--text", "x", "--labels", "river"), "--labels needs a GLiNER model"),
         (("--text", "x", "-o", "found.xyz"), "found.xyz: unknown format"),
-        (("--text", "x", "-o", "nowhere/found.csv"), "no such folder: nowhere"),
+        (("--text", "x", "-o", "nowhere/found.csv"), "there is no folder nowhere"),
         (("--text", "x", "--redact", "-o", "clean.docx"), "clean.docx: unknown format"),
         (("--text", "x", "--threshold", "2"), "--threshold must be a number between 0 and 1"),
         (("--text", "x", "--redact", "--json"), "--redact writes text, not JSON"),

@@ -69,7 +69,7 @@ class OddWorker(DocumentWorker):
 
     def _endless(self, payload: Mapping[str, Any], begun: Path, ended: Path) -> dict[str, Any]:
         """Until nobody waits for it, or two minutes."""
-        self.context.wanted = payload["wanted"]
+        self.context.waiting_file = payload["waiting_file"]
         begun.touch()
         for _ in range(6000):
             try:

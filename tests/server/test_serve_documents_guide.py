@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.server.routes import documents, search
+from anyrig.server.routes import documents, indexes
 from tests.docs import pages
 from tests.server.conftest import Server
 
@@ -44,7 +44,7 @@ def test_the_page_names_every_option() -> None:
     text = (pages.ROOT / PAGE).read_text(encoding="utf-8")
     models = (documents.EmbedOptions, documents.ClassifyOptions, documents.EntitiesOptions,
               documents.OcrOptions, documents.AnalyseOptions, documents.SummariseOptions,
-              search.SimilarBody)  # fmt: skip
+              indexes.SimilarBody)  # fmt: skip
     filters = {"folders", "types", "languages", "after", "before", "ocr", "limit"}
     for model in models:
         for name in {*model.model_fields} - filters:

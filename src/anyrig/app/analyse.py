@@ -8,9 +8,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.documents import FailedFile, FileOptions, find_files, name_texts, read_sources
+from anyrig.app.documents import (
+    FailedFile,
+    SourceOptions,
+    list_sources,
+    name_texts,
+    read_sources,
+)
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
 from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.app.files import check_writable
 from anyrig.documents.reading import TextSource, Unread
 from anyrig.errors import InvalidInputError
 from anyrig.options import option
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalyseRequest(EmbeddingOptions, FileOptions):
+class AnalyseRequest(EmbeddingOptions, SourceOptions):
     """Analysis."""
 
     files: tuple[Path, ...] = option(
@@ -37,8 +44,6 @@ class AnalyseRequest(EmbeddingOptions, FileOptions):
         None, "also list the documents that are most similar to this one", http=False,
         metavar="FILE",
     )  # fmt: skip
-    texts: tuple[str, ...] = option((), "texts, before the files", flag=False)
-    names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
     file_names: tuple[str, ...] = option(
         (), "what the files are called in the result, if not by their own names", flag=False,
         http=False,
@@ -54,11 +59,14 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
     from anyrig.documents.analyse.report import html
     from anyrig.storage.files import write_atomic
 
-    _check_output(request.output)
-    _check_similar(request.similar)
+    if request.output is not None:
+        check_writable(request.output, (".html", ".htm"), new_folder=True)
+    if request.similar is not None and not request.similar.is_file():
+        raise InvalidInputError(
+            f"no such file: {request.similar}", hint="Give the path of a document."
+        )
     sources = _list_sources(request, on_event)
-    if not sources:
-        raise InvalidInputError("no documents found", hint="Give a folder that contains files.")
+    places = request.files
     with ExitStack() as stack:
 
         def read(paths: Sequence[Path]) -> Iterator[Paged | Unread]:
@@ -76,7 +84,7 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
         found = analyse_files(
             list(sources),
             read=read,
-            root=_find_root(request.files),
+            root=places[0] if len(places) == 1 and places[0].is_dir() else None,
             title=request.title,
             model=None if request.no_vectors else open_model,
             similar_to=request.similar,
@@ -90,45 +98,21 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
 
 def _list_sources(request: AnalyseRequest, on_event: OnEvent) -> dict[Path, TextSource]:
     """Texts and files, by the path whose last part is shown for each."""
-    texts = name_texts(request.texts, request.names)
-    if not texts and not request.file_names:
-        files = find_files(request.files, request.type, on_event)
-        return {file: TextSource(str(file), file) for file in files}
-    names = request.file_names or [file.name for file in request.files]
-    pairs = zip(names, request.files, strict=True)
-    sources = [*texts, *(TextSource(name, file) for name, file in pairs)]
-    return {_build_unique_path(number, one.name): one for number, one in enumerate(sources)}
-
-
-def _build_unique_path(number: int, name: str) -> Path:
-    return Path(str(number)) / (name.replace("/", "_").replace("\0", "") or "document")
+    if not request.file_names:
+        sources = list_sources(request, on_event, "analyse")
+    else:
+        files = zip(request.file_names, request.files, strict=True)
+        sources = name_texts(request.texts, request.names)
+        sources += [TextSource(name, file) for name, file in files]
+    if not request.texts and not request.file_names:
+        return {one.file: one for one in sources if one.file is not None}
+    names = [one.name.replace("/", "_").replace("\0", "") or "document" for one in sources]
+    return {Path(str(number), name): sources[number] for number, name in enumerate(names)}
 
 
 def list_failed(found: Analysis) -> list[FailedFile]:
     """The files that could not be read."""
     return [FailedFile(one.name, InvalidInputError(one.why, hint=one.hint)) for one in found.left]
-
-
-def _find_root(files: Sequence[Path]) -> Path | None:
-    """The folder, if one folder was given."""
-    return files[0] if len(files) == 1 and files[0].is_dir() else None
-
-
-def _check_similar(path: Path | None) -> None:
-    if path is not None and not path.is_file():
-        raise InvalidInputError(f"no such file: {path}", hint="Give the path of a document.")
-
-
-def _check_output(path: Path | None) -> None:
-    """Refuse a report that cannot be written, before the work."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder", hint="Name a file, such as report.html.")
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InvalidInputError(
-            f"{path}: unknown format of reports", hint="Valid file name extensions: .html, .htm."
-        )
 
 
 def analysis_to_json(found: Analysis) -> dict[str, Any]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -16,10 +13,10 @@ from anyrig.app.compute import place, test_devices
 from anyrig.app.documents import (
     FailedFile,
     FileOptions,
-    check_writable,
-    find_files,
-    name_texts,
+    SourceOptions,
+    list_sources,
     read_files,
+    report_warnings,
 )
 from anyrig.app.embedding import (
     EmbeddingOptions,
@@ -28,7 +25,8 @@ from anyrig.app.embedding import (
     find_model,
     open_vectors,
 )
-from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
 from anyrig.documents.classify.pipeline import (
     Classified,
     check_model_fits,
@@ -44,7 +42,6 @@ from anyrig.options import option
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.classify.decide import Chooser
     from anyrig.documents.classify.examples import Found, Trouble
     from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import About
@@ -75,12 +72,10 @@ class ClassifierModelOptions(EmbeddingOptions, FileOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyRequest(ClassifierModelOptions):
+class ClassifyRequest(ClassifierModelOptions, SourceOptions):
     """Classification."""
 
     files: tuple[Path, ...] = option((), "files and folders", flag=False, upload=True)
-    texts: tuple[str, ...] = option((), "texts to classify as well", flag=False)
-    names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
     labels: tuple[str, ...] | None = option(
         None, "labels by name, each perhaps with a description: `invoice: a bill to pay`",
         flag=False, excludes="classifier",
@@ -141,12 +136,11 @@ class ClassifyResult:
 
     def save(self, path: str | Path) -> None:
         """Write a table, .csv or .jsonl; a row for each text, those that failed included."""
-        from anyrig.storage.files import open_atomic
-
-        path = _check_table(Path(path))
-        to_text = _to_csv if path.suffix.lower() == ".csv" else _to_json_lines
-        with open_atomic(path) as file:
-            file.write(to_text(self.texts).encode("utf-8", "replace"))
+        path = Path(path)
+        check_writable(path, OUTPUT_FORMATS)
+        rows = [_to_row(one) for one in self.texts]
+        is_csv = path.suffix.lower() == ".csv"
+        write_text(path, format_csv(_list_cells(rows)) if is_csv else format_json_lines(rows))
 
 
 def classify(
@@ -155,31 +149,26 @@ def classify(
     on_event: OnEvent,
     on_text: Callable[[Classified], None] = lambda _: None,
 ) -> ClassifyResult:
-    """Classify texts and files; one that cannot be read does not stop the others.
-
-    Args:
-        rig: the machine.
-        request: what, and by what.
-        on_event: receives progress and warnings.
-        on_text: receives each text when it is classified.
+    """Classify files and texts, and pass each to `on_text`; one that cannot be read does not stop
+    the others.
     """
     if request.labels is None and request.classifier is None:
         raise InvalidInputError(
-            "there are no labels",
+            "no labels were given",
             hint=f"Pass {mention('labels', 'invoice,letter')}, or {mention('classifier', 'NAME')}"
             " for a trained one; `anyrig classify train EXAMPLES --name NAME` trains one.",
         )
     if request.output is not None:
-        _check_table(request.output)
-    sources = _list_sources(request, on_event)
+        check_writable(request.output, OUTPUT_FORMATS)
+    sources = list_sources(request, on_event, "classify")
+    sources.sort(key=lambda one: one.file is None)  # files first
     done: list[Classified] = []
     with ExitStack() as stack:
         reader = FileReader(rig, request, [one.file for one in sources if one.file is not None])
         by, found = _start(rig, request, stack, sources, reader, on_event)
         on_event(ProgressEvent("classifying", 0, len(sources)))
         for one in found:
-            for warning in one.warnings:
-                on_event(WarningEvent(f"{one.source.name}: {warning}"))
+            report_warnings(one.source.name, one.warnings, on_event)
             done.append(one)
             on_event(ProgressEvent("classifying", len(done), len(sources), one.source.name))
             on_text(one)
@@ -201,14 +190,19 @@ def _start(
     from anyrig.documents.classify import shelf
     from anyrig.documents.classify.decide import Ways
     from anyrig.documents.classify.labels import build_labels
+    from anyrig.documents.classify.zero import TEMPLATES, ByName
 
     ways = Ways(request.pool, request.other, request.threshold)
     if request.labels is not None:
         labels = build_labels(request.labels)
+        for template in request.template:
+            if "{}" not in template:
+                raise InvalidInputError(
+                    f"the template {template!r} has no {{}} for the label", hint="Write {} in it."
+                )
         vectors = reader.open_vectors(stack, sources, on_event)
-        chooser = build_label_chooser(
-            labels, vectors, multi=request.multi, templates=request.template
-        )
+        kind: Kind = "many" if request.multi else "one"
+        chooser = ByName(labels, vectors, kind=kind, templates=request.template or TEMPLATES)
         by = f"labels by name, {vectors.model.name}"
         return by, classify_sources(sources, chooser, vectors, reader, ways)
     assert request.classifier is not None
@@ -228,38 +222,8 @@ def _start(
     return head.about.title, classify_sources(sources, head, vectors, reader, ways)
 
 
-def build_label_chooser(
-    labels: Sequence[Any], vectors: Vectors, *, multi: bool, templates: Sequence[str] = ()
-) -> Chooser:
-    """Chooses between labels by their names alone."""
-    from anyrig.documents.classify.zero import TEMPLATES, ByName
-
-    for template in templates:
-        if "{}" not in template:
-            raise InvalidInputError(
-                f"the template {template!r} has no {{}} for the label", hint="Write {} in it."
-            )
-    kind: Kind = "many" if multi else "one"
-    return ByName(labels, vectors, kind=kind, templates=tuple(templates or TEMPLATES))
-
-
-def _list_sources(request: ClassifyRequest, on_event: OnEvent) -> list[TextSource]:
-    texts = name_texts(request.texts, request.names)
-    files = find_files(request.files, request.type, on_event) if request.files else []
-    sources = [*(TextSource(str(file), file) for file in files), *texts]
-    if not sources:
-        raise InvalidInputError("nothing to classify", hint="Give files, folders or texts.")
-    return sources
-
-
 class FileReader:
-    """Reads files in order. The first are read at once: their language decides which model is used.
-
-    Args:
-        rig: the machine.
-        options: how files are read, and which model embeds them.
-        files: in the order in which they will be asked for.
-    """
+    """Reads files in order, the first at once: their language decides which model is used."""
 
     def __init__(self, rig: Rig, options: ClassifierModelOptions, files: Sequence[Path]) -> None:
         self._rig, self._options = rig, options
@@ -432,16 +396,6 @@ def delete_classifier(rig: Rig, title: str) -> list[About]:
 # -- output ----------------------------------------------------------------------------------------
 
 
-def _check_table(path: Path) -> Path:
-    if path.suffix.lower() not in OUTPUT_FORMATS:
-        raise InvalidInputError(
-            f"{path.name}: unknown format of tables",
-            hint=f"Valid file name extensions: {', '.join(OUTPUT_FORMATS)}.",
-        )
-    check_writable(path)
-    return path
-
-
 def classified_to_json(one: Classified) -> dict[str, Any]:
     from anyrig.text.labels import one_line
 
@@ -470,37 +424,18 @@ def classified_to_json(one: Classified) -> dict[str, Any]:
     }
 
 
-def _to_csv(texts: Sequence[Classified]) -> str:
+def _to_row(one: Classified) -> dict[str, Any]:
+    if one.error is None:
+        return classified_to_json(one)
+    return {"name": one.source.name, "error": format_mentions(one.error.message, "command")}
+
+
+def _list_cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
     """A row for each text: its label, the probability of every label, and what went wrong."""
-    from anyrig.text.labels import cell
-
-    names = sorted({label for one in texts if one.answer for label, _ in one.answer.told})
-    out = io.StringIO()
-    rows = csv.writer(out)
-    rows.writerow(["name", "label", "probability", *(f"p({name})" for name in names), "error"])
-    for one in texts:
-        if one.answer is None:
-            rows.writerow(
-                [cell(one.source.name), "", "", *("" for _ in names), cell(_describe_error(one))]
-            )
-            continue
-        shares = dict(one.answer.told)
-        best = shares[one.answer.labels[0]] if one.answer.labels else one.answer.probability
-        cells = [f"{shares[name]:.6f}" for name in names]
-        label = cell("|".join(one.answer.labels))
-        rows.writerow([cell(one.source.name), label, f"{best:.6f}", *cells, ""])
-    return out.getvalue()
-
-
-def _to_json_lines(texts: Sequence[Classified]) -> str:
-    rows = [
-        classified_to_json(one)
-        if one.answer is not None
-        else {"name": one.source.name, "error": _describe_error(one)}
-        for one in texts
-    ]
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _describe_error(one: Classified) -> str:
-    return format_mentions(one.error.message, "command") if one.error is not None else ""
+    names = sorted({label for row in rows for label in row.get("probabilities", ())})
+    yield ["name", "label", "probability", *(f"p({name})" for name in names), "error"]
+    for row in rows:
+        shares = row.get("probabilities", {})
+        numbers = [row.get("probability"), *map(shares.get, names)]
+        cells = ["" if number is None else f"{number:.6f}" for number in numbers]
+        yield [row["name"], "|".join(row.get("labels", ())), *cells, row.get("error", "")]

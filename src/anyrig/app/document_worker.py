@@ -15,14 +15,14 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from anyrig.app.access import resolve_document_model
 from anyrig.app.compute import ComputeOptions, place
@@ -48,7 +48,11 @@ from anyrig.work.live import LiveQueue
 
 if TYPE_CHECKING:
     from anyrig.app.books import BookRequest
+    from anyrig.app.entities import FoundEntities
+    from anyrig.documents.classify.pipeline import Classified
     from anyrig.documents.index.forget import Removed
+    from anyrig.documents.ocr.pipeline import OcrFile
+    from anyrig.documents.summarise.files import FileSummary
     from anyrig.placement import Placement
     from anyrig.text.document import Picture
     from anyrig.work.live import ItemFuture, Lane
@@ -79,12 +83,8 @@ class DocumentWorkers:
     """Submits tasks to worker processes, which start when they are needed.
 
     One process for each kind of task, rather than several for all: what is quick is never behind a
-    long task, and a task that kills its process takes nothing of the other kinds with it.
-
-    Args:
-        rig: of the server; its `models` end the processes when they are idle.
-        options: where and how the workers compute.
-        factory: what the processes run; `DocumentWorker` or something derived from it.
+    long task, and a task that kills its process takes nothing of the other kinds with it. They end
+    when the model cache of `rig` finds them idle.
     """
 
     def __init__(
@@ -92,9 +92,8 @@ class DocumentWorkers:
     ) -> None:
         self._rig, self._factory = rig, factory
         self._options = options or rig.request(ComputeOptions)
-        self._stack = ExitStack()
-        folder = self._stack.enter_context(TemporaryDirectory(prefix="anyrig-tasks-"))
-        self._folder = Path(folder)
+        self._temporary = TemporaryDirectory(prefix="anyrig-tasks-")
+        self._folder = Path(self._temporary.name)
         """A file for each task whose result somebody waits for: the worker looks for it."""
         self._numbers = count()
 
@@ -102,11 +101,7 @@ class DocumentWorkers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Delete the files of tasks; the processes are ended by the model cache."""
-        self._stack.close()
+        self._temporary.cleanup()  # the processes are ended by the model cache
 
     def submit(
         self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
@@ -120,26 +115,19 @@ class DocumentWorkers:
             turn: lower ones come first: a file's number in its request.
         """
         settings = self._rig.settings.server
-        wanted = self._folder / str(next(self._numbers))
+        waiting_file = self._folder / str(next(self._numbers))
         with ExitStack() as stack:
-            queue = self._borrow(stack, lane, _OWN_WORKERS.get(task, _LANE_NAMES[lane]))
-            wanted.touch()
-            stack.callback(_remove_file, wanted)
+            name = _OWN_WORKERS.get(task, _LANE_NAMES[lane])
+            queue = stack.enter_context(
+                self._rig.models.borrow(name, lambda: closing(self._start(lane)))
+            )
+            waiting_file.touch()
+            stack.callback(_remove_file, waiting_file)
             item = queue.submit(
-                {"task": task, "given": dict(given), "wanted": str(wanted)}, lane=lane, turn=turn,
-                deadline=time.monotonic() + settings.deadline_s,
+                {"task": task, "given": dict(given), "waiting_file": str(waiting_file)},
+                lane=lane, turn=turn, deadline=time.monotonic() + settings.deadline_s,
             )  # fmt: skip
-            return TaskFuture(item, stack.pop_all(), wanted)
-
-    def _borrow(self, stack: ExitStack, lane: Lane, name: str) -> WorkerQueue:
-        """The queue of a worker; a new one if the last one broke down."""
-        models = self._rig.models
-        queue = stack.enter_context(models.borrow(name, lambda: closing(self._start(lane))))
-        if not queue.open:
-            models.discard(name, queue)
-            stack.close()
-            queue = stack.enter_context(models.borrow(name, lambda: closing(self._start(lane))))
-        return queue
+            return TaskFuture(item, stack.pop_all(), waiting_file)
 
     def _start(self, lane: Lane) -> WorkerQueue:
         from anyrig.devices.choose import DeviceRequest, choose_device
@@ -190,17 +178,11 @@ class WorkerQueue(LiveQueue[Any, Any]):
 
 
 class TaskFuture(Future[Any]):
-    """The result of a task, or its error. Cancelling it tells a task that has begun to stop.
+    """The result of a task, or its error. Cancelling it tells a task that has begun to stop."""
 
-    Args:
-        item: of the queue.
-        borrowed: closed when the task is done.
-        wanted: deleted when nobody waits any more.
-    """
-
-    def __init__(self, item: ItemFuture[Any], borrowed: ExitStack, wanted: Path) -> None:
+    def __init__(self, item: ItemFuture[Any], borrowed: ExitStack, waiting_file: Path) -> None:
         super().__init__()
-        self._item, self._borrowed, self._wanted = item, borrowed, wanted
+        self._item, self._borrowed, self._waiting_file = item, borrowed, waiting_file
         self.add_done_callback(lambda _: self._stop())
         item.add_done_callback(self._take)
 
@@ -220,7 +202,9 @@ class TaskFuture(Future[Any]):
 
     def _stop(self) -> None:
         if self.cancelled() and not self._item.cancel():
-            _remove_file(self._wanted)  # it has begun: long tasks look for this between two steps
+            _remove_file(
+                self._waiting_file
+            )  # it has begun: long tasks look for this between two steps
 
 
 def unpack_result(answer: Mapping[str, Any]) -> Any:
@@ -241,16 +225,13 @@ def _remove_file(path: Path) -> None:
 
 
 class WorkerContext:
-    """What a task gets: the rig of its process, and whether its result is still wanted.
-
-    Args:
-        rig: keeps models loaded from one task to the next.
-        options: of every request, unless it has others; by name.
+    """What a task gets: the rig of its process, the options of every request unless it has others,
+    and whether somebody still waits for its result.
     """
 
     def __init__(self, rig: Rig, options: Mapping[str, Any]) -> None:
         self.rig, self.options = rig, dict(options)
-        self.wanted = ""
+        self.waiting_file = ""
         """A file that exists while somebody waits for the current task; none is looked for if
         empty."""
 
@@ -263,7 +244,7 @@ class WorkerContext:
 
     def check(self, event: Event | None = None) -> None:
         """Raise an error if nobody waits for the task any more; called with each event."""
-        if self.wanted and not os.path.exists(self.wanted):
+        if self.waiting_file and not os.path.exists(self.waiting_file):
             raise WorkError("The client disconnected", hint="Send the request again.")
 
     def resolve_model(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,13 +262,8 @@ def _replace_nulls(value: Any) -> Any:
 
 
 class DocumentWorker(BaseEngine):
-    """Runs tasks, one at a time.
-
-    Args:
-        placement: of the process.
-        config: a settings file; the usual ones if None.
-        environment: the server's: this process may have devices hidden from it.
-        options: where and how tasks compute, by name.
+    """Runs tasks, one at a time, with the server's settings, environment and options: its own
+    process may have devices hidden from it.
     """
 
     name = "documents"
@@ -328,7 +304,7 @@ class DocumentWorker(BaseEngine):
     def run_task(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         from anyrig.memory import oom
 
-        self.context.wanted = payload.get("wanted", "")
+        self.context.waiting_file = payload.get("waiting_file", "")
         try:
             return {"result": TASKS[payload["task"]](self.context, payload["given"])}
         except AnyrigError as error:
@@ -354,6 +330,21 @@ def _report_ready(context: WorkerContext, given: Mapping[str, Any]) -> dict[str,
     return {"models": [one.name for one in context.rig.models.loaded_models()]}
 
 
+class _SourceResult(Protocol):
+    @property
+    def error(self) -> AnyrigError | None: ...
+
+
+R = TypeVar("R", bound=_SourceResult)
+
+
+def _build_rows(found: Iterable[R], to_json: Callable[[R], dict[str, Any]]) -> Rows:
+    return [
+        {"result": to_json(one)} if one.error is None else {"error": error_to_dict(one.error)}
+        for one in found
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PassagesRequest(FileOptions):
     """Passages of files: what is embedded as one piece."""
@@ -370,19 +361,13 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     for paged in read_files(context.rig, request, request.files):
         context.check()
         if isinstance(paged, Unread):
-            rows.append(_build_row(error=paged.error))
-            continue
-        found = [asdict(one) for one in passages(paged, language=paged.language[:2] or "en")]
-        if not found:
-            rows.append(_build_row(error=textless(paged)))
-            continue
-        result = {"format": paged.format, "passages": found, "warnings": list(paged.warnings)}
-        rows.append(_build_row(result))
+            rows.append({"error": error_to_dict(paged.error)})
+        elif found := [asdict(one) for one in passages(paged, language=paged.language[:2] or "en")]:
+            result = {"format": paged.format, "passages": found, "warnings": list(paged.warnings)}
+            rows.append({"result": result})
+        else:
+            rows.append({"error": error_to_dict(textless(paged))})
     return rows
-
-
-def _build_row(result: Any = None, error: AnyrigError | None = None) -> dict[str, Any]:
-    return {"result": result} if error is None else {"error": error_to_dict(error)}
 
 
 def _run_list_classifiers(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
@@ -410,49 +395,39 @@ def _run_classify(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         if isinstance(event, LanguageWarningEvent):
             warnings.append(event.message)
 
-    rows: Rows = []
-    for one in classify(context.rig, request, report).texts:
-        if one.error is not None:
-            rows.append(_build_row(error=one.error))
-            continue
+    def to_json(one: Classified) -> dict[str, Any]:
         row = classified_to_json(one)
-        result = {name: value for name, value in row.items() if name not in ("name", "file")}
-        rows.append(_build_row({**result, "warnings": [*warnings, *row["warnings"]]}))
-    return rows
+        del row["name"], row["file"]
+        return {**row, "warnings": [*warnings, *row["warnings"]]}
+
+    return _build_rows(classify(context.rig, request, report).texts, to_json)
 
 
 def _run_entities(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     from anyrig.app.entities import EntitiesRequest, find_entities
 
     request = context.request(EntitiesRequest, given)
-    rows: Rows = []
-    for one in find_entities(context.rig, request, context.check):
-        if one.error is not None:
-            rows.append(_build_row(error=one.error))
-            continue
+
+    def to_json(one: FoundEntities) -> dict[str, Any]:
         entities = one.list_rows(distinct=request.distinct)
         for row in entities:
             del row["file"]
         missing = (format_mentions(text, "http") for text in one.name_warnings)
         warnings = [*one.warnings, *missing]
-        rows.append(_build_row(
-            {"entities": entities, "languages": list(one.languages), "warnings": warnings}
-        ))  # fmt: skip
-    return rows
+        return {"entities": entities, "languages": list(one.languages), "warnings": warnings}
+
+    return _build_rows(find_entities(context.rig, request, context.check), to_json)
 
 
 def _run_summarise(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     from anyrig.app.summarise import SummariseRequest, summarise, summary_to_json
 
-    request = context.request(SummariseRequest, context.resolve_model(given))
-    rows: Rows = []
-    for one in summarise(context.rig, request, context.check):
-        if one.error is not None:
-            rows.append(_build_row(error=one.error))
-            continue
+    def to_json(one: FileSummary) -> dict[str, Any]:
         summaries = [summary_to_json(chapter) for chapter in one.summaries]
-        rows.append(_build_row({"summaries": summaries, "warnings": list(one.warnings)}))
-    return rows
+        return {"summaries": summaries, "warnings": list(one.warnings)}
+
+    request = context.request(SummariseRequest, context.resolve_model(given))
+    return _build_rows(summarise(context.rig, request, context.check), to_json)
 
 
 def _run_analyse(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -473,10 +448,8 @@ def _run_analyse(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, 
     result = analysis_to_json(found)
     for one in result["documents"]:
         del one["path"]
-    result["failed"] = [
-        {"name": one.name, "error": one.why, "hint": one.hint} for one in found.left
-    ]
-    return result
+    failed = [{"name": one.name, "error": one.why, "hint": one.hint} for one in found.left]
+    return {**result, "failed": failed}
 
 
 def _run_ocr(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
@@ -485,18 +458,19 @@ def _run_ocr(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
 
     request = context.request(OcrRequest, given)
     result = read_text(context.rig, request, context.check)
-    (file,) = result.files
-    if file.error is not None:
-        raise file.error
-    row = replace(file, path=Path(file.path.name)).to_json()
-    for page in row["pages"]:
+
+    def to_json(file: OcrFile) -> dict[str, Any]:
+        row = file.to_json()
         if request.format != "json":
-            page.pop("lines", None)
-    return [_build_row({
-        "format": row["format"], "pages": row["pages"], "failed": row["failed"],
-        "text": "\n\n".join(page["text"] for page in row["pages"]),
-        "engine": result.engine.engine,
-    })]  # fmt: skip
+            for page in row["pages"]:
+                page.pop("lines", None)
+        return {
+            "format": row["format"], "pages": row["pages"], "failed": row["failed"],
+            "text": "\n\n".join(page["text"] for page in row["pages"]),
+            "engine": result.engine.engine,
+        }  # fmt: skip
+
+    return _build_rows(result.files, to_json)
 
 
 def _run_transcribe(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -529,8 +503,7 @@ def _run_transcribe(context: WorkerContext, given: Mapping[str, Any]) -> dict[st
 def _run_search(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
     from anyrig.app.search import SearchRequest, answer_to_json, search
 
-    request = context.request(SearchRequest, given)
-    answer = search(context.rig, request, context.check)
+    answer = search(context.rig, context.request(SearchRequest, given), context.check)
     return {**answer_to_json(answer), "notes": list(answer.notes)}
 
 
@@ -539,20 +512,9 @@ def _run_similar(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, 
     from anyrig.app.search import SimilarRequest, answer_to_json, compare, search_similar
 
     request = context.request(SimilarRequest, context.resolve_model(given))
-    if not request.texts and not request.files:
-        answer = search_similar(context.rig, request, context.check)
-        return {**answer_to_json(answer), "notes": list(answer.notes)}
-    found = compare(context.rig, request, context.check)
-    return {
-        "model": found.model,
-        "similar": [
-            {"number": one.number, "similarity": round(one.cosine, 4)} for one in found.similar
-        ],
-        "failed": [
-            {"number": one.number, "error": one.error.message, "hint": one.error.hint}
-            for one in found.failed
-        ],
-    }
+    if request.texts or request.files:
+        return compare(context.rig, request, context.check).to_json()
+    return answer_to_json(search_similar(context.rig, request, context.check))
 
 
 def _run_list_indexes(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -574,7 +536,7 @@ def _run_list_files(context: WorkerContext, given: Mapping[str, Any]) -> dict[st
     """The files of an index in the order of their paths: `index`, `start`, `limit`."""
     from anyrig.app.index import list_files
 
-    files = list_files(context.rig, _check_index(context, given["index"]))
+    files = list_files(context.rig, given["index"])
     start = given["start"]
     return {
         "total": len(files),
@@ -590,15 +552,18 @@ def _run_list_uploads(context: WorkerContext, given: Mapping[str, Any]) -> dict[
     """Ids of the uploads that some index holds. An index that cannot be read is an error, as nobody
     knows what it holds.
     """
-    from anyrig.app.index import list_files, list_names
+    from anyrig.app.index import list_names
 
-    found = {
-        path.name.partition(".")[0]
-        for name in list_names(context.rig)
-        for path, _ in list_files(context.rig, name)
-        if _is_upload(context, path)
-    }
-    return {"uploads": sorted(found)}
+    uploads = [path for name in list_names(context.rig) for path in _list_uploads(context, name)]
+    return {"uploads": sorted({path.name.partition(".")[0] for path in uploads})}
+
+
+def _list_uploads(context: WorkerContext, index: str) -> list[Path]:
+    """The files of an index that were uploaded to the server."""
+    from anyrig.app.index import list_files
+
+    folder = context.rig.folders.server.resolve()
+    return [path for path, _ in list_files(context.rig, index) if path.is_relative_to(folder)]
 
 
 def _run_close_index(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -611,11 +576,10 @@ def _run_close_index(context: WorkerContext, given: Mapping[str, Any]) -> dict[s
 
 def _run_remove(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
     """Remove files or folders from an index for good, and what is cached of them."""
-    from anyrig.app.index import IndexRequest, list_files, remove
+    from anyrig.app.index import IndexRequest, remove
 
-    index = _check_index(context, given["index"])
-    paths = [path for path, _ in list_files(context.rig, index)]
-    uploads = {f"upload:{path.stem}": path for path in paths if _is_upload(context, path)}
+    index = given["index"]
+    uploads = {f"upload:{path.stem}": path for path in _list_uploads(context, index)}
     for name in given["files"]:
         if name.startswith("upload:") and name not in uploads:
             raise InvalidInputError(
@@ -630,53 +594,28 @@ def _run_delete(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, A
     """Delete an index for good, with what is cached of its texts; `busy` if somebody fills it."""
     from anyrig.app.index import IndexRequest, delete_for_good
 
-    index = _check_index(context, given["index"])
-    request = context.request(IndexRequest, {"index": index})
+    request = context.request(IndexRequest, {"index": given["index"]})
     try:
         removed = delete_for_good(context.rig, request, context.check)
     except StorageBusyError as error:
         return {"busy": error.message}
-    if removed is None:
-        return {"files": [], "passages": 0, "kept": 0, "clean": True, "elsewhere": []}
-    return _removed_to_json(context, index, removed)
-
-
-def _check_index(context: WorkerContext, name: str) -> str:
-    from anyrig.app.index import find_index_file, list_names
-
-    if not find_index_file(context.rig, name).is_file():
-        known = ", ".join(list_names(context.rig))
-        raise InvalidInputError(
-            f"there is no index {name!r}",
-            hint=f"There are: {known}." if known else "A job of the kind index makes one.",
-        )
-    return name
-
-
-def _is_upload(context: WorkerContext, path: Path) -> bool:
-    """Whether a file of an index was uploaded to the server."""
-    return path.is_relative_to(context.rig.folders.server.resolve())
+    return _removed_to_json(context, request.index, removed)
 
 
 def _removed_to_json(context: WorkerContext, index: str, removed: Removed) -> dict[str, Any]:
+    """What was removed; `elsewhere` are the uploads among it that another index holds too."""
+    from anyrig.app.index import list_names
+
+    elsewhere: set[Path] = set()
+    for other in list_names(context.rig) if removed.files else ():
+        if other != index:
+            with suppress(AnyrigError):  # one that cannot be read names nothing
+                elsewhere |= set(_list_uploads(context, other)) & set(removed.files)
     return {
         "files": [str(path) for path in removed.files], "passages": removed.num_texts,
         "kept": removed.num_cached, "clean": removed.clean,
-        "elsewhere": _list_elsewhere(context, index, removed.files),
+        "elsewhere": sorted(map(str, elsewhere)),
     }  # fmt: skip
-
-
-def _list_elsewhere(context: WorkerContext, index: str, files: Sequence[Path]) -> list[str]:
-    """The uploads among some files that another index holds too."""
-    from anyrig.app.index import list_files, list_names
-
-    uploads = {path for path in files if _is_upload(context, path)}
-    found: set[Path] = set()
-    for other in list_names(context.rig) if uploads else ():
-        if other != index:
-            with suppress(AnyrigError):  # one that cannot be read names nothing
-                found |= {path for path, _ in list_files(context.rig, other)} & uploads
-    return sorted(map(str, found))
 
 
 # -- tasks on books --------------------------------------------------------------------------------
@@ -736,9 +675,8 @@ def _build_book_request(context: WorkerContext, given: Mapping[str, Any]) -> Boo
     """The request of a job; the server's own options are its defaults."""
     from anyrig.app.books import BookRequest
 
-    known = list_options(BookRequest)
+    known, options = list_options(BookRequest), list_options(ComputeOptions)
     job = {name: value for name, value in given["arguments"].items() if name in known}
-    options = list_options(ComputeOptions)
     server = {
         name: value for name, value in context.options.items()
         if name in options and options[name].excludes not in job

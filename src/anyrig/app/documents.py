@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -20,6 +19,7 @@ from anyrig.errors import (
     InvalidInputError,
     LimitExceededError,
     MissingPackageError,
+    format_mentions,
 )
 from anyrig.options import option
 from anyrig.units import pluralize
@@ -79,12 +79,29 @@ class FileOptions(FileLimitOptions):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(FileOptions):
+    """Files."""
+
+    files: tuple[Path, ...] = option((), "files and folders")
+    texts: tuple[str, ...] = option((), "texts, besides the files", flag=False)
+    names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
+
+
 @dataclass(frozen=True)
 class FailedFile:
     """A file that could not be read; the others were."""
 
     file: str
     error: AnyrigError
+
+    def to_json(self) -> dict[str, str]:
+        message, hint = self.error.message, self.error.hint
+        return {
+            "file": self.file,
+            "error": format_mentions(message, "command"),
+            "hint": format_mentions(hint, "command"),
+        }
 
 
 def find_files(places: Sequence[str | Path], types: Sequence[str], on_event: OnEvent) -> list[Path]:
@@ -135,6 +152,41 @@ def _read_file(rig: Rig, options: FileOptions, path: Path, ocr: Reads | None) ->
             return Unread(path, error.message, error.hint, isinstance(error, LimitExceededError))
 
 
+def list_sources(
+    request: SourceOptions, on_event: OnEvent, verb: str, default_name: str = "text {}"
+) -> list[TextSource]:
+    """The texts of a request, then its files, those in folders included.
+
+    Args:
+        request: names them.
+        on_event: receives warnings of files that are left out.
+        verb: what is done with them, for the error if there are none.
+        default_name: of texts that have no names; {} is their number.
+    """
+    from anyrig.documents.reading import TextSource
+
+    sources = name_texts(request.texts, request.names, default_name)
+    files = find_files(request.files, request.type, on_event) if request.files else []
+    sources += [TextSource(str(file), file) for file in files]
+    if not sources:
+        raise InvalidInputError(f"nothing to {verb}", hint="Give files, folders or texts.")
+    return sources
+
+
+def name_texts(
+    texts: Sequence[str], names: Sequence[str] = (), default_name: str = "text {}"
+) -> list[TextSource]:
+    from anyrig.documents.reading import TextSource
+
+    names = names or [default_name.format(number) for number in range(1, len(texts) + 1)]
+    if len(names) != len(texts):
+        raise InvalidInputError(
+            f"there are {len(names)} names for {len(texts)} texts",
+            hint="Give a name for each text, or none.",
+        )
+    return [TextSource(name, text=text) for name, text in zip(names, texts, strict=True)]
+
+
 def read_sources(
     rig: Rig, options: FileOptions, sources: Sequence[TextSource]
 ) -> Iterator[Paged | Unread]:
@@ -148,17 +200,12 @@ def read_sources(
             yield text if one.file is None else next(files)
 
 
-def name_texts(texts: Sequence[str], names: Sequence[str]) -> list[TextSource]:
-    """Texts of a request with their names; `text 1` and so on where none are given."""
-    from anyrig.documents.reading import TextSource
+def report_warnings(name: str, warnings: Iterable[str], on_event: OnEvent) -> None:
+    """Report what was odd about a file."""
+    from anyrig.text.labels import one_line
 
-    names = names or [f"text {number}" for number in range(1, len(texts) + 1)]
-    if len(names) != len(texts):
-        raise InvalidInputError(
-            f"there are {len(names)} names for {len(texts)} texts",
-            hint="Give a name for each text, or none.",
-        )
-    return [TextSource(name, text=text) for name, text in zip(names, texts, strict=True)]
+    for warning in warnings:
+        on_event(WarningEvent(f"{one_line(name, 80)}: {one_line(warning, 300)}"))
 
 
 def build_limits(options: FileLimitOptions) -> Limits:
@@ -171,21 +218,6 @@ def build_limits(options: FileLimitOptions) -> Limits:
         seconds=options.max_seconds,
         characters=_MAX_CHARACTERS,
     )
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work that would fill it."""
-    if path.is_dir():
-        raise InvalidInputError(f"cannot write {path}: it is a folder", hint="Name a file in it.")
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError(
-            f"cannot write {path}: no such folder: {path.parent}",
-            hint="Create the folder, or choose another file.",
-        )
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise InvalidInputError(
-            f"cannot write {path}: permission denied", hint="Choose another file."
-        )
 
 
 # -- OCR -------------------------------------------------------------------------------------------
@@ -218,15 +250,8 @@ def open_ocr_reader(
     num_pages: int = _ANY_NUMBER_OF_PAGES,
     fresh: bool = False,
 ) -> Iterator[Pages]:
-    """An OCR engine for some files. One that uses no cache may be kept for other files.
-
-    Args:
-        rig: the machine.
-        options: where it computes, and whether it may use the cache.
-        engine: as `choose_ocr_engine` gives it.
-        language: of the pages; empty if not known.
-        num_pages: no more workers are started than these keep busy.
-        fresh: read again what is cached.
+    """An OCR engine for some files, with no more workers than `num_pages` keep busy. One that uses
+    no cache may be kept for other files.
     """
     if options.private:
         num_pages = _ANY_NUMBER_OF_PAGES if rig.models.keep else num_pages
@@ -275,16 +300,7 @@ def build_ocr_reader(
     cache: Cache | None = None,
     num_pages: int = _ANY_NUMBER_OF_PAGES,
 ) -> Pages:
-    """An OCR engine; its workers start with the first page.
-
-    Args:
-        rig: the machine.
-        options: where it computes.
-        engine: as `choose_ocr_engine` gives it.
-        language: of the pages; empty if not known.
-        cache: keeps what was read.
-        num_pages: no more workers are started than these keep busy.
-    """
+    """An OCR engine; its workers start with the first page."""
     from anyrig.documents.ocr.run import Pages
 
     def place_workers() -> PlacementPlan:
@@ -298,12 +314,7 @@ def build_ocr_reader(
 
 
 class LimitedReader:
-    """Reads pages up to the limits of a call; the rest are pages that could not be read.
-
-    Args:
-        reader: what reads them.
-        options: `max_ocr_pages` and `max_ocr_seconds` count.
-    """
+    """Reads pages up to the limits of a call; the rest are pages that could not be read."""
 
     def __init__(self, reader: Reads, options: FileLimitOptions) -> None:
         self._reader, self._max_pages = reader, options.max_ocr_pages

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, format_stamp, place, test_devices
-from anyrig.app.documents import FailedFile, FileOptions, find_files, read_files
+from anyrig.app.documents import (
+    FailedFile,
+    SourceOptions,
+    list_sources,
+    read_sources,
+    report_warnings,
+)
 from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
 from anyrig.errors import InvalidInputError, mention
 from anyrig.options import option
 
@@ -69,10 +73,9 @@ class EmbeddingOptions(ComputeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedRequest(EmbeddingOptions, FileOptions):
+class EmbedRequest(EmbeddingOptions, SourceOptions):
     """Embeddings."""
 
-    texts: tuple[str, ...] = option((), "texts", flag=False)
     names: tuple[str, ...] = option(
         (), "what the texts are called in the result; '' is the beginning of the text", flag=False
     )
@@ -123,57 +126,40 @@ class Embeddings:
 
     def save(self, path: str | Path) -> None:
         """Write the vectors as .npy, .npz, .jsonl or .csv, by the name of the file."""
-        from anyrig.storage.files import open_atomic
-
-        path = check_vector_file(Path(path))
-        with open_atomic(path) as file:
-            self._write(file, path.suffix.lower())
-
-    def _write(self, file: BinaryIO, format: str) -> None:
         import numpy as np
 
-        if format == ".npy":
-            np.save(file, self.vectors)
-        elif format == ".npz":
-            np.savez(file, vectors=self.vectors, names=np.array(self.names), model=self.model)
-        elif format == ".jsonl":
-            for row in self.iter_rows():
-                file.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode("utf-8", "replace"))
+        from anyrig.storage.files import open_atomic
+
+        path = Path(path)
+        check_writable(path, VECTOR_FORMATS)
+        format = path.suffix.lower()
+        if format == ".jsonl":
+            write_text(path, format_json_lines(self.iter_rows()))
+        elif format == ".csv":
+            header = ["name", *range(self.vectors.shape[1])]
+            rows = zip(self.names, map(_to_numbers, self.vectors), strict=True)
+            write_text(path, format_csv([header, *([name, *row] for name, row in rows)]))
         else:
-            from anyrig.text.labels import cell
-
-            text = io.StringIO()
-            writer = csv.writer(text)
-            writer.writerow(["name", *range(self.vectors.shape[1])])
-            for name, vector in zip(self.names, self.vectors, strict=True):
-                writer.writerow([cell(name), *_to_numbers(vector)])
-            file.write(text.getvalue().encode("utf-8", "replace"))
-
-
-class NamedText(NamedTuple):
-    name: str
-    text: str
+            with open_atomic(path) as file:
+                if format == ".npy":
+                    np.save(file, self.vectors)
+                else:
+                    names = np.array(self.names)
+                    np.savez(file, vectors=self.vectors, names=names, model=self.model)
 
 
 def embed(rig: Rig, request: EmbedRequest, on_event: OnEvent) -> Embeddings:
     """Embed texts and files."""
     began = time.perf_counter()
     if request.output is not None:
-        check_vector_file(request.output)
-    texts = _name_texts(request)
-    failed: list[FailedFile] = []
-    for found in _read(rig, request, on_event):
-        if isinstance(found, NamedText):
-            texts.append(found)
-        else:
-            failed.append(found)
-    _check_texts(texts, failed, similar=request.similar)
-    model = find_model(rig, request, detect_languages([one.text for one in texts]), on_event)
-    size = sum(len(one.text) for one in texts)
+        check_writable(request.output, VECTOR_FORMATS)
+    texts, failed = _read_texts(rig, request, on_event)
+    model = find_model(rig, request, detect_languages([text for _, text in texts]), on_event)
+    size = sum(len(text) for _, text in texts)
     with open_vectors(rig, request, model, on_event, num_characters=size) as vectors:
         matrix = _embed(texts, vectors, request, on_event)
     result = Embeddings(
-        names=tuple(one.name for one in texts),
+        names=tuple(name for name, _ in texts),
         vectors=matrix,
         model=model.name,
         failed=tuple(failed),
@@ -185,79 +171,52 @@ def embed(rig: Rig, request: EmbedRequest, on_event: OnEvent) -> Embeddings:
     return result
 
 
-def check_vector_file(path: Path) -> Path:
-    """Check that vectors can be written to a file of this name."""
-    if path.suffix.lower() not in VECTOR_FORMATS:
-        raise InvalidInputError(
-            f"{path.name}: unknown format of vectors",
-            hint=f"Valid file name extensions: {', '.join(VECTOR_FORMATS)}.",
-        )
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError(f"no such folder: {path.parent}", hint="Create it first.")
-    return path
+def _read_texts(
+    rig: Rig, request: EmbedRequest, on_event: OnEvent
+) -> tuple[list[tuple[str, str]], list[FailedFile]]:
+    """The names and texts of all sources, and the files that could not be read."""
+    from anyrig.documents.reading import Unread, textless
 
-
-def _check_texts(
-    texts: Sequence[NamedText], failed: Sequence[FailedFile], *, similar: bool
-) -> None:
-    if not texts and failed:
-        raise failed[0].error
+    sources = list_sources(request, on_event, "embed", default_name="")
+    texts: list[tuple[str, str]] = []
+    failed: list[FailedFile] = []
+    for source, found in zip(sources, read_sources(rig, request, sources), strict=True):
+        if source.file is None:
+            texts.append((source.name or _shorten(source.text), source.text))
+            continue
+        on_event(ProgressEvent("reading", len(texts), len(sources), source.file.name))
+        if isinstance(found, Unread):
+            failed.append(FailedFile(source.name, found.error))
+        elif not found.text.strip():
+            failed.append(FailedFile(source.name, textless(found)))
+        else:
+            report_warnings(source.name, found.warnings, on_event)
+            texts.append((source.name, found.text))
     if not texts:
-        raise InvalidInputError(
-            "nothing to embed", hint='Give texts, files or folders: anyrig embed "some words".'
-        )
-    if similar and len(texts) < 2:
+        raise failed[0].error
+    if request.similar and len(texts) < 2:
         raise InvalidInputError(
             "there is only one text", hint=f"{mention('similar')} needs two or more."
         )
-
-
-def _name_texts(request: EmbedRequest) -> list[NamedText]:
-    names = request.names or [""] * len(request.texts)
-    if len(names) != len(request.texts):
-        raise InvalidInputError(
-            f"there are {len(names)} names for {len(request.texts)} texts",
-            hint="Give a name for each text, or none.",
-        )
-    pairs = zip(names, request.texts, strict=True)
-    return [NamedText(name or _shorten(text), text) for name, text in pairs]
+    return texts, failed
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _NAME_CHARACTERS else f"{text[: _NAME_CHARACTERS - 3]}..."
 
 
-def _read(rig: Rig, request: EmbedRequest, on_event: OnEvent) -> Iterator[NamedText | FailedFile]:
-    if not request.files:
-        return
-    from anyrig.documents.reading import Unread, textless
-    from anyrig.text.labels import one_line
-
-    files = find_files(request.files, request.type, on_event)
-    for number, found in enumerate(read_files(rig, request, files)):
-        on_event(ProgressEvent("reading", number, len(files), found.file.name))
-        if isinstance(found, Unread):
-            yield FailedFile(str(found.file), found.error)
-        elif not found.text.strip():
-            yield FailedFile(str(found.file), textless(found))
-        else:
-            for warning in found.warnings:
-                name = one_line(found.file.name, 80)
-                on_event(WarningEvent(f"{name}: {one_line(warning, 300)}"))
-            yield NamedText(str(found.file), found.text)
-
-
 def _embed(
-    texts: Sequence[NamedText], vectors: Vectors, request: EmbedRequest, on_event: OnEvent
+    texts: Sequence[tuple[str, str]], vectors: Vectors, request: EmbedRequest, on_event: OnEvent
 ) -> Matrix:
     import numpy as np
 
     rows = []
     on_event(ProgressEvent("embedding", 0, len(texts)))
     use: Literal["query", "passage"] = "query" if request.query else "passage"
-    for one, vector in zip(texts, vectors.embed((one.text for one in texts), use=use), strict=True):
+    found = vectors.embed((text for _, text in texts), use=use)
+    for (name, _), vector in zip(texts, found, strict=True):
         rows.append(vector)
-        on_event(ProgressEvent("embedding", len(rows), len(texts), one.name))
+        on_event(ProgressEvent("embedding", len(rows), len(texts), name))
     return np.stack(rows)
 
 
@@ -300,9 +259,7 @@ def find_model(
     def fetch(repository: str, folder: Path) -> None:
         download_model(repository, folder, on_event)
 
-    model = look_up_model(
-        rig, options.model, languages=languages, fetch=fetch if options.fetch else None
-    )
+    model = look_up_model(rig, options.model, languages, fetch if options.fetch else None)
     warning = advice(model, languages) if model.languages else ""
     if warning:
         on_event(LanguageWarningEvent(warning))
@@ -312,7 +269,6 @@ def find_model(
 def look_up_model(
     rig: Rig,
     name: str,
-    *,
     languages: Mapping[str, float] = {},
     fetch: Callable[[str, Path], None] | None = None,
 ) -> Model:
@@ -321,12 +277,11 @@ def look_up_model(
 
     known = {code: share for code, share in languages.items() if code not in ("", "und")}
     mostly = "English" if known.get("en", 0.0) * 2 >= sum(known.values()) else "other languages"
-    with rig.models.borrow(
-        f"choice of model ({name or 'auto'}, {mostly})",
-        lambda: nullcontext(
-            find(name, models=rig.folders.models, languages=languages, fetch=fetch)
-        ),
-    ) as model:
+
+    def look_up() -> AbstractContextManager[Model]:
+        return nullcontext(find(name, models=rig.folders.models, languages=languages, fetch=fetch))
+
+    with rig.models.borrow(f"choice of model ({name or 'auto'}, {mostly})", look_up) as model:
         return model
 
 
@@ -446,31 +401,23 @@ def open_vectors(
     *,
     num_characters: int | None = None,
 ) -> Iterator[Vectors]:
-    """A model behind the cache: cached vectors are not made again.
-
-    Args:
-        rig: the machine.
-        options: where and how.
-        model: as `find_model` gives it.
-        on_event: receives warnings.
-        num_characters: of all texts; None if there may be any number.
-    """
+    """A model behind the cache: cached vectors are not made again."""
     from anyrig.documents.cache.kept import Kept
     from anyrig.documents.cache.shelf import Shelf
 
-    with borrow_embedder(rig, options, model, on_event, num_characters=num_characters) as embedder:
-        if options.no_cache:
+    with ExitStack() as stack:
+        embedder = stack.enter_context(
+            borrow_embedder(rig, options, model, on_event, num_characters=num_characters)
+        )
+        cache = None if options.no_cache else stack.enter_context(open_cache(rig))
+        if cache is None:
             yield embedder
             return
-        with open_cache(rig) as cache:
-            if cache is None:
-                yield embedder
-                return
-            marks = build_marks(
-                model, precision=embedder.precision, long=options.long,
-                deterministic=options.deterministic,
-            )  # fmt: skip
-            yield Kept(embedder, Shelf(cache, marks, model.dimension), found=embedder.found)
+        marks = build_marks(
+            model, precision=embedder.precision, long=options.long,
+            deterministic=options.deterministic,
+        )  # fmt: skip
+        yield Kept(embedder, Shelf(cache, marks, model.dimension), found=embedder.found)
 
 
 def build_marks(model: Model, *, precision: str, long: LongTexts, deterministic: bool) -> Marks:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import Indexed, Ways
     from anyrig.documents.model import Model
-    from anyrig.documents.protocol import Vectors
 
 DEFAULT_INDEX = "default"
 _PRECISION_CLASSES = ("fp32", "half", "int8")
@@ -110,60 +111,24 @@ class FailedIndex:
 
 def index(rig: Rig, request: IndexRequest, on_event: OnEvent) -> IndexResult:
     """Bring an index up to date with its folders. A run that was stopped goes on where it was."""
-    from anyrig.documents.index.folders import index_folders
-
-    with _open_job(rig, request, on_event) as job:
-        changes = index_folders(
-            job.path, job.roots, job.vectors, job.ways, tell=job.report, reference=job.reference
-        )
-        return job.build_result(changes)
+    stop = threading.Event()
+    stop.set()
+    (result,) = watch(rig, request, on_event, stop=stop)
+    return result
 
 
-def watch(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Iterator[IndexResult]:
-    """Index, and go on with whatever changes: yields the first run and each that changed it."""
-    from anyrig.documents.index.folders import watch_folders
-
-    with _open_job(rig, request, on_event) as job:
-        for changes in watch_folders(
-            job.path, job.roots, job.vectors, job.ways, tell=job.report, reference=job.reference
-        ):
-            yield job.build_result(changes)
-
-
-@dataclass
-class _Job:
-    """Everything that indexing needs, opened."""
-
-    path: Path
-    roots: Sequence[bytes]
-    ways: Ways
-    vectors: Vectors
-    reference: str
-    advice: str
-    on_event: OnEvent
-    began: float | None
-    """None once the first run is over."""
-
-    def report(self, progress: Progress) -> None:
-        self.on_event(
-            IndexProgressEvent(
-                stage=progress.stage, done=progress.file, total=progress.num_files,
-                detail=progress.title, progress=progress,
-            )
-        )  # fmt: skip
-
-    def build_result(self, changes: Indexed) -> IndexResult:
-        wall_s = changes.wall_s if self.began is None else time.monotonic() - self.began
-        self.began = None
-        advice = (self.advice,) if self.advice else ()
-        return IndexResult(
-            self.path.stem, self.vectors.model.name, changes, (*advice, *changes.warnings), wall_s
-        )
-
-
-@contextmanager
-def _open_job(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Iterator[_Job]:
-    from anyrig.documents.index.folders import add_folders, build_ways, resolve_folders
+def watch(
+    rig: Rig, request: IndexRequest, on_event: OnEvent, *, stop: threading.Event | None = None
+) -> Iterator[IndexResult]:
+    """Index, and go on with whatever changes until `stop` is set: yields the first run and each
+    that changed the index.
+    """
+    from anyrig.documents.index.folders import (
+        add_folders,
+        build_ways,
+        resolve_folders,
+        watch_folders,
+    )
 
     began = time.monotonic()
     path = find_index_file(rig, request.index)
@@ -186,7 +151,23 @@ def _open_job(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Iterator[_J
             )
         )
         reference = _format_reference(rig, request, model)
-        yield _Job(path, roots, ways, vectors, reference, advice, on_event, began)
+        wall_s = 0.0
+        for changes in watch_folders(
+            path, roots, vectors, ways, tell=partial(_report, on_event), stop=stop,
+            reference=reference,
+        ):  # fmt: skip
+            wall_s = changes.wall_s if wall_s else time.monotonic() - began
+            warnings = (*filter(None, [advice]), *changes.warnings)
+            yield IndexResult(path.stem, model.name, changes, warnings, wall_s)
+
+
+def _report(on_event: OnEvent, progress: Progress) -> None:
+    on_event(
+        IndexProgressEvent(
+            stage=progress.stage, done=progress.file, total=progress.num_files,
+            detail=progress.title, progress=progress,
+        )
+    )  # fmt: skip
 
 
 def _choose_model(
@@ -277,13 +258,19 @@ def get_status(rig: Rig, name: str = DEFAULT_INDEX) -> Status:
     """What an index holds."""
     from anyrig.documents.index.status import status
 
+    return status(check_index(rig, name))
+
+
+def check_index(rig: Rig, name: str) -> Path:
+    """The file of an index, if there is one of that name."""
     path = find_index_file(rig, name)
     if not path.is_file():
+        known = ", ".join(list_names(rig))
         raise InvalidInputError(
             f"there is no index {name!r}",
-            hint="`anyrig index FOLDER` makes one; `anyrig index --list` lists them.",
+            hint=f"There are: {known}." if known else "`anyrig index FOLDER` makes one.",
         )
-    return status(path)
+    return path
 
 
 def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedIndex]]:
@@ -332,22 +319,23 @@ def drop(rig: Rig, name: str) -> None:
     delete_index(find_index_file(rig, name))
 
 
-def delete_for_good(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed | None:
-    """Delete an index with the vectors and pages that are cached of its texts; None if it was
-    empty. `StorageBusyError` if another process fills it: then nothing was removed.
+def delete_for_good(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed:
+    """Delete an index with the vectors and pages that are cached of its texts. `StorageBusyError`
+    if another process fills it: then nothing was removed.
     """
     from anyrig.documents.index.database import alone
     from anyrig.documents.index.folders import delete_index
+    from anyrig.documents.index.forget import Removed
     from anyrig.documents.index.status import status
 
-    path = find_index_file(rig, request.index)
+    path = check_index(rig, request.index)
     close_index(rig, request.index)
     try:
         with alone(path):
             pass
     except StorageError as error:
         raise StorageBusyError(error.message, hint=error.hint) from error
-    removed = None
+    removed = Removed((), 0, 0, (), ())
     if roots := tuple(root for root, _ in status(path).roots):
         removed = remove(rig, replace(request, folders=roots), on_event)
     delete_index(path)
@@ -376,13 +364,9 @@ def list_files(rig: Rig, name: str) -> list[tuple[Path, Known]]:
     from anyrig.documents.index import rows, schema
     from anyrig.documents.index.database import translated
 
-    path = find_index_file(rig, name)
-    with translated(path):
-        connection = schema.connect_to_read(path)
-        try:
-            known = sorted(rows.known(connection).items())
-        finally:
-            connection.close()
+    path = check_index(rig, name)
+    with translated(path), closing(schema.connect_to_read(path)) as connection:
+        known = sorted(rows.known(connection).items())
     return [(Path(os.fsdecode(file)), one) for file, one in known]
 
 
@@ -411,25 +395,21 @@ def open_forget(
             if isinstance(local, ResultCache):
                 pages = list(pages_of(texts, local.iter_results(KIND)))
                 count = sum(cache.delete(key) for key in pages)
-                if count:
-                    local.scrub()
             try:
                 model = find_index_model(rig, options, path, on_event)
             except AnyrigError as error:
-                on_event(
-                    WarningEvent(
-                        f"cached vectors were not deleted, as the model is gone ({error.message});"
-                        " `anyrig cache prune --kind embedding` deletes all of them"
+                on_event(WarningEvent(
+                    f"cached vectors were not deleted, as the model is gone ({error.message});"
+                    " `anyrig cache prune --kind embedding` deletes all of them"
+                ))  # fmt: skip
+            else:
+                for precision, long, deterministic in product(
+                    _PRECISION_CLASSES, _LONG_TEXTS, (False, True)
+                ):
+                    marks = build_marks(
+                        model, precision=precision, long=long, deterministic=deterministic
                     )
-                )
-                return count
-            for precision, long, deterministic in product(
-                _PRECISION_CLASSES, _LONG_TEXTS, (False, True)
-            ):
-                marks = build_marks(
-                    model, precision=precision, long=long, deterministic=deterministic
-                )
-                count += Shelf(cache, marks, model.dimension).forget(texts)
+                    count += Shelf(cache, marks, model.dimension).forget(texts)
             if isinstance(local, ResultCache):
                 local.scrub()
             return count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +17,7 @@ from anyrig.app.documents import (
     find_files,
     open_ocr_reader,
 )
-from anyrig.app.events import Event, OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.documents.ocr.pipeline import (
     FORMATS,
     FilePage,
@@ -98,13 +98,8 @@ def read_text(
 ) -> OcrResult:
     """Read the text of images and PDFs; a page that cannot be read does not stop the others.
 
-    What was read is cached page by page: a run that was interrupted continues there.
-
-    Args:
-        rig: the machine.
-        request: which files, and how.
-        on_event: receives progress and warnings.
-        on_file: receives each file when all of its pages were read, and the number of files.
+    What was read is cached page by page: a run that was interrupted continues there. `on_file`
+    receives each file when all of its pages were read, and the number of files.
     """
     rig.choose_device(replace(request, no_bench=True))  # reports a missing device first
     files = find_images(request, on_event)
@@ -124,8 +119,14 @@ def read_text(
     with open_ocr_reader(
         rig, request, engine, language, num_pages=plan.num_pages, fresh=request.fresh
     ) as reader:
-        report = _limit_time(request, plan, on_event)
-        done = _read(plan, reader, outputs, format, report, on_file)
+        done: list[OcrFile] = []
+        for one in _read_files(request, plan, reader, on_event):
+            if one.error is None and outputs:
+                one.write(outputs[len(done)], format)
+            for page in one.failed_pages:
+                on_event(WarningEvent(f"{one.path.name}, page {page.number}: {page.error}"))
+            done.append(one.drop_images())
+            on_file(done[-1], len(plan.files))
     result = OcrResult(engine, tuple(done), tuple(outputs))
     if result.num_failed_pages:
         count = pluralize(result.num_failed_pages, "page")
@@ -133,45 +134,26 @@ def read_text(
     return result
 
 
-def _read(
-    plan: OcrPlan,
-    reader: Pages,
-    outputs: Sequence[Path],
-    format: OcrFormat,
-    on_event: OnEvent,
-    on_file: OnFile,
-) -> list[OcrFile]:
-    done: list[OcrFile] = []
-    num_pages = 0
+def _read_files(
+    request: OcrRequest, plan: OcrPlan, reader: Pages, on_event: OnEvent
+) -> Iterator[OcrFile]:
+    """Each file when its pages are read; an error if they take longer than one call may."""
+    end = time.monotonic() + (request.max_ocr_seconds or math.inf)
+    num_files = num_pages = 0
     on_event(ProgressEvent("reading pages", 0, plan.num_pages))
     for one in read_files(plan, reader):
-        if isinstance(one, FilePage):
-            num_pages += 1
-            name = plan.files[len(done)].path.name
-            on_event(ProgressEvent("reading pages", num_pages, plan.num_pages, name))
+        if not isinstance(one, FilePage):
+            num_files += 1
+            yield one
             continue
-        if one.error is None and outputs:
-            one.write(outputs[len(done)], format)
-        for page in one.failed_pages:
-            on_event(WarningEvent(f"{one.path.name}, page {page.number}: {page.error}"))
-        done.append(one.drop_images())
-        on_file(done[-1], len(plan.files))
-    return done
-
-
-def _limit_time(request: OcrRequest, plan: OcrPlan, on_event: OnEvent) -> OnEvent:
-    """Passes events on; raises an error when pages take longer than one call may."""
-    end = time.monotonic() + (request.max_ocr_seconds or math.inf)
-
-    def report(event: Event) -> None:
-        on_event(event)
-        if isinstance(event, ProgressEvent) and event.done < event.total and time.monotonic() > end:
+        num_pages += 1
+        name = plan.files[num_files].path.name
+        on_event(ProgressEvent("reading pages", num_pages, plan.num_pages, name))
+        if num_pages < plan.num_pages and time.monotonic() > end:
             raise LimitExceededError(
-                f"{event.done} of {plan.num_pages} pages took {request.max_ocr_seconds:.0f} s",
+                f"{num_pages} of {plan.num_pages} pages took {request.max_ocr_seconds:.0f} s",
                 hint="Name fewer pages in one request.",
             )
-
-    return report
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -183,10 +165,8 @@ def find_images(request: OcrRequest, on_event: OnEvent) -> list[Path]:
     from anyrig.text.formats.picture import FORMATS as PICTURES
 
     found = find_files(request.files, request.type, on_event)
-    files = [
-        file for file in found
-        if file in request.files or format_of_name(file.name) in (None, "", "pdf", *PICTURES)
-    ]  # fmt: skip
+    pages = (None, "", "pdf", *PICTURES)
+    files = [file for file in found if file in request.files or format_of_name(file.name) in pages]
     skipped = [file for file in found if file not in set(files)]
     if skipped:
         suffixes = ", ".join(dict.fromkeys(file.suffix or file.name for file in skipped))

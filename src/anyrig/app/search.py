@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.app.documents import FileOptions, name_texts, read_sources
 from anyrig.app.embedding import (
@@ -148,24 +148,29 @@ class SimilarRequest(FilterOptions, IndexOptions, EmbeddingOptions, FileOptions)
     )  # fmt: skip
 
 
-class Similarity(NamedTuple):
-    number: int
-    """Of the text or file: texts first, from 0."""
-    cosine: float
-
-
-class Incomparable(NamedTuple):
-    number: int
-    error: AnyrigError
-
-
 @dataclass(frozen=True)
 class Comparison:
-    """Texts and files by their similarity to one, the nearest first."""
+    """Texts and files by their similarity to one, the nearest first. Numbers count from 0, texts
+    before files.
+    """
 
     model: str
-    similar: tuple[Similarity, ...]
-    failed: tuple[Incomparable, ...]
+    similar: tuple[tuple[int, float], ...]
+    """Numbers and cosines."""
+    failed: tuple[tuple[int, AnyrigError], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "similar": [
+                {"number": number, "similarity": round(cosine, 4)}
+                for number, cosine in self.similar
+            ],
+            "failed": [
+                {"number": number, "error": error.message, "hint": error.hint}
+                for number, error in self.failed
+            ],
+        }
 
 
 def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Answer:
@@ -175,7 +180,7 @@ def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Answ
         searcher = stack.enter_context(open_searcher(rig, request.index))
         model = find_index_model(rig, replace(request, model=""), path, on_event)
         vectors = stack.enter_context(borrow_embedder(rig, request, model, on_event))
-        text, mean = _embed_one(rig, request, _get_subject(request), vectors, on_event)
+        text, mean = _embed_subject(rig, request, vectors, on_event)
         filters = build_filters(request, lambda: searcher.snapshot(vectors=True))
         return searcher.search(
             text[:2000], _KnownVector(model, mean), mode="vectors", limit=request.limit,
@@ -185,44 +190,36 @@ def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Answ
 
 def compare(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Comparison:
     """Compare texts and files with one; those that cannot be read are listed."""
-    subject = _get_subject(request)
-    sources = [*name_texts(request.texts, ()), *map(_name_file, request.files)]
-    texts = [one.text for one in (subject, *sources) if one.text]
+    from anyrig.documents.reading import TextSource
+
+    sources = name_texts(request.texts) + [TextSource(str(file), file) for file in request.files]
+    texts = [text for text in (request.to_text, *request.texts) if text]
     name = request.model or rig.settings.documents.model or "auto"
     model = find_model(rig, replace(request, model=name), detect_languages(texts), on_event)
+    similar: list[tuple[int, float]] = []
+    failed: list[tuple[int, AnyrigError]] = []
     with open_vectors(rig, request, model, on_event) as vectors:
-        _, mean = _embed_one(rig, request, subject, vectors, on_event)
-        similar, failed = [], []
+        _, mean = _embed_subject(rig, request, vectors, on_event)
         for number, found in enumerate(_embed_means(rig, request, sources, vectors, on_event)):
             if isinstance(found, AnyrigError):
-                failed.append(Incomparable(number, found))
+                failed.append((number, found))
             else:
-                similar.append(Similarity(number, float(found[1] @ mean)))
-    similar.sort(key=lambda one: -one.cosine)
+                similar.append((number, float(found[1] @ mean)))
+    similar.sort(key=lambda one: -one[1])
     return Comparison(model.name, tuple(similar[: request.limit]), tuple(failed))
 
 
-def _get_subject(request: SimilarRequest) -> TextSource:
+def _embed_subject(
+    rig: Rig, request: SimilarRequest, vectors: Vectors, on_event: OnEvent
+) -> tuple[str, Vector]:
+    """The text that others are compared with, and its vector."""
     from anyrig.documents.reading import TextSource
 
     if bool(request.to_text) == (request.to_file is not None):
         raise InvalidInputError(
             f"give either {mention('to_text')} or {mention('to_file')}", hint="Give one of them."
         )
-    if request.to_file is not None:
-        return _name_file(request.to_file)
-    return TextSource("the text", text=request.to_text)
-
-
-def _name_file(path: Path) -> TextSource:
-    from anyrig.documents.reading import TextSource
-
-    return TextSource(str(path), path)
-
-
-def _embed_one(
-    rig: Rig, request: SimilarRequest, source: TextSource, vectors: Vectors, on_event: OnEvent
-) -> tuple[str, Vector]:
+    source = TextSource(str(request.to_file or "the text"), request.to_file, request.to_text)
     (found,) = _embed_means(rig, request, [source], vectors, on_event)
     if isinstance(found, AnyrigError):
         raise found
@@ -279,11 +276,7 @@ class _KnownVector:
 
 def build_filters(options: FilterOptions, get_snapshot: Callable[[], Snapshot]) -> Filters:
     """The files that a search is about; folders, types and languages of which the index has no
-    file are errors.
-
-    Args:
-        options: as given.
-        get_snapshot: of the index; called only if something has to be looked up in it.
+    file are errors. The snapshot is taken only if something has to be looked up in it.
     """
     from anyrig.documents.index.snapshot import Filters
 
@@ -371,13 +364,14 @@ def _lower(names: Sequence[str]) -> list[str]:
 
 def answer_to_json(answer: Answer) -> dict[str, Any]:
     return {
-        "words": list(answer.words), "hits": [hit_to_json(hit) for hit in answer.hits],
-        "nearest": hit_to_json(answer.nearest) if answer.nearest else None,
+        "words": list(answer.words),
+        "hits": [_hit_to_json(hit) for hit in answer.hits],
+        "nearest": _hit_to_json(answer.nearest) if answer.nearest else None,
         "not_near": answer.num_far,
-    }  # fmt: skip
+    }
 
 
-def hit_to_json(hit: Hit) -> dict[str, Any]:
+def _hit_to_json(hit: Hit) -> dict[str, Any]:
     return {
         "score": hit.score,
         "similarity": None if hit.similarity is None else round(hit.similarity, 4),

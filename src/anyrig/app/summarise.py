@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -12,25 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.documents import (
-    FileOptions,
+    FailedFile,
+    SourceOptions,
     build_limits,
-    check_writable,
-    find_files,
-    name_texts,
+    list_sources,
     read_sources,
+    report_warnings,
 )
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
-from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
-from anyrig.errors import InvalidInputError, format_mentions
+from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent
+from anyrig.app.files import check_writable, write_text
 from anyrig.options import list_options, option
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.protocol import Vectors
-    from anyrig.documents.reading import Unread
     from anyrig.documents.summarise.files import ChapterSummary, FileSummary
     from anyrig.documents.summarise.write import Scribe
-    from anyrig.text.pages import Paged
 
 SUMMARY_FORMATS = (".txt", ".md", ".json")
 FormatHeading = Callable[[str, int], str]
@@ -38,14 +36,12 @@ FormatHeading = Callable[[str, int], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SummariseRequest(FileOptions):
+class SummariseRequest(SourceOptions):
     """Summaries."""
 
     files: tuple[Path, ...] = option(
         (), "files and folders; - is stdin", positional=True, http=False, metavar="FILE"
     )
-    texts: tuple[str, ...] = option((), "texts, before files", flag=False)
-    names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
     sentences: int | None = option(
         None, "how many sentences; 5 if no length is given", ge=1, le=1_000_000, metavar="N",
         excludes="words",
@@ -81,23 +77,21 @@ def summarise(rig: Rig, request: SummariseRequest, on_event: OnEvent) -> Iterato
     """
     from anyrig.documents.summarise.extract import Length
     from anyrig.documents.summarise.files import summarise_files
-    from anyrig.text.labels import one_line
 
     rig.choose_cpu(request)  # warns of a device that does not exist, though only models use one
-    length = Length(request.sentences or 0, request.words or 0, request.share or 0.0)
-    _check_output(request.output)
-    pages, total = _read(rig, request, on_event)
+    if request.output is not None:
+        check_writable(request.output, SUMMARY_FORMATS)
+    sources = list_sources(request, on_event, "summarise")
     made: list[FileSummary] = []
+
+    def report(detail: str) -> None:
+        on_event(ProgressEvent("summarising", len(made), len(sources), detail))
+
+    report("")
     with ExitStack() as stack:
-        done = 0
-
-        def report(detail: str) -> None:
-            on_event(ProgressEvent("summarising", done, total, detail))
-
-        report("")
         for one in summarise_files(
-            pages,
-            length=length,
+            read_sources(rig, request, sources),
+            length=Length(request.sentences or 0, request.words or 0, request.share or 0.0),
             limits=build_limits(request),
             by_chapter=request.by_chapter,
             language=request.language,
@@ -105,42 +99,15 @@ def summarise(rig: Rig, request: SummariseRequest, on_event: OnEvent) -> Iterato
             scribe=_get_writer(rig, request, stack, on_event) if request.model else None,
             tell=report,
         ):
-            done += 1
-            for warning in one.warnings:
-                on_event(WarningEvent(f"{one_line(one.file)}: {warning}"))
+            report_warnings(one.file, one.warnings, on_event)
             made.append(one)
             yield one
     if request.output is not None and any(one.error is None for one in made):
-        from anyrig.storage.files import write_atomic
-
-        write_atomic(request.output, _format_file(request, request.output.suffix.lower(), made))
+        write_text(request.output, _format_file(request, request.output.suffix.lower(), made))
 
 
-def _read(
-    rig: Rig, request: SummariseRequest, on_event: OnEvent
-) -> tuple[Iterator[Paged | Unread], int]:
-    """The files in pages, and how many they are."""
-    from anyrig.documents.reading import TextSource
-
-    sources = name_texts(request.texts, request.names)
-    if request.files or not sources:
-        files = find_files(request.files, request.type, on_event)
-        sources += [TextSource(str(file), file) for file in files]
-    if not sources:
-        raise InvalidInputError("no documents found", hint="Give a folder that contains files.")
-    return read_sources(rig, request, sources), len(sources)
-
-
-def _check_output(path: Path | None) -> None:
-    """Refuse an output that cannot be written, before the work."""
-    if path is None:
-        return
-    if path.suffix.lower() not in SUMMARY_FORMATS:
-        raise InvalidInputError(
-            f"{path.name}: unknown format of summaries",
-            hint=f"Valid file name extensions: {', '.join(SUMMARY_FORMATS)}.",
-        )
-    check_writable(path)
+def list_failed(made: Iterable[FileSummary]) -> list[FailedFile]:
+    return [FailedFile(one.file, one.error) for one in made if one.error is not None]
 
 
 def _get_vectors(
@@ -253,11 +220,7 @@ def summaries_to_json(made: Sequence[FileSummary]) -> dict[str, Any]:
              "warnings": list(one.warnings)}
             for one in made if one.error is None
         ],
-        "failed": [
-            {"file": one.file, "error": str(one.error),
-             "hint": format_mentions(one.error.hint, "python")}
-            for one in made if one.error is not None
-        ],
+        "failed": [one.to_json() for one in list_failed(made)],
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
-import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +25,7 @@ from anyrig.cli.output import (
     report_failed,
 )
 from anyrig.cli.rig import open_rig
+from anyrig.cli.text_input import read_input, read_lines
 from anyrig.documents.classify.labels import split_labels
 from anyrig.errors import InvalidInputError, InvalidOptionError, format_mentions
 from anyrig.options import list_options
@@ -92,14 +93,15 @@ def run(arguments: argparse.Namespace) -> int:
     with EventPrinter() as events:
         rig = open_rig(arguments, events)
         words = _list_words(arguments)
-        is_classifying = arguments.label_list is not None or arguments.classifier is not None
-        if is_classifying and arguments.train is None:
-            return _classify(rig, arguments, events)
         action, *rest = words or [""]
-        if arguments.list or action == "list" or not (action or arguments.text or arguments.lines):
+        has_labels = arguments.label_list is not None or arguments.classifier is not None
+        has_texts = words or arguments.text or arguments.lines
+        if not has_labels and (arguments.list or action == "list" or not has_texts):
             return _list(rig, is_json=arguments.json)
-        if action not in _ACTIONS:
-            raise _explain_missing_labels(action)
+        if has_labels or action not in _ACTIONS:
+            if not has_labels:
+                _check_typo(action)
+            return _classify(rig, arguments, events)
         if len(rest) != 1:
             usage = "EXAMPLES --name NAME" if action == "train" else "NAME"
             raise InvalidInputError(
@@ -129,18 +131,13 @@ def _list_words(arguments: argparse.Namespace) -> list[str]:
     return words
 
 
-def _explain_missing_labels(word: str) -> InvalidInputError:
+def _check_typo(word: str) -> None:
     near = difflib.get_close_matches(word, _ACTIONS, n=1)
     if near and not Path(word).expanduser().exists():
-        return InvalidInputError(
+        raise InvalidInputError(
             f"unknown action: `anyrig classify {word}`",
             hint=f"Did you mean `anyrig classify {near[0]}`?",
         )
-    return InvalidInputError(
-        "no labels were given",
-        hint="Pass --labels 'invoice,letter', or --with NAME for a trained classifier;"
-        " `anyrig classify train EXAMPLES --name NAME` trains one.",
-    )
 
 
 # -- classifying -----------------------------------------------------------------------------------
@@ -149,10 +146,10 @@ def _explain_missing_labels(word: str) -> InvalidInputError:
 def _classify(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> int:
     texts = {f"text {number}": text for number, text in enumerate(arguments.text, 1)}
     if "-" in arguments.words:
-        texts["standard input"] = sys.stdin.read()
+        texts["standard input"] = read_input("-")
     if arguments.lines:
-        lines = enumerate(_read_lines(arguments.lines), 1)
-        texts |= {f"line {number}": line for number, line in lines if line.strip()}
+        lines = read_lines(arguments.lines)
+        texts |= {f"line {number}": line for number, line in lines.items()}
     given = read_flags(arguments, ClassifyRequest)
     labels = split_labels(arguments.label_list) if arguments.label_list is not None else None
     request = rig.request(ClassifyRequest, **{
@@ -181,17 +178,6 @@ def _classify(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> 
     return report_failed(result.failed, len(result.texts), "text")
 
 
-def _read_lines(name: str) -> list[str]:
-    from anyrig.text.decode import decode
-
-    if name == "-":
-        return sys.stdin.read().splitlines()
-    path = Path(name).expanduser()
-    if not path.is_file():
-        raise InvalidInputError(f"no such file: {name}", hint="Check the path; - reads stdin.")
-    return decode(path.read_bytes(), name).splitlines()
-
-
 def _format_answer(answer: Answer) -> str:
     """`0.93 invoice`, or several labels, or that none fits; single labels are padded alike."""
     shares = dict(answer.told)
@@ -204,11 +190,8 @@ def _format_answer(answer: Answer) -> str:
 
 
 def _format_counts(result: ClassifyResult) -> Iterator[str]:
-    counts: dict[str, int] = {}
-    for one in result.texts:
-        if one.answer is not None:
-            for label in one.answer.labels or (_NO_LABEL,):
-                counts[label] = counts.get(label, 0) + 1
+    answers = [one.answer for one in result.texts if one.answer is not None]
+    counts = Counter(label for one in answers for label in one.labels or (_NO_LABEL,))
     for label, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
         yield f"  {count:>6}  {label}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from anyrig.cli.output import (
     report_failed,
 )
 from anyrig.cli.rig import open_rig
-from anyrig.errors import InvalidInputError
+from anyrig.cli.text_input import read_lines
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -47,12 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
         rig = open_rig(arguments, events)
         if arguments.models:
             return _list_models(as_json=arguments.json)
-        lines = _read_lines(arguments.lines) if arguments.lines else {}
+        lines = read_lines(arguments.lines) if arguments.lines else {}
         texts = [word for word in arguments.words if not _is_path(word)]
         request = rig.request(
             EmbedRequest,
             texts=[*lines.values(), *texts],
-            names=[*lines, *("" for _ in texts)],
+            names=[*map(str, lines), *("" for _ in texts)],
             files=[word for word in arguments.words if _is_path(word)],
             **read_flags(arguments, EmbedRequest),
         )
@@ -103,17 +102,6 @@ def _list_models(*, as_json: bool) -> int:
     for one in models:
         print(f"{one.name}: {one.summary}; {one.hint or 'ready'}")
     return 0
-
-
-def _read_lines(name: str) -> dict[str, str]:
-    """The lines of a file that are not empty, by their numbers."""
-    from anyrig.text.decode import decode
-
-    if name != "-" and not Path(name).is_file():
-        raise InvalidInputError(f"no such file: {name}", hint="Check the path; - reads stdin.")
-    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    lines = decode(data, name).splitlines()
-    return {str(number): line for number, line in enumerate(lines, 1) if line.strip()}
 
 
 def _is_path(word: str) -> bool:

@@ -18,6 +18,7 @@ from anyrig.app.entities import (
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, paint, print_json, report_failed
 from anyrig.cli.rig import open_rig
+from anyrig.cli.text_input import read_input
 from anyrig.errors import InvalidInputError, mention
 from anyrig.units import pluralize
 
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         texts = {} if arguments.text is None else {"text": arguments.text}
         files = given.pop("files", ())
         if Path("-") in files:
-            texts["-"] = _read_stdin()
+            texts["-"] = read_input("-")
         request = rig.request(
             EntitiesRequest, files=[file for file in files if file != Path("-")],
             texts=list(texts.values()), names=list(texts), **given,
@@ -96,12 +97,6 @@ def _print_summary(result: EntitiesResult, request: EntitiesRequest) -> None:
     entities = f"{count:,} {'entity' if count == 1 else 'entities'}"
     if num_texts:
         print(f"{entities} of {pluralize(num_texts, 'text')} in {request.output}")
-
-
-def _read_stdin() -> str:
-    from anyrig.text.decode import decode
-
-    return decode(sys.stdin.buffer.read(), "the input")
 
 
 def _list_models(*, is_json: bool) -> int:

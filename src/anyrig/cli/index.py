@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from anyrig.app import index as app
-from anyrig.app.events import JsonEvents
-from anyrig.app.index import IndexProgressEvent, IndexRequest, IndexStartedEvent
+from anyrig.app.events import ProgressEvent
+from anyrig.app.index import IndexProgressEvent, IndexRequest
 from anyrig.cli.ask import can_ask, confirm
-from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, print_json, print_line, print_warning
 from anyrig.cli.rig import open_rig
@@ -42,8 +39,15 @@ The exit code is 1 if a file could not be read in this run; one that failed in a
 did not change is listed by --status only."""
 RESUME = "Files that were indexed stay in the index: the same command continues."
 MIXED = True
-_ACTIONS = ("status", "list", "remove", "include", "drop", "watch", "queue")
-_LIVE_INTERVAL_S, _LOG_INTERVAL_S = 0.2, 15.0
+_ACTIONS = {
+    "watch": "go on with whatever changes",
+    "status": "show what the index holds",
+    "list": "list all indexes",
+    "remove": "remove files or folders for good",
+    "include": "include again what was removed, and index it",
+    "drop": "delete the whole index",
+    "queue": "queue it as a job; `anyrig jobs run` runs it",
+}
 _MAX_NAMED = 20
 _MIN_PASSAGES = 100
 """Embedded passages from which a speed is shown."""
@@ -54,16 +58,7 @@ _STAGES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    actions = {
-        "watch": "go on with whatever changes",
-        "status": "show what the index holds",
-        "list": "list all indexes",
-        "remove": "remove files or folders for good",
-        "include": "include again what was removed, and index it",
-        "drop": "delete the whole index",
-        "queue": "queue it as a job; `anyrig jobs run` runs it",
-    }
-    for name, help in actions.items():
+    for name, help in _ACTIONS.items():
         parser.add_argument(f"--{name}", action="store_true", help=help)
     parser.add_argument("--yes", action="store_true", help="do not ask before --drop")
     add_flags(parser, IndexRequest)
@@ -77,9 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--{given[0]} and --{given[1]} were both given", hint="Give one of them."
         )
     action = given[0] if given else "index"
-    if action in ("remove", "include", "queue") and not read_flags(arguments, IndexRequest).get(
-        "folders"
-    ):
+    if action in ("remove", "include", "queue") and not arguments.folders:
         raise InvalidInputError(f"--{action} needs a file or folder", hint="Name one.")
     try:
         return _run(arguments, action)
@@ -91,12 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, action: str) -> int:
-    flags = read_flags(arguments, IndexRequest)
     if action == "queue":
         return _queue(arguments)
     with IndexPrinter(json_lines=arguments.json) as events:
         rig = open_rig(arguments, events)
-        request = rig.request(IndexRequest, **flags)
+        request = rig.request(IndexRequest, **read_flags(arguments, IndexRequest))
         if action == "list":
             return _list(rig, as_json=arguments.json)
         if action == "status":
@@ -111,24 +103,26 @@ def _run(arguments: argparse.Namespace, action: str) -> int:
         if action == "remove":
             return _remove(rig, request, events, as_json=arguments.json)
         if action == "watch":
-            return _watch(rig, request, events)
+            return _watch(rig, request, events, as_json=arguments.json)
         make = app.include if action == "include" else app.index
         result = make(rig, request, events)
-        events.print_result(result)
+        events.pause()
+        _print_result(result, as_json=arguments.json)
         return 1 if result.changes.failed else 0
 
 
-def _watch(rig: Rig, request: IndexRequest, events: IndexPrinter) -> int:
+def _watch(rig: Rig, request: IndexRequest, events: IndexPrinter, *, as_json: bool) -> int:
     failed = False
     try:
         for result in app.watch(rig, request, events):
             failed = failed or bool(result.changes.failed)
-            events.print_result(result)
-            if not events.json_lines:
+            events.pause()
+            _print_result(result, as_json=as_json)
+            if not as_json:
                 print("Watching for changes; Ctrl+C stops it.", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        events.clear()
-        if events.json_lines:
+        events.pause()
+        if as_json:
             print_line("stopped", {"index": request.index})
         else:
             print("Stopped; the index is complete.", file=sys.stderr)
@@ -207,92 +201,51 @@ def _remove(rig: Rig, request: IndexRequest, events: IndexPrinter, *, as_json: b
 
 
 class IndexPrinter(EventPrinter):
-    """Shows indexing: a line that is drawn over, lines in a log now and then, or JSON lines."""
-
-    def __init__(self, *, json_lines: bool) -> None:
-        super().__init__()
-        self.json_lines = json_lines
-        self._is_live = not json_lines and self._is_terminal
-        self._interval_s = _LIVE_INTERVAL_S if self._is_live else _LOG_INTERVAL_S
-        self._json_events = JsonEvents()
-        self._next_progress = time.monotonic() + self._interval_s
-        self._is_drawn = False
+    """Shows indexing: with speed and failures for people; for programs from its `begin` on."""
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, IndexProgressEvent | IndexStartedEvent) and self.json_lines:
-            row = self._json_events.encode(event)
-            if row is not None:
-                print_line(row.pop("event"), row)
-        elif isinstance(event, IndexProgressEvent):
-            self._show(event.progress)
-        elif isinstance(event, IndexStartedEvent):
-            pass
-        else:
-            self.clear()
-            super().__call__(event)
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
-        super().__exit__()
-
-    def clear(self) -> None:
-        self.pause()
-        if self._is_drawn:
-            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
-            self._is_drawn = False
-
-    def print_result(self, result: IndexResult) -> None:
-        self.clear()
-        changes = result.changes
-        for warning in changes.warnings[:_MAX_NAMED]:
-            print_warning(warning)
-        if len(changes.warnings) > _MAX_NAMED:
-            print_warning(f"and {len(changes.warnings) - _MAX_NAMED} more; --json lists all")
-        if self.json_lines:
-            print_line("done", app.result_to_json(result))
+        if isinstance(event, IndexProgressEvent) and not self._json_lines:
+            now = event.progress
+            event = ProgressEvent(_STAGES[now.stage], event.done, event.total, format_progress(now))
+        elif type(event) is ProgressEvent and self._json_lines:
             return
-        print(format_result(result))
-        _print_failed(changes.failed)
-        if changes.old_failed:
-            count = pluralize(len(changes.old_failed), "file")
-            remedy = "--retry tries again, --status lists them"
-            print(f"{count} not read before and not changed; {remedy}", file=sys.stderr)
-        if changes.others:
-            kinds = ", ".join(dict.fromkeys(one.suffix or one.name for one in changes.others))
-            count = pluralize(len(changes.others), "file")
-            print(f"{count} of other types skipped: {kinds[:80]}", file=sys.stderr)
-
-    def _show(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if now < self._next_progress:
-            return
-        self._next_progress = now + self._interval_s
-        if self._is_live:
-            self.pause()
-            line = format_progress(progress, shutil.get_terminal_size().columns - 1)
-            print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)
-            self._is_drawn = True
-        else:
-            print(format_progress(progress, 200), file=sys.stderr, flush=True)
+        super().__call__(event)
 
 
-def format_progress(now: Progress, width: int) -> str:
-    """`indexing 45%, 120 of 400 files read, 800 of 950 passages, 160/s, 3 min left  letter.pdf`."""
-    parts = [f"{_STAGES[now.stage]} {now.done:.0%}" if now.done else _STAGES[now.stage]]
-    if now.stage == "indexing":
-        parts.append(f"{now.num_read:,} of {pluralize(now.num_files, 'file')} read")
-        if now.num_asked:
-            of = f" of {now.num_asked:,}" if now.num_asked > now.num_passages else ""
-            parts.append(f"{now.num_passages:,}{of} passages embedded")
-    else:
-        parts.append(f"{now.file:,} of {now.num_files:,}")
+def format_progress(now: Progress) -> str:
+    """`800 of 950 passages embedded, 160/s, 1 not read, 3 min left  letter.pdf`."""
+    parts = []
+    if now.stage == "indexing" and now.num_asked:
+        of = f" of {now.num_asked:,}" if now.num_asked > now.num_passages else ""
+        parts.append(f"{now.num_passages:,}{of} passages embedded")
     if now.passages_per_s >= 0.1:
         parts.append(f"{_format_rate(now.passages_per_s)}/s")
     if now.num_failed:
         parts.append(f"{now.num_failed} not read")
     if now.left_s:
         parts.append(f"{format_duration(now.left_s)} left")
-    return f"{', '.join(parts)}  {now.title}"[:width]
+    return f"{', '.join(parts)}  {now.title}".strip()
+
+
+def _print_result(result: IndexResult, *, as_json: bool) -> None:
+    changes = result.changes
+    for warning in changes.warnings[:_MAX_NAMED]:
+        print_warning(warning)
+    if len(changes.warnings) > _MAX_NAMED:
+        print_warning(f"and {len(changes.warnings) - _MAX_NAMED} more; --json lists all")
+    if as_json:
+        print_line("done", app.result_to_json(result))
+        return
+    print(format_result(result))
+    _print_failed(changes.failed)
+    if changes.old_failed:
+        count = pluralize(len(changes.old_failed), "file")
+        remedy = "--retry tries again, --status lists them"
+        print(f"{count} not read before and not changed; {remedy}", file=sys.stderr)
+    if changes.others:
+        kinds = ", ".join(dict.fromkeys(one.suffix or one.name for one in changes.others))
+        count = pluralize(len(changes.others), "file")
+        print(f"{count} of other types skipped: {kinds[:80]}", file=sys.stderr)
 
 
 def format_result(result: IndexResult) -> str:

@@ -7,11 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.app.documents import FailedFile
-from anyrig.app.summarise import SummariseRequest, format_summary, summaries_to_json, summarise
+from anyrig.app.summarise import (
+    SummariseRequest,
+    format_summary,
+    list_failed,
+    summaries_to_json,
+    summarise,
+)
 from anyrig.cli.flags import add_flags, read_flags
-from anyrig.cli.output import EventPrinter, failed_to_json, paint, print_json, report_failed
+from anyrig.cli.output import EventPrinter, paint, print_json, report_failed
 from anyrig.cli.rig import open_rig
+from anyrig.cli.text_input import read_input
 from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -41,9 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
                 named = len(request.files) > 1 or any(file.is_dir() for file in request.files)
                 print(format_summary(one, _format_heading, named=named, places=request.places))
                 sys.stdout.flush()
-    failed = [FailedFile(one.file, one.error) for one in made if one.error is not None]
+    failed = list_failed(made)
     if arguments.json:
-        print_json({**summaries_to_json(made), "failed": failed_to_json(failed)})
+        print_json(summaries_to_json(made))
     elif request.output is not None and len(failed) < len(made):
         count = len(made) - len(failed)
         print(f"{count} {'summary' if count == 1 else 'summaries'} in {request.output}")
@@ -57,9 +63,7 @@ def _build_request(rig: Rig, arguments: argparse.Namespace) -> SummariseRequest:
         return rig.request(SummariseRequest, **flags)
     if len(files) > 1:
         raise InvalidInputError("- and files were both given", hint="Give one or the other.")
-    from anyrig.text.decode import decode
-
-    text = decode(sys.stdin.buffer.read(), "stdin")
+    text = read_input("-")
     return rig.request(SummariseRequest, **{**flags, "files": (), "texts": text, "names": "-"})
 
 

@@ -18,7 +18,14 @@ from anyio import to_thread
 from anyrig.app.access import find_named_upload
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
 from anyrig.server.errors import Problem, error_status, format_for_http
-from anyrig.server.waiting import BoundedStarter, ClientDisconnected, TaskTimeout, wait_for_task
+from anyrig.server.uploads import IndexFiles
+from anyrig.server.waiting import (
+    BoundedStarter,
+    ClientDisconnected,
+    TaskTimeout,
+    wait_for_disconnect,
+    wait_for_task,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -69,25 +76,19 @@ class DocumentTasks:
     """Submits tasks to the document workers, and waits for them."""
 
     def __init__(self, server: ServerState) -> None:
-        self._server = server
+        self.server = server
+        self.index_files = IndexFiles(server)
         # Submitting may start a process or load a model: those who wait for that must not use up
         # the threads of others.
         lanes: tuple[Lane, ...] = ("live", "bulk")
         self._starting = {lane: BoundedStarter(_MAX_STARTING) for lane in lanes}
         self._embedding = BoundedStarter(_MAX_STARTING)
 
-    # -- sources -----------------------------------------------------------------------------------
-
     async def find_sources(
         self, client: Client, texts: Sequence[str], files: Sequence[str]
     ) -> list[Source]:
         """The texts and uploads of a request, checked."""
-        return await to_thread.run_sync(self._find_sources, client, texts, files)
-
-    def _find_sources(
-        self, client: Client, texts: Sequence[str], files: Sequence[str]
-    ) -> list[Source]:
-        limits = self._server.settings
+        limits = self.server.settings
         if len(texts) > limits.texts:
             raise LimitExceededError(
                 f"{len(texts)} texts in one request", hint=f"Send at most {limits.texts} at a time."
@@ -102,14 +103,17 @@ class DocumentTasks:
             raise LimitExceededError(
                 "the texts are too long together", hint="Send fewer at a time, or as files."
             )
+        return await to_thread.run_sync(self._list_sources, client, texts, files)
+
+    def _list_sources(
+        self, client: Client, texts: Sequence[str], files: Sequence[str]
+    ) -> list[Source]:
+        uploads = self.server.uploads
         sources = [Source(f"text {number}", text) for number, text in enumerate(texts, 1)]
-        return sources + [self._find_upload(client, name) for name in files]
-
-    def _find_upload(self, client: Client, name: str) -> Source:
-        upload = find_named_upload(self._server, client, name)
-        return Source(upload.name, path=self._server.uploads.path(upload.id), upload=name)
-
-    # -- tasks -------------------------------------------------------------------------------------
+        for name in files:
+            upload = find_named_upload(self.server, client, name)
+            sources.append(Source(upload.name, path=uploads.path(upload.id), upload=name))
+        return sources
 
     async def ask(
         self,
@@ -120,14 +124,8 @@ class DocumentTasks:
         turn: float = 0.0,
         sources: Sequence[Source] = (),
     ) -> Any:
-        """A task's result, or a problem, in which files have the names that clients know.
-
-        Args:
-            task: of `app.document_worker.TASKS`.
-            given: options of its request.
-            lane: `bulk` for long work.
-            turn: lower ones come first.
-            sources: whose names may be in errors.
+        """The result of a task of `app.document_worker.TASKS`, or a problem, in which `sources`
+        have the names that clients know.
         """
         try:
             return await self.result(task, given, lane=lane, turn=turn)
@@ -144,8 +142,8 @@ class DocumentTasks:
 
         It may wait for some time, and from then on it may run for some time.
         """
-        limits, outcome = self._server.settings, "given up"
-        submit = partial(self._server.documents.submit, task, given, lane=lane, turn=turn)
+        limits, outcome = self.server.settings, "given up"
+        submit = partial(self.server.documents.submit, task, given, lane=lane, turn=turn)
         try:
             future = await self._starting[lane].run(submit, limits, undo=lambda one: one.cancel())
             found = await wait_for_task(future, limits.work_s)
@@ -156,12 +154,12 @@ class DocumentTasks:
             outcome = "failed"
             raise
         finally:
-            self._server.metrics.tasks.labels(task, outcome).inc()
+            self.server.metrics.tasks.labels(task, outcome).inc()
         return found
 
     async def embed(self, submit: Callable[[], Sequence[Future[T]]]) -> Sequence[Future[T]]:
         """Call what submits texts to be embedded, in a thread: it may load a model."""
-        return await self._embedding.run(submit, self._server.settings, undo=_cancel)
+        return await self._embedding.run(submit, self.server.settings, undo=_cancel)
 
     async def run_each(
         self, task: str, sources: Sequence[Source], given: Mapping[str, Any]
@@ -177,13 +175,17 @@ class DocumentTasks:
                 rows = await self.ask(task, {**given, **what}, lane=lane, turn=turn)
             except Problem as error:
                 return [_build_failure(source, error) for source in group]
-            return [_build_outcome(source, row) for source, row in zip(group, rows, strict=True)]
+            return [
+                build_success(source, row["result"]) if "result" in row
+                else _build_failure(source, to_problem(error_from_dict(row["error"])))
+                for source, row in zip(group, rows, strict=True)
+            ]  # fmt: skip
 
         calls = [
             partial(run, group, lane, turn)
             for turn, (group, lane) in enumerate(_group_sources(sources))
         ]
-        return [row for rows in await _run_few(calls) for row in rows]
+        return [row for rows in await run_few(calls, _MAX_TASKS) for row in rows]
 
 
 def build_results(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -198,7 +200,7 @@ def build_results(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 async def run_while_connected(request: Request | WebSocket, work: Awaitable[T]) -> T:
     """Work that is cancelled when its client disconnects; then `ClientDisconnected` is raised."""
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_wait_for_disconnect(request))
+    gone = asyncio.ensure_future(wait_for_disconnect(request))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -209,11 +211,6 @@ async def run_while_connected(request: Request | WebSocket, work: Awaitable[T]) 
         if not working.done():
             working.cancel()
             await asyncio.wait((working,))
-
-
-async def _wait_for_disconnect(request: Request | WebSocket) -> None:
-    while not (await request.receive())["type"].endswith(".disconnect"):
-        pass
 
 
 def build_timeout(task: str, max_s: float) -> Problem:
@@ -234,12 +231,6 @@ def to_problem(error: AnyrigError) -> Problem:
 def build_success(source: Source, result: Any) -> dict[str, Any]:
     """The outcome of a source that was done."""
     return {"name": source.name, "file": source.upload or None, "result": result, "error": None}
-
-
-def _build_outcome(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
-    if "result" in row:
-        return build_success(source, row["result"])
-    return _build_failure(source, to_problem(error_from_dict(row["error"])))
 
 
 def _build_failure(source: Source, problem: Problem) -> dict[str, Any]:
@@ -264,9 +255,9 @@ def _group_sources(sources: Sequence[Source]) -> list[tuple[list[Source], Lane]]
     return groups + [([one], "bulk") for one in sources if one.path is not None]
 
 
-async def _run_few(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Run all, a few at a time; a cancelled one takes the others with it."""
-    limit = asyncio.Semaphore(_MAX_TASKS)
+async def run_few(calls: Sequence[Callable[[], Awaitable[T]]], max_at_once: int) -> list[T]:
+    """Run all, a few at a time; one that fails takes the others with it."""
+    limit = asyncio.Semaphore(max_at_once)
 
     async def run(call: Callable[[], Awaitable[T]]) -> T:
         async with limit:

@@ -14,6 +14,7 @@ from anyrig.errors import OverloadedError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.websockets import WebSocket
 
     from anyrig.app.document_worker import TaskFuture
     from anyrig.app.settings import ServerSettings
@@ -155,7 +156,7 @@ async def wait_for_all(
     done = _future_of_all(futures)
     watched = [done]
     if request is not None:
-        watched.append(asyncio.ensure_future(_wait_for_disconnect(request)))
+        watched.append(asyncio.ensure_future(wait_for_disconnect(request)))
     try:
         await asyncio.wait(watched, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
         if done.done():
@@ -193,6 +194,6 @@ def _future_of_all(futures: Sequence[Future[T]]) -> asyncio.Future[None]:
     return done
 
 
-async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def wait_for_disconnect(request: Request | WebSocket) -> None:
+    while not (await request.receive())["type"].endswith(".disconnect"):
         pass

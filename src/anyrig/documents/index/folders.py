@@ -172,13 +172,12 @@ def index_folders(
         threshold: passages above which a graph is made.
         reference: what the model is found by again, where its name does not do it.
     """
-    with alone(path), IndexFile(path) as file:
-        if file.unclean:
-            file.purge()
-        chosen = _register_roots(file, roots)
-        done = update(file, chosen, vectors, how, tell=tell, reference=reference)
-        _update_graph(file, path, threshold, tell)
-        return done
+    stop = threading.Event()
+    stop.set()
+    (done,) = watch_folders(
+        path, roots, vectors, how, tell=tell, stop=stop, threshold=threshold, reference=reference
+    )
+    return done
 
 
 def watch_folders(
@@ -210,6 +209,8 @@ def watch_folders(
     """
     ended = stop or threading.Event()
     with alone(path), IndexFile(path) as file:
+        if file.unclean:
+            file.purge()
         chosen = _register_roots(file, roots)
         done = update(file, chosen, vectors, how, tell=tell, reference=reference)
         _update_graph(file, path, threshold, tell)

@@ -70,6 +70,8 @@ _EMBED_SLICE, _EMBED_LIVE = 512, 64
 _RETRY_S = 0.5
 """How often it is tried whether the queue has room again."""
 _OLD_FILE_S = 3600.0
+_MADE = "made"
+"""Folder of the files that are sent and deleted."""
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ class AnalysisReport(BaseModel):
 # -- the routes ------------------------------------------------------------------------------------
 
 
-Work = Callable[[Client, Sequence[Source], Any], Awaitable[Any]]
+Work = Callable[[DocumentTasks, Client, Sequence[Source], Any], Awaitable[Any]]
 """Who asks, sources and options to the answer: a response, or what is written as JSON."""
 
 
@@ -275,59 +277,57 @@ class TaskRoute:
 
 
 def router(server: ServerState) -> APIRouter:
-    from anyrig.server.routes import indexes, search
+    from anyrig.server.routes import indexes
 
+    _delete_old_files(server.data_folder / _MADE)
     routes = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
     tasks = DocumentTasks(server)
-    for task in _list_tasks(server, tasks):
+    for task in _list_tasks():
         add_json_route(routes, tasks, task)
-        add_form_route(routes, server, task)
-    for module in (search, indexes):
-        routes.include_router(module.router(server, tasks))
+        add_form_route(routes, tasks, task)
+    routes.include_router(indexes.router(tasks))
     return routes
 
 
-def _list_tasks(server: ServerState, tasks: DocumentTasks) -> list[TaskRoute]:
-    folder = server.data_folder / "made"
-    _delete_old_files(folder)
+def _list_tasks() -> list[TaskRoute]:
     return [
         TaskRoute(
             "embed", "Vectors of texts and files",
             "A text has a vector; a file has one for each passage, with its place.",
-            EmbedOptions, TaskResults[EmbeddedSource], partial(_embed, server, tasks),
+            EmbedOptions, TaskResults[EmbeddedSource], _embed,
             {"texts": ["The rent is due on Monday."]},
         ),
         TaskRoute(
             "classify", "Labels of texts and files",
             "By the names of labels, which need no examples, or by a trained classifier.",
-            ClassifyOptions, TaskResults[Classification], partial(_classify, server, tasks),
+            ClassifyOptions, TaskResults[Classification], _classify,
             {"texts": ["Please pay 120 euros by the end of the month."],
              "labels": ["invoice: a bill to pay", "letter", "recipe"]},
         ),
         TaskRoute(
             "entities", "Entities in texts and files",
             "People, places, dates, amounts, and numbers that pass their check, with their places.",
-            EntitiesOptions, TaskResults[EntityRows], partial(_run_each, tasks, "entities"),
+            EntitiesOptions, TaskResults[EntityRows], partial(_run_each, "entities"),
             {"texts": ["John Brown paid 1,200 euros on 4 May 2026."]},
         ),
         TaskRoute(
             "summarise", "Summaries of texts and files",
             "Sentences of the text itself, with their places, or those of a model that writes.",
-            SummariseOptions, TaskResults[Summaries], partial(_run_each, tasks, "summarise"),
+            SummariseOptions, TaskResults[Summaries], partial(_run_each, "summarise"),
             {"texts": ["The meeting was long. Nobody agreed. In the end the roof will be fixed."],
              "sentences": 1},
         ),
         TaskRoute(
             "analyse", "What documents hold, each and together",
             "Languages, key phrases, near-duplicates, clusters, common passages, readability.",
-            AnalyseOptions, AnalysisReport, partial(_analyse, tasks),
+            AnalyseOptions, AnalysisReport, _analyse,
             {"texts": ["The first of two texts.", "The second of two texts."]},
             media_types={"text/html": {"schema": {"type": "string"}}},
         ),
         TaskRoute(
             "ocr", "The text of images and scanned PDFs",
             "Text, boxes of lines and words, or with format=pdf a PDF that can be searched.",
-            OcrOptions, TaskResults[OcrText], partial(_run_ocr, tasks, folder),
+            OcrOptions, TaskResults[OcrText], _run_ocr,
             {"files": [EXAMPLE_UPLOAD], "format": "json", "language": "en"}, files_only=True,
             media_types={"application/pdf": {"schema": {"type": "string", "format": "binary"}}},
         ),
@@ -338,23 +338,19 @@ def _list_tasks(server: ServerState, tasks: DocumentTasks) -> list[TaskRoute]:
 
 
 async def _run_each(
-    tasks: DocumentTasks, name: str, client: Client, sources: Sequence[Source], options: Any
+    name: str, tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
 ) -> Any:
     return build_results(await tasks.run_each(name, sources, options.read_given()))
 
 
 async def _classify(
-    server: ServerState,
-    tasks: DocumentTasks,
-    client: Client,
-    sources: Sequence[Source],
-    options: Any,
+    tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
 ) -> Any:
     name = (options.classifier or "").partition("@")[0]
-    if name and not is_shared(server, client, name):  # the answer is that of an unknown one
+    if name and not is_shared(tasks.server, client, name):  # the answer is that of an unknown one
         raise Problem(400, f"no classifier {name[:80]!r} is kept",
                       hint="GET /documents/classifiers lists them.")  # fmt: skip
-    return await _run_each(tasks, "classify", client, sources, options)
+    return await _run_each("classify", tasks, client, sources, options)
 
 
 async def _analyse(
@@ -373,59 +369,52 @@ async def _analyse(
 
 
 async def _embed(
-    server: ServerState,
-    tasks: DocumentTasks,
-    client: Client,
-    sources: Sequence[Source],
-    options: Any,
+    tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
 ) -> dict[str, Any]:
     """Texts as they are, files by their passages; all go to the one embedder, with those of other
     clients.
     """
     given = options.read_given()
     model = given.pop("model", "")
-    texts = [one for one in sources if one.path is None]
+    max_s = tasks.server.settings.work_s
     files = [one for one in sources if one.path is not None]
-    rows = [build_success(one, {"vector": one.text, "passages": None, "warnings": []})
-            for one in texts]  # fmt: skip
-    rows += await tasks.run_each("passages", files, given)
-    places: list[tuple[dict[str, Any], str]] = []
-    for row in rows:
-        if row["result"] is not None:
-            passages = row["result"]["passages"]
-            places += [(row["result"], "vector")] if passages is None else [
-                (passage, "text") for passage in passages
-            ]  # fmt: skip
+    rows, texts = [], []
+    targets: list[dict[str, Any]] = []  # what gets a vector
+    for source in sources:
+        if source.path is None:
+            targets.append({"vector": None, "passages": None, "warnings": []})
+            texts.append(source.text)
+            rows.append(build_success(source, targets[-1]))
+    for row in await tasks.run_each("passages", files, given):
+        rows.append(row)
+        targets += row["result"]["passages"] if row["result"] else []
+    texts += [target["text"] for target in targets[len(texts) :]]
     try:
-        async with asyncio.timeout(server.settings.work_s) as scope:
-            texts_to_embed = [place[key] for place, key in places]
-            vectors = await _embed_texts(server, tasks, texts_to_embed, model, options.use)
+        async with asyncio.timeout(max_s) as scope:
+            vectors = await _embed_texts(tasks, texts, model, options.use)
     except AnyrigError as error:
         raise to_problem(error) from error
     except TimeoutError:
         if not scope.expired():
             raise
-        raise build_timeout("embed", server.settings.work_s) from None
-    await to_thread.run_sync(_set_vectors, [place for place, _ in places], vectors)
+        raise build_timeout("embed", max_s) from None
+    lists = await to_thread.run_sync(lambda: [vector.tolist() for vector in vectors])
+    for target, vector in zip(targets, lists, strict=True):
+        target["vector"] = vector
     return build_results(rows)
 
 
-def _set_vectors(places: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> None:
-    for place, vector in zip(places, vectors, strict=True):
-        place["vector"] = vector.tolist()
-
-
 async def _embed_texts(
-    server: ServerState, tasks: DocumentTasks, texts: Sequence[str], model: str, use: Use
+    tasks: DocumentTasks, texts: Sequence[str], model: str, use: Use
 ) -> list[Any]:
     """Any number of texts: as many at a time as may wait, so that others come in between."""
-    limits = server.settings
+    limits, embedding = tasks.server.settings, tasks.server.embedding
     size = min(_EMBED_SLICE, limits.texts)
     lane: Lane = "live" if len(texts) <= _EMBED_LIVE else "bulk"
     found: list[Any] = []
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
-        submit = partial(server.embedding.submit, some, model=model, use=use, lane=lane)
+        submit = partial(embedding.submit, some, model=model, use=use, lane=lane)
         futures = await submit_patiently(
             partial(tasks.embed, submit), limits.deadline_s if start else 0
         )
@@ -451,7 +440,7 @@ async def submit_patiently(
 
 
 async def _run_ocr(
-    tasks: DocumentTasks, folder: Path, client: Client, sources: Sequence[Source], options: Any
+    tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
 ) -> Any:
     given = options.read_given()
     if options.format != "pdf":
@@ -459,29 +448,30 @@ async def _run_ocr(
         return build_results(await tasks.run_each("ocr", sources, given))
     if len(sources) != 1:
         raise Problem(400, "a PDF is made of one file", hint="Send a request for each.")
-    return await _make_pdf(tasks, folder, sources[0], given)
+    return await _make_pdf(tasks, sources[0], given)
 
 
-async def _make_pdf(
-    tasks: DocumentTasks, folder: Path, source: Source, given: Mapping[str, Any]
-) -> Response:
+async def _make_pdf(tasks: DocumentTasks, source: Source, given: Mapping[str, Any]) -> Response:
     """The file with its words, deleted once it was sent."""
-    own = folder / secrets.token_hex(16)
-    path = own / "made.pdf"
-    # With its folder: a worker that is not done when the client leaves cannot write it.
-    remove = partial(shutil.rmtree, own, ignore_errors=True)
+    folder = tasks.server.data_folder / _MADE / secrets.token_hex(16)
+    path = folder / "made.pdf"
     try:
-        await to_thread.run_sync(partial(own.mkdir, parents=True))
+        await to_thread.run_sync(partial(folder.mkdir, parents=True))
         rows = await tasks.run_each(
             "ocr", [source], {**given, "format": "pdf", "output": str(path)}
         )
         build_results(rows)  # raises what went wrong
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(remove)
+        await _delete_folder(folder)
         raise
     name = f"{source.name.rpartition('.')[0] or source.name}.pdf"
     return _TemporaryFileResponse(path, media_type="application/pdf", filename=name)
+
+
+async def _delete_folder(folder: Path) -> None:
+    """Also if the client has left. A worker that is not done then cannot write into it."""
+    with anyio.CancelScope(shield=True):
+        await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 class _TemporaryFileResponse(FileResponse):
@@ -491,9 +481,7 @@ class _TemporaryFileResponse(FileResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            remove = partial(shutil.rmtree, Path(self.path).parent, ignore_errors=True)
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(remove)
+            await _delete_folder(Path(self.path).parent)
 
 
 def _delete_old_files(folder: Path) -> None:
@@ -516,7 +504,7 @@ def add_json_route(routes: APIRouter, tasks: DocumentTasks, task: TaskRoute) -> 
         client = get_client(request)
         texts, files = getattr(body, "texts", []), body.files
         sources = await tasks.find_sources(client, texts, files)
-        return await answer(request, task.work(client, sources, body))
+        return await answer(request, task.work(tasks, client, sources, body))
 
     run.__annotations__["body"] = body_model
     routes.post(f"/{task.name}", name=task.name, **_describe(task))(run)
@@ -536,18 +524,28 @@ def build_body(task: TaskRoute) -> type[RequestModel]:
     return model
 
 
-def add_form_route(routes: APIRouter, server: ServerState, task: TaskRoute) -> None:
+def add_form_route(routes: APIRouter, tasks: DocumentTasks, task: TaskRoute) -> None:
+    uploads = tasks.server.uploads
+
+    def list_sources(files: Sequence[StoredUpload]) -> list[Source]:
+        return [Source(one.name, path=uploads.path(one.id)) for one in files]
+
+    def delete(files: Sequence[StoredUpload]) -> None:
+        for one in files:
+            with contextlib.suppress(AnyrigError):  # deleted by another request
+                uploads.delete(one.id)
+
     async def run(request: Request) -> Response:
-        form = await receive_form(request, server.uploads, max_files=MAX_FILES)
+        form = await receive_form(request, uploads, max_files=MAX_FILES)
         try:
             if not form.files:
                 raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
             options = read_form(task.options, form.fields)
-            sources = await to_thread.run_sync(_list_sources, server, form.files)
-            return await answer(request, task.work(get_client(request), sources, options))
+            sources = await to_thread.run_sync(list_sources, form.files)
+            return await answer(request, task.work(tasks, get_client(request), sources, options))
         finally:
             with anyio.CancelScope(shield=True):  # also if the client has left
-                await to_thread.run_sync(_delete_uploads, server, form.files)
+                await to_thread.run_sync(delete, form.files)
 
     routes.post(
         f"/{task.name}/upload", openapi_extra=_describe_form(task.options),
@@ -598,16 +596,6 @@ def _is_list(annotation: Any) -> bool:
     if get_origin(annotation) is types.UnionType:
         return any(map(_is_list, get_args(annotation)))
     return get_origin(annotation) is list
-
-
-def _list_sources(server: ServerState, files: Sequence[StoredUpload]) -> list[Source]:
-    return [Source(one.name, path=server.uploads.path(one.id)) for one in files]
-
-
-def _delete_uploads(server: ServerState, files: Sequence[StoredUpload]) -> None:
-    for one in files:
-        with contextlib.suppress(AnyrigError):  # deleted by another request
-            server.uploads.delete(one.id)
 
 
 async def answer(request: Request, work: Awaitable[Any]) -> Response:

@@ -1,8 +1,8 @@
-"""Indexes and trained classifiers: listed, looked into, deleted for good."""
+"""Indexes: searched, listed, looked into, and deleted for good; and the trained classifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,16 +11,48 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, is_shared
+from anyrig.app.search import SearchRequest, SimilarRequest
+from anyrig.errors import LimitExceededError
 from anyrig.server.auth import get_client
-from anyrig.server.documents import DocumentTasks
+from anyrig.server.documents import DocumentTasks, Source, build_results, run_few
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.request_models import EXAMPLE_UPLOAD
-from anyrig.server.routes.documents import answer
-from anyrig.server.state import ServerState
+from anyrig.server.request_models import EXAMPLE_UPLOAD, MAX_FILES, Texts, Upload, build_model
+from anyrig.server.routes.documents import TaskRoute, add_form_route, answer
 from anyrig.server.uploads import IndexFiles
 
+_MAX_SEARCHES = 4
+"""Of one request at a time."""
+_PASSAGES = 64
 _Name = Annotated[str, Path(min_length=1, max_length=64, examples=["letters"])]
+
+
+# -- what is asked ---------------------------------------------------------------------------------
+
+_FILTERS = "folders=folder types=type languages=language after before"
+_SEARCH = f"{_FILTERS} index mode limit per_file=files all least=min"
+
+SearchBody = build_model(
+    "SearchBody", SearchRequest, f"{_SEARCH} question",
+    example={"index": "letters", "question": "when is the rent due"},
+)  # fmt: skip
+SearchBatchBody = build_model(
+    "SearchBatchBody", SearchRequest, _SEARCH,
+    example={"index": "letters", "questions": ["when is the rent due", "who is the owner"]},
+    questions=(
+        list[Annotated[str, Field(min_length=1, max_length=10_000)]],
+        Field(min_length=1, max_length=100),
+    ),
+)  # fmt: skip
+_SIMILAR = f"{_FILTERS} index limit model ocr"
+SimilarOptions = build_model("SimilarOptions", SimilarRequest, _SIMILAR)
+SimilarBody = build_model(
+    "SimilarBody", SimilarRequest, f"{_SIMILAR} to_text", one_of=("to_text", "to_file"),
+    example={"to_text": "The landlord may raise the rent once a year.", "index": "letters"},
+    to_file=(Upload | None, Field(None, description="either this or `to_text`")),
+    texts=(Texts, Field([], description="texts to compare with it, instead of an index")),
+    files=(list[Upload], Field([], max_length=MAX_FILES, description="files to compare with it")),
+)  # fmt: skip
 
 
 class RemoveBody(BaseModel):
@@ -35,6 +67,68 @@ class RemoveBody(BaseModel):
         description="As the index lists them: `upload:ID`, or a path of the index.",
     )  # fmt: skip
     uploads: bool = Field(True, description="Delete the uploads among them as well.")
+
+
+# -- what is answered ------------------------------------------------------------------------------
+
+
+class SearchHit(BaseModel):
+    """A passage that was found."""
+
+    name: str = Field(description="The name of the file.")
+    file: str = Field(description="`upload:ID`, or its path.")
+    score: float
+    similarity: float | None
+    text: str
+    matches: list[list[int]] = Field(description="What to highlight: from, to, in the text.")
+    page: int | None
+    title: str
+    start: int = Field(description="In the page, in characters.")
+    end: int
+    file_start: int = Field(description="In the text of the file.")
+    file_end: int
+    type: str
+    language: str
+    changed: str
+    also: list[dict[str, Any]] = Field(description="Other places with the same text.")
+    more_passages: int
+
+
+class SearchAnswer(BaseModel):
+    """The result of a search."""
+
+    question: str
+    index: str
+    words: list[str] = Field(description="What was searched word by word.")
+    hits: list[SearchHit]
+    nearest: SearchHit | None = Field(description="The nearest passage, if none is near enough.")
+    not_near: int
+    notes: list[str]
+
+
+class SearchAnswers(BaseModel):
+    """The results of several searches, in the order of the questions."""
+
+    results: list[SearchAnswer]
+
+
+class SimilarSource(BaseModel):
+    """One of the sources that were compared."""
+
+    name: str
+    file: str | None = None
+    similarity: float
+
+
+class SimilarAnswer(BaseModel):
+    """What is most similar: hits of an index, or sources that were given."""
+
+    to: str
+    index: str | None = None
+    hits: list[SearchHit] = []
+    model: str | None = None
+    similar: list[SimilarSource] = []
+    failed: list[dict[str, Any]] = []
 
 
 class IndexInfo(BaseModel):
@@ -110,21 +204,25 @@ class ClassifierList(BaseModel):
     classifiers: list[ClassifierInfo]
 
 
-def router(server: ServerState, tasks: DocumentTasks) -> APIRouter:
+# -- the routes ------------------------------------------------------------------------------------
+
+
+def router(tasks: DocumentTasks) -> APIRouter:
     routes = APIRouter(route_class=JsonRoute)
-    index_files = IndexFiles(server)
+    find_index = tasks.index_files.find_index
+    _add_search(routes, tasks)
 
     @routes.get("/indexes", summary="List indexes", response_model=IndexList)
     async def indexes(request: Request) -> Response:
         """Each with its folders, model and figures, and what could not be read."""
-        return await answer(request, _list_indexes(tasks, index_files, get_client(request)))
+        return await answer(request, _list_indexes(tasks, get_client(request)))
 
     @routes.get("/indexes/{name}", summary="One index", response_model=IndexInfo,
                 responses=problem_responses(404))  # fmt: skip
     async def index(request: Request, name: _Name) -> Response:
         client = get_client(request)
-        stored = await to_thread.run_sync(index_files.find_index, client, name)
-        return await answer(request, _find_index(tasks, index_files, client, stored))
+        stored = await to_thread.run_sync(find_index, client, name)
+        return await answer(request, _find_index(tasks, client, stored))
 
     @routes.get("/indexes/{name}/files", summary="The files of an index",
                 response_model=IndexedFileList, responses=problem_responses(404))  # fmt: skip
@@ -135,8 +233,15 @@ def router(server: ServerState, tasks: DocumentTasks) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Response:
         """In the order of their paths; those that could not be read have the reason."""
-        stored = await to_thread.run_sync(index_files.find_index, get_client(request), name)
-        return await answer(request, _list_files(tasks, index_files, name, stored, start, limit))
+        stored = await to_thread.run_sync(find_index, get_client(request), name)
+        given = {"index": stored, "start": start, "limit": limit}
+
+        async def list_files() -> dict[str, Any]:
+            found = await tasks.ask("index_files", given)
+            await to_thread.run_sync(tasks.index_files.add_names, found["files"])
+            return {"index": name, **found}
+
+        return await answer(request, list_files())
 
     @routes.delete("/indexes/{name}", summary="Delete an index for good",
                    response_model=RemovedFiles, responses=problem_responses(404, 409))  # fmt: skip
@@ -146,94 +251,187 @@ def router(server: ServerState, tasks: DocumentTasks) -> APIRouter:
         uploads: Annotated[bool, Query(description="Delete the uploads in it as well.")] = True,
     ) -> Response:
         """With the vectors and pages that are cached of its texts. Files of folders stay."""
-        client = get_client(request)
-        stored = await to_thread.run_sync(
-            partial(index_files.find_index, client, name, change=True)
-        )
-        work = _overwrite(tasks, "index_delete", {"index": stored})
-        return await answer(request, _remove(index_files, client, name, work, uploads=uploads))
+        work = _remove(tasks, get_client(request), name, "index_delete", uploads=uploads)
+        return await answer(request, work)
 
     @routes.post("/indexes/{name}/remove", summary="Remove files from an index for good",
                  response_model=RemovedFiles, responses=problem_responses(404))  # fmt: skip
     async def remove(request: Request, name: _Name, body: RemoveBody) -> Response:
         """From the index, from its file's bytes, and from what is cached of them."""
-        client = get_client(request)
-        stored = await to_thread.run_sync(
-            partial(index_files.find_index, client, name, change=True)
+        files = tasks.index_files.check_names(body.files)
+        work = _remove(
+            tasks, get_client(request), name, "index_remove", uploads=body.uploads, files=files
         )
-        given = {"index": stored, "files": index_files.check_names(body.files)}
-        work = _overwrite(tasks, "index_remove", given)
-        return await answer(request, _remove(index_files, client, name, work, uploads=body.uploads))
+        return await answer(request, work)
 
     @routes.get("/classifiers", summary="List trained classifiers", response_model=ClassifierList)
     async def classifiers(request: Request) -> Response:
         """With their labels and the results of cross-validation."""
-        return await answer(request, _list_classifiers(server, tasks, get_client(request)))
+        client = get_client(request)
+
+        async def list_classifiers() -> dict[str, Any]:
+            found = await tasks.ask("classifiers", {})
+            return {"classifiers": [o for o in found if is_shared(tasks.server, client, o["name"])]}
+
+        return await answer(request, list_classifiers())
 
     return routes
 
 
-async def _list_indexes(
-    tasks: DocumentTasks, index_files: IndexFiles, client: Client
+def _add_search(routes: APIRouter, tasks: DocumentTasks) -> None:
+    async def search(request: Request, body: Any) -> Response:
+        """By meaning and by words; each hit has its place and what to highlight in it."""
+        found = _search(tasks, get_client(request), body.question, body)
+        return await answer(request, found)
+
+    async def search_batch(request: Request, body: Any) -> Response:
+        """The answers in the order of the questions."""
+        client = get_client(request)
+
+        async def search_all() -> dict[str, Any]:
+            calls = [partial(_search, tasks, client, one, body)
+                     for one in body.questions]  # fmt: skip
+            return {"results": await run_few(calls, _MAX_SEARCHES)}
+
+        return await answer(request, search_all())
+
+    async def similar(request: Request, body: Any) -> Response:
+        """In an index; or among texts and files, if some are given."""
+        client = get_client(request)
+        (to,) = await tasks.find_sources(
+            client, [body.to_text] if body.to_text else [], [body.to_file] if body.to_file else []
+        )
+        among = await tasks.find_sources(client, body.texts, body.files)
+        given = body.read_given()
+        given.pop("to_text", None)
+        return await answer(request, _find_similar(tasks, client, to, among, given))
+
+    problems = problem_responses(404, 501)
+    for path, summary, run, body, result in (
+        ("/search", "Search an index", search, SearchBody, SearchAnswer),
+        ("/search/batch", "Search an index for several questions", search_batch, SearchBatchBody,
+         SearchAnswers),
+        ("/similar", "What is most similar to a text or a file", similar, SimilarBody,
+         SimilarAnswer),
+    ):  # fmt: skip
+        run.__annotations__["body"] = body
+        routes.post(path, summary=summary, response_model=result, responses=problems)(run)
+    add_form_route(routes, tasks, TaskRoute(
+        "similar", "What is most similar to the first file: among the others, or in an index", "",
+        SimilarOptions, SimilarAnswer, _find_similar_to_first, {},
+    ))  # fmt: skip
+
+
+async def _search(tasks: DocumentTasks, client: Client, question: str, body: Any) -> dict[str, Any]:
+    stored = await to_thread.run_sync(tasks.index_files.find_index, client, body.index)
+    given = {**body.read_given(), "index": stored, "question": question}
+    found = await tasks.ask("search", given)
+    rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
+    await to_thread.run_sync(tasks.index_files.add_names, rows)
+    return {"question": question, "index": body.index, **found}
+
+
+async def _find_similar_to_first(
+    tasks: DocumentTasks, client: Client, sources: Sequence[Source], options: Any
 ) -> dict[str, Any]:
+    given = options.read_given()
+    return await _find_similar(tasks, client, sources[0], sources[1:], given)
+
+
+async def _find_similar(
+    tasks: DocumentTasks,
+    client: Client,
+    to: Source,
+    among: Sequence[Source],
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    if among:
+        return await _compare(tasks, to, among, given)
+    index = given.get("index", "default")
+    stored = await to_thread.run_sync(tasks.index_files.find_index, client, index)
+    if to.path is not None:
+        to = await _read_text(tasks, to, given)
+    found = await tasks.ask("similar", {**given, "index": stored, "to_text": to.text})
+    await to_thread.run_sync(tasks.index_files.add_names, found["hits"])
+    return {"to": to.name, "index": index, "hits": found["hits"]}
+
+
+async def _read_text(tasks: DocumentTasks, file: Source, given: Mapping[str, Any]) -> Source:
+    """A file's text, read by the worker for long work: the other one, with the index, is quick.
+
+    Only some of its passages, spread over it, as they stand for a long file as well.
+    """
+    options = {name: given[name] for name in ("ocr",) if name in given}
+    rows = await tasks.run_each("passages", [file], options)
+    passages = build_results(rows)["results"][0]["result"]["passages"]
+    some = passages[:: 1 + len(passages) // _PASSAGES]
+    return Source(file.name, "\n\n".join(passage["text"] for passage in some))
+
+
+async def _compare(
+    tasks: DocumentTasks, to: Source, among: Sequence[Source], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    if len(among) > MAX_FILES:
+        raise LimitExceededError(
+            f"{len(among)} sources to compare", hint=f"Send at most {MAX_FILES} at a time."
+        )
+    subject = {"to_text": to.text} if to.path is None else {"to_file": str(to.path)}
+    sources = {
+        "texts": [one.text for one in among if one.path is None],
+        "files": [str(one.path) for one in among if one.path is not None],
+    }
+    found = await tasks.ask("similar", {**given, **subject, **sources}, lane="bulk", sources=[to])
+    for row in (*found["similar"], *found["failed"]):
+        source = among[row.pop("number")]
+        row |= {"name": source.name, "file": source.upload or None}
+        row |= {key: source.rename(row[key]) for key in ("error", "hint") if key in row}
+    return {"to": to.name, **found}
+
+
+async def _list_indexes(tasks: DocumentTasks, client: Client) -> dict[str, Any]:
     found = await tasks.ask("indexes", {})
-    names = {one["index"]: index_files.show_name(client, one["index"]) for one in found["indexes"]}
-    found["indexes"] = [one for one in found["indexes"] if names[one["index"]] is not None]
-    found["failed"] = [
-        {**one, "name": name} for one in found["failed"]
-        if (name := index_files.show_name(client, one["name"])) is not None
-    ]  # fmt: skip
+    return await to_thread.run_sync(_show_indexes, tasks.index_files, client, found)
+
+
+def _show_indexes(
+    index_files: IndexFiles, client: Client, found: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The indexes that a client may see, by its own names for them and for its uploads."""
+    indexes = []
     for one in found["indexes"]:
-        one["name"] = names[one.pop("index")]
-        one.pop("path")
-        folders = [{"file": row["path"], "files": row["files"]} for row in one["folders"]]
-        await to_thread.run_sync(index_files.add_names, [*folders, *one["failed"]])
-        one["folders"] = [
-            {"path": row["file"], "name": row["name"], "files": row["files"]} for row in folders
-        ]
-    return {"indexes": found["indexes"], "failed": found["failed"]}
+        name = index_files.show_name(client, one.pop("index"))
+        if name is not None:
+            del one["path"]
+            folders = [{"file": row["path"], "files": row["files"]} for row in one["folders"]]
+            index_files.add_names([*folders, *one["failed"]])
+            folders = [{"path": row.pop("file"), **row} for row in folders]
+            indexes.append({**one, "name": name, "folders": folders})
+    failed = [{**one, "name": index_files.show_name(client, one["name"])}
+              for one in found["failed"]]  # fmt: skip
+    return {"indexes": indexes, "failed": [one for one in failed if one["name"] is not None]}
 
 
-async def _find_index(
-    tasks: DocumentTasks, index_files: IndexFiles, client: Client, stored: str
-) -> Any:
-    name = index_files.show_name(client, stored)
-    for one in (await _list_indexes(tasks, index_files, client))["indexes"]:
+async def _find_index(tasks: DocumentTasks, client: Client, stored: str) -> Any:
+    name = tasks.index_files.show_name(client, stored)
+    for one in (await _list_indexes(tasks, client))["indexes"]:
         if one["name"] == name:
             return one
     raise Problem(422, "the index cannot be read", hint="GET /documents/indexes has the reason.")
 
 
-async def _list_files(
-    tasks: DocumentTasks, index_files: IndexFiles, name: str, stored: str, start: int, limit: int
-) -> dict[str, Any]:
-    found = await tasks.ask("index_files", {"index": stored, "start": start, "limit": limit})
-    await to_thread.run_sync(index_files.add_names, found["files"])
-    return {"index": name, **found}
-
-
-async def _overwrite(tasks: DocumentTasks, task: str, given: Mapping[str, Any]) -> Any:
-    """Done by a worker of its own, once the one that searches has closed the index."""
-    await tasks.ask("index_close", {"index": given["index"]})
-    return await tasks.ask(task, given)
-
-
 async def _remove(
-    index_files: IndexFiles, client: Client, name: str, work: Any, *, uploads: bool
+    tasks: DocumentTasks, client: Client, name: str, task: str, *, uploads: bool, **given: Any
 ) -> dict[str, Any]:
-    found = await work
+    """Done by a worker of its own, once the one that searches has closed the index."""
+    find = partial(tasks.index_files.find_index, client, name, change=True)
+    index = {"index": await to_thread.run_sync(find)}
+    await tasks.ask("index_close", index)
+    found = await tasks.ask(task, {**given, **index})
     if "busy" in found:
         raise Problem(409, found["busy"], hint="Cancel the job that fills it, or wait for it.")
     elsewhere = found.pop("elsewhere")
     paths = found["files"] if uploads else []
-    deleted = await to_thread.run_sync(index_files.delete_uploads, client, paths, elsewhere)
+    deleted = await to_thread.run_sync(tasks.index_files.delete_uploads, client, paths, elsewhere)
     rows: list[dict[str, Any]] = [{"file": path} for path in found["files"]]
-    await to_thread.run_sync(index_files.add_names, rows)
+    await to_thread.run_sync(tasks.index_files.add_names, rows)
     return {"index": name, **found, "files": [row["file"] for row in rows], "uploads": deleted}
-
-
-async def _list_classifiers(
-    server: ServerState, tasks: DocumentTasks, client: Client
-) -> dict[str, Any]:  # fmt: skip
-    found = await tasks.ask("classifiers", {})
-    return {"classifiers": [one for one in found if is_shared(server, client, one["name"])]}
