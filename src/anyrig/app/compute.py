@@ -100,7 +100,10 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
     from anyrig.bench import process
     from anyrig.precision.selftest import select_disableable
 
-    faults = {id: report.attention_faults for id, report in _load_selftests(rig).items()}
+    reports = _load_selftests(rig)
+    faults: dict[str, Mapping[str, str]] = {
+        id: report.attention_faults for id, report in reports.items()
+    }
     for placement in filter(_needs_test, plan.placements):
         device = placement.device
         if device.id not in faults and rig.may_measure(options):
