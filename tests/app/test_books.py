@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 
 from anyrig.app.book_recording import (
+    BookProgressEvent,
+    BookRecorder,
     BookResult,
     BookTarget,
     UnfinishedBookError,
     check_disk_space,
-    record_book,
+    resolve_target,
 )
-from anyrig.app.books import BookRequest, resolve_target
+from anyrig.app.books import BookRequest
 from anyrig.app.engines import EngineChoice
-from anyrig.app.events import BookProgressEvent, BookUnfinishedEvent, Event, ProgressEvent
+from anyrig.app.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.app.rig import Rig
 from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
@@ -88,7 +90,8 @@ def make(
     engine = EngineChoice("tone", Tone, Tone.find(), {}, True)
     on_event = (events if events is not None else []).append
     target = BookTarget(Path(output), format)
-    return record_book(request, target, engine, what or plan(), reader, store, on_event)
+    recorder = BookRecorder(request, target, engine, what or plan(), reader, store, on_event)
+    return recorder.run()
 
 
 def made(store: ResultCache, what: Plan | None = None, **more: Any) -> BookResult:
@@ -250,15 +253,15 @@ def test_progress_tells_chapter_share_speed_and_devices(store: ResultCache) -> N
     made(store, events=events)
     told = [one for one in events if isinstance(one, BookProgressEvent)]
     making = [one for one in told if one.stage == "making"]
-    assert [one.segment for one in making] == list(range(1, len(making) + 1))
+    assert [one.progress.segment for one in making] == list(range(1, len(making) + 1))
     assert 0 < making[-1].done < making[-1].total  # writing is still to come
-    assert making[-1].left_s is not None
-    assert making[-1].left_s > 0.0
-    assert making[-1].devices.keys() == {"cpu"}
-    assert making[-1].speed is not None
+    assert making[-1].progress.left_s is not None
+    assert making[-1].progress.left_s > 0.0
+    assert making[-1].progress.devices.keys() == {"cpu"}
+    assert making[-1].progress.speed is not None
     assert {one.detail for one in making} == {"One", "Two"}
     writing = [one for one in told if one.stage == "writing"]
-    assert (writing[-1].done, writing[-1].left_s) == (writing[-1].total, 0.0)
+    assert (writing[-1].done, writing[-1].progress.left_s) == (writing[-1].total, 0.0)
     assert [one.done for one in told] == sorted(one.done for one in told)
 
 
@@ -363,7 +366,7 @@ def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     told = [one for one in events if isinstance(one, BookProgressEvent)]
     assert told[-1].stage == "writing"
     making = [one for one in told if one.stage == "making"]
-    assert set(making[-1].devices) == {"one", "two"}
+    assert set(making[-1].progress.devices) == {"one", "two"}
     shared = Path("book.m4b").read_bytes()
     with ResultCache(Path("other.sqlite")) as other:
         made(other, plan(text), engine={"sleep_s": 0.002})

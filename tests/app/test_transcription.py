@@ -69,7 +69,7 @@ def test_transcripts_of_the_same_name_get_different_ones(tmp_path: Path) -> None
     for name in ("x/talk.mp3", "x/talk.wav", "y/one.wav", "z/one.wav"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
-    found = find_recordings([tmp_path / "x", tmp_path / "y", tmp_path / "z"])
+    found = find_recordings([tmp_path / "x", tmp_path / "y", tmp_path / "z"], lambda _: None)
     assert len({one.name for one in found}) == 4
 
 

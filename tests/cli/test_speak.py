@@ -172,24 +172,6 @@ def test_only_makes_entries_again_with_another_take(anyrig: Anyrig) -> None:
     assert (told["made"], told["left"]) == (0, 2)
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ('{"text": 5}', "has no text"),
-        ("not json", "is not valid JSON"),
-        ('{"text": "a", "speed": 2}', "unknown field 'speed'"),
-        ('{"text": "a", "id": "../a"}', "not a valid file name"),
-        ('{"text": "a", "rate": "quick"}', "numbers"),
-        ('{"text": "a", "id": "one"}', "would both be written to one"),
-    ],
-)
-def test_bad_entries_are_named_by_line(anyrig: Anyrig, row: str, said: str) -> None:
-    Path("bad.jsonl").write_text('{"text": "Fine.", "id": "one"}\n' + row, encoding="utf-8")
-    message = _speak(anyrig, "--lines", "bad.jsonl", code=2)
-    assert said in message
-    assert not Path("bad").exists()
-
-
 def test_the_name_of_a_file_is_not_read_aloud(anyrig: Anyrig) -> None:
     Path("book.txt").write_text(TEXT, encoding="utf-8")
     done = anyrig("speak", "book.txt", "--engine", "tone")

@@ -31,15 +31,22 @@ from anyrig.app.speech import (
     open_synthesizer,
     prepare_script,
     resolve_format,
+    warn_some,
+    write_takes,
 )
-from anyrig.errors import AnyrigError, InvalidInputError, UnspeakableTextError, mention
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    UnspeakableTextError,
+    UnsupportedLanguageError,
+    mention,
+)
 from anyrig.options import option
-from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.speech.maker import Spoken
-    from anyrig.speech.script import Script, Segment
+    from anyrig.speech.script import Script
     from anyrig.speech.synthesise import Studio
 
 MANIFEST = "lines.jsonl"
@@ -50,7 +57,6 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character: no file and no terminal takes it
 _FORBIDDEN = re.compile(r'[\x00-\x1f<>:"/\\|?*\ufffd]')
 _MAX_ID_BYTES = 200  # file systems allow 255, and a suffix is still to come
-_MAX_WARNINGS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +155,9 @@ def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResul
             continue
         path = folder / f"{line.stem}.{format}"
         last = known.get(path.name, {})
-        seeded = replace(line, seed=_choose_seed(line, last, bool(only) and not request.seed))
+        # The seed of the existing take, unless the file requests another one.
+        seed = int(last["seed"]) if last.get("asked") == line.seed else line.seed
+        seeded = replace(line, seed=seed + (bool(only) and not request.seed))
         try:
             script = _prepare_line(rig, request, choice, seeded, language)
         except _LineError as error:
@@ -161,7 +169,8 @@ def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResul
         else:
             again = bool(only) or request.fresh
             result.items.append(BatchItem(seeded, script, key, path, again, line.seed))
-    _report_warnings(result.items, on_event)
+    warnings = [f"{one.path.name}: {text}" for one in result.items for text in one.script.warnings]
+    warn_some(on_event, warnings, "of this kind")
     return result
 
 
@@ -190,7 +199,8 @@ def speak_lines(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResu
                 continue
             for problem in (problem for take in takes for problem in take.problems):
                 on_event(WarningEvent(f"{item.path.name}: {problem}"))
-            result.audio_s += _write_item(item, takes, studio.rate, request)
+            result.audio_s += write_takes(item.path, takes, studio.rate, request.loudness)
+            _append_to_manifest(item)
             result.num_made += 1
             on_event(ProgressEvent("speaking", count, total, item.line.text, result.audio_s))
     return result
@@ -215,13 +225,7 @@ def read_lines(path: Path) -> list[BatchLine]:
 
 
 def parse_lines(text: str, name: str, *, is_json: bool) -> list[BatchLine]:
-    """Parse lines, each a text or a JSON object.
-
-    Args:
-        text: the lines.
-        name: what errors call them.
-        is_json: whether each is an object with text, id and voice.
-    """
+    """Parse lines, each a text or a JSON object; errors call them by `name`."""
     pieces = _LINE_END.split(text)
     rows = [(n, row.strip()) for n, row in enumerate(pieces, 1) if row.strip()]
     if not rows:
@@ -244,55 +248,58 @@ def parse_lines(text: str, name: str, *, is_json: bool) -> list[BatchLine]:
 
 
 def _parse_row(number: int, row: int, text: str, name: str) -> BatchLine:
-    place = f"{name}, line {row}"
     try:
         data = json.loads(text)
+        if not isinstance(data, dict) or not isinstance(data.get("text"), str):
+            raise InvalidInputError("it has no text", hint=_EXAMPLE)
+        for field_name in data:
+            if field_name not in _FIELDS:
+                hint = f"Valid fields: {', '.join(_FIELDS)}."
+                raise InvalidInputError(f"unknown field {field_name[:40]!r}", hint=hint)
+        spoken, id, voice, language = (
+            _read_string(data, key) for key in ("text", "id", "voice", "language")
+        )
+        _check_id(id)
+        rate, seed = _read_numbers(data)
+        return BatchLine(number, spoken, id, voice, language, rate, seed)
+    except InvalidInputError as error:
+        error.message = f"{name}, line {row}: {error.message}"
+        raise
     except ValueError as error:
-        raise InvalidInputError(f"{place} is not valid JSON: {error}", hint=_EXAMPLE) from None
-    if not isinstance(data, dict) or not isinstance(data.get("text"), str):
-        raise InvalidInputError(f"{place} has no text", hint=_EXAMPLE)
-    for field_name in data:
-        if field_name not in _FIELDS:
-            raise InvalidInputError(
-                f"{place}: unknown field {field_name[:40]!r}",
-                hint=f"Valid fields: {', '.join(_FIELDS)}.",
-            )
-    id = _read_string(data, "id", place, number_allowed=True)
-    if _FORBIDDEN.search(id) or id in (".", ".."):
         raise InvalidInputError(
-            f"{place}: the id {id[:40]!r} is not a valid file name",
-            hint="Use letters and digits.",
-        )
-    if len(id.encode()) > _MAX_ID_BYTES:
-        raise InvalidInputError(
-            f"{place}: the id {id[:40]!r}... is too long for a file name",
-            hint=f"Use at most {_MAX_ID_BYTES} bytes of UTF-8.",
-        )
+            f"{name}, line {row} is not valid JSON: {error}", hint=_EXAMPLE
+        ) from None
+
+
+def _read_string(data: Mapping[str, Any], name: str) -> str:
+    value = data.get(name)
+    if name == "id" and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str | None):
+        raise InvalidInputError(f"{name} must be a string", hint=f'"{name}": "..."')
+    return _SURROGATE.sub("\ufffd", value or "")
+
+
+def _read_numbers(data: Mapping[str, Any]) -> tuple[float, int]:
     try:
         rate, seed = float(data.get("rate") or 0), int(data.get("seed") or 0)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError(
-            f"{place}: rate and seed must be numbers", hint='"rate": 1.1'
-        ) from None
+        raise InvalidInputError("rate and seed must be numbers", hint='"rate": 1.1') from None
     if rate and not 0.25 <= rate <= 4:
-        raise InvalidInputError(f"{place}: rate is {rate:g}", hint="It must be between 0.25 and 4.")
-    voice, language = (_read_string(data, name, place) for name in ("voice", "language"))
-    return BatchLine(
-        number, _SURROGATE.sub("\ufffd", data["text"]), id, voice, language, rate, seed
-    )
+        raise InvalidInputError(f"rate is {rate:g}", hint="It must be between 0.25 and 4.")
+    return rate, seed
 
 
-def _read_string(
-    data: Mapping[str, Any], name: str, place: str, *, number_allowed: bool = False
-) -> str:
-    value = data.get(name)
-    if value is None:
-        return ""
-    if number_allowed and isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        raise InvalidInputError(f"{place}: {name} must be a string", hint=f'"{name}": "..."')
-    return _SURROGATE.sub("\ufffd", value)
+def _check_id(id: str) -> None:
+    if _FORBIDDEN.search(id) or id in (".", ".."):
+        raise InvalidInputError(
+            f"the id {id[:40]!r} is not a valid file name", hint="Use letters and digits."
+        )
+    if len(id.encode()) > _MAX_ID_BYTES:
+        raise InvalidInputError(
+            f"the id {id[:40]!r}... is too long for a file name",
+            hint=f"Use at most {_MAX_ID_BYTES} bytes of UTF-8.",
+        )
 
 
 def _select(lines: Sequence[BatchLine], words: str) -> set[int]:
@@ -335,17 +342,11 @@ def _check_common_options(
         raise suggest_engines(rig, tongues.refusal(language, spoken), request, choice)
 
 
-def _choose_seed(line: BatchLine, last: Mapping[str, Any], another: bool) -> int:
-    """The seed of the existing take, unless the file requests another one."""
-    seed = int(last["seed"]) if last.get("asked") == line.seed else line.seed
-    return seed + 1 if another else seed
-
-
 def _prepare_line(
     rig: Rig, request: BatchRequest, choice: EngineChoice, line: BatchLine, language: str
 ) -> Script:
-    from anyrig.speech.tongues import beginning, matched, title
-    from anyrig.text.language import detect
+    from anyrig.speech.tongues import PARAGRAPH_WORDS, beginning, matched, title
+    from anyrig.text.language import detect, num_words
 
     if line.voice:
         try:
@@ -358,58 +359,36 @@ def _prepare_line(
         "seed": line.seed + request.seed,
     }  # fmt: skip
     more: dict[str, Any] = {name: value for name, value in given.items() if value}
-    more["ssml"] = True if request.ssml else "auto"
     try:
         return prepare_script(rig, request, choice, line.text, default_language=language, **more)
     except InvalidInputError as error:
-        if not _was_guessed(error, line) or not matched(language, choice.found.languages):
+        # A text that is too short to be sure of its language is read in that of the list.
+        is_guess = isinstance(error.__cause__, UnsupportedLanguageError) and not line.language
+        is_guess = is_guess and num_words(line.text) < PARAGRAPH_WORDS
+        if not is_guess or not matched(language, choice.found.languages):
             raise _LineError(error.message, hint=error.hint) from error
-        more["language"] = language
-        script = prepare_script(rig, request, choice, line.text, **more)
+        script = prepare_script(rig, request, choice, line.text, **more, language=language)
         seems = title(detect(line.text, default=language).language)
         warning = f"{beginning(line.text)!r} looks like {seems}; read as {title(language)}"
         return replace(script, warnings=(warning, *script.warnings))
 
 
-def _was_guessed(error: InvalidInputError, line: BatchLine) -> bool:
-    """Whether a text was refused for its detected language, and is too short to be sure of it."""
-    from anyrig.errors import UnsupportedLanguageError
-    from anyrig.speech.tongues import PARAGRAPH_WORDS
-    from anyrig.text.language import num_words
-
-    detected = isinstance(error.__cause__, UnsupportedLanguageError) and not line.language
-    return detected and num_words(line.text) < PARAGRAPH_WORDS
-
-
 def _make_key(request: BatchRequest, choice: EngineChoice, script: Script, format: str) -> str:
     from anyrig.storage.keys import make_key
 
-    named = {segment.line.voice for segment in script.segments}
+    lines = [(segment.line, segment) for segment in script.segments]
+    named = {line.voice for line, _ in lines}
     voices = [voice for voice in choice.found.voices if "" in named or voice.name in named]
     return make_key(
-        lines=[_describe_segment(segment) for segment in script.segments],
+        lines=[
+            [line.text, line.language, line.voice, line.rate, line.seed, segment.pause_before_s,
+             segment.pause_after_s] for line, segment in lines
+        ],
         engine=choice.name, version=choice.found.version, weights=choice.found.fingerprint,
         options=choice.options, format=format, loudness=request.loudness,
         # Another recording under the same name is another voice.
         recordings=[voice.digest for voice in voices if voice.digest],
     )  # fmt: skip
-
-
-def _describe_segment(segment: Segment) -> list[Any]:
-    line = segment.line
-    return [
-        line.text, line.language, line.voice, line.rate, line.seed, segment.pause_before_s,
-        segment.pause_after_s,
-    ]  # fmt: skip
-
-
-def _report_warnings(items: Sequence[BatchItem], on_event: OnEvent) -> None:
-    warnings = [f"{item.path.name}: {text}" for item in items for text in item.script.warnings]
-    for text in warnings[:_MAX_WARNINGS]:
-        on_event(WarningEvent(text))
-    if len(warnings) > _MAX_WARNINGS:
-        more = pluralize(len(warnings) - _MAX_WARNINGS, "more warning")
-        on_event(WarningEvent(f"{more} of this kind"))
 
 
 # -- speaking and writing --------------------------------------------------------------------------
@@ -426,25 +405,6 @@ def _speak_items(
         for item in some:
             yield item, [next(takes) for _ in item.script.segments]
         takes.close()
-
-
-def _write_item(
-    item: BatchItem, takes: Sequence[Spoken], rate: int, request: BatchRequest
-) -> float:
-    """Write an item's file, then its row of the manifest; return its duration in seconds."""
-    import numpy as np
-
-    from anyrig.speech.sound.encode import encoder
-    from anyrig.speech.sound.loudness import level
-    from anyrig.speech.synthesise import chunk_of
-
-    audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
-    if request.loudness:
-        audio = level(audio, rate, target_lufs=request.loudness)
-    with encoder(item.path, format=item.path.suffix[1:], rate=rate) as output:
-        output.write(audio)
-    _append_to_manifest(item)
-    return len(audio) / rate
 
 
 def _append_to_manifest(item: BatchItem) -> None:

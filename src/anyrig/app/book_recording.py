@@ -6,34 +6,45 @@ import os
 import shutil
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.events import BookProgressEvent, BookUnfinishedEvent, OnEvent, WarningEvent
+from anyrig.app.cache import open_cache
+from anyrig.app.events import BookUnfinishedEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import check_writable
+from anyrig.app.speech import place_engine, warn_some
 from anyrig.errors import InvalidInputError, StorageError, WorkError, mention
+from anyrig.results import fields_to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.app.books import BookRequest
+    from anyrig.app.books import BookRequest, PlannedBook
     from anyrig.app.engines import EngineChoice
+    from anyrig.app.rig import Rig
     from anyrig.audiobooks.make import Lack, Recorded
     from anyrig.audiobooks.names import Tracks
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.progress import Progress, Tell
     from anyrig.audiobooks.tags import Tags
     from anyrig.audiobooks.timeline import Timeline
+    from anyrig.audiobooks.write import Written
+    from anyrig.speech.audio import Samples
+    from anyrig.speech.maker import Spoken
     from anyrig.speech.script import Segment
+    from anyrig.speech.shelf import Shelf
+    from anyrig.speech.sound.encode import Format
+    from anyrig.speech.stage import Names
     from anyrig.speech.synthesise import Studio, Tally
     from anyrig.storage.cache import Cache
 
 BOOK_FORMAT = "m4b"
 CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
+_ACX_LUFS = -20.5
 _CACHE_BYTES_PER_SAMPLE = 2  # takes are cached as 16-bit samples
 _SPARE_BYTES = 64 << 20
-_MAX_WARNINGS = 8
 _MAX_PASSAGES = 100  # named in an error; the event has them all
 _PROGRESS_STEPS = 10_000
 
@@ -66,19 +77,17 @@ class BookTarget:
         return self.path / f"{self.path.name}.readalong.epub"
 
     @property
+    def encoding(self) -> Format:
+        from anyrig.speech.sound.encode import FORMATS
+
+        return FORMATS["m4a" if self.is_whole else self.format]
+
+    @property
     def ceiling_dbtp(self) -> float:
         """What no peak may exceed before it is encoded."""
         from anyrig.audiobooks.make import CEILING_DBTP, POOR_BITS, POOR_DBTP
 
         return POOR_DBTP if self.bitrate and self.bitrate < POOR_BITS else CEILING_DBTP
-
-
-@dataclass(frozen=True)
-class _WrittenBook:
-    files: tuple[Path, ...]
-    beside: tuple[Path, ...]
-    """Captions, the playlist, the read-along EPUB."""
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,16 @@ def parse_output(text: str, source: Path, format: str | None) -> Path:
     return path / f"{source.stem}.{BOOK_FORMAT}" if is_folder else path
 
 
-def resolve_output(request: BookRequest) -> tuple[Path, str]:
+def resolve_target(rig: Rig, request: BookRequest) -> BookTarget:
+    """Where the book goes, its loudness and its narrator."""
+    loudness = request.loudness
+    if loudness is None:
+        loudness = _ACX_LUFS if request.levels == "acx" else rig.settings.speech.loudness
+    path, format = _resolve_output(request)
+    return BookTarget(path, format, loudness, request.bitrate, request.narrator)
+
+
+def _resolve_output(request: BookRequest) -> tuple[Path, str]:
     """The file or folder that a book is written to, and its format."""
     from anyrig.audiobooks.write import BOOK_ENDINGS
 
@@ -167,10 +185,8 @@ def resolve_output(request: BookRequest) -> tuple[Path, str]:
                 hint=f"Name a folder with {mention('output')}, or leave {mention('format')} out.",
             )
         return output or Path(source.stem), format
-    if output is None:
-        return Path(f"{source.stem}.m4b"), format
-    if output.is_dir():
-        return output / f"{source.stem}.m4b", format
+    if output is None or output.is_dir():
+        return (output or Path()) / f"{source.stem}.m4b", format
     if output.suffix.lower() in BOOK_ENDINGS:
         return output, format
     return output.with_name(f"{output.name}.m4b"), format  # `Vol. 2` has no suffix
@@ -178,11 +194,10 @@ def resolve_output(request: BookRequest) -> tuple[Path, str]:
 
 def check_target(request: BookRequest, target: BookTarget) -> None:
     """Check that the book can be written as requested, before hours of work."""
-    from anyrig.speech.sound.encode import FORMATS, check_bitrate
+    from anyrig.speech.sound.encode import check_bitrate
 
-    encoding = FORMATS["m4a" if target.is_whole else target.format]
-    if target.bitrate is not None and encoding.bitrate:
-        check_bitrate(encoding, target.bitrate)
+    if target.bitrate is not None and target.encoding.bitrate:
+        check_bitrate(target.encoding, target.bitrate)
     for path in (target.path, target.read_along_path):
         if path.exists() and path.samefile(request.file):
             raise InvalidInputError(
@@ -217,20 +232,8 @@ def check_disk_space(
     sample_rate: int,
     cache_folder: Path,
 ) -> None:
-    """Check that the disks hold what will be written; the error names the one that does not.
-
-    Args:
-        request: the book.
-        target: its files.
-        audio_s: about how long it will be.
-        to_make_s: how much of that is not cached.
-        sample_rate: of the takes.
-        cache_folder: where takes are cached.
-    """
-    from anyrig.speech.sound.encode import FORMATS
-
-    encoding = FORMATS["m4a" if target.is_whole else target.format]
-    per_second = (target.bitrate or encoding.bitrate) / 8 or sample_rate * 2
+    """Check that the disks hold a book of about `audio_s`, of which `to_make_s` are not cached."""
+    per_second = (target.bitrate or target.encoding.bitrate) / 8 or sample_rate * 2
     copies = 3 if request.read_along else 1  # the book, the EPUB, and what that is made from
     output = _find_existing(target.path.absolute().parent)
     cache = _find_existing(cache_folder)
@@ -255,77 +258,7 @@ def _find_existing(folder: Path) -> Path:
     return folder
 
 
-# -- recording -----------------------------------------------------------------------------------
-
-
-def record_book(
-    request: BookRequest,
-    target: BookTarget,
-    engine: EngineChoice,
-    plan: Plan,
-    studio: Studio,
-    cache: Cache,
-    on_event: OnEvent,
-) -> BookResult:
-    """Make the takes that are missing and write the files.
-
-    Args:
-        request: the book.
-        target: its files.
-        engine: that reads it.
-        plan: what is spoken.
-        studio: makes takes, with `cache` behind it.
-        cache: where takes are cached.
-        on_event: receives progress.
-
-    Raises:
-        UnfinishedBookError: passages could not be spoken, and the request does not allow gaps.
-    """
-    from anyrig.audiobooks.make import Rests, record
-    from anyrig.audiobooks.progress import Whole
-
-    began = time.monotonic()
-    on_progress = Whole(lambda progress: on_event(_to_event(progress)))
-    with cache.pin_for_job(target.job):
-        again = [_find_segment(plan, chapter, number) for chapter, number in _list_again(request)]
-        _make_again(studio, again)
-        recorded = record(
-            plan, studio, target_lufs=target.loudness,
-            rests=Rests(request.rest_before, request.rest_after), anew=request.fresh,
-            tell=on_progress,
-        )  # fmt: skip
-        if recorded.lacks and not request.allow_gaps:
-            raise _unfinished(recorded.lacks, plan, on_event)
-        written = _write_files(request, target, plan, studio, recorded, on_progress, began)
-    for warning in written.warnings:
-        on_event(WarningEvent(warning))
-    return BookResult(
-        written.files, written.beside, target, engine, plan, recorded.timeline, recorded.tally,
-        tuple(recorded.lacks), time.monotonic() - began,
-        # Those that were made again were in the cache before they were recorded.
-        num_cached=max(0, recorded.tally.num_kept - len(set(_list_again(request)))),
-    )  # fmt: skip
-
-
-def _to_event(progress: Progress) -> BookProgressEvent:
-    return BookProgressEvent(
-        progress.stage, round(progress.done * _PROGRESS_STEPS), _PROGRESS_STEPS, progress.title,
-        progress.audio_s, chapter=progress.chapter, num_chapters=progress.num_chapters,
-        segment=progress.segment, num_segments=progress.num_segments, wall_s=progress.wall_s,
-        speed=progress.speed, left_s=progress.left_s, devices=progress.devices,
-    )  # fmt: skip
-
-
-def check_again(request: BookRequest) -> None:
-    _list_again(request)
-    if request.again and request.fresh:
-        raise InvalidInputError(
-            f"{mention('again')} and {mention('fresh')} were both given",
-            hint="Give one of them.",
-        )
-
-
-def _list_again(request: BookRequest) -> list[tuple[int, int]]:
+def list_again(request: BookRequest) -> list[tuple[int, int]]:
     """The chapters and segments to make again, both from 1."""
     found = []
     for text in (part.strip() for entry in request.again for part in entry.split(",")):
@@ -335,125 +268,210 @@ def _list_again(request: BookRequest) -> list[tuple[int, int]]:
                 f"{mention('again')} must be chapter:segment, not {text!r}", hint="Such as 3:17."
             )
         found.append((int(chapter), int(segment)))
+    if found and request.fresh:
+        raise InvalidInputError(
+            f"{mention('again')} and {mention('fresh')} were both given", hint="Give one of them."
+        )
     return found
 
 
-def _find_segment(plan: Plan, chapter: int, number: int) -> Segment:
-    part = next((part for part in plan.parts if part.number == chapter), None)
-    if part is None:
-        raise InvalidInputError(
-            f"chapter {chapter} is not one of those that are read",
-            hint=f"{mention('list')} shows the chapters.",
-        )
-    count = len(part.script.segments)
-    if not 1 <= number <= count:
-        raise InvalidInputError(
-            f"chapter {chapter} has no segment {number}; it has {count}",
-            hint=f"`anyrig book FILE --list --chapters {chapter}` shows them with their numbers.",
-        )
-    return part.script.segments[number - 1]
+# -- recording -----------------------------------------------------------------------------------
 
 
-def _make_again(studio: Studio, segments: Sequence[Segment]) -> None:
-    """Make other takes of segments that somebody did not like."""
-    for spoken in studio.again(list(segments)) if segments else ():
-        failure = spoken.failure
-        if failure is not None or spoken.hopeless:
-            reason = failure.message if failure is not None else "; ".join(spoken.problems)
-            raise WorkError(
-                f"{' '.join(spoken.segment.text.split())[:60]!r} could not be made again: {reason}",
-                hint=(failure.hint if failure else "") or "The previous take is kept.",
+@dataclass(frozen=True)
+class BookProgressEvent(ProgressEvent):
+    """How far a book is: `done` of `total` is the share of both stages, making and writing."""
+
+    progress: Progress = field(kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": "progress", **fields_to_json(self.progress)}
+
+
+@dataclass(frozen=True)
+class BookRecorder:
+    """Makes the takes of a planned book that are missing, and writes its files."""
+
+    request: BookRequest
+    target: BookTarget
+    engine: EngineChoice
+    plan: Plan
+    studio: Studio
+    cache: Cache
+    """Behind the studio."""
+    on_event: OnEvent
+
+    def run(self) -> BookResult:
+        """`UnfinishedBookError` if passages could not be spoken and gaps are not allowed."""
+        from anyrig.audiobooks.make import record
+        from anyrig.audiobooks.progress import Whole
+
+        began, on_progress = time.monotonic(), Whole(self._report)
+        again = list_again(self.request)
+        with self.cache.pin_for_job(self.target.job):
+            self._make_again([self._find_segment(*place) for place in again])
+            recorded = record(
+                self.plan, self.studio, target_lufs=self.target.loudness,
+                rests=self.request.rests, anew=self.request.fresh, tell=on_progress,
+            )  # fmt: skip
+            if recorded.lacks and not self.request.allow_gaps:
+                raise self._build_error(recorded.lacks)
+            written = self._write_audio(
+                recorded, self._follow_writing(recorded.timeline, on_progress, began)
             )
-
-
-def _unfinished(lacks: Sequence[Lack], plan: Plan, on_event: OnEvent) -> UnfinishedBookError:
-    places = [(plan.parts[lack.part].number, lack.segment + 1) for lack in lacks]
-    on_event(
-        BookUnfinishedEvent([
-            {"chapter": chapter, "segment": segment, "text": lack.text, "said": lack.said,
-             "hint": lack.hint}
-            for (chapter, segment), lack in zip(places, lacks, strict=True)
-        ])
-    )  # fmt: skip
-    named = [
-        f"\n  {chapter}:{segment} {lack.text[:60]!r}: {lack.said}"
-        for (chapter, segment), lack in zip(places, lacks[:_MAX_PASSAGES], strict=False)
-    ]
-    more = f"\n  and {len(lacks) - len(named)} more" if len(lacks) > len(named) else ""
-    return UnfinishedBookError(
-        f"{pluralize(len(lacks), 'passage')} could not be spoken; all others are cached:"
-        f"{''.join(named)}{more}",
-        hint="Run the same again to retry only those;"
-        f" {mention('allow_gaps')} writes the book with silence in their place.",
-    )
-
-
-def list_problems(result: BookResult) -> Iterator[str]:
-    """Takes that may sound wrong, with how to make them again, and gaps."""
-    parts = result.plan.parts
-    places = [
-        (part.number, number)
-        for part in parts
-        for number in range(1, len(part.script.segments) + 1)
-    ]
-    gaps = {(parts[lack.part].number, lack.segment + 1): lack for lack in result.gaps}
-    doubtful = [one for one in result.tally.doubtful if places[one.index] not in gaps]
-    for spoken in doubtful[:_MAX_WARNINGS]:
-        chapter, number = places[spoken.index]
-        text = " ".join(spoken.segment.text.split())[:50]
-        again = mention("again", f"{chapter}:{number}")
-        yield f"{'; '.join(spoken.problems)}: {text!r} ({again} makes it again)"
-    if len(doubtful) > _MAX_WARNINGS:
-        more = pluralize(len(doubtful) - _MAX_WARNINGS, "more segment")
-        yield f"{more} may sound wrong; {mention('json')} lists them all"
-    for (chapter, number), lack in gaps.items():
-        yield f"gap at {chapter}:{number}, {lack.text[:50]!r}: {lack.said}"
-
-
-# -- writing ---------------------------------------------------------------------------------------
-
-
-def _write_files(
-    request: BookRequest,
-    target: BookTarget,
-    plan: Plan,
-    studio: Studio,
-    recorded: Recorded,
-    on_progress: Tell,
-    began: float,
-) -> _WrittenBook:
-    """Write the book, and what was requested beside it.
-
-    Args:
-        request: the book.
-        target: its files.
-        plan: what is spoken.
-        studio: where the takes come from.
-        recorded: the times and gains of all takes.
-        on_progress: receives how far the writing is.
-        began: when the work began, by `time.monotonic`.
-    """
-    from anyrig.audiobooks.make import sound
-    from anyrig.audiobooks.write import write_book, write_chapters
-
-    timeline, tags, cover = recorded.timeline, build_tags(target, plan), plan.document.cover
-    on_written = _follow_writing(plan, timeline, on_progress, began)
-    parts = sound(plan, studio, recorded, ceiling_dbtp=target.ceiling_dbtp)
-    if target.is_whole:
-        written = write_book(
-            target.path, parts, timeline, tags, cover, bitrate=target.bitrate, tell=on_written
-        )
-    else:
-        written = write_chapters(
-            target.path, parts, timeline, tags, cover, format=target.format,
-            tracks=_number_tracks(request, plan), bitrate=target.bitrate, tell=on_written,
+            beside = self._write_beside(recorded, written)
+        for warning in written.warnings:
+            self.on_event(WarningEvent(warning))
+        return BookResult(
+            written.files, beside, self.target, self.engine, self.plan, recorded.timeline,
+            recorded.tally, tuple(recorded.lacks), time.monotonic() - began,
+            # Those that were made again were in the cache before they were recorded.
+            num_cached=max(0, recorded.tally.num_kept - len(set(again))),
         )  # fmt: skip
-    beside = _write_captions(request, target, timeline, written.files)
-    if written.playlist is not None:
-        beside.append(written.playlist)
-    if request.read_along:
-        beside.append(_write_read_along(target, plan, studio, recorded, written.files))
-    return _WrittenBook(written.files, tuple(beside), written.warnings)
+
+    def _report(self, now: Progress) -> None:
+        done, total = round(now.done * _PROGRESS_STEPS), _PROGRESS_STEPS
+        self.on_event(
+            BookProgressEvent(now.stage, done, total, now.title, now.audio_s, progress=now)
+        )
+
+    def _find_segment(self, chapter: int, number: int) -> Segment:
+        part = next((part for part in self.plan.parts if part.number == chapter), None)
+        if part is None:
+            raise InvalidInputError(
+                f"chapter {chapter} is not one of those that are read",
+                hint=f"{mention('list')} shows the chapters.",
+            )
+        count = len(part.script.segments)
+        if not 1 <= number <= count:
+            raise InvalidInputError(
+                f"chapter {chapter} has no segment {number}; it has {count}",
+                hint=f"`anyrig book FILE --list --chapters {chapter}` shows them with their"
+                " numbers.",
+            )
+        return part.script.segments[number - 1]
+
+    def _make_again(self, segments: list[Segment]) -> None:
+        """Make other takes of segments that somebody did not like."""
+        for spoken in self.studio.again(segments) if segments else ():
+            failure = spoken.failure
+            if failure is not None or spoken.hopeless:
+                text = " ".join(spoken.segment.text.split())[:60]
+                reason = failure.message if failure is not None else "; ".join(spoken.problems)
+                raise WorkError(
+                    f"{text!r} could not be made again: {reason}",
+                    hint=(failure.hint if failure else "") or "The previous take is kept.",
+                )
+
+    def _build_error(self, lacks: Sequence[Lack]) -> UnfinishedBookError:
+        rows = [
+            {"chapter": self.plan.parts[lack.part].number, "segment": lack.segment + 1,
+             "text": lack.text, "said": lack.said, "hint": lack.hint} for lack in lacks
+        ]  # fmt: skip
+        self.on_event(BookUnfinishedEvent(rows))
+        lines = [
+            f"{row['chapter']}:{row['segment']} {str(row['text'])[:60]!r}: {row['said']}"
+            for row in rows[:_MAX_PASSAGES]
+        ]
+        lines += [f"and {len(rows) - len(lines)} more"] if len(rows) > len(lines) else []
+        return UnfinishedBookError(
+            f"{pluralize(len(lacks), 'passage')} could not be spoken; all others are cached:"
+            + "".join(f"\n  {line}" for line in lines),
+            hint="Run the same again to retry only those;"
+            f" {mention('allow_gaps')} writes the book with silence in their place.",
+        )
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def _write_audio(self, recorded: Recorded, on_written: Callable[[float], None]) -> Written:
+        from anyrig.audiobooks.write import write_book, write_chapters
+
+        target, parts, timeline = self.target, self._sound(recorded), recorded.timeline
+        tags, cover = build_tags(target, self.plan), self.plan.document.cover
+        if target.is_whole:
+            return write_book(
+                target.path, parts, timeline, tags, cover, bitrate=target.bitrate, tell=on_written
+            )
+        return write_chapters(
+            target.path, parts, timeline, tags, cover, format=target.format,
+            tracks=self._number_tracks(), bitrate=target.bitrate, tell=on_written,
+        )  # fmt: skip
+
+    def _sound(self, recorded: Recorded) -> Iterator[Samples]:
+        from anyrig.audiobooks.make import sound
+
+        return sound(self.plan, self.studio, recorded, ceiling_dbtp=self.target.ceiling_dbtp)
+
+    def _follow_writing(
+        self, timeline: Timeline, on_progress: Tell, began: float
+    ) -> Callable[[float], None]:
+        """Turn the share that the encoder reports into progress."""
+        from anyrig.audiobooks.progress import Progress
+
+        plan, since, ends = self.plan, time.monotonic(), [mark.end for mark in timeline.marks]
+
+        def on_written(done: float) -> None:
+            now = time.monotonic()
+            spent_s = now - since
+            chapter = min(bisect_right(ends, done * timeline.num_samples), len(plan.parts) - 1)
+            on_progress(Progress(
+                "writing", done, chapter + 1, len(plan.parts), plan.parts[chapter].title,
+                plan.num_segments, plan.num_segments, timeline.duration_s, now - began,
+                speed=done * timeline.duration_s / spent_s if spent_s > 0 else None,
+                left_s=spent_s / done * (1 - done) if done else None,
+            ))  # fmt: skip
+
+        return on_written
+
+    def _number_tracks(self) -> Tracks:
+        """Number and name chapters as in the whole book, so that one can be written again."""
+        from anyrig.audiobooks.names import Tracks, chapter_titles
+        from anyrig.audiobooks.plan import chosen, title_of
+        from anyrig.audiobooks.timeline import Mark
+
+        plan, chapters = self.plan, self.plan.document.chapters
+        every = chosen(plan.document, "", self.request.ways)
+        marks = [Mark(title_of(chapters[n], n + 1), 0, 0, chapters[n].level) for n in every]
+        known = dict(zip(every, enumerate(chapter_titles(marks), 1), strict=True))
+        found = [known.get(part.number - 1, (part.number, part.title)) for part in plan.parts]
+        silent = {part.number - 1 for part in plan.silent}
+        return Tracks(
+            tuple(number for number, _ in found), tuple(title for _, title in found),
+            len(found) if not self.request.chapters else len(set(every) - silent),
+        )  # fmt: skip
+
+    def _write_beside(self, recorded: Recorded, written: Written) -> tuple[Path, ...]:
+        """Write captions and the EPUB that is read along, as requested."""
+        from anyrig.audiobooks.captions import write_captions, write_chapter_captions
+
+        timeline, kinds = recorded.timeline, self.request.captions
+        beside: list[Path] = []
+        if kinds and self.target.is_whole:
+            beside += write_captions(written.files[0], timeline, kinds)
+        elif kinds:
+            beside += write_chapter_captions(written.files, timeline, kinds)
+        if written.playlist is not None:
+            beside.append(written.playlist)
+        if self.request.read_along:
+            self._write_read_along(recorded, written.files)
+            beside.append(self.target.read_along_path)
+        return tuple(beside)
+
+    def _write_read_along(self, recorded: Recorded, audio: Sequence[Path]) -> None:
+        """Write the EPUB that is read along; its audio is a file for each chapter."""
+        from anyrig.audiobooks.readalong import write_readalong
+        from anyrig.audiobooks.write import write_chapters
+        from anyrig.speech.sound.beside import clear_leftovers, folder_beside
+
+        target, plan, path = self.target, self.plan, self.target.read_along_path
+        clear_leftovers(path)
+        with folder_beside(path) as folder:
+            if target.format not in ("mp3", "m4a"):  # what every reader of EPUB 3 plays
+                audio = write_chapters(
+                    folder, self._sound(recorded), recorded.timeline, build_tags(target, plan),
+                    format="m4a", bitrate=target.bitrate,
+                ).files  # fmt: skip
+            write_readalong(path, plan, recorded.timeline, audio, narrator=target.narrator)
 
 
 def build_tags(target: BookTarget, plan: Plan) -> Tags:
@@ -468,85 +486,126 @@ def build_tags(target: BookTarget, plan: Plan) -> Tags:
     )  # fmt: skip
 
 
-def _number_tracks(request: BookRequest, plan: Plan) -> Tracks:
-    """Number and name chapters as in the whole book, so that one of them can be written again."""
-    from anyrig.audiobooks.names import Tracks, chapter_titles
-    from anyrig.audiobooks.plan import chosen, title_of
-    from anyrig.audiobooks.timeline import Mark
-
-    chapters = plan.document.chapters
-    every = chosen(plan.document, "", request.ways)
-    marks = [Mark(title_of(chapters[n], n + 1), 0, 0, chapters[n].level) for n in every]
-    known = dict(zip(every, enumerate(chapter_titles(marks), 1), strict=True))
-    found = [known.get(part.number - 1, (part.number, part.title)) for part in plan.parts]
-    silent = {part.number - 1 for part in plan.silent}
-    return Tracks(
-        tuple(number for number, _ in found), tuple(title for _, title in found),
-        len(found) if not request.chapters else len(set(every) - silent),
-    )  # fmt: skip
-
-
-def _write_captions(
-    request: BookRequest, target: BookTarget, timeline: Timeline, files: Sequence[Path]
-) -> list[Path]:
-    from anyrig.audiobooks.captions import write_captions, write_chapter_captions
-
-    if not request.captions:
-        return []
-    if target.is_whole:
-        return list(write_captions(files[0], timeline, request.captions))
-    return list(write_chapter_captions(files, timeline, request.captions))
+def report_problems(result: BookResult, on_event: OnEvent) -> None:
+    """Warn of takes that may sound wrong, with how to make them again, and of gaps."""
+    parts = result.plan.parts
+    places = [
+        (part.number, number)
+        for part in parts
+        for number in range(1, len(part.script.segments) + 1)
+    ]
+    gaps = {(parts[lack.part].number, lack.segment + 1): lack for lack in result.gaps}
+    doubtful = []
+    for spoken in result.tally.doubtful:
+        chapter, number = places[spoken.index]
+        if (chapter, number) not in gaps:
+            text = " ".join(spoken.segment.text.split())[:50]
+            again = mention("again", f"{chapter}:{number}")
+            doubtful.append(f"{'; '.join(spoken.problems)}: {text!r} ({again} makes it again)")
+    warn_some(on_event, doubtful, f"may sound wrong; {mention('json')} lists them all")
+    for (chapter, number), lack in gaps.items():
+        message = f"gap at {chapter}:{number}, {lack.text[:50]!r}: {lack.said}"
+        on_event(WarningEvent(message))
 
 
-def _write_read_along(
-    target: BookTarget, plan: Plan, studio: Studio, recorded: Recorded, files: Sequence[Path]
-) -> Path:
-    """Write the EPUB that is read along; its audio is a file for each chapter."""
-    from anyrig.audiobooks.make import sound
-    from anyrig.audiobooks.readalong import write_readalong
-    from anyrig.audiobooks.write import write_chapters
-    from anyrig.speech.sound.beside import clear_leftovers, folder_beside
-
-    path = target.read_along_path
-    clear_leftovers(path)
-    with folder_beside(path) as folder:
-        audio = files
-        if target.format not in ("mp3", "m4a"):  # what every reader of EPUB 3 plays
-            audio = write_chapters(
-                folder, sound(plan, studio, recorded, ceiling_dbtp=target.ceiling_dbtp),
-                recorded.timeline, build_tags(target, plan), format="m4a", bitrate=target.bitrate,
-            ).files  # fmt: skip
-        write_readalong(path, plan, recorded.timeline, audio, narrator=target.narrator)
-    return path
+# -- single chapters -------------------------------------------------------------------------------
 
 
-def _follow_writing(
-    plan: Plan, timeline: Timeline, on_progress: Tell, began: float
-) -> Callable[[float], None]:
-    """Turn the share that the encoder reports into progress."""
-    from anyrig.audiobooks.progress import Progress
+CHAPTER_FORMAT = "mp3"
+"""Every browser plays it."""
+CheckCancelled = Callable[[], None]
+"""Called between steps; raises if nobody waits for the file any more."""
 
-    since, ends = time.monotonic(), [mark.end for mark in timeline.marks]
 
-    def on_written(done: float) -> None:
-        now = time.monotonic()
-        chapter = min(bisect_right(ends, done * timeline.num_samples), len(plan.parts) - 1)
-        left_s = (now - since) / done * (1 - done) if done else None
-        speed = done * timeline.duration_s / (now - since) if now > since else None
-        on_progress(
-            Progress(
-                "writing",
-                done,
-                chapter + 1,
-                len(plan.parts),
-                plan.parts[chapter].title,
-                plan.num_segments,
-                plan.num_segments,
-                timeline.duration_s,
-                now - began,
-                speed,
-                left_s,
-            )  # fmt: skip
+def write_cached_chapter(
+    rig: Rig,
+    request: BookRequest,
+    book: PlannedBook,
+    number: int,
+    file: Path,
+    check_cancelled: CheckCancelled,
+) -> float:
+    """Write a chapter (from 1) whose takes are all cached; returns its duration in seconds.
+
+    The request must be the one that makes the book: its takes are found under the same names.
+    """
+    from anyrig.audiobooks.make import record, sound
+    from anyrig.speech.shelf import Shelf
+    from anyrig.speech.stage import Names
+
+    parts = tuple(part for part in book.plan.parts if part.number == number)
+    if not parts:
+        raise InvalidInputError(
+            f"chapter {number} of the book is not read", hint="See the job's chapters."
         )
+    plan = replace(book.plan, parts=parts, silent=())
+    target, engine = resolve_target(rig, request), book.engine
+    size = sum(chapter.num_characters for chapter in plan.document.chapters)
+    placed = place_engine(rig, request, engine, size)
+    with open_cache(rig) as cache:
+        names = Names(engine.name, engine.found, placed, engine.options)
+        shelf, rate = Shelf(cache, engine.found.engine), engine.found.sample_rate
+        takes: Any = _CachedTakes(names, shelf, rate, check_cancelled)
+        recorded = record(plan, takes, target_lufs=target.loudness, rests=request.rests)
+        samples = sound(plan, takes, recorded, ceiling_dbtp=target.ceiling_dbtp)
+        title = f"{build_tags(target, plan).title}: {parts[0].title}"
+        _write_chapter(file, samples, rate, title)
+    return recorded.timeline.duration_s
 
-    return on_written
+
+@dataclass(frozen=True)
+class _CachedTakes:
+    """Gives takes from the cache in the place of a synthesizer, and makes none."""
+
+    names: Names
+    shelf: Shelf
+    rate: int
+    check_cancelled: CheckCancelled
+
+    def num_kept(self, segments: Sequence[Segment]) -> int:
+        return sum(len(segment.line.text) for segment in segments)
+
+    def takes(
+        self, segments: Sequence[Segment], *, tally: Tally | None = None, anew: bool = False
+    ) -> Generator[Spoken]:
+        from anyrig.speech.maker import Spoken
+
+        for index, segment in enumerate(segments):
+            self.check_cancelled()
+            cached = self.shelf.find(self.names.key(segment.line))
+            if cached is None:
+                raise InvalidInputError(
+                    "the chapter is not finished", hint="Try again when the job is past it."
+                )
+            spoken = Spoken(index, segment, cached.take, cached.problems, kept=True)
+            if tally is not None:
+                tally.add(spoken)
+            yield spoken
+
+
+def extract_chapter(book: Path, track: int, file: Path, check_cancelled: CheckCancelled) -> float:
+    """Write a chapter (from 0) of a finished m4b to a file; returns its duration in seconds."""
+    from anyrig.audiobooks.listen import Reader, finished
+
+    tracks = finished(book).tracks
+    if not 0 <= track < len(tracks):
+        raise InvalidInputError("the book has no such chapter", hint="See the job's chapters.")
+    part = tracks[track]
+
+    def read() -> Iterator[Samples]:
+        for block in reader.read(part.file, part.start, part.end):
+            check_cancelled()
+            yield block.mean(axis=1)
+
+    with closing(Reader()) as reader:
+        _write_chapter(file, read(), part.rate, part.title)
+    return part.duration_s
+
+
+def _write_chapter(file: Path, parts: Iterable[Samples], rate: int, title: str) -> None:
+    from anyrig.speech.sound.encode import encoder
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with encoder(file, CHAPTER_FORMAT, rate, tags={"title": title}) as output:
+        for samples in parts:
+            output.write(samples)

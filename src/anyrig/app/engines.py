@@ -123,7 +123,7 @@ def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> Engine
                 hint=f"Pass {mention('engine')}; `anyrig engines` lists them.",
             )
         return choose_engine_with_voices(rig, options, [options.voice])
-    engine = _engine_of_repository(_format_model(rig))
+    engine = _engine_of_repository(rig.settings.speech.model)
     if engine and (choice := _try_open(rig, options, engine)) is not None:
         return replace(choice, reason=f"its model is {choice.spec.repository}")
     return _choose_for_language(rig, options, language)
@@ -180,22 +180,22 @@ def choose_engine_with_voices(
     """The engine that has all of some voices; the default comes before the others."""
     from anyrig.speech.voices import unknown
 
-    wanted = list(dict.fromkeys(part for voice in voices for part in split_blend(voice)))
+    requested = list(dict.fromkeys(part for voice in voices for part in split_blend(voice)))
     known: list[str] = []
-    for name in (engines.DEFAULT, *(n for n in engines.names() if n != engines.DEFAULT)):
+    for name in dict.fromkeys((engines.DEFAULT, *engines.names())):
         choice = _try_open(rig, options, name)
         if choice is None:
             continue
         own = [voice.name for voice in choice.found.voices]
-        if all(part in own for part in wanted):
-            is_default = name == engines.DEFAULT
-            return choice if is_default else replace(choice, reason=f"it has {', '.join(wanted)}")
+        if set(requested) <= set(own):
+            reason = "" if name == engines.DEFAULT else f"it has {', '.join(requested)}"
+            return replace(choice, reason=reason)
         known += own if name != TEST_ENGINE else []
-    missing = next((part for part in wanted if part not in known), "")
+    missing = next((part for part in requested if part not in known), "")
     if missing:
         raise unknown(missing, known, more="`anyrig engines` lists engines with more voices.")
     raise InvalidInputError(
-        f"no engine has all of these voices: {', '.join(wanted)}",
+        f"no engine has all of these voices: {', '.join(requested)}",
         hint="`anyrig voices` lists the voices of each engine; one engine reads a whole text.",
     )
 
@@ -209,36 +209,27 @@ def split_blend(voice: str) -> list[str]:
 
 
 def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
-    """Check the name of a voice, a blend, or, for an engine that clones, the path of a recording.
-
-    Args:
-        voice: what was requested.
-        choice: the engine.
-        files: whether it may be a path.
+    """Check the name of a voice, a blend, or, for an engine that clones, the path of a recording
+    if `files` are allowed.
     """
+    from anyrig.speech.hosting.engine import Hosted
     from anyrig.speech.voices import unknown
 
     known = [each.name for each in choice.found.voices]
     if (files and not known) or voice in known:
         return voice
     if files and Path(voice).is_file():
-        return _check_recording(voice, choice)
+        if issubclass(choice.engine_class, Hosted) and choice.engine_class.clones:
+            return voice
+        raise InvalidInputError(
+            f"{voice} is a recording, and {choice.name} has no voice from a file",
+            hint=f"`anyrig voices --engine {choice.name}` lists its voices; `anyrig engines show"
+            f" {choice.name}` says how to add one.",
+        )
     for name in split_blend(voice):
         if name not in known:
             raise unknown(name, known)
     return voice
-
-
-def _check_recording(voice: str, choice: EngineChoice) -> str:
-    from anyrig.speech.hosting.engine import Hosted
-
-    if issubclass(choice.engine_class, Hosted) and choice.engine_class.clones:
-        return voice
-    raise InvalidInputError(
-        f"{voice} is a recording, and {choice.name} has no voice from a file",
-        hint=f"`anyrig voices --engine {choice.name}` lists its voices; `anyrig engines show"
-        f" {choice.name}` says how to add one.",
-    )
 
 
 def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
@@ -315,19 +306,12 @@ def _find_downloaded(rig: Rig, name: str) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _format_model(rig: Rig) -> str:
-    """The model of the settings: a folder, or the name of a repository."""
-    model: Path | None = rig.settings.speech.model
-    return model.as_posix() if model else ""
-
-
 def _find_model_setting(rig: Rig) -> Path | None:
     """The folder that the settings name; one that does not exist is a warning."""
     path: Path | None = rig.settings.speech.model
     if path is None or path.is_dir():
         return path
-    model = path.as_posix()
-    name = _engine_of_repository(model)
+    name = _engine_of_repository(path)
     if name and _find_downloaded(rig, name) is not None:
         return None
     fix = (
@@ -336,8 +320,8 @@ def _find_model_setting(rig: Rig) -> Path | None:
         else "Name a folder with weights; `anyrig engines` lists what can be downloaded."
     )
     rig.warn(
-        f"{rig.describe_origin('speech.model')}: the model {model} is not on this machine; using"
-        f" the default voice. {fix}"
+        f"{rig.describe_origin('speech.model')}: the model {path.as_posix()} is not on this"
+        f" machine; using the default voice. {fix}"
     )
     return None
 
@@ -351,11 +335,11 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
     spec = engine_class.spec
     try:
         found = find_weights(rig, options, name, engine_class)
+        return EngineStatus(spec, "ready", voices=tuple(found.voices), languages=found.languages)
     except MissingWeightsError as error:
         command = f"anyrig engines get {name}"
-        fix = error.hint
-        if spec.repository and command not in fix:
-            fix = f"{command}. {fix}"
+        is_named = not spec.repository or command in error.hint
+        fix = error.hint if is_named else f"{command}. {error.hint}"
         return EngineStatus(spec, "needs weights", error.message, fix)
     except MissingPackageError as error:
         own = spec.install.startswith("anyrig engines install")
@@ -363,7 +347,6 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
         return EngineStatus(spec, state, error.message, localize_install_commands(error.hint))
     except AnyrigError as error:
         return EngineStatus(spec, "broken", error.message, error.hint)
-    return EngineStatus(spec, "ready", voices=tuple(found.voices), languages=found.languages)
 
 
 # -- what could be installed -----------------------------------------------------------------------
@@ -379,12 +362,7 @@ def suggest_engines(
 ) -> UnspeakableTextError:
     """An error for a language that an engine does not speak, with engines that do.
 
-    Args:
-        rig: what is installed.
-        error: names the language.
-        options: of the request.
-        choice: the engine that was to speak.
-        override: how to have it spoken all the same; by naming the language, if empty.
+    `override` says how to have it spoken all the same; by naming the language, if empty.
     """
     from anyrig.speech.tongues import title
 
@@ -420,11 +398,8 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
 
 
 def _list_by_licence(language: str, *, known: bool = False) -> list[str]:
-    """Engines that speak a language, or may, depending on their weights: free licences first.
-
-    Args:
-        language: the code.
-        known: leave out engines whose languages are not known.
+    """Engines that speak a language, or unless it must be `known` may, depending on their weights:
+    free licences first.
     """
     base = language.partition("-")[0].lower()
     rated = [
@@ -441,12 +416,11 @@ def is_restricted(spec: Spec, *, code: bool = False) -> bool:
     return any(word in licences for word in _RESTRICTED_LICENCES)
 
 
-def _engine_of_repository(model: str) -> str:
+def _engine_of_repository(model: Path | None) -> str:
     """The engine whose weights have this name on the model hub."""
-    if "/" not in model:
-        return ""
-    matches = (n for n, spec in _list_specs() if spec.repository.lower() == model.lower())
-    return next(matches, "")
+    name = model.as_posix().lower() if model else ""
+    specs = _list_specs() if "/" in name else ()
+    return next((engine for engine, spec in specs if spec.repository.lower() == name), "")
 
 
 def _list_specs() -> Iterator[tuple[str, Spec]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,35 +175,6 @@ class BookStartedEvent:
             "num_characters": self.num_characters,
             "estimated_audio_s": round(self.estimated_audio_s, 1), "measured": self.is_measured,
             "omitted": dict(self.omitted), "output": str(self.output), "engine": self.engine,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class BookProgressEvent(ProgressEvent):
-    """How far a book is: `done` of `total` is the share of both stages, making and writing."""
-
-    chapter: int = 0
-    """Which of the chapters that are read, from 1."""
-    num_chapters: int = 0
-    segment: int = 0
-    num_segments: int = 0
-    wall_s: float = 0.0
-    speed: float | None = None
-    """Times real time, of what was made in this run; None before anything was."""
-    left_s: float | None = None
-    """Until the end; None before it can be estimated."""
-    devices: Mapping[str, float] = field(default_factory=dict)
-    """Characters per second that each device made in this run."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "event": "progress", "stage": self.stage, "done": round(self.done / self.total, 4),
-            "chapter": self.chapter, "num_chapters": self.num_chapters, "title": self.detail,
-            "segment": self.segment, "num_segments": self.num_segments,
-            "audio_s": round(self.audio_s or 0.0, 2), "wall_s": round(self.wall_s, 2),
-            "speed": None if self.speed is None else round(self.speed, 2),
-            "left_s": None if self.left_s is None else round(self.left_s, 1),
-            "devices": {name: round(rate, 1) for name, rate in self.devices.items()},
         }  # fmt: skip
 
 

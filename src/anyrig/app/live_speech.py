@@ -11,8 +11,8 @@ from __future__ import annotations
 import difflib
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from anyrig.speech.audio import Samples
     from anyrig.speech.live import Given, LiveStudio, Recital
     from anyrig.speech.script import Script
+    from anyrig.speech.sound.loudness import Leveller
     from anyrig.storage.cache import Cache
 
 OPENAI_VOICES = (
@@ -76,37 +77,20 @@ class LiveSpeechRequest(SpeechRequest):
     lane: Lane = option("live", "bulk if nobody listens: then those who do come first")
 
 
+@dataclass(eq=False)
 class SpeechSession:
-    """A text that is synthesised for one client. For one thread at a time.
+    """A text that is synthesised for one client. For one thread at a time."""
 
-    Args:
-        recital: its segments.
-        engine: name of the engine.
-        voice: its name, as a client may request it.
-        sample_rate: samples per second.
-        loudness: in LUFS; 0 leaves it as it is.
-        release: called once, when the session is closed.
-    """
-
-    def __init__(
-        self,
-        recital: Recital,
-        *,
-        engine: str,
-        voice: str,
-        sample_rate: int,
-        loudness: float,
-        release: Callable[[], None],
-    ) -> None:
-        from anyrig.speech.sound.loudness import Leveller
-
-        self.engine, self.voice, self.sample_rate = engine, voice, sample_rate
-        self.num_samples = 0
-        """Finished so far."""
-        self._recital, self._release = recital, release
-        self._leveller = Leveller(sample_rate, target_lufs=loudness) if loudness else None
-        self._lock = threading.Lock()
-        self._closed = False
+    engine: str
+    voice: str
+    """As a client may request it."""
+    sample_rate: int
+    _recital: Recital
+    _leveller: Leveller | None
+    _stack: ExitStack
+    """Closed with the session: the recital, and the synthesizer that is borrowed."""
+    num_samples: int = 0
+    """Finished so far."""
 
     @property
     def done(self) -> bool:
@@ -127,14 +111,7 @@ class SpeechSession:
 
     def close(self) -> None:
         """The end, or the client disconnected: what has not started is not made. Never blocks."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        try:
-            self._recital.close()
-        finally:
-            self._release()
+        self._stack.close()
 
     def __enter__(self) -> SpeechSession:
         return self
@@ -149,10 +126,7 @@ def open_live_speech(
 ) -> Iterator[LiveSpeech]:
     """Speech for clients; settings that name an engine or a voice that does not exist are reported.
 
-    Args:
-        rig: the machine; its model cache holds the synthesizers.
-        options: of every request, such as `device`; those that requests do not have are ignored.
-        use_cache: whether takes are read from the result cache and kept in it.
+    The options are those of every request, such as `device`; others are ignored.
     """
     with ExitStack() as stack:
         cache = stack.enter_context(open_cache(rig)) if use_cache else None
@@ -191,6 +165,9 @@ class LiveSpeech:
         Errors name the option that is wrong: text, voice or engine. A voice is never taken for a
         path; OpenAI's names are the default voice where no engine has them.
         """
+        from anyrig.speech.sound.loudness import Leveller
+        from anyrig.speech.voices import pick
+
         with errors_of_option("text"):
             self._check_text(request.text)
         with self._preparing:
@@ -204,24 +181,17 @@ class LiveSpeech:
             with errors_of_option("text"):
                 script = self._prepare(request, choice)
         with ExitStack() as stack:
-            synthesizer = stack.enter_context(
-                self._rig.models.borrow(
-                    _format_name(choice), lambda: self._open_synthesizer(request, choice)
-                )
-            )
+            synthesizer = stack.enter_context(self._borrow_synthesizer(request, choice))
             recital = stack.enter_context(
                 synthesizer.read(
                     script.segments, lane=request.lane, wait_s=self._settings.deadline_s
                 )
             )
-            return SpeechSession(
-                recital,
-                engine=choice.name,
-                voice=script.segments[0].line.voice or _first_voice(choice, script),
-                sample_rate=synthesizer.rate,
-                loudness=request.loudness,
-                release=stack.pop_all().close,
-            )
+            first, voices = script.segments[0].line, choice.found.voices
+            voice = first.voice or (pick(voices, first).name if voices else "")
+            rate, loudness = synthesizer.rate, request.loudness
+            leveller = Leveller(rate, target_lufs=loudness) if loudness else None
+            return SpeechSession(choice.name, voice, rate, recital, leveller, stack.pop_all())
 
     def check(
         self,
@@ -231,14 +201,7 @@ class LiveSpeech:
         model: str = "",
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check that an engine and its voices exist, before a job is queued that needs them.
-
-        Args:
-            engine: that of the settings, or any, if empty.
-            voices: names and blends.
-            model: folder with the engine's weights.
-            options: of the engine.
-        """
+        """Check that an engine and its voices exist, before a job is queued that needs them."""
         engine = self._resolve_engine(engine, openai=False)
         request = self.request(engine=engine, model=model or None, set=dict(options or {}))
         if find_requested_engine(self._rig, request):
@@ -249,20 +212,15 @@ class LiveSpeech:
 
     def load(self) -> None:
         """Load the default engine and use it once, so that the first client does not wait."""
+        from anyrig.speech.sound.encode import encoder
+
         request = self.request(text=_WARM_UP_TEXT)
         choice = choose_engine(self._rig, request)
         script = self._prepare(request, choice)
-        with self._rig.models.borrow(
-            _format_name(choice), lambda: self._open_synthesizer(request, choice)
-        ) as synthesizer:
+        with self._borrow_synthesizer(request, choice) as synthesizer:
             for segment in script.segments:  # not from the cache, which may have it
                 synthesizer.live.submit(segment.line, lane="bulk").result()
-        self._import_all(request)
-
-    def _import_all(self, request: LiveSpeechRequest) -> None:
-        """A request from its text to its bytes: whatever is imported on the way is imported now."""
-        from anyrig.speech.sound.encode import encoder
-
+        # From text to bytes: whatever is imported on the way is imported now.
         with (
             self.start(request) as session,
             encoder(io.BytesIO(), "mp3", session.sample_rate) as output,
@@ -299,10 +257,7 @@ class LiveSpeech:
     def _resolve_voice(self, request: LiveSpeechRequest, voice: str, *, openai: bool) -> str:
         """A voice that exists, or empty for the default one; it is never taken for a path.
 
-        Args:
-            request: its engine, if it names one.
-            voice: a name or a blend.
-            openai: whether OpenAI's names are the default voice.
+        With `openai` the names that OpenAI's clients send are the default voice.
         """
         if voice in ("", "default"):
             return ""
@@ -334,12 +289,21 @@ class LiveSpeech:
             self._rig, request, choice, files=False, first_short=request.lane == "live", **more
         )
 
-    def _open_synthesizer(self, request: LiveSpeechRequest, choice: EngineChoice) -> LiveStudio:
+    def _borrow_synthesizer(
+        self, request: LiveSpeechRequest, choice: EngineChoice
+    ) -> AbstractContextManager[LiveStudio]:
+        """The engine's synthesizer in the model cache; one for each set of its options."""
         from anyrig.speech.live import LiveStudio
 
-        self._rig.reload_saved_device()
-        stage = open_stage(self._rig, request, choice, _ANY_NUMBER, self._cache, lane="live")
-        return LiveStudio(stage, most_waiting=self._settings.queue)
+        def load() -> LiveStudio:
+            self._rig.reload_saved_device()
+            stage = open_stage(self._rig, request, choice, _ANY_NUMBER, self._cache, lane="live")
+            return LiveStudio(stage, most_waiting=self._settings.queue)
+
+        defaults = {one.name: one.default for one in choice.spec.options}
+        changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
+                   if value != defaults[name]]  # fmt: skip
+        return self._rig.models.borrow(f"speech {choice.name}{''.join(changed)}", load)
 
     # -- what exists -------------------------------------------------------------------------------
 
@@ -406,17 +370,3 @@ class LiveSpeech:
         with self._writing_lexicon:
             write_atomic(self._lexicon_file, text)
         return len(lexicon.entries)
-
-
-def _format_name(choice: EngineChoice) -> str:
-    """The name of an engine's synthesizer in the model cache, with options that are not default."""
-    defaults = {one.name: one.default for one in choice.spec.options}
-    changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
-               if value != defaults[name]]  # fmt: skip
-    return f"speech {choice.name}{''.join(changed)}"
-
-
-def _first_voice(choice: EngineChoice, script: Script) -> str:
-    from anyrig.speech.voices import pick
-
-    return pick(choice.found.voices, script.segments[0].line).name if choice.found.voices else ""

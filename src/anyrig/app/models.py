@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, get_args
 
 from anyrig.errors import (
     AnyrigError,
@@ -80,11 +80,6 @@ class LowMemory(NamedTuple):
     """Id of the device; empty for the host."""
     message: str
 
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Where a model has to be evicted; anywhere if empty."""
-        return (self.device,) if self.device else ()
-
 
 @dataclass
 class ModelCacheStats:
@@ -94,7 +89,7 @@ class ModelCacheStats:
     load_s: float = 0.0
     failures: int = 0
     evictions: dict[EvictionReason, int] = field(
-        default_factory=lambda: {"idle": 0, "memory": 0, "broken": 0, "renewed": 0}
+        default_factory=lambda: dict.fromkeys(get_args(EvictionReason), 0)
     )
     out_of_memory: int = 0
     """Attempts to load a model that ran out of memory, whether another one succeeded or not."""
@@ -200,7 +195,7 @@ class ModelCache:
         """Those that have worker processes, as the engine of a worker process reports them."""
         with self._lock:
             entries = [(e, e.num_borrowers > 0) for e in self._entries.values() if e.stack]
-        models = [_describe_nested(entry, busy) for entry, busy in entries]
+        models = (_describe_nested(entry, busy) for entry, busy in entries)
         return tuple(one for one in models if one.workers)
 
     # -- eviction ----------------------------------------------------------------------------------
@@ -210,8 +205,7 @@ class ModelCache:
         short; their names. Closing blocks: call it in a thread.
         """
         for one in self.loaded_models():
-            queue = find_queue(one.model)
-            if queue is not None and not queue.open:
+            if _is_broken(one.model):
                 self.discard(one.name, one.model)
         evicted = self._close_discarded()
         if self._idle_s:
@@ -223,10 +217,8 @@ class ModelCache:
         return [*evicted, *self._evict_above_limit(), *self._evict_for_memory()]
 
     def free_memory(self, devices: Collection[str] = ()) -> str:
-        """Close the model that was idle for longest; its name, or "" if there is none.
-
-        Args:
-            devices: only one that runs on any of these; any if empty.
+        """Close the model that was idle for longest, on any of some devices if these are given; its
+        name, or "" if there is none.
         """
         if closed := self._close_discarded():
             return closed[0]
@@ -288,7 +280,7 @@ class ModelCache:
                     raise _closed_error()
                 entry = self._entries.get(name)
                 outdated = entry is not None and entry.version != version
-                if entry is not None and (outdated or _is_broken(entry)):
+                if entry is not None and (outdated or _is_broken(entry.model)):
                     self._discard(entry, "renewed" if outdated else "broken")
                     entry = None
                 if entry is None:
@@ -362,7 +354,7 @@ class ModelCache:
     def _evict_for_memory(self) -> list[str]:
         evicted = []
         for low in self.find_low_memory():
-            if name := self.free_memory(low.devices):
+            if name := self.free_memory((low.device,) if low.device else ()):
                 log.info("evicted %s: %s", name, low.message)
                 evicted.append(name)
         return evicted
@@ -397,12 +389,9 @@ class ModelCache:
         return sorted(candidates, key=lambda one: one.last_used)
 
     def _evict(self, candidate: _Candidate, reason: EvictionReason) -> bool:
-        if candidate.nested:
-            return self._evict_nested(candidate, reason)
-        return self._close_entry(candidate.entry, reason)
-
-    def _evict_nested(self, candidate: _Candidate, reason: EvictionReason) -> bool:
-        """Have a worker close one of its models; False if a task uses it by now."""
+        """Close a model, or have a worker close one of its own; False if it is in use by now."""
+        if not candidate.nested:
+            return self._close_entry(candidate.entry, reason)
         model = candidate.entry.model
         unload = getattr(find_queue(model), "unload_model", None)
         if unload is None:
@@ -447,8 +436,8 @@ class ModelCache:
         return [one.name for one in free if self._close_entry(one, one.discarded or "broken")]
 
 
-def _is_broken(entry: _Entry) -> bool:
-    queue = find_queue(entry.model)
+def _is_broken(model: object) -> bool:
+    queue = find_queue(model)
     return queue is not None and not queue.open
 
 
@@ -560,15 +549,11 @@ class MemoryWatch:
         rows = [(one.device, one.name, one.memory_total_bytes, one.memory_free_bytes)
                 for one in snapshot.devices[:-1] if not one.lost]  # fmt: skip
         rows.append(("", "the host", host.memory_total_bytes, host.memory_available_bytes))
-        found = [
-            LowMemory(device, f"{format_bytes(free)} of memory left on {name}")
-            for device, name, total, free in rows
-            if total and free is not None and free < _find_floor(total, self._free_mb)
-        ]
+        found = []
+        for device, name, total, free in rows:
+            floor = self._free_mb * MIB or min(_FREE_SHARE * (total or 0), GIB)
+            if total and free is not None and free < floor:
+                found.append(LowMemory(device, f"{format_bytes(free)} of memory left on {name}"))
         if found:
             self._reported = snapshot.monotonic_s
         return found
-
-
-def _find_floor(total_bytes: int, free_mb: float) -> float:
-    return free_mb * MIB if free_mb else min(_FREE_SHARE * total_bytes, GIB)

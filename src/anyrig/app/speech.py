@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 from anyrig.app.cache import open_cache
 from anyrig.app.cluster import (
@@ -18,7 +18,13 @@ from anyrig.app.cluster import (
     open_cluster_pool,
     place_on_cluster,
 )
-from anyrig.app.compute import ComputeOptions, format_stamp, place, test_devices
+from anyrig.app.compute import (
+    ComputeOptions,
+    DeviceOptions,
+    format_stamp,
+    place,
+    test_devices,
+)
 from anyrig.app.engines import (
     EngineChoice,
     VoiceOptions,
@@ -35,9 +41,10 @@ from anyrig.options import Request, option
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.placement import PlacementPlan
+    from anyrig.placement import Placement, PlacementPlan
     from anyrig.speech.audio import AudioChunk, Samples
     from anyrig.speech.lexicon import Lexicon
+    from anyrig.speech.maker import Spoken
     from anyrig.speech.recite import Terms
     from anyrig.speech.script import Script, Segment
     from anyrig.speech.stage import Stage
@@ -47,32 +54,26 @@ if TYPE_CHECKING:
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth the start of another process
 _READ_SAMPLES = 1 << 18
 _MAX_WORKERS = 8  # named in a report
+_MAX_WARNINGS = 8
+
+
+def pause_option(default_s: float, help: str, setting: str) -> Any:
+    return option(default_s, help, ge=0, le=60, unit="seconds", flag=False, setting=setting)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PauseOptions(Request):
     """Pauses, in seconds."""
 
-    pause_clause: float = option(
-        0.12, "inside a long sentence, where it was split", ge=0, le=60, unit="seconds",
-        flag=False, setting="speech.pause_clause",
-    )  # fmt: skip
-    pause_sentence: float = option(
-        0.3, "after a sentence", ge=0, le=60, unit="seconds", flag=False,
-        setting="speech.pause_sentence",
-    )  # fmt: skip
-    pause_paragraph: float = option(
-        0.6, "after a paragraph", ge=0, le=60, unit="seconds", flag=False,
-        setting="speech.pause_paragraph",
-    )  # fmt: skip
-    pause_heading: float = option(
-        0.9, "before and after a heading", ge=0, le=60, unit="seconds", flag=False,
-        setting="speech.pause_heading",
-    )  # fmt: skip
-    pause_dialogue: float = option(
-        0.45, "between the speakers of a dialogue", ge=0, le=60, unit="seconds", flag=False,
-        setting="speech.pause_dialogue",
-    )  # fmt: skip
+    pause_clause: float = pause_option(
+        0.12, "inside a long sentence, where it was split", "speech.pause_clause"
+    )
+    pause_sentence: float = pause_option(0.3, "after a sentence", "speech.pause_sentence")
+    pause_paragraph: float = pause_option(0.6, "after a paragraph", "speech.pause_paragraph")
+    pause_heading: float = pause_option(0.9, "before and after a heading", "speech.pause_heading")
+    pause_dialogue: float = pause_option(
+        0.45, "between the speakers of a dialogue", "speech.pause_dialogue"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +100,6 @@ class SpeechRequest(SynthesisOptions, AudioOptions):
     ssml: bool = option(False, "the text is SSML; detected if it begins with <speak")
 
 
-def _open_spool() -> IO[bytes]:
-    return tempfile.TemporaryFile(prefix="anyrig-")
-
-
 @dataclass
 class Speech:
     """Synthesised speech, held in a temporary file until it is saved or closed."""
@@ -114,37 +111,36 @@ class Speech:
     tally: Tally
     chunks: list[dict[str, Any]] = field(default_factory=list)
     """Each segment's text and times."""
-    on_cluster: bool = False
+    workers: str = ""
+    """How many segments each worker of a cluster made; empty without a cluster."""
     num_samples: int = 0
     wall_s: float = 0.0
-    _file: IO[bytes] = field(default_factory=_open_spool)
-
-    @property
-    def workers(self) -> str:
-        """How many segments each worker of a cluster made; empty without a cluster."""
-        if not self.on_cluster:
-            return ""
-        return describe_workers(self.tally)
+    _file: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
     @property
     def audio_s(self) -> float:
         """How long it is, pauses included."""
         return self.num_samples / self.sample_rate
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "engine": self.engine.name, "why": self.engine.reason or None,
+            "languages": list(self.script.languages), "rate": self.sample_rate,
+            "audio_s": round(self.audio_s, 4), "wall_s": round(self.wall_s, 3),
+            "kept": self.tally.num_kept, "made_again": self.tally.num_again,
+            "devices": self.tally.devices, "segments": self.chunks,
+        }  # fmt: skip
+
     def read(self, start: int = 0, stop: int | None = None) -> Iterator[Samples]:
         """The samples (mono, fp32) from one to another, in parts."""
         import numpy as np
 
         self._file.flush()
-        position = start
-        while stop is None or position < stop:
+        stop = self.num_samples if stop is None else stop
+        for position in range(start, stop, _READ_SAMPLES):
             self._file.seek(position * 4)
-            count = _READ_SAMPLES if stop is None else min(_READ_SAMPLES, stop - position)
-            part = np.frombuffer(self._file.read(count * 4), np.float32)
-            if not len(part):
-                return
-            yield part
-            position += len(part)
+            count = min(_READ_SAMPLES, stop - position)
+            yield np.frombuffer(self._file.read(count * 4), np.float32)
 
     def save(self, path: str | Path | BinaryIO, format: str | None = None) -> None:
         """Write it to a file at its target loudness: wav, flac, mp3, opus, m4a or pcm."""
@@ -172,7 +168,12 @@ class Speech:
     def _append(self, chunk: AudioChunk, segment: Segment) -> None:
         self._file.write(chunk.samples.tobytes())
         self.num_samples = chunk.start + len(chunk.samples)
-        self.chunks.append(describe_chunk(chunk, segment))
+        self.chunks.append({
+            "text": chunk.text, "spoken": segment.line.text, "span": list(chunk.span),
+            "start_s": round(chunk.start_s, 4),
+            "end_s": round(chunk.start_s + chunk.duration_s, 4),
+            "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
+        })  # fmt: skip
 
 
 def describe_workers(tally: Tally) -> str:
@@ -196,6 +197,30 @@ def resolve_format(format: str | None, path: Path | None = None) -> str:
     return format.lower()
 
 
+def write_takes(path: Path, takes: Sequence[Spoken], rate: int, loudness: float) -> float:
+    """Write takes one after another, in the format of the file's name; its duration in seconds."""
+    import numpy as np
+
+    from anyrig.speech.sound.encode import encoder
+    from anyrig.speech.sound.loudness import level
+    from anyrig.speech.synthesise import chunk_of
+
+    audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
+    if loudness:
+        audio = level(audio, rate, target_lufs=loudness)
+    with encoder(path, format=path.suffix[1:], rate=rate) as output:
+        output.write(audio)
+    return len(audio) / rate
+
+
+def warn_some(on_event: OnEvent, warnings: Sequence[str], more: str) -> None:
+    """Report the first few of many warnings, and how many more there are."""
+    for text in warnings[:_MAX_WARNINGS]:
+        on_event(WarningEvent(text))
+    if len(warnings) > _MAX_WARNINGS:
+        on_event(WarningEvent(f"{len(warnings) - _MAX_WARNINGS} more {more}"))
+
+
 def speak(rig: Rig, request: SpeechRequest, on_event: OnEvent) -> Speech:
     """Synthesise a text."""
     with stream(rig, request, on_event) as (speech, chunks):
@@ -210,12 +235,7 @@ def stream(
 ) -> Iterator[tuple[Speech, Iterator[AudioChunk]]]:
     """Synthesise a text chunk by chunk, each as soon as all before it are made.
 
-    Args:
-        rig: the machine.
-        request: what to say, and how.
-        on_event: receives progress and warnings.
-        listening: whether somebody hears it meanwhile: then the first chunk is short and comes
-            first.
+    If somebody is `listening` meanwhile, the first chunk is short and comes first.
     """
     if not request.text.strip():
         raise UnspeakableTextError("the text is empty", hint="Give some words.")
@@ -233,10 +253,7 @@ def stream(
             on_event(WarningEvent(warning))
         from anyrig.speech.synthesise import Tally
 
-        speech = Speech(
-            choice, script, studio.rate, request.loudness, Tally(),
-            on_cluster=bool(find_broker(rig, request)),
-        )  # fmt: skip
+        speech = Speech(choice, script, studio.rate, request.loudness, Tally())
         try:
             yield (
                 speech,
@@ -248,6 +265,8 @@ def stream(
             speech.close()
             raise
         speech.wall_s = time.monotonic() - began
+        if find_broker(rig, request):
+            speech.workers = describe_workers(speech.tally)
         for warning in studio.warnings:
             on_event(WarningEvent(warning))
 
@@ -290,23 +309,20 @@ def prepare_script(
     files: bool = True,
     **more: Any,
 ) -> Script:
-    """Split and normalise a text as an engine will speak it.
+    """Split and normalise a text, or that of the request, as an engine will speak it.
 
-    Args:
-        rig: the machine.
-        request: its options.
-        choice: the engine.
-        text: that of the request, if not given.
-        files: whether voices may be paths of recordings.
-        **more: further arguments of `speech.prepare.prepare`.
+    With `files` voices may be paths of recordings; `more` are arguments of `speech.prepare`.
     """
     from anyrig.errors import UnsupportedLanguageError
     from anyrig.speech.prepare import prepare
 
     if text is None:
         assert isinstance(request, SpeechRequest)
-        text, more = request.text, {"ssml": True if request.ssml else "auto", **more}
-    arguments = {**vars(build_terms(rig, request, choice)), "language": request.language, **more}
+        text = request.text
+    arguments = {
+        **vars(build_terms(rig, request, choice)), "language": request.language,
+        "ssml": True if getattr(request, "ssml", False) else "auto", **more,
+    }  # fmt: skip
     try:
         script = prepare(text, **arguments)
     except UnsupportedLanguageError as error:
@@ -384,19 +400,17 @@ def _choose_voices(choice: EngineChoice, requested: str) -> dict[str, str]:
     return voices
 
 
-@contextmanager
 def open_synthesizer(
     rig: Rig,
     request: SynthesisOptions,
     choice: EngineChoice,
     num_characters: int,
     cache: Cache | None,
-) -> Iterator[Studio]:
+) -> Studio:
     """An engine on every device that it was placed on; it loads while this goes on."""
     from anyrig.speech.synthesise import Studio
 
-    with Studio(open_stage(rig, request, choice, num_characters, cache)) as studio:
-        yield studio
+    return Studio(open_stage(rig, request, choice, num_characters, cache))
 
 
 def open_stage(
@@ -442,12 +456,113 @@ def place_engine(
     return test_devices(rig, plan, request)
 
 
-def describe_chunk(chunk: AudioChunk, segment: Segment) -> dict[str, Any]:
-    return {
-        "text": chunk.text,
-        "spoken": segment.line.text,
-        "span": list(chunk.span),
-        "start_s": round(chunk.start_s, 4),
-        "end_s": round(chunk.start_s + chunk.duration_s, 4),
-        "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
-    }
+# -- checking by listening -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SegmentCheck:
+    """A segment and what the recogniser heard."""
+
+    segment: int
+    said: str
+    heard: str
+    errors: int
+    words: int
+    differences: tuple[tuple[str, str], ...]
+    """Words as they should be and as they were heard."""
+
+    json_properties: ClassVar = {"word_error_rate": "word_error_rate"}
+
+    @property
+    def word_error_rate(self) -> float:
+        return self.errors / self.words if self.words else 0.0
+
+
+@dataclass(frozen=True)
+class WordCheck:
+    """All segments of a text and what the recogniser heard."""
+
+    segments: tuple[SegmentCheck, ...]
+    recogniser: str
+
+    json_properties: ClassVar = {"word_error_rate": "word_error_rate"}
+
+    @property
+    def errors(self) -> int:
+        return sum(one.errors for one in self.segments)
+
+    @property
+    def words(self) -> int:
+        return sum(one.words for one in self.segments)
+
+    @property
+    def word_error_rate(self) -> float:
+        return self.errors / self.words if self.words else 0.0
+
+
+def check_recognisers(script: Script) -> None:
+    """Check that there is a recogniser for each language, before anything is spoken."""
+    from anyrig.recognise.choose import choose
+
+    for language in dict.fromkeys(segment.line.language for segment in script.segments):
+        choose(language)
+
+
+def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEvent) -> WordCheck:
+    """Listen to everything that was synthesised, with a process on each core."""
+    from anyrig.recognise.choose import recipe
+    from anyrig.recognise.compare import word_errors
+    from anyrig.recognise.protocol import Recording
+    from anyrig.work.pool import WorkerPool
+    from anyrig.work.worker import LocalWorkers
+
+    segments, checks, recognisers = speech.script.segments, {}, []
+    for language in dict.fromkeys(segment.line.language for segment in segments):
+        numbers = [n for n, segment in enumerate(segments) if segment.line.language == language]
+        factory = recipe(language, folder=str(rig.folders.models / "recognise"))
+        recognisers.append(factory.name)
+        recordings = [
+            Recording(_read_segment(speech, number), speech.sample_rate, language)
+            for number in numbers
+        ]
+        placements = _place_recogniser(rig, options, len(recordings))
+        workers = LocalWorkers(placements, factory, environment=rig.environment)
+        with WorkerPool(workers) as pool:
+            outcomes: Any = pool.run(recordings, cost=lambda recording: recording.cost)
+            for number, outcome in zip(numbers, outcomes, strict=True):
+                if outcome.failure is not None:
+                    message = f"segment {number} could not be recognised: {outcome.failure.message}"
+                    on_event(WarningEvent(message))
+                    continue
+                said, heard = segments[number].line.text, outcome.result.text
+                found = word_errors(said, heard, language)
+                checks[number] = SegmentCheck(
+                    number, said, heard, found.errors, found.words, found.pairs
+                )
+                on_event(ProgressEvent("listening", len(checks), len(segments), heard))
+    names = ", ".join(dict.fromkeys(recognisers))
+    return WordCheck(tuple(checks[number] for number in sorted(checks)), names)
+
+
+def _read_segment(speech: Speech, number: int) -> Samples:
+    import numpy as np
+
+    chunk = speech.chunks[number]
+    start, stop = (round(chunk[name] * speech.sample_rate) for name in ("start_s", "end_s"))
+    return np.concatenate(list(speech.read(start, stop)) or [np.zeros(1, np.float32)])
+
+
+def _place_recogniser(
+    rig: Rig, options: DeviceOptions, num_recordings: int
+) -> tuple[Placement, ...]:
+    """On the CPU, whatever speaks: the recognisers are small."""
+    from anyrig.placement import Workload, plan_placement
+
+    workload = Workload(
+        "the recogniser", libraries=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
+        most_workers=max(1, num_recordings // 4),
+    )  # fmt: skip
+    plan = plan_placement(
+        rig.machine, rig.choose_cpu(options), workload, environment=rig.environment
+    )
+    return plan.placements

@@ -104,7 +104,7 @@ class TranscriptionProgress(ProgressEvent):
         }  # fmt: skip
 
 
-class Recording(NamedTuple):
+class RecordingFile(NamedTuple):
     path: Path
     name: Path
     """What its transcript is called below the output folder, without a suffix."""
@@ -174,12 +174,6 @@ def transcribe(
     """Transcribe each recording, in order; one that cannot be read does not stop the others.
 
     What was transcribed is cached segment by segment: a run that was interrupted continues there.
-
-    Args:
-        rig: the machine.
-        request: which recordings, and how.
-        on_event: receives progress and warnings.
-        plan: what `plan_outputs` made of the request, if the caller looked at it first.
     """
     plan = plan or plan_outputs(request, on_event)
     check_model(request)
@@ -194,7 +188,7 @@ def transcribe(
 
 def _transcribe_file(
     plan: OutputPlan,
-    recording: Recording,
+    recording: RecordingFile,
     number: int,
     transcriber: Transcriber,
     on_event: OnEvent,
@@ -206,7 +200,7 @@ def _transcribe_file(
     began = time.monotonic()
     try:
         with opened(recording.path, recording.title) as sound:
-            on_progress = _report_progress(plan, recording, number, sound, on_event)
+            on_progress = _follow(plan, recording, number, sound, on_event)
             transcript = transcriber.transcribe(sound, on_progress)
         outputs = plan.list_outputs(recording)
         for form, path in outputs.items():
@@ -215,10 +209,8 @@ def _transcribe_file(
     except InvalidInputError as error:
         return TranscribedFile(recording.path, error=error)
     except OSError as error:
-        reason = error.strerror or str(error)
-        failure = InvalidInputError(
-            f"{recording.path}: {reason}", hint="Check that the file can be opened."
-        )
+        message = f"{recording.path}: {error.strerror or error}"
+        failure = InvalidInputError(message, hint="Check that the file can be opened.")
         return TranscribedFile(recording.path, error=failure)
     for warning in list_warnings(transcript):
         on_event(WarningEvent(warning))
@@ -226,8 +218,8 @@ def _transcribe_file(
     return TranscribedFile(recording.path, transcript, tuple(outputs.values()), wall_s=wall_s)
 
 
-def _report_progress(
-    plan: OutputPlan, recording: Recording, number: int, sound: Sound, on_event: OnEvent
+def _follow(
+    plan: OutputPlan, recording: RecordingFile, number: int, sound: Sound, on_event: OnEvent
 ) -> Callable[[Progress], None]:
     began, cached_s = time.monotonic(), 0.0
 
@@ -236,20 +228,12 @@ def _report_progress(
         if progress.kept:
             cached_s = progress.heard_s
         fresh_s, spent_s = progress.heard_s - cached_s, time.monotonic() - began
-        on_event(
-            TranscriptionProgress(
-                "listening",
-                done=int(progress.heard_s),
-                total=int(sound.duration_s or 0),
-                detail=progress.text,
-                file=recording.path.name,
-                number=number,
-                num_files=len(plan.recordings),
-                heard_s=progress.heard_s,
-                duration_s=sound.duration_s,
-                speed=fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None,
-            )
-        )
+        on_event(TranscriptionProgress(
+            "listening", int(progress.heard_s), int(sound.duration_s or 0), progress.text,
+            file=recording.path.name, number=number, num_files=len(plan.recordings),
+            heard_s=progress.heard_s, duration_s=sound.duration_s,
+            speed=fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None,
+        ))  # fmt: skip
 
     return report
 
@@ -355,13 +339,13 @@ def _choose_device(rig: Rig, request: TranscriptionRequest) -> DeviceChoice:
 class OutputPlan:
     """Which recordings there are, and which files their transcripts go to."""
 
-    recordings: tuple[Recording, ...]
+    recordings: tuple[RecordingFile, ...]
     output: Path | None = None
     """A file if `is_single`, else a folder; None writes nothing."""
     formats: tuple[FormName, ...] = ("txt",)
     is_single: bool = False
 
-    def list_outputs(self, recording: Recording) -> dict[FormName, Path]:
+    def list_outputs(self, recording: RecordingFile) -> dict[FormName, Path]:
         """The file of each format."""
         if self.output is None:
             return {}
@@ -381,17 +365,13 @@ class OutputPlan:
 
 def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan:
     """Find the recordings, and decide what is written where."""
-    from anyrig.text.folder import not_followed
-
     for path in request.files:
         if not path.exists():
             raise InvalidInputError(f"no such file or folder: {path}", hint="Check the path.")
-    recordings = find_recordings(request.files)
+    recordings = find_recordings(request.files, on_event)
     if request.names:
         titles = dict(zip(request.files, request.names, strict=True))
         recordings = tuple(one._replace(title=titles.get(one.path, "")) for one in recordings)
-    for warning in not_followed(list_outside_links(request.files)):
-        on_event(WarningEvent(warning))
     is_single = len(recordings) == 1
     output = Path(request.output).expanduser() if request.output else None
     if output is None:
@@ -422,73 +402,65 @@ def resolve_formats(
     return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
 
 
-def find_recordings(paths: Sequence[Path]) -> tuple[Recording, ...]:
-    """The recordings in files and folders; transcripts of the same name get different ones."""
-    from anyrig.recognise.sound import ENDINGS
+def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[RecordingFile, ...]:
+    """The recordings in files and folders; transcripts of the same name get different ones.
 
-    found: list[tuple[Path, Path]] = []
+    Links that lead out of their folder are not followed, which is a warning.
+    """
+    from anyrig.recognise.sound import ENDINGS
+    from anyrig.text.folder import leads_out, not_followed
+
+    found: dict[Path, Path] = {}
+    outside: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            found.append((path, Path(path.name)))
+            found[path] = Path(path.name)
             continue
-        outside = set(list_outside_links([path]))
-        inside = [
-            one for one in sorted(path.rglob("*"))
-            if _is_recording(one, path) and one not in outside
-        ]  # fmt: skip
+        inside = []
+        for one in sorted(path.rglob("*")):
+            name = one.relative_to(path)
+            hidden = any(part.startswith(".") for part in name.parts)
+            if hidden or one.suffix.lower() not in ENDINGS or not one.is_file():
+                continue
+            if one.is_symlink() and leads_out(one, path):
+                outside.append(one)
+            else:
+                inside.append((one, name))
         if not inside:
             raise InvalidInputError(
                 f"{path} contains no recording",
                 hint=f"Recordings end in {' '.join(ENDINGS[:10])} ...",
             )
-        found += [(one, one.relative_to(path)) for one in inside]
-    unique = dict(found)
-    num_by_stem = Counter(name.with_suffix("") for name in unique.values())
-    num_by_name = Counter(unique.values())
-    recordings = []
-    for number, (path, name) in enumerate(unique.items(), 1):
+        found.update(inside)
+    for warning in not_followed(outside):
+        on_event(WarningEvent(warning))
+    return tuple(_name_recordings(found))
+
+
+def _name_recordings(found: Mapping[Path, Path]) -> Iterator[RecordingFile]:
+    num_by_stem = Counter(name.with_suffix("") for name in found.values())
+    num_by_name = Counter(found.values())
+    for number, (path, name) in enumerate(found.items(), 1):
         stem = name.with_suffix("")
         if num_by_stem[stem] == 1:
             name = stem
         elif num_by_name[name] > 1:
             name = name.with_name(f"{name.name}-{number}")
-        recordings.append(Recording(path, name))
-    return tuple(recordings)
-
-
-def list_outside_links(paths: Sequence[Path]) -> list[Path]:
-    """Links in folders that lead out of them, which are not followed."""
-    from anyrig.text.folder import leads_out
-
-    return [
-        one for path in paths if path.is_dir() for one in sorted(path.rglob("*"))
-        if one.is_symlink() and _is_recording(one, path) and leads_out(one, path)
-    ]  # fmt: skip
-
-
-def _is_recording(path: Path, root: Path) -> bool:
-    from anyrig.recognise.sound import ENDINGS
-
-    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    return not hidden and path.suffix.lower() in ENDINGS and path.is_file()
+        yield RecordingFile(path, name)
 
 
 # -- for programs ----------------------------------------------------------------------------------
 
 
 def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[str, JsonValue]:
-    """What OpenAI's `/v1/audio/transcriptions` answers as `verbose_json`, and more.
-
-    Args:
-        transcript: what was said.
-        words: a list of all words with their times as well.
+    """What OpenAI's `/v1/audio/transcriptions` answers as `verbose_json`, and more; with `words` a
+    list of all words with their times as well.
     """
     from anyrig.recognise.forms import plain
     from anyrig.recognise.plain import word_form
     from anyrig.recognise.stitch import timed
 
-    answer = plain(transcript)
-    answer["text"] = transcript.text
+    answer = plain(transcript) | {"text": transcript.text}
     if words:
         answer["words"] = [word_form(word) for line in transcript.lines for word in timed(line)]
     return answer

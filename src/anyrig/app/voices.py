@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 
 from anyrig.app.engines import TEST_ENGINE, VoiceOptions, choose_engine, find_weights
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
-from anyrig.app.speech import SynthesisOptions, open_synthesizer, prepare_script, resolve_format
+from anyrig.app.speech import (
+    SynthesisOptions,
+    open_synthesizer,
+    prepare_script,
+    resolve_format,
+    write_takes,
+)
 from anyrig.errors import AnyrigError, InvalidInputError, WorkError, mention
 from anyrig.options import option
 from anyrig.speech import engines
 
 if TYPE_CHECKING:
-    from anyrig.app.engines import EngineChoice
     from anyrig.app.rig import Rig
-    from anyrig.speech.maker import Spoken
     from anyrig.speech.protocol import Voice
     from anyrig.speech.script import Script
 
@@ -110,8 +114,18 @@ def write_voice_samples(rig: Rig, request: VoicesRequest, on_event: OnEvent) -> 
 def _sample_engine(
     rig: Rig, request: VoicesRequest, folder: Path, voices: Sequence[Voice], on_event: OnEvent
 ) -> Iterator[Path]:
+    """Each voice speaks its own language, or the requested one."""
     engine = choose_engine(rig, request)
-    scripts = list(_prepare_scripts(rig, request, engine, voices, on_event))
+    scripts: list[tuple[Voice, Script]] = []
+    for voice in voices:
+        language = request.language or voice.language
+        text = request.text or SENTENCES.get(language.partition("-")[0])
+        if text is None:
+            message = f"{voice.name}: no sentence in {language}; pass {mention('text')}"
+            on_event(WarningEvent(message))
+            continue
+        script = prepare_script(rig, request, engine, text, voice=voice.name, language=language)
+        scripts.append((voice, script))
     segments = [segment for _, script in scripts for segment in script.segments]
     length = sum(len(segment.text) for segment in segments)
     with open_synthesizer(rig, request, engine, length, None) as studio:
@@ -124,42 +138,5 @@ def _sample_engine(
                 continue
             name = _FORBIDDEN.sub("_", voice.name)
             path = folder / f"{engine.name}-{name}.{request.format}"
-            _write_takes(path, parts, studio.rate, request.format)
+            write_takes(path, parts, studio.rate, _LOUDNESS)
             yield path
-
-
-def _prepare_scripts(
-    rig: Rig,
-    request: VoicesRequest,
-    engine: EngineChoice,
-    voices: Sequence[Voice],
-    on_event: OnEvent,
-) -> Iterator[tuple[Voice, Script]]:
-    """What each voice says, in its language or in the requested one."""
-    for voice in voices:
-        language = request.language or voice.language
-        text = request.text or SENTENCES.get(language.partition("-")[0])
-        if text is None:
-            on_event(
-                WarningEvent(f"{voice.name}: no sentence in {language}; pass {mention('text')}")
-            )
-            continue
-        yield (
-            voice,
-            prepare_script(
-                rig, request, engine, text, voice=voice.name, language=language,
-                ssml=True if request.ssml else "auto",
-            ),
-        )  # fmt: skip
-
-
-def _write_takes(path: Path, takes: Sequence[Spoken], rate: int, format: str) -> None:
-    import numpy as np
-
-    from anyrig.speech.sound.encode import encoder
-    from anyrig.speech.sound.loudness import level
-    from anyrig.speech.synthesise import chunk_of
-
-    audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
-    with encoder(path, format=format, rate=rate) as output:
-        output.write(level(audio, rate, target_lufs=_LOUDNESS))

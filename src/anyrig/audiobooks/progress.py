@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from anyrig.results import in_json
+
 Stage = Literal["making", "writing"]
 MAKING_SPEED, WRITING_SPEED = 20.0, 100.0
 """Times real time, until something was measured: the default voice on two cores, and AAC on one
@@ -24,7 +26,7 @@ class Progress:
     """A book on its way."""
 
     stage: Stage
-    done: float
+    done: float = field(metadata=in_json(digits=4))
     """The share that is through, 0 to 1: of this stage; of both once `Whole` has told it."""
     chapter: int
     """Which part of the plan, from 1."""
@@ -32,27 +34,15 @@ class Progress:
     title: str
     segment: int
     num_segments: int
-    audio_s: float
+    audio_s: float = field(metadata=in_json(digits=2))
     """Of speech so far."""
-    wall_s: float
-    speed: float | None
+    wall_s: float = field(metadata=in_json(digits=2))
+    speed: float | None = field(metadata=in_json(digits=2))
     """Times real time, of what was made in this run; None before anything was."""
-    left_s: float | None
+    left_s: float | None = field(metadata=in_json(digits=1))
     """Until the end, at the measured rate; None before there is one."""
-    devices: dict[str, float] = field(default_factory=dict)
+    devices: dict[str, float] = field(default_factory=dict, metadata=in_json(digits=1))
     """Characters a second that each device has made in this run."""
-
-    def plain(self) -> dict[str, object]:
-        """For programs."""
-        return {
-            "event": "progress", "stage": self.stage, "done": round(self.done, 4),
-            "chapter": self.chapter, "num_chapters": self.num_chapters, "title": self.title,
-            "segment": self.segment, "num_segments": self.num_segments,
-            "audio_s": round(self.audio_s, 2), "wall_s": round(self.wall_s, 2),
-            "speed": None if self.speed is None else round(self.speed, 2),
-            "left_s": None if self.left_s is None else round(self.left_s, 1),
-            "devices": {name: round(rate, 1) for name, rate in self.devices.items()},
-        }  # fmt: skip
 
 
 Tell = Callable[[Progress], None]

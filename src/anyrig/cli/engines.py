@@ -12,7 +12,6 @@ from typing import Any
 
 from anyrig.app.engine_setup import (
     DownloadRequest,
-    EngineFiles,
     convert_voices,
     download_weights,
     install_environment,
@@ -61,38 +60,56 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    action, name = _read_action(arguments)
+    action, name = _read_action(arguments.words)
     with PlainEventPrinter() as printer:
         rig = open_rig(arguments, printer)
         options = rig.request(VoiceOptions, model=arguments.model or None)
-        if not action:
-            return _list(rig, options, printer, json=arguments.json)
         if action == "show":
-            return _show(rig, options, name, json=arguments.json)
-        question = _Question(arguments, printer)
+            return _show(rig, options, name, is_json=arguments.json)
+        if not action:
+            return _list(rig, options, printer, is_json=arguments.json)
+
+        def agree(notice: str) -> bool:
+            printer.pause()
+            print(notice, file=sys.stderr)
+            if not arguments.yes and not can_ask():
+                raise InvalidInputError(
+                    "this needs a confirmation, and there is no terminal to ask on",
+                    hint="--yes confirms.",
+                )
+            return arguments.yes or _ask()
+
+        def trust(warning: str) -> bool:
+            """Whether to read files that can run code; `--yes` does not say so."""
+            printer.pause()
+            print(warning, file=sys.stderr)
+            return arguments.trust_pickles or (can_ask() and _ask())
+
         if action == "remove":
-            removed = remove_engine(rig, name, question.agree)
-            if arguments.json:
-                print_json({"engine": name, "removed": list(map(str, removed))})
-            else:
-                print(f"{name} is removed.")
-            return 0
+            removed = remove_engine(rig, name, agree)
+            data: dict[str, Any] = {"engine": name, "removed": list(map(str, removed))}
+            return _print_done(data, f"{name} is removed.", is_json=arguments.json)
         if action == "install":
-            made = install_environment(rig, name, printer, question.agree)
+            made = install_environment(rig, name, printer, agree)
         elif action == "convert":
-            made = convert_voices(rig, name, options, printer, question.agree, question.trust)
+            made = convert_voices(rig, name, options, printer, agree, trust)
         else:
             given = read_flags(arguments, DownloadRequest) | {"engine": name}
-            made = download_weights(
-                rig, rig.request(DownloadRequest, **given), printer, question.agree
-            )
-    return _print_files(made, is_environment=action == "install", json=arguments.json)
+            made = download_weights(rig, rig.request(DownloadRequest, **given), printer, agree)
+    if action == "install":
+        data = {"engine": name, "environment": str(made.folder)}
+        text = f"{name} is installed in {made.folder}."
+    else:
+        files = [file.name for file in made.files]
+        data = {"engine": name, "folder": str(made.folder), "files": files}
+        text = f"{made.folder}: {pluralize(len(files), 'file')} of {name}"
+    return _print_done(data, f"{text}\nNext: {made.next_step}", is_json=arguments.json)
 
 
-def _read_action(arguments: argparse.Namespace) -> tuple[str, str]:
-    if not arguments.words:
+def _read_action(words: Sequence[str]) -> tuple[str, str]:
+    if not words:
         return "", ""
-    action, *names = arguments.words
+    action, *names = words
     if action not in _ACTIONS:
         if names or action not in engines.names():
             raise InvalidInputError(
@@ -107,71 +124,33 @@ def _read_action(arguments: argparse.Namespace) -> tuple[str, str]:
     return action, names[0]
 
 
-class _Question:
-    """Asks the person at the terminal, with the progress line out of the way."""
-
-    def __init__(self, arguments: argparse.Namespace, printer: PlainEventPrinter) -> None:
-        self._arguments, self._printer = arguments, printer
-
-    def agree(self, notice: str) -> bool:
-        self._show(notice)
-        if self._arguments.yes:
-            return True
-        if not can_ask():
-            raise InvalidInputError(
-                "this needs a confirmation, and there is no terminal to ask on",
-                hint="--yes confirms.",
-            )
-        return _ask()
-
-    def trust(self, warning: str) -> bool:
-        """Whether to read files that can run code; `--yes` does not say so."""
-        self._show(warning)
-        return bool(self._arguments.trust_pickles) or (can_ask() and _ask())
-
-    def _show(self, notice: str) -> None:
-        self._printer.pause()
-        print(notice, file=sys.stderr)
-
-
 def _ask() -> bool:
     print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _print_files(made: EngineFiles, *, is_environment: bool, json: bool) -> int:
-    if json:
-        files = [file.name for file in made.files]
-        folder = {"folder": str(made.folder), "files": files}
-        if is_environment:
-            folder = {"environment": str(made.folder)}
-        print_json({"engine": made.engine, **folder})
-        return 0
-    if is_environment:
-        print(f"{made.engine} is installed in {made.folder}.")
+def _print_done(data: dict[str, Any], text: str, *, is_json: bool) -> int:
+    if is_json:
+        print_json(data)
     else:
-        print(f"{made.folder}: {pluralize(len(made.files), 'file')} of {made.engine}")
-    print(f"Next: {made.next_step}")
+        print(text)
     return 0
 
 
 # -- all engines -----------------------------------------------------------------------------------
 
 
-def _list(rig: Rig, options: VoiceOptions, printer: PlainEventPrinter, *, json: bool) -> int:
+def _list(rig: Rig, options: VoiceOptions, printer: PlainEventPrinter, *, is_json: bool) -> int:
     rows = []
     for name in engines.names():
         printer(ProgressEvent("looking for engines", detail=name))
         rows.append(check_engine(rig, options, name))
     printer.pause()
-    if json:
-        print_json({"engines": [_to_json(row) for row in rows]})
-        return 0
-    print(_format_list(rows))
+    text = _format_list(rows)
     if any(row.spec.unverified for row in rows):
         note = "never run with its published weights; `anyrig engines show NAME` says more."
-        print("\n" + wrap("unverified: ", note))
-    return 0
+        text += "\n\n" + wrap("unverified: ", note)
+    return _print_done({"engines": [_to_json(row) for row in rows]}, text, is_json=is_json)
 
 
 def _format_list(rows: Sequence[EngineStatus]) -> str:
@@ -183,16 +162,18 @@ def _format_list(rows: Sequence[EngineStatus]) -> str:
             row.spec.code_licence, row.spec.weights_licence,
         ])  # fmt: skip
     text = format_table(lines)
-    if sys.stdout.isatty() and _is_too_wide(text):
-        return "\n".join(_format_block(row) for row in rows)
+    if _is_too_wide(text):
+        return "\n".join(map(_format_block, rows))
     fixes = [f"{row.spec.name}: {row.fix}" for row in rows if not row.is_ready]
     return "\n".join([text, "", *fixes]) if fixes else text
 
 
 def _is_too_wide(text: str) -> bool:
-    width = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty():
+        return False
     colour = re.compile(rf"{re.escape(esc(sys.stdout))}\[\d+m")
-    return any(len(colour.sub("", line)) > width for line in text.splitlines())
+    longest = max(len(colour.sub("", line)) for line in text.splitlines())
+    return longest > shutil.get_terminal_size().columns
 
 
 def _format_block(row: EngineStatus) -> str:
@@ -237,13 +218,13 @@ def _format_devices(spec: Spec) -> str:
 # -- one engine ------------------------------------------------------------------------------------
 
 
-def _show(rig: Rig, options: VoiceOptions, name: str, *, json: bool) -> int:
+def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
     row = check_engine(rig, options, name)
-    if json:
-        print_json(_to_json(row))
-        return 0
     spec = row.spec
-    print(f"{paint(spec.name, 'bold')}: {spec.summary}")
+    features = {
+        "IPA in [[...]]": spec.phonemes, "times of words": spec.word_times,
+        "other takes by --seed": spec.seeded, "streams within a sentence": spec.streams,
+    }  # fmt: skip
     facts = {
         "state": _format_state(row) + (f": {row.problem}" if row.problem else ""),
         "to do": row.fix,
@@ -257,31 +238,18 @@ def _show(rig: Rig, options: VoiceOptions, name: str, *, json: bool) -> int:
         "to get them": spec.weights or "they come with its packages",
         "hub": spec.repository,
         "folder": str(find_weights_folder(rig, options, name) or ""),
-        "features": _list_features(spec),
+        "features": ", ".join(feature for feature, has in features.items() if has),
     }
     width = max(map(len, facts))
-    for label, text in facts.items():
-        if text:
-            print(wrap(f"  {label:<{width}}  ", text))
-    _print_options(spec.options)
-    return 0
+    lines = [f"{paint(spec.name, 'bold')}: {spec.summary}"]
+    lines += [wrap(f"  {label:<{width}}  ", text) for label, text in facts.items() if text]
+    text = "\n".join([*lines, "", _format_options(spec.options)])
+    return _print_done(_to_json(row), text, is_json=is_json)
 
 
-def _list_features(spec: Spec) -> str:
-    features = {
-        "IPA in [[...]]": spec.phonemes,
-        "times of words": spec.word_times,
-        "other takes by --seed": spec.seeded,
-        "streams within a sentence": spec.streams,
-    }
-    return ", ".join(name for name, has in features.items() if has)
-
-
-def _print_options(options: Sequence[Option]) -> None:
+def _format_options(options: Sequence[Option]) -> str:
     if not options:
-        print("\nIt has no options.")
-        return
-    print("\nOptions, as --set name=value:")
+        return "It has no options."
     rows = [["name", "type", "default", "meaning"]]
     for option in options:
         kind = "|".join(option.choices) or type(option.default).__name__
@@ -289,9 +257,9 @@ def _print_options(options: Sequence[Option]) -> None:
             kind += f" {option.low:g} to {option.high:g}"
         rows.append([option.name, kind, str(option.default) or "(empty)", option.help])
     text = format_table(rows)
-    if not (sys.stdout.isatty() and _is_too_wide(text)):
-        print(text)
-        return
-    for name, kind, default, help in rows[1:]:
-        print(wrap("  ", f"{name} ({kind}; {default})"))
-        print(wrap("      ", help))
+    if _is_too_wide(text):
+        text = "\n".join(
+            wrap("  ", f"{name} ({kind}; {default})") + "\n" + wrap("      ", help)
+            for name, kind, default, help in rows[1:]
+        )
+    return f"Options, as --set name=value:\n{text}"

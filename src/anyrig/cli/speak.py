@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.app import speech
 from anyrig.app.batch import (
     BatchRequest,
     BatchResult,
+    FailedLine,
     plan_batch,
     read_lines,
     read_text,
@@ -23,12 +23,19 @@ from anyrig.app.speech import Speech, SpeechRequest, resolve_format
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, print_json, print_warning
 from anyrig.cli.rig import open_rig
-from anyrig.errors import InvalidInputError, MissingPackageError, UnspeakableTextError, WorkError
+from anyrig.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    UnspeakableTextError,
+    WorkError,
+    mention,
+)
+from anyrig.results import to_json
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.app.verify import SegmentCheck, WordCheck
+    from anyrig.app.speech import SegmentCheck, WordCheck
     from anyrig.speech.audio import Samples
 
 HELP = """Speak a text: the words on the command line, a file with -f, or standard input. With -o it
@@ -97,59 +104,46 @@ def run(arguments: argparse.Namespace) -> int:
 # -- one text --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Target:
+class _AudioTarget(NamedTuple):
     """Where the audio goes: a file, a player, standard output."""
 
     path: Path | None
     format: str
     play: bool = False
-    stdout: bool = False
-
-    @classmethod
-    def choose(cls, output: str | None, format: str | None, play: bool) -> _Target:
-        """What was requested; otherwise a player, or a file where nothing can play."""
-        from anyrig.speech.sound.play import can_play
-
-        if output == "-":
-            if play:
-                raise InvalidInputError("-o - and --play were both given", hint="Give one of them.")
-            return cls(None, resolve_format(format), stdout=True)
-        if output is not None:
-            path = Path(output).expanduser()
-            check_writable(path)
-            return cls(path, resolve_format(format, path), play)
-        if play:
-            can_play()  # reports what is missing before anything is computed
-            return cls(None, "wav", play=True)
-        if sys.stdout is not None and sys.stdout.isatty() and _has_player():
-            return cls(None, "wav", play=True)
-        path = find_unused_name(Path(f"speech.{resolve_format(format)}"))
-        check_writable(path)
-        return cls(path, resolve_format(format))
 
 
-def _has_player() -> bool:
+def _choose_target(output: str | None, format: str | None, play: bool) -> _AudioTarget:
+    """What was requested; otherwise a player, or a file where nothing can play."""
     from anyrig.speech.sound.play import can_play
 
-    try:
-        can_play()
-    except MissingPackageError:
-        return False
-    return True
+    if output == "-":
+        if play:
+            raise InvalidInputError("-o - and --play were both given", hint="Give one of them.")
+        return _AudioTarget(None, resolve_format(format))
+    if output is None and (play or (sys.stdout is not None and sys.stdout.isatty())):
+        try:
+            can_play()  # reports what is missing before anything is computed
+            return _AudioTarget(None, "wav", play=True)
+        except MissingPackageError:
+            if play:
+                raise
+    if output is not None:
+        path = Path(output).expanduser()
+    else:
+        path = find_unused_name(Path(f"speech.{resolve_format(format)}"))
+    check_writable(path)
+    return _AudioTarget(path, resolve_format(format, path), play)
 
 
 def _speak(
     rig: Rig, request: SpeechRequest, arguments: argparse.Namespace, printer: EventPrinter
 ) -> int:
-    from anyrig.app.verify import check_recognisers, check_words
-
-    target = _Target.choose(arguments.output, arguments.format, arguments.play)
+    target = _choose_target(arguments.output, arguments.format, arguments.play)
     with speech.stream(rig, request, printer, listening=target.path is None) as (made, chunks):
         if arguments.verify:
-            check_recognisers(segment.line.language for segment in made.script.segments)
+            speech.check_recognisers(made.script)
         parts = (chunk.samples for chunk in chunks)
-        if target.play or target.stdout:
+        if target.play or target.path is None:
             _play(parts, made, target)
         else:
             for _ in parts:
@@ -157,81 +151,56 @@ def _speak(
     with made:
         if target.path is not None:
             made.save(target.path, target.format)
-        check = check_words(rig, made, request, printer) if arguments.verify else None
-    _warn_of_problems(made)
+        check = speech.check_words(rig, made, request, printer) if arguments.verify else None
+    doubtful = [f"{'; '.join(take.problems)}: {take.segment.text.strip()[:60]!r}"
+                for take in made.tally.doubtful]  # fmt: skip
+    speech.warn_some(printer, doubtful, f"may sound wrong; {mention('json')} lists them all")
     if arguments.json:
-        print_json(_describe(made, target, check))
+        print_json({
+            "file": str(target.path) if target.path else None, **made.to_json(),
+            "verified": to_json(check),
+        })  # fmt: skip
     else:
-        _report(made, target, check)
+        _report(made, target.path, check)
     return 0
 
 
-def _play(parts: Iterator[Samples], made: Speech, target: _Target) -> None:
+def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
     """Play or pipe the audio while it is made; its loudness is adjusted as it goes."""
     from anyrig.speech.sound.encode import encoder
     from anyrig.speech.sound.loudness import Leveller
     from anyrig.speech.sound.play import play
 
-    leveller = Leveller(made.sample_rate, target_lufs=made.loudness) if made.loudness else None
-    levelled = (leveller.apply(part) if leveller else part for part in parts)
+    if made.loudness:
+        parts = map(Leveller(made.sample_rate, target_lufs=made.loudness).apply, parts)
     if target.play:
-        play(levelled, made.sample_rate)
+        play(parts, made.sample_rate)
         return
     with encoder(sys.stdout.buffer, format=target.format, rate=made.sample_rate) as output:
-        for part in levelled:
+        for part in parts:
             output.write(part)
 
 
-def _warn_of_problems(made: Speech) -> None:
-    doubtful = made.tally.doubtful
-    for take in doubtful[:_MAX_WARNINGS]:
-        print_warning(f"{'; '.join(take.problems)}: {take.segment.text.strip()[:60]!r}")
-    if len(doubtful) > _MAX_WARNINGS:
-        more = pluralize(len(doubtful) - _MAX_WARNINGS, "more segment")
-        print_warning(f"{more} may sound wrong; --json lists them all")
-
-
-def _describe(made: Speech, target: _Target, check: WordCheck | None) -> dict[str, Any]:
-    tally = made.tally
-    return {
-        "file": str(target.path) if target.path else None,
-        "engine": made.engine.name,
-        "why": made.engine.reason or None,
-        "languages": list(made.script.languages),
-        "rate": made.sample_rate,
-        "audio_s": round(made.audio_s, 4),
-        "wall_s": round(made.wall_s, 3),
-        "kept": tally.num_kept,
-        "made_again": tally.num_again,
-        "devices": tally.devices,
-        "segments": made.chunks,
-        "verified": check.to_json() if check is not None else None,
-    }
-
-
-def _report(made: Speech, target: _Target, check: WordCheck | None) -> None:
-    out = sys.stdout if target.path else sys.stderr
-    tally = made.tally
+def _report(made: Speech, path: Path | None, check: WordCheck | None) -> None:
+    lines = [f"{path}: " if path else ""]
     facts = [f"{made.audio_s / made.wall_s if made.wall_s else 0.0:.1f} times real time"]
-    if tally.num_kept:
-        facts.append(f"{tally.num_kept} of {tally.num_segments} cached")
+    if made.tally.num_kept:
+        facts.append(f"{made.tally.num_kept} of {made.tally.num_segments} cached")
     if made.workers:
         facts.append(f"made by {made.workers}")
     if made.engine.reason:
         facts.append(f"by {made.engine.name}: {made.engine.reason}")
-    place = f"{target.path}: " if target.path else ""
     duration = f"{format_duration(made.audio_s)} of speech in {format_duration(made.wall_s)}"
-    print(f"{place}{duration} ({', '.join(facts)})", file=out)
+    lines[0] += f"{duration} ({', '.join(facts)})"
     if check is not None:
-        for segment in check.segments:
-            print(_format_check(segment), file=out)
+        lines += map(_format_check, check.segments)
         differ = "differs" if check.errors == 1 else "differ"
         words, segments = pluralize(check.words, "word"), pluralize(len(check.segments), "segment")
-        print(
+        lines.append(
             f"recognised by {check.recogniser}: {check.errors} of {words} {differ}"
-            f" ({check.word_error_rate:.1%}), in {segments}",
-            file=out,
+            f" ({check.word_error_rate:.1%}), in {segments}"
         )
+    print("\n".join(lines), file=sys.stdout if path else sys.stderr)
 
 
 def _format_check(one: SegmentCheck) -> str:
@@ -307,50 +276,41 @@ def _run_lines(arguments: argparse.Namespace) -> int:
             raise InvalidInputError(f"--lines and {name} were both given", hint="Give one of them.")
     if arguments.output == "-":
         raise InvalidInputError("--lines writes many files", hint="-o must name a folder.")
+    file = Path(arguments.lines).expanduser()
+    options: dict[str, Any] = {"file": file, "output": Path(arguments.output or file.stem)}
+    options["output"] = options["output"].expanduser()
+    for name in ("format", "only"):
+        if getattr(arguments, name):
+            options[name] = getattr(arguments, name)
+    options |= read_flags(arguments, SpeechRequest)
     with EventPrinter(json_lines=arguments.events and arguments.json) as printer:
         rig = open_rig(arguments, printer)
-        values = read_flags(arguments, SpeechRequest)
-        file = Path(arguments.lines).expanduser()
-        request = rig.request(
-            BatchRequest, file=file,
-            **{"output": Path(arguments.output).expanduser()} if arguments.output else {},
-            **{"format": arguments.format} if arguments.format else {},
-            **{"only": arguments.only} if arguments.only else {}, **values,
-        )  # fmt: skip
+        request = rig.request(BatchRequest, **options)
         if arguments.queue:
-            return _queue(rig, arguments, file)
-        plan = plan_batch if arguments.dry_run else speak_lines
-        result = plan(rig, request, printer)
+            from anyrig.cli.jobs import print_queued
+
+            read_lines(file)  # what is wrong with it is reported now
+            return print_queued([rig.jobs.submit("batch", **options)], as_json=arguments.json)
+        result = (plan_batch if arguments.dry_run else speak_lines)(rig, request, printer)
         if arguments.dry_run:
-            _print_plan(result, arguments)
+            _print_plan(result, is_json=arguments.json)
         elif arguments.json:
             printer.end(result.to_json())
         else:
             _report_batch(result)
-    _raise_failures(result)
+    if result.failed:
+        raise _failure(result.failed)
     return 0
 
 
-def _queue(rig: Rig, arguments: argparse.Namespace, file: Path) -> int:
-    from anyrig.cli.jobs import print_queued
-
-    read_lines(file)  # what is wrong with it is reported now
-    given = {"only": arguments.only, "format": arguments.format, "output": arguments.output}
-    options = {name: value for name, value in given.items() if value}
-    options = {"output": file.stem, **options, **read_flags(arguments, SpeechRequest)}
-    return print_queued([rig.jobs.submit("batch", file=file, **options)], as_json=arguments.json)
-
-
-def _print_plan(result: BatchResult, arguments: argparse.Namespace) -> None:
-    if arguments.json:
+def _print_plan(result: BatchResult, *, is_json: bool) -> None:
+    if is_json:
         rows = [
             {"file": item.path.name, "text": item.line.text, "spoken": item.spoken_text}
             for item in result.items
         ]
-        print_json({
-            "lines": rows, "left": result.num_existing,
-            "failed": [one.line.stem for one in result.failed],
-        })  # fmt: skip
+        failed = [one.line.stem for one in result.failed]
+        print_json({"lines": rows, "left": result.num_existing, "failed": failed})
         return
     for item in result.items:
         print(f"{item.path.name}  {item.spoken_text}")
@@ -370,14 +330,12 @@ def _report_batch(result: BatchResult) -> None:
     print(f"{result.folder}: {', '.join(parts) or 'nothing was made'}")
 
 
-def _raise_failures(result: BatchResult) -> None:
-    if not result.failed:
-        return
-    first, *more = result.failed
-    for failed in more[: _MAX_WARNINGS - 1]:
-        print_warning(f"line {failed.line.stem}: {failed.message}")
-    raise WorkError(
-        f"{pluralize(len(result.failed), 'line')} could not be spoken; the first,"
+def _failure(failed: Sequence[FailedLine]) -> WorkError:
+    first, *more = failed
+    for one in more[:_MAX_WARNINGS]:
+        print_warning(f"line {one.line.stem}: {one.message}")
+    return WorkError(
+        f"{pluralize(len(failed), 'line')} could not be spoken; the first,"
         f" {first.line.stem}: {first.message}",
         hint=first.hint or "Run the command again to try them: files that exist are kept.",
     )

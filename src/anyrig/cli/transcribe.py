@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from anyrig.app.events import JsonEvents
 from anyrig.app.transcription import (
     TranscribedFile,
     TranscriptionProgress,
@@ -32,7 +31,6 @@ from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.events import Event
-    from anyrig.app.rig import Rig
     from anyrig.app.transcription import OutputPlan
 
 HELP = """Transcribe recordings of any length: wav, flac, mp3, ogg, opus, m4a, m4b, mp4, webm and
@@ -43,7 +41,6 @@ it is printed. txt has paragraphs, md has times as well, srt and vtt are caption
 everything. Results are cached: a run that was interrupted continues where it stopped."""
 RESUME = "Finished parts are cached: the same command continues."
 MIXED = True
-_JSON_INTERVAL_S = 0.5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +49,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with _Printer(is_json=arguments.json) as printer:
+    began = time.monotonic()
+    with _Printer(json_lines=arguments.json) as printer:
         rig = open_rig(arguments, printer)
         given = read_flags(arguments, TranscriptionRequest)
         if arguments.queue:
@@ -64,37 +62,22 @@ def run(arguments: argparse.Namespace) -> int:
         plan = plan_outputs(request, printer)
         if plan.output is None:
             _check_printable(plan, is_json=arguments.json)
-        return _run(rig, request, plan, printer, is_json=arguments.json)
-
-
-def _run(
-    rig: Rig,
-    request: TranscriptionRequest,
-    plan: OutputPlan,
-    printer: EventPrinter,
-    *,
-    is_json: bool,
-) -> int:
-    began = time.monotonic()
-    files = []
-    for file in transcribe(rig, request, printer, plan):
-        files.append(file)
-        if file.transcript is not None and not is_json:
-            printer.pause()
-            if plan.output is None:
-                sys.stdout.write(written(file.transcript, plan.formats[0]))
-                sys.stdout.flush()
-            out = sys.stdout if file.outputs else sys.stderr
-            print(_describe(file), file=out)
+        files = []
+        for file in transcribe(rig, request, printer, plan):
+            files.append(file)
+            if file.transcript is not None and not arguments.json:
+                printer.pause()
+                if plan.output is None:
+                    sys.stdout.write(written(file.transcript, plan.formats[0]))
+                    sys.stdout.flush()
+                print(_describe(file), file=sys.stdout if file.outputs else sys.stderr)
     result = TranscriptionResult(tuple(files))
-    if is_json:
+    if arguments.json:
+        transcripts = [] if plan.output else [plain(one) for one in result.transcripts]
         print_line("done", {
-            **result.to_json(),
-            **({} if plan.output else {"transcripts": [plain(one) for one in result.transcripts]}),
-            "wall_s": round(time.monotonic() - began, 3),
-            "failed": failed_to_json(result.failed),
+            **result.to_json(), **({} if plan.output else {"transcripts": transcripts}),
+            "wall_s": round(time.monotonic() - began, 3), "failed": failed_to_json(result.failed),
         })  # fmt: skip
-    printer.pause()
     has_gaps = any(one.gaps for one in result.transcripts)
     return report_failed(result.failed, len(files), "recording") or int(has_gaps)
 
@@ -128,20 +111,12 @@ def _describe(file: TranscribedFile) -> str:
 class _Printer(EventPrinter):
     """Progress with the speed of each recording, cached segments not counted."""
 
-    def __init__(self, *, is_json: bool) -> None:
-        super().__init__()
-        self._is_json = is_json
-        self._json_events = JsonEvents(_JSON_INTERVAL_S)
-
     def __call__(self, event: Event) -> None:
-        if not isinstance(event, TranscriptionProgress):
-            super().__call__(event)
-        elif self._is_json:
-            row = self._json_events.encode(event) if event.stage != "opening" else None
-            if row is not None:
-                print_line(row.pop("event"), row)
-        elif event.stage == "opening":
-            super().__call__(replace(event, detail=event.file))
-        else:
+        if isinstance(event, TranscriptionProgress) and event.stage == "opening":
+            if self._json_lines:
+                return
+            event = replace(event, detail=event.file)
+        elif isinstance(event, TranscriptionProgress) and not self._json_lines:
             rate = f"{event.speed:.1f} times real time, " if event.speed else ""
-            super().__call__(replace(event, detail=f"{rate}{event.file}  {event.detail}"))
+            event = replace(event, detail=f"{rate}{event.file}  {event.detail}")
+        super().__call__(event)

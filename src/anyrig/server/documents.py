@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from starlette.requests import Request
+    from starlette.websockets import WebSocket
 
     from anyrig.app.access import Client
     from anyrig.server.state import ServerState
@@ -196,7 +197,7 @@ def build_results(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"results": list(rows), "num_failed": len(failed)}
 
 
-async def run_while_connected(request: Request, work: Awaitable[T]) -> T:
+async def run_while_connected(request: Request | WebSocket, work: Awaitable[T]) -> T:
     """Work that is cancelled when its client disconnects; then `ClientDisconnected` is raised."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(wait_for_disconnect(request))

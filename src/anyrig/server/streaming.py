@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import anyio
 from anyio import to_thread
-from starlette.responses import Response
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 from anyrig.errors import OverloadedError, WorkError
+from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem, error_status
-from anyrig.server.waiting import BoundedStarter
+from anyrig.server.waiting import BoundedStarter, ClientDisconnected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from anyrig.app.live_speech import SpeechSession
     from anyrig.recognise.resample import Resampler
     from anyrig.server.state import ServerState
-    from anyrig.speech.audio import Samples
     from anyrig.speech.live import Given
     from anyrig.speech.sound.encode import Encoder
 
-T = TypeVar("T")
 PCM_RATE = 24000
 """Samples per second of pcm, as OpenAI's API and VibeVoice's demo have it."""
 _START_THREADS, _START_THREADS_PER_VOICE, _ENCODE_THREADS = 128, 16, 2
@@ -43,7 +44,7 @@ _SYNTHESIS_S = 30.0
 
 
 class StreamThreads:
-    """Where the blocking server of all streams run."""
+    """Where the blocking parts of all streams run."""
 
     def __init__(self) -> None:
         self.starter = BoundedStarter(_START_THREADS)
@@ -61,34 +62,10 @@ class StreamThreads:
         return found
 
 
-class _ByteBuffer:
-    """Where an encoder writes to."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-
-    def write(self, data: bytes) -> int:
-        self._data += data
-        return len(data)
-
-    def flush(self) -> None:
-        pass
-
-    def take(self) -> bytes:
-        """Everything since the last call."""
-        data = bytes(self._data)
-        self._data.clear()
-        return data
-
-
 class SpeechStream:
     """A request and its audio: `start`, then `next_part` until None; `close` it in any case.
 
-    Args:
-        server: of the server.
-        options: of a `LiveSpeechRequest`, as the client gave them.
-        format: of the audio.
-        threads: shared by all streams.
+    The options are those of a `LiveSpeechRequest`, as the client gave them.
     """
 
     def __init__(
@@ -101,7 +78,7 @@ class SpeechStream:
         """Held by the thread that works for it."""
         self._session: SpeechSession | None = None
         self._encoder: Encoder | None = None
-        self._buffer = _ByteBuffer()
+        self._buffer = io.BytesIO()
         self._resampler: Resampler | None = None
         self._next: Future[Given] | None = None
         self._is_first = True
@@ -163,19 +140,28 @@ class SpeechStream:
 
     # -- in threads --------------------------------------------------------------------------------
 
-    def _open(self) -> None:
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Holds the lock. A client may disconnect meanwhile: either this or `close` releases all,
+        so it is looked at once `close` can take the lock.
+        """
         try:
             with self._busy:
-                try:
-                    speech = self._server.speech
-                    self._session = speech.start(speech.request(**self._options))
-                    self._encoder = self._open_encoder(self._session.sample_rate)
-                    self._next = self._session.next_segment()
-                except BaseException:
-                    self._release()
-                    raise
+                yield
         finally:
-            self._close_if_disconnected()
+            if self._closed:
+                self.close()
+
+    def _open(self) -> None:
+        with self._working():
+            try:
+                speech = self._server.speech
+                self._session = speech.start(speech.request(**self._options))
+                self._encoder = self._open_encoder(self._session.sample_rate)
+                self._next = self._session.next_segment()
+            except BaseException:
+                self._release()
+                raise
 
     def _open_encoder(self, sample_rate: int) -> Encoder:
         from anyrig.speech.sound.encode import encoder
@@ -185,38 +171,28 @@ class SpeechStream:
 
             self._resampler = Resampler(sample_rate, PCM_RATE)
             sample_rate = PCM_RATE
-        return encoder(cast("BinaryIO", self._buffer), self._format, sample_rate)
+        return encoder(self._buffer, self._format, sample_rate)
 
     def _encode(self, segment: Given) -> bytes:
         """A segment as bytes; the next one is requested."""
-        try:
-            with self._busy:
-                return self._encode_segment(segment)
-        finally:
-            self._close_if_disconnected()
-
-    def _encode_segment(self, segment: Given) -> bytes:
-        session, encoder = self.session, self._encoder
-        assert encoder is not None
-        before = session.num_samples
-        encoder.write(self._resample(session.finish(segment)))
-        self._count(session, (session.num_samples - before) / session.sample_rate)
-        if session.done:
-            if self._resampler is not None:
-                encoder.write(self._resampler.finish())
-            encoder.close()
-            self._next = None
-        else:
-            self._next = session.next_segment()
-        return self._buffer.take()
-
-    def _resample(self, samples: Samples) -> Samples:
-        return self._resampler.feed(samples) if self._resampler is not None else samples
-
-    def _close_if_disconnected(self) -> None:
-        """Called once `close` can take the lock, so that either this or that one releases all."""
-        if self._closed:
-            self.close()
+        with self._working():
+            session, encoder, resampler = self.session, self._encoder, self._resampler
+            assert encoder is not None
+            before = session.num_samples
+            samples = session.finish(segment)
+            encoder.write(resampler.feed(samples) if resampler is not None else samples)
+            self._count((session.num_samples - before) / session.sample_rate)
+            if session.done:
+                if resampler is not None:
+                    encoder.write(resampler.finish())
+                encoder.close()
+                self._next = None
+            else:
+                self._next = session.next_segment()
+            data = self._buffer.getvalue()
+            self._buffer.seek(0)
+            self._buffer.truncate()
+            return data
 
     def _release(self) -> None:
         """Nothing is left for a second call."""
@@ -227,12 +203,12 @@ class SpeechStream:
             if self._session is not None:
                 self._session.close()
 
-    def _count(self, session: SpeechSession, audio_s: float) -> None:
-        figures = self._server.metrics
+    def _count(self, audio_s: float) -> None:
+        metrics = self._server.metrics
         if self._is_first:
             self._is_first = False
-            figures.first_audio.observe(time.monotonic() - self._began)
-        figures.audio.labels(session.engine).inc(audio_s)
+            metrics.first_audio.observe(time.monotonic() - self._began)
+        metrics.audio.labels(self.session.engine).inc(audio_s)
 
 
 @contextmanager
@@ -246,70 +222,27 @@ def _unavailable() -> Iterator[None]:
         raise
 
 
-async def run_until_disconnect(
-    receive: Callable[[], Awaitable[Any]], work: Callable[[], Awaitable[T]]
-) -> T | None:
-    """Run something; if the client disconnects first, it is cancelled and the result is None.
+class ClosingStreamResponse(StreamingResponse):
+    """A response in parts; `close` is called in any case, also if the client disconnects.
 
-    Args:
-        receive: of a request whose body was read, or of a WebSocket; what comes is not used.
-        work: what to run.
-    """
-    results: list[T] = []
-    errors: list[Exception] = []
-    async with anyio.create_task_group() as group:
-
-        async def watch() -> None:
-            while not (await receive())["type"].endswith(".disconnect"):
-                pass
-            group.cancel_scope.cancel()
-
-        group.start_soon(watch)
-        try:
-            results.append(await work())
-        except Exception as error:  # noqa: BLE001 - raised below, out of the group, which wraps errors
-            errors.append(error)
-        group.cancel_scope.cancel()
-    if errors:
-        raise errors[0]
-    return results[0] if results else None
-
-
-class ClosingStreamResponse(Response):
-    """A response in server; `close` is called in any case, also if the client disconnects.
-
-    Args:
-        content: the server.
-        close: called at the end.
-        send_s: how long the client may take to accept a part: meanwhile it holds a model.
-        headers: of the response.
-        media_type: of the content.
+    The client may take `send_s` to accept a part: meanwhile it holds a model.
     """
 
     def __init__(
-        self,
-        content: AsyncIterator[bytes],
-        close: Callable[[], None],
-        *,
-        send_s: float,
-        headers: dict[str, str],
-        media_type: str,
+        self, content: AsyncIterator[bytes], close: Callable[[], None], send_s: float, **more: Any
     ) -> None:
-        self._content, self._close, self._send_s = content, close, send_s
-        self.status_code, self.media_type, self.background = 200, media_type, None
-        self.init_headers(headers)
+        super().__init__(content, **more)
+        self._close, self._send_s = close, send_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            with anyio.fail_after(self._send_s):
+                await send(message)
+
         try:
-            await run_until_disconnect(receive, lambda: self._send(send))
+            with suppress(ClientDisconnected):
+                await run_while_connected(
+                    Request(scope, receive), self.stream_response(send_in_time)
+                )
         finally:
             self._close()
-
-    async def _send(self, send: Send) -> None:
-        await send(
-            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        )
-        async for data in self._content:
-            with anyio.fail_after(self._send_s):
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})

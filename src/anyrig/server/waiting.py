@@ -14,6 +14,7 @@ from anyrig.errors import OverloadedError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.websockets import WebSocket
 
     from anyrig.app.document_worker import TaskFuture
     from anyrig.app.settings import ServerSettings
@@ -193,6 +194,6 @@ def _future_of_all(futures: Sequence[Future[T]]) -> asyncio.Future[None]:
     return done
 
 
-async def wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def wait_for_disconnect(request: Request | WebSocket) -> None:
+    while not (await request.receive())["type"].endswith(".disconnect"):
         pass

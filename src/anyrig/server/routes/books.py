@@ -18,7 +18,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.app.access import Client, find_job, find_named_upload, find_upload
+from anyrig.app.access import find_job, find_named_upload, find_upload
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.jobs import Job
@@ -64,9 +64,14 @@ class PlannedChapter(BaseModel):
     title: str
     level: int
     words: int
-    seconds: float = Field(description="Estimated duration of its audio.")
-    kind: str = Field(description="`body`, `title`, `cover`, `contents`, `front`, `back`, `notes`.")
-    chosen: bool = Field(description="Whether it is spoken by default.")
+    seconds: float = Field(
+        description="Estimated duration of its audio.", validation_alias="estimated_s"
+    )
+    kind: str = Field(
+        description="`body`, `title`, `cover`, `contents`, `front`, `back`, `notes`.",
+        validation_alias="role",
+    )
+    chosen: bool = Field(description="Whether it is spoken by default.", validation_alias="spoken")
 
 
 class BookPlan(BaseModel):
@@ -94,8 +99,12 @@ class BookPlan(BaseModel):
     voice: str
     chapters: list[PlannedChapter]
     words: int = Field(description="Of the chosen chapters.")
-    audio_s: float = Field(description="Estimated duration of the audio.")
-    wall_s: float | None = Field(description="Estimated time to make it; null if unknown.")
+    audio_s: float = Field(
+        description="Estimated duration of the audio.", validation_alias="estimated_s"
+    )
+    wall_s: float | None = Field(
+        description="Estimated time to make it; null if unknown.", validation_alias="to_make_s"
+    )
     measured: bool = Field(description="Whether that estimate was measured on this machine.")
     warnings: list[str]
 
@@ -137,29 +146,33 @@ def router(server: ServerState) -> APIRouter:
 
     @routes.post("/books/plan", response_model=BookPlan, summary="Plan a book",
                  responses=problem_responses(404, 501))  # fmt: skip
-    async def plan(request: Request, wanted: BookPlanRequest) -> dict[str, Any]:
+    async def plan(request: Request, body: BookPlanRequest) -> dict[str, Any]:
         """Its chapters, which of them are spoken, how long it will be and how long it takes.
 
         Nothing is made, and no voice is loaded.
         """
         client = get_client(request)
         arguments = await to_thread.run_sync(
-            prepare_plan, server, client, wanted.model_dump(exclude_none=True)
+            prepare_plan, server, client, body.model_dump(exclude_none=True)
         )
-        upload = wanted.file.partition(":")[2]
+        upload = body.file.partition(":")[2]
         try:
             work = tasks.result("book_plan", {"arguments": arguments}, lane="bulk")
             found = await run_while_connected(request, work)
         except InvalidInputError as error:  # it names the file as it is stored
             name = await to_thread.run_sync(
-                lambda: find_named_upload(server, client, wanted.file).name
+                lambda: find_named_upload(server, client, body.file).name
             )
             title = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
             raise Problem(error_status(error), title, hint=error.hint) from error
         except AnyrigError as error:
             raise to_problem(error) from error
         keep_cover(upload, found.pop("picture"))
-        return _describe_plan(found, upload)
+        return {
+            **found, "author": ", ".join(found["authors"]),
+            "cover": f"/books/cover/{upload}" if found["cover"] else None,
+            "words": sum(row["words"] for row in found["chapters"] if row["spoken"]),
+        }  # fmt: skip
 
     @routes.get("/books/cover/{id}", summary="The cover of a book", response_class=Response,
                 responses={**_IMAGES, **problem_responses(404)})  # fmt: skip
@@ -189,8 +202,8 @@ def _add_chapters(routes: APIRouter, server: ServerState, tasks: DocumentTasks) 
     )  # fmt: skip
     async def chapters(request: Request, id: JobId) -> dict[str, Any]:
         """Finished chapters can be played while the rest is made."""
-        client = get_client(request)
-        return {"chapters": await to_thread.run_sync(_list_chapters, server, client, id)}
+        job = await to_thread.run_sync(find_job, server, get_client(request), id)
+        return {"chapters": await to_thread.run_sync(_list_chapters, server, job)}
 
     @routes.head("/jobs/{id}/chapters/{number}", include_in_schema=False)
     @routes.get("/jobs/{id}/chapters/{number}", summary="The audio of a finished chapter",
@@ -204,24 +217,6 @@ def _add_chapters(routes: APIRouter, server: ServerState, tasks: DocumentTasks) 
             lock = locks.setdefault(f"{id} {number}", asyncio.Lock())
             await run_while_connected(request, _make_audio(tasks, audio, lock))
         return await file_response(request, audio.file or audio.target, audio.name, inline=True)
-
-
-def _describe_plan(found: Mapping[str, Any], upload: str) -> dict[str, Any]:
-    rows = [
-        {"number": row["number"], "title": row["title"], "level": row["level"],
-         "words": row["words"], "seconds": row["estimated_s"], "kind": row["role"],
-         "chosen": row["spoken"]}
-        for row in found["chapters"]
-    ]  # fmt: skip
-    return {
-        "title": found["title"], "author": ", ".join(found["authors"]),
-        "language": found["language"], "format": found["format"],
-        "cover": f"/books/cover/{upload}" if found["cover"] else None,
-        "engine": found["engine"], "voice": found["voice"], "chapters": rows,
-        "words": sum(row["words"] for row in rows if row["chosen"]),
-        "audio_s": found["estimated_s"], "wall_s": found["to_make_s"],
-        "measured": found["measured"], "warnings": found["warnings"],
-    }  # fmt: skip
 
 
 # -- chapters --------------------------------------------------------------------------------------
@@ -245,15 +240,10 @@ class _ChapterAudio:
     """For the document worker."""
 
 
-def _list_chapters(server: ServerState, client: Client, id: str) -> list[dict[str, Any]]:
-    job = find_job(server, client, id)
+def _list_chapters(server: ServerState, job: Job) -> list[dict[str, Any]]:
+    """Each with its state; empty before the book was opened."""
     if job.kind != "book":
         raise Problem(409, f"a {job.kind} job has no chapters", hint="Give the id of a book job.")
-    return _describe_chapters(server, job)
-
-
-def _describe_chapters(server: ServerState, job: Job) -> list[dict[str, Any]]:
-    """Each with its state; empty before the book was opened."""
     has_folder = find_job_folder(server, job) is not None
     finished = {row["number"]: row for row in _list_finished(job)}
     numbers, titles = _read_begin_event(server, job)
@@ -275,10 +265,10 @@ def _describe_chapters(server: ServerState, job: Job) -> list[dict[str, Any]]:
 
 
 def _find_audio(server: ServerState, job: Job, number: int) -> _ChapterAudio:
+    rows = {row["number"]: (i, row) for i, row in enumerate(_list_chapters(server, job))}
     folder = find_job_folder(server, job)
-    if job.kind != "book" or folder is None:
+    if folder is None:
         raise Problem(409, "the job has no chapters", hint="Give the id of a book job.")
-    rows = {row["number"]: (i, row) for i, row in enumerate(_describe_chapters(server, job))}
     if number not in rows:
         raise Problem(404, f"the book has no chapter {number}", hint="See the job's chapters.")
     index, row = rows[number]

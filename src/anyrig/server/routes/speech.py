@@ -7,20 +7,19 @@ import base64
 import datetime
 import json
 import logging
-import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketState
 
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
 from anyrig.server import errors
+from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem
 from anyrig.server.json_body import JsonRoute, PlainName, parse
 from anyrig.server.openapi import EVENT
@@ -31,8 +30,8 @@ from anyrig.server.streaming import (
     ClosingStreamResponse,
     SpeechStream,
     StreamThreads,
-    run_until_disconnect,
 )
+from anyrig.server.waiting import ClientDisconnected
 
 log = logging.getLogger(__name__)
 AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
@@ -42,7 +41,6 @@ MEDIA_TYPES: dict[AudioFormat, str] = {
 }  # fmt: skip
 LANGUAGE = r"^(auto|[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)$"
 VoiceName = Annotated[PlainName, Field(max_length=300)]
-_CLIENT_CLOSED_REQUEST = 499
 _OPENAI_FIELDS = {"text": "input", "engine": "model", "rate": "speed"}
 """Options of a `LiveSpeechRequest` that are called otherwise here."""
 
@@ -198,9 +196,7 @@ def router(server: ServerState) -> APIRouter:
     @routes.get("/config", response_model=Config, summary="Voices, engines and devices")
     async def config() -> Any:
         """What there is to choose from; the first two fields as VibeVoice's demo has them."""
-        described = await to_thread.run_sync(_describe_config, server, limiter=limiter)
-        found = await to_thread.run_sync(server.machine.devices, limiter=limiter)
-        return {**described, "devices": found["devices"]}
+        return await to_thread.run_sync(_describe_config, server, limiter=limiter)
 
     @routes.get("/lexicon", response_model=LexiconResponse, summary="Get the lexicon")
     async def get_lexicon() -> Any:
@@ -222,7 +218,7 @@ def router(server: ServerState) -> APIRouter:
         await socket.accept()
         try:
             await _serve_socket(server, socket, socket_threads)
-        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
+        except (WebSocketDisconnect, ClientDisconnected, RuntimeError, TimeoutError) as error:
             # Starlette raises RuntimeError if something is sent after the client disconnected.
             log.info("WebSocket client disconnected: %s", type(error).__name__)
 
@@ -239,19 +235,15 @@ def router(server: ServerState) -> APIRouter:
 async def _speak(
     server: ServerState, request: Request, body: CreateSpeechRequest, threads: StreamThreads
 ) -> Response:
-    options = _build_options(
-        body.input, body.voice_name, body.engine_name, body.language or "", body.speed
-    )
-    stream = SpeechStream(server, {**options, "lane": body.lane}, body.response_format, threads)
+    options = {**_build_options(body), "lane": body.lane}
+    stream = SpeechStream(server, options, body.response_format, threads)
     try:
-        with _openai_fields():
-            first = await run_until_disconnect(request.receive, stream.start)
-    except BaseException:
+        first = await run_while_connected(request, stream.start())
+    except BaseException as error:
         stream.close()
+        if isinstance(error, InvalidInputError):
+            error.option = _OPENAI_FIELDS.get(error.option, error.option)
         raise
-    if first is None:
-        stream.close()
-        return Response(status_code=_CLIENT_CLOSED_REQUEST)
     headers = _build_headers(stream, body)
     content = stream.iter_parts(first)
     media_type = MEDIA_TYPES[body.response_format]
@@ -261,31 +253,21 @@ async def _speak(
     elif body.response_format == "pcm":
         media_type += f";rate={PCM_RATE};channels=1"
     return ClosingStreamResponse(
-        content, stream.close, send_s=server.settings.deadline_s, headers=headers,
-        media_type=media_type,
-    )  # fmt: skip
+        content, stream.close, server.settings.deadline_s, headers=headers, media_type=media_type
+    )
 
 
-def _build_options(
-    text: str, voice: str, engine: str, language: str, speed: float
-) -> dict[str, Any]:
+def _build_options(body: CreateSpeechRequest) -> dict[str, Any]:
     """Options of a `LiveSpeechRequest`; what is not given is left to the settings."""
-    options: dict[str, Any] = {"text": text.replace("\0", " "), "voice": voice, "engine": engine}
-    if language not in ("", "auto"):
-        options["language"] = language
-    if speed != 1.0:
-        options["rate"] = speed
+    options: dict[str, Any] = {
+        "text": body.input.replace("\0", " "), "voice": body.voice_name,
+        "engine": body.engine_name,
+    }  # fmt: skip
+    if body.language not in (None, "", "auto"):
+        options["language"] = body.language
+    if body.speed != 1.0:
+        options["rate"] = body.speed
     return options
-
-
-@contextmanager
-def _openai_fields() -> Iterator[None]:
-    """Name the field of OpenAI's API that an error is about."""
-    try:
-        yield
-    except InvalidInputError as error:
-        error.option = _OPENAI_FIELDS.get(error.option, error.option)
-        raise
 
 
 def _build_headers(stream: SpeechStream, body: CreateSpeechRequest) -> dict[str, str]:
@@ -332,15 +314,11 @@ def _describe_config(server: ServerState) -> dict[str, Any]:
         default_voice = server.speech.find_default_voice()[1]
     except AnyrigError:  # no engine is installed: `engines` says so
         default_voice = ""
-    details = [
-        {
-            "name": voice.name, "engine": voice.engine, "language": voice.language,
-            "gender": voice.gender or None, "title": voice.title or None,
-        }
-        for engine in engines if engine.spec.name != TEST_ENGINE for voice in engine.voices
+    voices = [
+        voice for one in engines if one.spec.name != TEST_ENGINE for voice in one.voices
     ]  # fmt: skip
     return {
-        "voices": list(dict.fromkeys(one["name"] for one in details)),
+        "voices": list(dict.fromkeys(voice.name for voice in voices)),
         "default_voice": default_voice,
         "engines": [
             {
@@ -351,7 +329,11 @@ def _describe_config(server: ServerState) -> dict[str, Any]:
             }
             for one in engines
         ],
-        "details": details,
+        "details": [
+            {**vars(voice), "gender": voice.gender or None, "title": voice.title or None}
+            for voice in voices
+        ],
+        "devices": server.machine.devices()["devices"],
     }  # fmt: skip
 
 
@@ -368,27 +350,26 @@ def _format_problem(engine: EngineStatus) -> str | None:
 _FRAME_BYTES = PCM_RATE * 2  # a second of audio
 _FIRST_FRAME_S = 60.0
 _NORMAL, _POLICY_VIOLATION, _INTERNAL_ERROR, _TRY_AGAIN_LATER = 1000, 1008, 1011, 1013
-_SOCKET_FIELDS = ("text", "voice", "cfg", "steps", "language", "engine", "speed")
+_SOCKET_FIELDS = ("voice", "language", "engine", "speed")
 
 
 async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamThreads) -> None:
     try:
-        options, ignored = await _read_options(socket)
+        body, ignored = await _read_request(socket)
     except (AnyrigError, TimeoutError) as error:
         await _send_error(socket, error)
         return
-    stream = SpeechStream(server, options, "pcm", threads)
+    stream = SpeechStream(server, _build_options(body), "pcm", threads)
 
     async def send() -> None:
-        voice = options["voice"] or None
         await _send_log(
-            socket, "backend_request_received", text_length=len(options["text"]), voice=voice,
-            ignored=ignored,
+            socket, "backend_request_received", text_length=len(body.input),
+            voice=body.voice_name or None, ignored=ignored,
         )  # fmt: skip
         await _send_audio(socket, stream, server.settings.deadline_s)
 
     try:
-        await run_until_disconnect(socket.receive, send)
+        await run_while_connected(socket, send())
     finally:
         stream.close()
 
@@ -396,7 +377,7 @@ async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamT
 async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) -> None:
     try:
         data: bytes | None = await stream.start()
-    except Exception as error:  # noqa: BLE001 - the client is told, whatever it is
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is sent to the client
         await _send_error(socket, error)
         return
     generated_s, is_first = 0.0, True
@@ -418,36 +399,38 @@ async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) ->
             data = await stream.next_part()
     except (WebSocketDisconnect, RuntimeError, TimeoutError):
         raise
-    except Exception as error:  # noqa: BLE001 - the client is told, whatever it is
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is sent to the client
         await _send_error(socket, error, event="generation_error")
         return
     await _send_log(socket, "backend_stream_complete", generated_sec=round(generated_s, 3))
     await socket.close(_NORMAL)
 
 
-async def _read_options(socket: WebSocket) -> tuple[dict[str, Any], list[str]]:
+async def _read_request(socket: WebSocket) -> tuple[CreateSpeechRequest, list[str]]:
     """The request, from the query or from a first frame of JSON; and what has no effect of it.
 
     `cfg` and `steps` would need a model of their own for each pair, or change those of others.
     """
-    given: dict[str, Any] = {name: socket.query_params.get(name) for name in _SOCKET_FIELDS}
-    if given["text"] == "":
-        raise InvalidInputError(
-            "the text is empty",
-            hint='Send ?text=... in the URL, or leave it out and send {"text": "..."} first.',
-        )
-    if given["text"] is None:
+    given: dict[str, Any] = dict(socket.query_params)
+    if "text" not in given:
         async with asyncio.timeout(_FIRST_FRAME_S):
             message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
         given |= await to_thread.run_sync(_parse_frame, message.get("text") or "")
-    texts = {name: str(value) for name, value in given.items() if value not in (None, "")}
-    options = _build_options(
-        texts.get("text", ""), _check_name(texts, "voice"), _check_name(texts, "engine"),
-        _check_language(texts.get("language", "")), _check_speed(texts.get("speed", "1")),
-    )  # fmt: skip
-    return options, [name for name in ("cfg", "steps") if name in texts]
+    if not given["text"]:
+        raise InvalidInputError(
+            "the text is empty",
+            hint='Send ?text=... in the URL, or leave it out and send {"text": "..."} first.',
+        )
+    fields = {name: given[name] for name in _SOCKET_FIELDS if given.get(name) not in (None, "")}
+    try:
+        body = CreateSpeechRequest.model_validate({"input": given["text"], **fields})
+    except ValidationError as error:
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        first = errors.list_invalid_fields(found)[0]
+        raise InvalidInputError(first.title, hint="GET /config lists what is valid.") from None
+    return body, [name for name in ("cfg", "steps") if given.get(name) not in (None, "")]
 
 
 def _parse_frame(text: str) -> dict[str, Any]:
@@ -459,32 +442,7 @@ def _parse_frame(text: str) -> dict[str, Any]:
         raise InvalidInputError(
             "no text was sent", hint='Send {"text": "..."} first, or ?text= in the URL.'
         )
-    return {name: found[name] for name in _SOCKET_FIELDS if name in found}
-
-
-def _check_name(texts: dict[str, str], name: str) -> str:
-    value = texts.get(name, "")
-    if len(value) > 300:
-        raise InvalidInputError(f"{name} is too long", hint="GET /config lists the valid ones.")
-    return value
-
-
-def _check_language(text: str) -> str:
-    if text and not re.fullmatch(LANGUAGE, text):
-        raise InvalidInputError(
-            "language is not a language code", hint="Send one such as en, es or fr, or auto."
-        )
-    return text
-
-
-def _check_speed(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.25 <= value <= 4:
-        raise InvalidInputError("speed must be between 0.25 and 4", hint="1 is the normal speed.")
-    return value
+    return found
 
 
 async def _send_error(socket: WebSocket, error: Exception, *, event: str = "backend_error") -> None:
@@ -493,15 +451,12 @@ async def _send_error(socket: WebSocket, error: Exception, *, event: str = "back
     if isinstance(error, TimeoutError):
         error = InvalidInputError("no text was sent in time", hint="Send it at once.")
     problem = errors.error_event(error)
-    await _send_log(
-        socket, "backend_busy" if is_busy else event, message=problem["title"],
-        hint=problem["hint"],
-    )  # fmt: skip
-    code = _POLICY_VIOLATION if problem["status"] < 500 else _INTERNAL_ERROR
+    event = "backend_busy" if is_busy else event
+    await _send_log(socket, event, message=problem["title"], hint=problem["hint"])
     if is_busy:
         await socket.close(_TRY_AGAIN_LATER, reason="Service busy")
     else:
-        await socket.close(code)
+        await socket.close(_POLICY_VIOLATION if problem["status"] < 500 else _INTERNAL_ERROR)
 
 
 async def _send_log(socket: WebSocket, event: str, **data: Any) -> None:

@@ -30,6 +30,9 @@ from anyrig.server.state import ServerState
 from anyrig.server.uploads import UploadForm, receive_form
 
 FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
+_CAPTION_TYPES = {
+    "srt": "application/x-subrip; charset=utf-8", "vtt": "text/vtt; charset=utf-8",
+}  # fmt: skip
 _OPENAI_MODELS = re.compile(r"whisper-1|gpt-.*", re.DOTALL)
 """Names that OpenAI's clients send: then the language decides which model is used."""
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
@@ -196,7 +199,7 @@ def _build_arguments(server: ServerState, client: Client, form: UploadForm) -> d
     return {
         "names": [form.files[0].name], "language": language,
         "model": resolve_model(server, client, form.value("model").strip()),
-        "word_times": words, "form": format if format in ("srt", "vtt") else "",
+        "word_times": words, "form": format if format in _CAPTION_TYPES else "",
     }  # fmt: skip
 
 
@@ -210,8 +213,8 @@ def _read_format(form: UploadForm) -> str:
 
 
 def _wants_words(form: UploadForm) -> bool:
-    given = [*form.fields.get("timestamp_granularities[]", ()),
-             *form.fields.get("timestamp_granularities", ())]  # fmt: skip
+    names = ("timestamp_granularities[]", "timestamp_granularities")
+    given = [one for name in names for one in form.fields.get(name, ())]
     for one in given:
         if one not in ("segment", "word"):
             raise InvalidInputError(
@@ -242,23 +245,18 @@ def _build_response(form: UploadForm, result: dict[str, Any]) -> Response:
         )
     if format == "text":
         return PlainTextResponse(f"{result['text']}\n", headers=headers)
-    if format in ("srt", "vtt"):
-        kind = "application/x-subrip" if format == "srt" else "text/vtt"
-        return Response(captions, headers=headers, media_type=f"{kind}; charset=utf-8")
-    if format == "verbose_json":
-        return JSONResponse({**result, "usage": usage}, headers=headers)
-    return JSONResponse({"text": result["text"], "usage": usage}, headers=headers)
+    if format in _CAPTION_TYPES:
+        return Response(captions, headers=headers, media_type=_CAPTION_TYPES[format])
+    shown = result if format == "verbose_json" else {"text": result["text"]}
+    return JSONResponse({**shown, "usage": usage}, headers=headers)
 
 
 def _iter_events(result: Mapping[str, Any], usage: Mapping[str, Any]) -> Iterator[bytes]:
     texts = [text for one in result["segments"] if (text := str(one.get("text", "")).strip())]
-    for number, text in enumerate(texts):
-        delta = f" {text}" if number else text
-        yield _format_event({"type": "transcript.text.delta", "delta": delta})
-    yield _format_event(
-        {"type": "transcript.text.done", "text": " ".join(texts), "usage": dict(usage)}
-    )
-
-
-def _format_event(data: Mapping[str, Any]) -> bytes:
-    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
+    rows: list[dict[str, Any]] = [
+        {"type": "transcript.text.delta", "delta": f" {text}" if number else text}
+        for number, text in enumerate(texts)
+    ]
+    rows.append({"type": "transcript.text.done", "text": " ".join(texts), "usage": usage})
+    for row in rows:
+        yield f"event: {row['type']}\ndata: {json.dumps(row)}\n\n".encode()
