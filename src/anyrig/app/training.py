@@ -370,9 +370,9 @@ def _run_trainer(
 
 
 def build_task(run: Run, settings: Settings) -> Task:
-    from anyrig.services import tune_tasks
+    from anyrig.app import training_tasks
 
-    return tune_tasks.build(run.task, run.base, run.folder, settings.seed)
+    return training_tasks.build(run.task, run.base, run.folder, settings.seed)
 
 
 def count_steps(task: Task, settings: Settings) -> int | None:
