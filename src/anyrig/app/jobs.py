@@ -84,8 +84,8 @@ def _run_bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> Result:
     if request.speech:
         from anyrig.app.bench_speech import bench_speech
 
-        return to_json(bench_speech(rig, request, on_event))
-    return to_json(bench(rig, request, on_event))
+        return dict(to_json(bench_speech(rig, request, on_event)))
+    return dict(to_json(bench(rig, request, on_event)))
 
 
 def _run_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> Result:

@@ -288,7 +288,8 @@ def load_state(folder: Path) -> RunState:
     data = _read_json(folder / STATE_FILE)
     step, loss, written = _read_last_step(folder / METRICS_FILE)
     since = max(_to_number(data.get("time")), written)
-    status, steps = data.get("state"), data.get("steps")
+    status: RunStatus = data.get("state", "stopped")
+    steps = data.get("steps")
     has_ended = status == "running" and _has_ended(str(data.get("owner", "")), since)
     if has_ended or status not in ("running", "finished", "failed"):
         status = "stopped"

@@ -22,6 +22,7 @@ from logging.handlers import QueueHandler
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
+from queue import Queue
 from typing import TYPE_CHECKING
 
 from anyrig.app import runs, training
@@ -192,7 +193,8 @@ def _send_events(channel: str, log_level: int) -> Iterator[OnEvent]:
             with lock, contextlib.suppress(OSError):
                 connection.send(item)
 
-        handler = _LogSender(send)
+        handler = QueueHandler(Queue())
+        handler.enqueue = send  # type: ignore[method-assign]  # instead of the queue
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(log_level)
@@ -200,13 +202,6 @@ def _send_events(channel: str, log_level: int) -> Iterator[OnEvent]:
             yield send
         finally:
             root.removeHandler(handler)
-
-
-class _LogSender(QueueHandler):
-    """Its queue is the function that sends a record."""
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        self.queue(record)
 
 
 if __name__ == "__main__":

@@ -97,9 +97,9 @@ def prepare_classifier(
     ]
     cutter = _build_cutter(model)
     weights = _load_weights(classifier, model, seed, labels=names, kind=kind)
-    parts = ([rows[n] for n in part] for part in classifier.split(rows, held, seed=seed))
+    learnt, held_out = ([rows[n] for n in part] for part in classifier.split(rows, held, seed=seed))
     task = classifier.classifier(
-        weights, cutter, *parts, names, kind=kind, class_weights=class_weights
+        weights, cutter, learnt, held_out, names, kind=kind, class_weights=class_weights
     )
     task.skipped = _list_skipped(examples.troubles)
     digest = digest_of(model.fingerprint, kind, str(held), str(class_weights), *map(repr, rows))
