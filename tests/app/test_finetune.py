@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.events import Event, ProgressEvent
 from anyrig.app.finetune import (
     classifier_settings,
     embedding_settings,
     tune_classifier,
     tune_embedding,
 )
+from anyrig.app.training_tasks import TASKS, build, split_pairs
 from anyrig.documents.classify.examples import Found, examples
 from anyrig.documents.classify.finetuned import in_folder as classifier_in
 from anyrig.documents.classify.pipeline import classify_with_model
@@ -25,7 +27,6 @@ from anyrig.documents.model import Model, find, hashing, in_folder
 from anyrig.documents.pairs import pairs
 from anyrig.documents.reading import TextSource, read_all
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
-from anyrig.services.tune_tasks import TASKS, apart, build
 from anyrig.training.settings import Settings
 from anyrig.training.tasks.embedding import Pair, searched
 from anyrig.training.tasks.measure import measured
@@ -71,10 +72,10 @@ def quick(**more: Any) -> Settings:
 
 def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> None:
     found = examples(written(tmp_path / "some.jsonl", [*rows(80), {"text": "no label"}]))
-    seen: list[tuple[str, int, int]] = []
+    seen: list[Event] = []
     folder = tmp_path / "made"
     tuned = tune_classifier(
-        found, tiny, folder, read_all, settings=quick(epochs=15), tell=lambda *t: seen.append(t)
+        found, tiny, folder, read_all, settings=quick(epochs=15), on_event=seen.append
     )
     assert (tuned.labels, tuned.kind, tuned.num_learnt, tuned.num_held) == (
         ("animal", "place"), "one", 64, 16
@@ -83,7 +84,7 @@ def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> Non
     assert tuned.after["loss"] < tuned.before["loss"]
     assert tuned.steps == 60
     assert [place for place, _ in tuned.troubles] == ["some.jsonl, line 81"]
-    assert seen[-1] == ("step", 60, 60)
+    assert seen[-1] == ProgressEvent("training", 60, 60)
     model = classifier_in(folder)
     assert model.labels == ("animal", "place")
     assert {path.name for path in tmp_path.iterdir()} >= {"made", "tiny"}
@@ -131,21 +132,22 @@ def test_a_stopped_run_goes_on_where_it_was(
     found = examples(written(tmp_path / "some.jsonl", rows(64)))
     whole = tune_classifier(found, tiny, tmp_path / "whole", read_all, settings=quick(epochs=3))
 
-    def stop(what: str, done: int, total: int) -> None:
-        if (what, done) == ("step", 5):
+    def stop(event: Event) -> None:
+        if event == ProgressEvent("training", 5, 12):
             os.kill(os.getpid(), 2)
 
     with pytest.raises(WorkError, match="stopped after 5 of 12 steps"):
         tune_classifier(
-            found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3), tell=stop
+            found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3), on_event=stop
         )
     assert not (tmp_path / "made").exists()
-    steps: list[int] = []
+    events: list[Event] = []
     again = tune_classifier(
         found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3),
-        tell=lambda what, done, total: steps.append(done) if what == "step" else None,
+        on_event=events.append,
     )  # fmt: skip
-    assert steps == list(range(6, 13))
+    steps = [one for one in events if isinstance(one, ProgressEvent) and one.stage == "training"]
+    assert [one.done for one in steps] == list(range(6, 13))
     assert again.after == pytest.approx(whole.after, abs=1e-5)
     assert again.before == pytest.approx(whole.before)
 
@@ -204,12 +206,12 @@ def test_pairs_become_a_folder_that_embeds(tiny: Model, tmp_path: Path) -> None:
 
 def test_pairs_that_share_a_text_stay_together() -> None:
     some = [Pair(f"q{n // 3}", f"p{n}") for n in range(60)] + [Pair("x", "p0"), Pair("y", "z")]
-    learnt, held = apart(some, 0.25, seed=1)
+    learnt, held = split_pairs(some, 0.25, seed=1)
     assert sorted(learnt + held) == list(range(62))
     assert 10 <= len(held) <= 16
     texts = [{text for n in part for text in some[n][:2]} for part in (learnt, held)]
     assert not texts[0] & texts[1]
-    assert apart(some, 0.25, seed=1) == (learnt, held)
+    assert split_pairs(some, 0.25, seed=1) == (learnt, held)
 
 
 @pytest.fixture

@@ -73,10 +73,10 @@ def test_a_run_is_found_again_by_its_folder(config: TrainingConfig, tmp_path: Pa
     assert runs.open_run(tmp_path / "r") == run
     registry = tmp_path / "registry"
     runs.register_run(registry, run)
-    (listed,) = runs.list_registered(registry)
+    (listed,) = runs.list_runs(registry)
     assert listed.folder == run.folder
     (run.folder / runs.RECORD_FILE).unlink()
-    assert runs.list_registered(registry) == []
+    assert runs.list_runs(registry) == []
 
 
 def test_a_run_stands_as_its_process_left_it(config: TrainingConfig, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from anyrig.app.events import (  # noqa: E402
     WarningEvent,
 )
 from anyrig.app.training import TrainingRequest  # noqa: E402
-from anyrig.app.training_process import _event_from_json, _event_to_json  # noqa: E402
+from anyrig.app.training_process import _receive_events, _send_events  # noqa: E402
 from anyrig.errors import InvalidInputError, InvalidOptionError  # noqa: E402
 from anyrig.options import json_schema, request_from_json, request_to_json  # noqa: E402
 
@@ -81,12 +83,22 @@ def test_train_and_resume(config: Path) -> None:
 def test_what_a_process_sends_is_what_the_other_receives(config: Path) -> None:
     events: list[Event] = []
     Rig().train(config, on_event=events.append)
-    sent = [event for event in events if not isinstance(event, RunStartedEvent | RunEndedEvent)]
-    for event in sent:
-        data = json.loads(json.dumps(_event_to_json(event)))
-        received = _event_from_json(data)
-        assert type(received) is type(event)
-        assert json.loads(json.dumps(_event_to_json(received))) == data
+    received: list[Event] = []
+    with _receive_events(received.append) as channel, _send_events(channel, 0) as send:
+        for event in events:
+            send(event)
+    assert received == events
+
+
+def test_strangers_send_no_events() -> None:
+    received: list[Event] = []
+    with _receive_events(received.append) as channel:
+        address = channel.partition(" ")[2]
+        with pytest.raises(AuthenticationError):
+            Client(address, authkey=b"wrong")
+        with _send_events(channel, 0) as send:
+            send(WarningEvent("ours"))
+    assert received == [WarningEvent("ours")]
 
 
 def test_options_that_contradict_each_other_are_refused(config: Path) -> None:

@@ -13,11 +13,22 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from anyrig.cli.canvas import rendered, wide
-from anyrig.cli.frame import JobLine, View, frame
-from anyrig.cli.process_table import SORTS
 from anyrig.cli.terminal import Terminal
 from anyrig.cli.top import _show
+from anyrig.cli.top_frame import (
+    SORTS,
+    Span,
+    View,
+    build_frame,
+    clean,
+    cut,
+    cut_line,
+    draw_bar,
+    draw_graph,
+    measure_width,
+    pad,
+    render,
+)
 from anyrig.devices.machine import Machine
 from anyrig.monitor import Monitor
 from anyrig.monitor.alerts import DeviceAlert
@@ -75,8 +86,8 @@ def text_of(machine: Machine, view: View, **changes: object) -> list[str]:
     snapshot, histories = moment(machine)
     if "devices" in changes:
         snapshot = replace(snapshot, devices=changes.pop("devices"))  # type: ignore[arg-type]
-    lines = frame(snapshot, histories, machine, view, **changes)  # type: ignore[arg-type]
-    return [rendered(row, colours=False) for row in lines]
+    lines = build_frame(snapshot, histories, machine, view, **changes)  # type: ignore[arg-type]
+    return [render(row, colours=False) for row in lines]
 
 
 # -- the frame -------------------------------------------------------------------------------------
@@ -90,7 +101,7 @@ def test_a_frame_fits_every_terminal(
 ) -> None:
     lines = text_of(machine(name), View(width, height, unicode))
     assert height is None or len(lines) <= height
-    assert all(wide(row) <= width for row in lines)
+    assert all(measure_width(row) <= width for row in lines)
     assert unicode or all(row.isascii() for row in lines)
 
 
@@ -166,17 +177,14 @@ def test_what_nobody_knows_is_a_dash(machine: Callable[..., Machine]) -> None:
     assert lines[2].rstrip().endswith(" -")
 
 
-def test_warnings_and_jobs_have_their_place(machine: Callable[..., Machine]) -> None:
+def test_recent_alerts_have_their_place(machine: Callable[..., Machine]) -> None:
     alerts = [
         DeviceAlert("hot", "x", "H200", "too hot at 91 C", NOW - 10),
         DeviceAlert("hot", "x", "H200", "long ago", NOW - 4000),
     ]
-    jobs = [JobLine("moby-dick.epub", "running", 0.41, "2 h 10 min left")]
-    text = "\n".join(text_of(machine("h200-linux"), View(100, 40), alerts=alerts, jobs=jobs))
+    text = "\n".join(text_of(machine("h200-linux"), View(100, 40), alerts=alerts))
     assert "! H200: too hot at 91 C" in text
     assert "long ago" not in text
-    assert "moby-dick.epub" in text
-    assert "41% 2 h 10 min left" in text
 
 
 def test_others_cannot_write_on_our_screen(machine: Callable[..., Machine]) -> None:
@@ -185,8 +193,8 @@ def test_others_cannot_write_on_our_screen(machine: Callable[..., Machine]) -> N
     snapshot, histories = moment(h200)
     evil = HostProcess(1000, "x", "a\x1b[2J", "x\x1b]0;owned\x07\r\n\u202eabc", 1.0, 1, True)
     snapshot = replace(snapshot, host=replace(snapshot.host, processes=(evil,)))
-    for row in frame(snapshot, histories, h200, View(120, 40)):
-        text = rendered(row, colours=False)
+    for row in build_frame(snapshot, histories, h200, View(120, 40)):
+        text = render(row, colours=False)
         assert "\x1b" not in text
         assert "\r" not in text
         assert "\u202e" not in text
@@ -256,8 +264,8 @@ def test_a_program_is_shown_without_its_folders(
     snapshot, histories = moment(there)
     process = HostProcess(5, "python", "ada", command, 1.0, 1, True)
     snapshot = replace(snapshot, host=replace(snapshot.host, processes=(process,)))
-    lines = frame(snapshot, histories, there, View(120, 40))
-    assert rendered(lines[-1], colours=False).endswith(f"1 B  {shown}")
+    lines = build_frame(snapshot, histories, there, View(120, 40))
+    assert render(lines[-1], colours=False).endswith(f"1 B  {shown}")
 
 
 def test_the_command_can_be_told_in_the_smallest_view(machine: Callable[..., Machine]) -> None:
@@ -266,8 +274,38 @@ def test_the_command_can_be_told_in_the_smallest_view(machine: Callable[..., Mac
     words = "/home/ada/projects/lab/.venv/bin/python -m anyrig bench"
     process = HostProcess(5, "python", "ada", words, 1.0, 1, True)
     snapshot = replace(snapshot, host=replace(snapshot.host, processes=(process,)))
-    lines = frame(snapshot, histories, there, View(80, 24))
-    assert "python -m anyrig bench" in rendered(lines[-1], colours=False)
+    lines = build_frame(snapshot, histories, there, View(80, 24))
+    assert "python -m anyrig bench" in render(lines[-1], colours=False)
+
+
+def test_widths() -> None:
+    assert measure_width("日本") == 4
+    assert cut("日本", 3) == "日"
+    assert pad("日本", 6) == "日本  "
+    assert pad("ab", 4, right=True) == "  ab"
+    assert clean("a\x1b[31mb\x7f") == "a?[31mb?"
+    assert render(cut_line((Span("abc"), Span("def")), 4), colours=False) == "abcd"
+
+
+def test_bars() -> None:
+    def drawn(percent: float | None, unicode: bool = True) -> str:
+        return render(draw_bar(percent, 10, unicode=unicode), colours=False)
+
+    assert drawn(50) == "█████░░░░░"
+    assert drawn(55) == "█████▌░░░░"
+    assert drawn(0) == "░░░░░░░░░░"
+    assert drawn(1) == "▌░░░░░░░░░"  # a little is not nothing
+    assert drawn(None) == drawn(0)
+    assert drawn(250) == "██████████"
+    assert drawn(50, unicode=False) == "#####....."
+
+
+def test_graphs() -> None:
+    assert draw_graph([0, 100], 1, 1, unicode=True) == ["⣸"]
+    assert draw_graph([100, 100, 0, 0], 2, 2, unicode=True) == ["⣿ ", "⣿⣀"]
+    assert draw_graph([None, 100], 2, 1, unicode=True) == [" ⢸"]
+    assert draw_graph([0, 50, 100], 5, 1, unicode=False) == ["  .=#"]
+    assert draw_graph([], 3, 1, unicode=True) == ["   "]
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -320,7 +358,7 @@ def test_a_recorded_machine_shows_what_is_fixed(name: str, machine: Callable[...
     there = machine(name)
     snapshot = describe_recorded(there)
     text = "\n".join(
-        rendered(row, colours=False) for row in frame(snapshot, {}, there, View(120, None))
+        render(row, colours=False) for row in build_frame(snapshot, {}, there, View(120, None))
     )
     for gpu in there.gpus:
         assert gpu.name[:40] in text
@@ -341,9 +379,9 @@ def test_one_device_of_several(anyrig: Anyrig) -> None:
         (["--interval", "0"], "not between"),
         (["--interval", "soon"], "not between"),
         (["--interval", "nan"], "not between"),
-        (["--count", "0"], "no number of samples"),
-        (["--count", "x"], "no number of samples"),
-        (["--json", "--prometheus"], "two forms"),
+        (["--count", "0"], "not a number of samples"),
+        (["--count", "x"], "not a number of samples"),
+        (["--json", "--prometheus"], "cannot be combined"),
         (["--once", "--watch"], "one sample"),
         (["--sort", "age"], "invalid choice"),
         (["--device", "nonsense"], "no device matches"),

@@ -267,8 +267,8 @@ def test_a_training_file_is_not_taken_for_the_settings_of_its_job(client: TestCl
 def test_a_classifier_run_opens_only_the_files_it_was_told_of(
     outside: Path, tmp_path: Path
 ) -> None:
+    from anyrig.app.training_tasks import build
     from anyrig.errors import InvalidInputError
-    from anyrig.services.tune_tasks import build
 
     (tmp_path / "examples.jsonl").write_text(json.dumps({"file": str(outside), "label": "b"}))
     (tmp_path / "files.json").write_text("{}")

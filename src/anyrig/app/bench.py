@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable
@@ -46,9 +46,6 @@ class BenchRequest(SynthesisOptions):
 @dataclass(frozen=True)
 class BenchReport:
     devices: tuple[DeviceMeasurements, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"devices": [one.to_json() for one in self.devices]}
 
 
 def bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> BenchReport:

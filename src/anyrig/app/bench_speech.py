@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.speech import prepare_script
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.errors import AnyrigError, InvalidInputError, KernelError
+from anyrig.results import in_json
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -69,10 +70,7 @@ class SpeechTiming:
 @dataclass(frozen=True)
 class SpeechBenchResult:
     engine: str
-    timings: tuple[SpeechTiming, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"engine": self.engine, "speech": [asdict(one) for one in self.timings]}
+    timings: tuple[SpeechTiming, ...] = field(metadata=in_json("speech"))
 
 
 def bench_speech(rig: Rig, request: BenchRequest, on_event: OnEvent) -> SpeechBenchResult:

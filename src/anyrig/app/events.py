@@ -82,7 +82,7 @@ class TrainingEvent:
     """What units are: tokens, samples."""
 
     def to_json(self) -> dict[str, Any]:
-        from anyrig.app.runs import to_plain_json
+        from anyrig.results import to_json
         from anyrig.training.watch.alerts import Alert
         from anyrig.training.watch.figures import Figures, Validation
 
@@ -98,7 +98,7 @@ class TrainingEvent:
             }  # fmt: skip
         else:
             row = {"event": "said", "kind": report.kind, "step": report.step, "text": report.text}
-        plain: dict[str, Any] = to_plain_json(row)
+        plain: dict[str, Any] = to_json(row)
         return plain
 
     def _step_to_json(self, figures: Figures) -> dict[str, Any]:

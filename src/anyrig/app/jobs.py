@@ -38,6 +38,7 @@ from anyrig.options import (
     request_from_json,
     value_to_json,
 )
+from anyrig.results import to_json
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def _run_bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> Result:
     if request.speech:
         from anyrig.app.bench_speech import bench_speech
 
-        return bench_speech(rig, request, on_event).to_json()
-    return bench(rig, request, on_event).to_json()
+        return dict(to_json(bench_speech(rig, request, on_event)))
+    return dict(to_json(bench(rig, request, on_event)))
 
 
 def _run_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> Result:
@@ -115,7 +116,7 @@ def _run_training(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> Resu
     names = (
         "run", "steps", "loss", "validation", "seconds", "precision", "micro_batch", "left_out",
     )  # fmt: skip
-    report = result.to_json()
+    report = to_json(result)
     return {**{name: report[name] for name in names if name in report}, "files": result.files}
 
 
@@ -327,10 +328,10 @@ class Jobs:
 
     def list_runs(self) -> Sequence[RegisteredRun]:
         """Training runs that were started without the queue."""
-        from anyrig.app.runs import list_registered
+        from anyrig.app.runs import list_runs
 
         queued = {str(job.arguments.get("run")) for job in self.list() if job.kind == "train"}
-        found = list_registered(self._rig.folders.runs)
+        found = list_runs(self._rig.folders.runs)
         return [one for one in found if str(one.folder) not in queued]
 
     def find_runs(self, ids: Sequence[str]) -> Sequence[RegisteredRun]:

@@ -634,7 +634,7 @@ class Rig:
         """
         from anyrig.app.runs import list_runs
 
-        return list_runs(self)
+        return list_runs(self.folders.runs)
 
 
 def log_event(event: Event) -> None:

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
-import math
 import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from anyrig.app.training_config import TrainingConfig
 from anyrig.errors import InvalidInputError, OverloadedError, StorageError, mention
 from anyrig.jobs.queue import is_dead, make_owner_name
+from anyrig.results import in_json, to_json
 from anyrig.storage.files import write_atomic
 from anyrig.training.checks import renamed
 from anyrig.version import __version__
-
-if TYPE_CHECKING:
-    from anyrig.app.rig import Rig
 
 RECORD_FILE, RESULT_FILE, STATE_FILE = "run.json", "result.json", "state.json"
 CONFIG_FILE, METRICS_FILE = "config.toml", "metrics.jsonl"
@@ -127,10 +125,10 @@ class TrainingResult:
     """Files that could not be read, and why; the others were trained on."""
     reasons: tuple[str, ...] = ()
     """Why everything was chosen as it was."""
-    report: str | None = None
-    already: bool = False
+    report: str | None = field(default=None, metadata=in_json(omit_empty=True))
+    already: bool = field(default=False, metadata=in_json(omit_empty=True))
     """It was finished before: nothing was trained."""
-    exported: str | None = None
+    exported: str | None = field(default=None, metadata=in_json(omit=True))
     """Where the model was copied, if that was requested."""
 
     @property
@@ -144,14 +142,6 @@ class TrainingResult:
         """The paths among what was made."""
         texts = [*self.made.values(), self.report]
         return [text for text in texts if isinstance(text, str) and is_existing_path(text)]
-
-    def to_json(self) -> dict[str, Any]:
-        data: dict[str, Any] = to_plain_json(asdict(self))
-        del data["exported"]
-        for name in ("report", "already"):
-            if not data[name]:
-                del data[name]
-        return data
 
 
 def is_existing_path(text: str) -> bool:
@@ -169,11 +159,8 @@ def choose_folder(config: TrainingConfig, parent: Path, now: float | None = None
     """`runs/NAME-DATE` in a folder, with a number if that exists."""
     day = time.strftime("%Y-%m-%d-%H%M", time.localtime(now))
     first = parent / "runs" / f"{config.name}-{day}"
-    folder, number = first, 1
-    while folder.exists():
-        number += 1
-        folder = first.with_name(f"{first.name}-{number}")
-    return folder
+    folders = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+    return next(one for one in itertools.chain([first], folders) if not one.exists())
 
 
 def check_folder(folder: Path) -> None:
@@ -200,8 +187,8 @@ def create_run(
 ) -> Run:
     """Create a run's folder with its record and a copy of its TOML file."""
     run = Run(
-        folder.absolute(), config.name, str(config.path), config.base, to_plain_json(config.task),
-        to_plain_json(train), to_plain_json(flags), time.time(),
+        folder.absolute(), config.name, str(config.path), config.base, to_json(config.task),
+        to_json(train), to_json(flags), time.time(),
     )  # fmt: skip
     with _storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -212,7 +199,7 @@ def create_run(
 
 def update_run(run: Run, train: Mapping[str, Any], flags: Mapping[str, Any]) -> Run:
     """Change the settings of a run and save them."""
-    updated = replace(run, train=to_plain_json(train), flags=to_plain_json(flags))
+    updated = replace(run, train=to_json(train), flags=to_json(flags))
     if updated != run:
         with _storage_errors(run.folder):
             _write_record(updated)
@@ -301,12 +288,11 @@ def load_state(folder: Path) -> RunState:
     data = _read_json(folder / STATE_FILE)
     step, loss, written = _read_last_step(folder / METRICS_FILE)
     since = max(_to_number(data.get("time")), written)
-    status: RunStatus = "stopped"
-    if data.get("state") in ("running", "finished", "failed"):
-        status = data["state"]
-    if status == "running" and _has_ended(str(data.get("owner", "")), since):
-        status = "stopped"
+    status: RunStatus = data.get("state", "stopped")
     steps = data.get("steps")
+    has_ended = status == "running" and _has_ended(str(data.get("owner", "")), since)
+    if has_ended or status not in ("running", "finished", "failed"):
+        status = "stopped"
     return RunState(
         status, step, steps if type(steps) is int else None, loss, since, str(data.get("error", ""))
     )
@@ -340,7 +326,7 @@ def _read_last_step(path: Path) -> tuple[int, float | None, float]:
 
 def write_result(folder: Path, result: TrainingResult) -> None:
     with _storage_errors(folder):
-        text = json.dumps(result.to_json(), indent=2, allow_nan=False)
+        text = json.dumps(to_json(result), indent=2, allow_nan=False)
         write_atomic(folder / RESULT_FILE, text + "\n")
 
 
@@ -398,12 +384,12 @@ def load_history(folder: Path, *, after: int = 0, most: int = 2000) -> list[dict
 
 def load_messages(folder: Path, *, most: int = 500) -> list[dict[str, Any]]:
     """Validations, alerts and events of a run, the oldest first; of many the newest."""
-    found = [to_plain_json(row) for row in _read_metrics(folder) if row.get("kind") != "step"]
+    found = [to_json(row) for row in _read_metrics(folder) if row.get("kind") != "step"]
     return found[-most:]
 
 
 def _select_step_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: to_plain_json(row.get(name)) for name in _STEP_FIELDS}
+    found: dict[str, Any] = {name: to_json(row.get(name)) for name in _STEP_FIELDS}
     memory = row.get("memory_peak_bytes") or row.get("memory_allocated_bytes")
     found["memory_bytes"] = memory if _is_int(memory) else None
     return found
@@ -427,12 +413,8 @@ def _read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
 # -- the runs of this machine ----------------------------------------------------------------------
 
 
-def list_runs(rig: Rig) -> list[RegisteredRun]:
+def list_runs(registry: Path) -> list[RegisteredRun]:
     """The runs that were started on this machine and still exist, the oldest first."""
-    return list_registered(rig.folders.runs)
-
-
-def list_registered(registry: Path) -> list[RegisteredRun]:
     found = []
     for path in registry.glob("*.json"):
         data = _read_json(path)
@@ -461,20 +443,8 @@ def make_run_id(folder: Path) -> str:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def to_plain_json(value: Any) -> Any:
-    """As JSON: without tuples, dates, or numbers that are not finite."""
-    if isinstance(value, Mapping):
-        return {str(name): to_plain_json(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain_json(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, type(None))) else str(value)
-
-
 def _write_record(run: Run) -> None:
-    data = {"format": _FORMAT, "anyrig": __version__, **asdict(run)}
-    data |= {"folder": str(run.folder), "base": str(run.base)}
+    data = {"format": _FORMAT, "anyrig": __version__, **to_json(run)}
     write_atomic(run.folder / RECORD_FILE, json.dumps(data, indent=2, ensure_ascii=True) + "\n")
 
 

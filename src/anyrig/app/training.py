@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,7 @@ from anyrig.devices.machine import parse_precision
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError, mention
 from anyrig.options import option
 from anyrig.precision.profiles import ProfileName
+from anyrig.results import to_json
 from anyrig.units import is_whole_number, pluralize
 
 if TYPE_CHECKING:
@@ -149,14 +151,8 @@ class _PreparedRun(NamedTuple):
 
 def _prepare_run(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> _PreparedRun:
     config = load_config(request)
-    if request.resume is not None:
-        run = runs.open_run(request.resume)
-        note = ""
-        if runs.has_config_changed(run):
-            note = f"{run.config} was edited; the run continues with what it was started with"
-        return _resume(rig, request, run, config, on_event, note)
-    folder = request.run
-    if folder is not None and runs.is_run(folder) and not request.fresh:
+    folder = request.resume or request.run
+    if folder is not None and (request.resume or (runs.is_run(folder) and not request.fresh)):
         return _resume(rig, request, runs.open_run(folder), config, on_event)
     settings = merge_settings(rig, request, config.train)
     check_settings(settings)
@@ -196,15 +192,10 @@ def load_config(request: TrainingRequest) -> TrainingConfig:
 
 
 def _resume(
-    rig: Rig,
-    request: TrainingRequest,
-    run: Run,
-    config: TrainingConfig,
-    on_event: OnEvent,
-    note: str = "",
+    rig: Rig, request: TrainingRequest, run: Run, config: TrainingConfig, on_event: OnEvent
 ) -> _PreparedRun:
     """Settings of a run may change, with a warning; its task may not."""
-    if runs.to_plain_json(config.task) != run.task:
+    if to_json(config.task) != run.task:
         names = {n for n in {**config.task, **run.task} if config.task.get(n) != run.task.get(n)}
         raise InvalidInputError(
             f"{run.folder} was started with another task: {', '.join(sorted(names))}",
@@ -217,7 +208,7 @@ def _resume(
         if not getattr(request, name) and run.flags.get(name) is not None
     }
     request = replace(request, **remembered)
-    settings = runs.to_plain_json(merge_settings(rig, request, config.train))
+    settings = to_json(merge_settings(rig, request, config.train))
     result = runs.load_result(run.folder)
     if settings == run.train and result is not None and result.finished:
         return _PreparedRun(run, request, replace(result, already=True))
@@ -227,8 +218,9 @@ def _resume(
         before, now = (one.get(name, "not set") for one in (run.train, settings))
         if before != now:
             on_event(WarningEvent(f"train.{name} was {before} and is now {now}"))
-    if note:
-        on_event(WarningEvent(note))
+    if request.resume and runs.has_config_changed(run):
+        note = "was edited; the run continues with what it was started with"
+        on_event(WarningEvent(f"{run.config} {note}"))
     return _PreparedRun(runs.update_run(run, settings, _select_remembered(request)), request)
 
 
@@ -239,19 +231,16 @@ def _select_remembered(request: TrainingRequest) -> dict[str, Any]:
 
 def merge_settings(rig: Rig, request: TrainingRequest, table: Mapping[str, Any]) -> dict[str, Any]:
     """The `[train]` table: options of the request, then the file, then the user's settings."""
-    defaults = rig.settings.compute
-    settings = dict(table)
+    defaults, settings = rig.settings.compute, dict(table)
+    limits = ("memory_gb", "memory_fraction")
     if defaults.precision != "auto":
         settings.setdefault("precision", defaults.precision)
-    if "memory_gb" not in settings and "memory_fraction" not in settings:
-        settings |= {"memory_gb": defaults.memory_gb} if defaults.memory_gb else {}
-        settings |= (
-            {"memory_fraction": defaults.memory_fraction} if defaults.memory_fraction else {}
-        )
-    if request.memory_gb is not None or request.memory_fraction is not None:
-        settings.pop("memory_gb", None)
-        settings.pop("memory_fraction", None)
-    for name in ("precision", "memory_gb", "memory_fraction", "steps", "strategy", "tensorboard"):
+    if not settings.keys() & set(limits):
+        given = {name: getattr(defaults, name) for name in limits}
+        settings |= {name: value for name, value in given.items() if value}
+    if any(getattr(request, name) is not None for name in limits):
+        settings = {name: value for name, value in settings.items() if name not in limits}
+    for name in ("precision", *limits, "steps", "strategy", "tensorboard"):
         if value := getattr(request, name):
             settings[name] = value
     return settings
@@ -319,26 +308,28 @@ def train_in_process(
 ) -> TrainingResult:
     """Train in this process; in one of several, the first saves the state and the result."""
     on_event(DeviceEvent(placement.device.name, placement.precision, placement.title))
-    is_first = environment.get("RANK", "0") == "0"
-    if is_first:
-        runs.write_state(run.folder, "running")
+
+    def write_state(status: runs.RunStatus, **facts: Any) -> None:
+        if environment.get("RANK", "0") == "0":
+            runs.write_state(run.folder, status, **facts)
+
+    write_state("running")
     try:
-        result = _run_trainer(run, placement, environment, on_event, is_first=is_first)
+        result = _run_trainer(
+            run, placement, environment, on_event, lambda steps: write_state("running", steps=steps)
+        )
     except AnyrigError as error:
-        if is_first:
-            runs.write_state(run.folder, "failed", error=error.message)
+        write_state("failed", error=error.message)
         raise
     except BaseException:
-        if is_first:
-            with contextlib.suppress(AnyrigError):
-                runs.write_state(run.folder, "stopped")
+        with contextlib.suppress(AnyrigError):
+            write_state("stopped")
         raise
-    if is_first:
+    if environment.get("RANK", "0") == "0":
         with contextlib.suppress(InvalidInputError):  # stopped before anything was logged
             result = replace(result, report=str(write_report(run)))
         runs.write_result(run.folder, result)
-        status: runs.RunStatus = "finished" if result.finished else "stopped"
-        runs.write_state(run.folder, status, steps=result.total_steps)
+    write_state("finished" if result.finished else "stopped", steps=result.total_steps)
     return result
 
 
@@ -347,17 +338,16 @@ def _run_trainer(
     placement: Placement,
     environment: Mapping[str, str],
     on_event: OnEvent,
-    *,
-    is_first: bool,
+    on_count: Callable[[int | None], None],
 ) -> TrainingResult:
+    """Train; `on_count` is called with the number of steps before the first."""
     on_event(ProgressEvent("reading the data"))
     from anyrig.training.loop import Trainer
 
     settings, optimizer = build_settings(run.train)
     task = build_task(run, settings)
-    total_steps = count_steps(task, settings)
-    if is_first:
-        runs.write_state(run.folder, "running", steps=total_steps)
+    total_steps = _count_steps(task, settings)
+    on_count(total_steps)
     sink = _EventSink(on_event, total_steps, run.unit)
     on_event(ProgressEvent("preparing the first step"))
     with Trainer.of(
@@ -370,12 +360,12 @@ def _run_trainer(
 
 
 def build_task(run: Run, settings: Settings) -> Task:
-    from anyrig.services import tune_tasks
+    from anyrig.app import training_tasks
 
-    return tune_tasks.build(run.task, run.base, run.folder, settings.seed)
+    return training_tasks.build(run.task, run.base, run.folder, settings.seed)
 
 
-def count_steps(task: Task, settings: Settings) -> int | None:
+def _count_steps(task: Task, settings: Settings) -> int | None:
     """How many steps a run has; None if the length of its data is not known."""
     from anyrig.training.feed import Feed
 
@@ -397,17 +387,17 @@ class _EventSink:
         self._next_step_s = 0.0
         self._has_logged = False
 
-    def take(self, told: Told) -> None:
+    def take(self, report: Told) -> None:
         from anyrig.training.watch.figures import Figures
 
         if not self._has_logged and self.trainer is not None and self.trainer.reasons:
             self._has_logged = True
-            _log_reasons(self.trainer.reasons)
-        if not isinstance(told, Figures):
+            log.info("training\n  %s", "\n  ".join(self.trainer.reasons))
+        if not isinstance(report, Figures):
             self.close()
-            self._send(told)
+            self._send(report)
             return
-        self._waiting = told
+        self._waiting = report
         now = time.monotonic()
         if now >= self._next_step_s:
             self._next_step_s = now + _STEP_EVENT_INTERVAL_S
@@ -419,46 +409,29 @@ class _EventSink:
             figures, self._waiting = self._waiting, None
             self._send(figures)
 
-    def _send(self, told: Told) -> None:
-        self._on_event(TrainingEvent(told, self._total_steps, self._unit))
-
-
-def _log_reasons(reasons: Sequence[str]) -> None:
-    log.info("training")
-    for reason in reasons:
-        log.info("  %s", reason)
+    def _send(self, report: Told) -> None:
+        self._on_event(TrainingEvent(report, self._total_steps, self._unit))
 
 
 def _build_result(
     run: Run, task: Task, summary: Summary, total_steps: int | None
 ) -> TrainingResult:
     why = [text for text in summary.reasons if text.startswith("micro batch:")]
-    loss = summary.loss if summary.loss is not None else runs.load_state(run.folder).loss
-    return TrainingResult(
-        run=str(run.folder),
-        task=run.task.get("kind"),
-        finished=summary.finished,
-        steps=summary.steps,
-        total_steps=total_steps,
-        epochs=round(summary.epochs, 4),
-        loss=runs.to_plain_json(loss),
-        validation=runs.to_plain_json(summary.validation),
-        seconds=round(summary.seconds, 3),
-        samples_per_s=summary.samples_per_s,
-        units_per_s=summary.units_per_s,
-        unit=run.unit,
-        peak_bytes=summary.peak_bytes,
-        precision=summary.precision,
-        micro_batch=summary.micro_batch,
-        micro_batch_why=why[-1].removeprefix("micro batch: ") if why else "",
-        num_retries=summary.num_retries,
-        num_skipped=summary.num_skipped,
-        resumed_from=summary.resumed_from,
-        checkpoint=str(summary.checkpoint) if summary.checkpoint else None,
-        made=runs.to_plain_json(summary.made),
-        left_out=runs.to_plain_json(task.skipped),
-        reasons=tuple(summary.reasons),
-    )
+    if summary.loss is None:
+        summary = replace(summary, loss=runs.load_state(run.folder).loss)
+    return TrainingResult(**{
+        **to_json({**asdict(summary), "made": _make_plain(summary.made)}),
+        "run": str(run.folder), "task": run.task.get("kind"), "total_steps": total_steps,
+        "epochs": round(summary.epochs, 4), "seconds": round(summary.seconds, 3), "unit": run.unit,
+        "micro_batch_why": why[-1].removeprefix("micro batch: ") if why else "",
+        "left_out": dict(task.skipped), "reasons": tuple(summary.reasons),
+    })  # fmt: skip
+
+
+def _make_plain(made: Mapping[str, Any]) -> dict[str, Any]:
+    """What a task has written, by name; values that are not JSON as text."""
+    plain: dict[str, Any] = json.loads(json.dumps(made, default=str))
+    return plain
 
 
 # -- the trained model -----------------------------------------------------------------------------
@@ -479,7 +452,7 @@ def write_sharded_model(run: Run, result: TrainingResult) -> TrainingResult:
     if found is None or task.finish is None:
         return result
     Alone().load(task.model, None, found.saved.weights, None)
-    result = replace(result, made=runs.to_plain_json(task.finish(run.folder)))
+    result = replace(result, made=to_json(_make_plain(task.finish(run.folder))))
     runs.write_result(run.folder, result)
     return result
 
@@ -496,6 +469,7 @@ def check_export_target(target: Path) -> None:
 
 def export_model(result: TrainingResult, target: Path) -> Path:
     """Copy the trained model into a folder, or its ONNX file to a path."""
+    from anyrig.storage.files import open_atomic
     from anyrig.training.export import whole_folder
 
     if result.model is None:
@@ -503,21 +477,15 @@ def export_model(result: TrainingResult, target: Path) -> Path:
             "the run has no model to export",
             hint=f"Finish it first: pass {mention('resume')} with its folder.",
         )
-    if target.suffix.lower() == ".onnx":
-        return _export_onnx(result.model, target)
-    check_export_target(target)
-    with whole_folder(target) as folder:
-        shutil.copytree(result.model, folder, dirs_exist_ok=True)
-    return target
-
-
-def _export_onnx(model: Path, target: Path) -> Path:
-    from anyrig.storage.files import open_atomic
-
-    graph = model / "model.onnx"
+    if target.suffix.lower() != ".onnx":
+        check_export_target(target)
+        with whole_folder(target) as folder:
+            shutil.copytree(result.model, folder, dirs_exist_ok=True)
+        return target
+    graph = result.model / "model.onnx"
     if not graph.is_file():
         raise InvalidInputError(
-            f"this kind of task writes no ONNX file into {model}",
+            f"this kind of task writes no ONNX file into {result.model}",
             hint="Name a folder instead: everything that was written is copied into it.",
         )
     with graph.open("rb") as data, open_atomic(target) as file:

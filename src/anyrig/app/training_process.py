@@ -12,25 +12,21 @@ import contextlib
 import json
 import logging
 import os
+import pickle
 import secrets
-import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from logging.handlers import QueueHandler
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from queue import Queue
+from typing import TYPE_CHECKING
 
 from anyrig.app import runs, training
-from anyrig.app.events import (
-    DeviceEvent,
-    Event,
-    NoticeEvent,
-    OnEvent,
-    ProgressEvent,
-    TrainingEvent,
-    WarningEvent,
-)
+from anyrig.app.events import Event, OnEvent, WarningEvent
 from anyrig.app.rig import Rig
 from anyrig.app.runs import Run, TrainingResult
 from anyrig.app.training import TrainingRequest
@@ -42,11 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _CHANNEL_VARIABLE = "ANYRIG_TRAINING_CHANNEL"
-"""`PORT:SECRET` of the socket; in the environment, since everyone may read an argument list."""
-_POLL_S, _HELLO_S = 0.2, 5.0
-_PLAIN_EVENTS = {
-    one.__name__: one for one in (ProgressEvent, WarningEvent, NoticeEvent, DeviceEvent)
-}
+"""Key and address of the socket; in the environment, as everyone may read an argument list."""
+_END_TIMEOUT_S = 5.0
 
 
 def choose_devices(rig: Rig, request: TrainingRequest) -> tuple[str, ...]:
@@ -116,7 +109,9 @@ def main(words: Sequence[str]) -> int:
     channel = os.environ.pop(_CHANNEL_VARIABLE)
     is_first = os.environ["RANK"] == "0"
     with (
-        _send_events(channel, arguments["log_level"]) if is_first else _ignore_events() as on_event
+        _send_events(channel, arguments["log_level"])
+        if is_first
+        else contextlib.nullcontext(lambda event: None) as on_event
     ):
         rig = Rig(config=arguments["config"], on_event=on_event)
         request = request_from_json(TrainingRequest, {**arguments["request"], "device": device})
@@ -150,105 +145,63 @@ def divide_placement(placement: Placement, num_processes: int, cores: float) -> 
 @contextlib.contextmanager
 def _receive_events(on_event: OnEvent) -> Iterator[str]:
     """Pass on what the first process sends; yields what it needs to connect."""
-    secret = secrets.token_hex(16)
-    ended = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(_POLL_S)
-        reader = threading.Thread(
-            target=_accept, args=(server, secret, on_event, ended), daemon=True
-        )
+    key = secrets.token_bytes(16)
+    with Listener(authkey=key) as listener:
+        reader = threading.Thread(target=_pass_on, args=(listener, on_event), daemon=True)
         reader.start()
+        address = str(listener.address)
         try:
-            yield f"{server.getsockname()[1]}:{secret}"
+            yield f"{key.hex()} {address}"
         finally:
-            ended.set()
-            reader.join(_HELLO_S)
+            # In a thread: a process that did not end keeps the reader from accepting this.
+            threading.Thread(target=_send_end, args=(address, key), daemon=True).start()
+            reader.join(_END_TIMEOUT_S)
 
 
-def _accept(server: socket.socket, secret: str, on_event: OnEvent, ended: threading.Event) -> None:
+def _pass_on(listener: Listener, on_event: OnEvent) -> None:
     """Read one connection after the other: processes that ran out of memory start again."""
-    while not ended.is_set():
+    while True:
         try:
-            connection, _ = server.accept()
-        except TimeoutError:
+            connection = listener.accept()
+        except (AuthenticationError, EOFError, ConnectionError):
             continue
-        # ValueError: the process was killed while it sent a line.
-        with contextlib.suppress(OSError, ValueError), connection:
-            connection.settimeout(_HELLO_S)
-            lines = connection.makefile("rb")
-            if not secrets.compare_digest(lines.readline(100).strip(), secret.encode()):
-                continue
-            connection.settimeout(None)
-            for line in lines:
-                _pass_on(json.loads(line), on_event)
+        except OSError:  # the listener was closed
+            return
+        # A process may be killed while it sends.
+        with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError), connection:
+            while (item := connection.recv()) is not None:
+                if not isinstance(item, logging.LogRecord):
+                    on_event(item)
+                elif logging.getLogger(item.name).isEnabledFor(item.levelno):
+                    logging.getLogger(item.name).handle(item)
+            return
 
 
-def _pass_on(data: Mapping[str, Any], on_event: OnEvent) -> None:
-    if data["type"] == "log":
-        logging.getLogger(data["name"]).log(data["level"], "%s", data["message"])
-    else:
-        on_event(_event_from_json(data))
+def _send_end(address: str, key: bytes) -> None:
+    with contextlib.suppress(OSError, EOFError), Client(address, authkey=key) as connection:
+        connection.send(None)
 
 
 @contextlib.contextmanager
 def _send_events(channel: str, log_level: int) -> Iterator[OnEvent]:
-    port, _, secret = channel.partition(":")
+    key, _, address = channel.partition(" ")
     lock = threading.Lock()
-    with socket.create_connection(("127.0.0.1", int(port))) as connection:
+    with Client(address, authkey=bytes.fromhex(key)) as connection:
 
-        def send(data: Mapping[str, Any]) -> None:
+        def send(item: Event | logging.LogRecord) -> None:
             # The parent may be gone: then this process ends soon, and saves what it has.
             with lock, contextlib.suppress(OSError):
-                connection.sendall(json.dumps(data, default=str).encode() + b"\n")
+                connection.send(item)
 
-        connection.sendall(secret.encode() + b"\n")
-        handler = _LogSender(send)
+        handler = QueueHandler(Queue())
+        handler.enqueue = send  # type: ignore[method-assign]  # instead of the queue
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(log_level)
         try:
-            yield lambda event: send(_event_to_json(event))
+            yield send
         finally:
             root.removeHandler(handler)
-
-
-@contextlib.contextmanager
-def _ignore_events() -> Iterator[OnEvent]:
-    yield lambda event: None
-
-
-class _LogSender(logging.Handler):
-    def __init__(self, send: Any) -> None:
-        super().__init__()
-        self._send = send
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._send({
-            "type": "log", "name": record.name, "level": record.levelno,
-            "message": record.getMessage(),
-        })  # fmt: skip
-
-
-def _event_to_json(event: Event) -> dict[str, Any]:
-    if not isinstance(event, TrainingEvent):
-        return {"type": type(event).__name__, "values": asdict(event)}
-    report = event.report
-    values = report._asdict() if isinstance(report, tuple) else asdict(report)
-    return {
-        "type": type(report).__name__, "values": values, "total_steps": event.total_steps,
-        "unit": event.unit,
-    }  # fmt: skip
-
-
-def _event_from_json(data: Mapping[str, Any]) -> Event:
-    if plain := _PLAIN_EVENTS.get(data["type"]):
-        return plain(**data["values"])
-    from anyrig.training.watch.alerts import Alert
-    from anyrig.training.watch.figures import Figures, RunEvent, Validation
-
-    reports = {one.__name__: one for one in (Alert, Figures, RunEvent, Validation)}
-    report = reports[data["type"]](**data["values"])
-    return TrainingEvent(report, data["total_steps"], data["unit"])
 
 
 if __name__ == "__main__":

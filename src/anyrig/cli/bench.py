@@ -15,6 +15,7 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, paint, wrap
 from anyrig.cli.rig import open_rig
 from anyrig.devices.choose import describe_choice
+from anyrig.results import to_json
 from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops
 
 if TYPE_CHECKING:
@@ -45,18 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
             from anyrig.app.bench_speech import bench_speech
 
             timings = bench_speech(rig, request, printer)
-            if arguments.json:
-                printer.end(timings.to_json())
-                return 0
+            text, data = format_timings(timings.engine, timings.timings), to_json(timings)
         else:
             result = bench(rig, request, printer)
-            if arguments.json:
-                printer.end(result.to_json())
-                return 0
+            text, data = format_measurements(result.devices), to_json(result)
+        if arguments.json:
+            printer.end(data)
+            return 0
+    print(text)
     if request.speech:
-        print(format_timings(timings.engine, timings.timings))
         return 0
-    print(format_measurements(result.devices))
     if not request.no_save:
         print(f"\nSaved in {rig.folders.measurements}.")
     if request.plot is not None:

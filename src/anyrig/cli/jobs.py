@@ -16,8 +16,9 @@ from anyrig.app.jobs import get_title, make_job_handler
 from anyrig.app.runs import check_not_running, unregister_run
 from anyrig.cli.output import format_table, print_error, print_json
 from anyrig.cli.rig import open_rig
-from anyrig.cli.training_output import format_resume, format_summary, shorten
+from anyrig.cli.train import format_resume, format_summary, shorten
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.results import to_json
 from anyrig.units import format_duration
 
 if TYPE_CHECKING:
@@ -361,10 +362,7 @@ def _act_on_runs(rig: Rig, action: str, runs: Sequence[RegisteredRun], *, as_jso
             else "Press Ctrl+C where it runs: everything so far is kept.",
         )  # fmt: skip
     if as_json:
-        rows = [
-            {**_run_to_json(one), "result": one.result.to_json() if one.result else None}
-            for one in runs
-        ]
+        rows = [{**_run_to_json(one), "result": to_json(one.result)} for one in runs]
         print_json(rows[0] if len(rows) == 1 else rows)
     else:
         print("\n\n".join("\n".join(_describe_run(one)) for one in runs))

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import logging
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from anyrig.app.devices import describe_recorded, select_monitored
-from anyrig.cli.canvas import rendered
-from anyrig.cli.frame import View, frame
 from anyrig.cli.output import print_json
-from anyrig.cli.process_table import SORTS
 from anyrig.cli.rig import open_rig, read_device_options
 from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
+from anyrig.cli.top_frame import SORTS, View, build_frame, render
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import MachineSnapshot, Monitor
@@ -26,22 +26,19 @@ from anyrig.monitor.prometheus import prometheus_text
 from anyrig.monitor.sample import snapshot_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from anyrig.monitor.alerts import DeviceAlert
     from anyrig.monitor.sample import DeviceSample
 
 HELP = """Show load, memory, power, temperature and clocks of every device, the processes on them
 and the host, once a second. Keys: q quits, s sorts, a shows everybody's processes, p pauses, h
 helps. Without a terminal it prints one frame. Loads no framework."""
-# What passes between the two looks that one frame needs: load is a difference.
-_APART_S = 0.5
-_PATIENCE_S = 0.2
+# Between the two samples that one frame needs: load is a difference.
+_LOAD_INTERVAL_S = 0.5
+_KEY_TIMEOUT_S = 0.2
 _WIDTH = 100
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own flags."""
     parser.add_argument(
         "--interval", metavar="S", type=_seconds, default=1.0, help="seconds between samples (1)"
     )
@@ -59,9 +56,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the figures."""
     if options.json and options.prometheus:
-        raise InvalidInputError("--json and --prometheus are two forms", hint="Use one of them.")
+        raise InvalidInputError(
+            "--json and --prometheus cannot be combined", hint="Use one of them."
+        )
     if options.once and (options.count or options.watch):
         raise InvalidInputError(
             "--once is one sample", hint="Leave it out, or --count and --watch."
@@ -69,25 +67,23 @@ def run(options: argparse.Namespace) -> int:
     rig = open_rig(options)
     machine = select_monitored(rig, read_device_options(rig, options))
     if rig.is_recorded:
-        return _print(options, machine, iter([describe_recorded(machine)]), {})
-    live = is_terminal() and not (options.json or options.prometheus or options.once)
+        return _print(options, machine, iter([describe_recorded(machine)]))
     monitor = Monitor(machine, options.interval, find_ours=AnyrigProcesses())
-    if live:
-        return _live(options, machine, monitor)
+    if is_terminal() and not (options.json or options.prometheus or options.once):
+        return _show_live(options, machine, monitor)
     try:
-        return _print(options, machine, _samples(options, monitor), {}, monitor)
+        return _print(options, machine, _take_samples(options, monitor), monitor.alerts)
     finally:
         monitor.stop()
 
 
-def _samples(options: argparse.Namespace, monitor: Monitor) -> Iterator[MachineSnapshot]:
-    """As many snapshots as asked for, one interval apart, the first with loads in it."""
+def _take_samples(options: argparse.Namespace, monitor: Monitor) -> Iterator[MachineSnapshot]:
+    """As many snapshots as requested, one interval apart; the first has loads in it."""
     monitor.sample()
-    time.sleep(min(_APART_S, options.interval))
-    number, start = 0, time.monotonic()
-    while True:
+    time.sleep(min(_LOAD_INTERVAL_S, options.interval))
+    start = time.monotonic()
+    for number in itertools.count(1):
         yield monitor.sample()
-        number += 1
         if number >= (options.count or (math.inf if options.watch else 1)):
             return
         time.sleep(max(0.0, start + number * options.interval - time.monotonic()))
@@ -97,13 +93,11 @@ def _print(
     options: argparse.Namespace,
     machine: Machine,
     snapshots: Iterator[MachineSnapshot],
-    histories: Mapping[str, Sequence[DeviceSample]],
-    monitor: Monitor | None = None,
+    list_alerts: Callable[[], list[DeviceAlert]] = lambda: [],
 ) -> int:
-    """Snapshots on the output, one after the other."""
     several = bool(options.count or options.watch)
     for snapshot in snapshots:
-        alerts = monitor.alerts() if monitor else []
+        alerts = list_alerts()
         if options.json and several:
             print(json.dumps(snapshot_to_json(snapshot, alerts), allow_nan=False), flush=True)
         elif options.json:
@@ -111,24 +105,23 @@ def _print(
         elif options.prometheus:
             print(prometheus_text(snapshot), end="\n" if several else "", flush=True)
         else:
-            view = View(_WIDTH, None, takes_unicode(), options.sort, options.all, live=False)
-            if sys.stdout.isatty():
-                view = view._replace(width=Terminal().size[0])
-            lines = frame(snapshot, histories, machine, view, alerts=alerts)
-            print("\n".join(rendered(row, wants_colours()) for row in lines), flush=True)
+            width = Terminal().size[0] if sys.stdout.isatty() else _WIDTH
+            view = View(width, None, takes_unicode(), options.sort, options.all, live=False)
+            lines = build_frame(snapshot, {}, machine, view, alerts)
+            print("\n".join(render(row, wants_colours()) for row in lines), flush=True)
     return 0
 
 
-def _live(options: argparse.Namespace, machine: Machine, monitor: Monitor) -> int:
-    """The view, until a key or Ctrl-C ends it."""
-    _hush()
+def _show_live(options: argparse.Namespace, machine: Machine, monitor: Monitor) -> int:
+    """Show frames until a key or Ctrl-C ends it."""
+    # The log stays off the screen; a log file still gets everything.
+    for handler in logging.getLogger().handlers:
+        stream = getattr(handler, "stream", None)
+        if isinstance(handler, logging.StreamHandler) and stream in (sys.stderr, sys.stdout):
+            handler.setLevel(logging.CRITICAL + 1)
     monitor.on_alert(lambda alert: None)  # shown in the view, not in the log
-    with Terminal() as terminal:
-        try:
-            with monitor:
-                _show(options, machine, monitor, terminal)
-        except (KeyboardInterrupt, EOFError):
-            return 0
+    with Terminal() as terminal, contextlib.suppress(KeyboardInterrupt, EOFError), monitor:
+        _show(options, machine, monitor, terminal)
     return 0
 
 
@@ -140,12 +133,12 @@ def _show(
     shown: MachineSnapshot | None = None
     histories: dict[str, list[DeviceSample]] = {}
     alerts: list[DeviceAlert] = []
-    num_samples, drawn_at = 0, (0, 0)
+    num_samples, drawn_size = 0, (0, 0)
     while True:
-        key = terminal.key(_PATIENCE_S)
-        if key in ("q", "Q", "\x04"):
+        key = terminal.key(_KEY_TIMEOUT_S).lower()
+        if key in ("q", "\x04"):
             return
-        view = _pressed(view, key)
+        view = _apply_key(view, key)
         newest = monitor.latest()
         if newest is not shown and newest is not None and not view.paused:
             # Taken with the snapshot, so that a pause holds all of the picture.
@@ -153,19 +146,17 @@ def _show(
             histories = {s.device: monitor.history(s.device) for s in shown.devices}
             num_samples += 1
             key = key or "new"
-        if shown is None or not (key or terminal.size != drawn_at):
+        if shown is None or not (key or terminal.size != drawn_size):
             continue
-        drawn_at = terminal.size
-        view = view._replace(width=drawn_at[0], height=drawn_at[1])
-        lines = frame(shown, histories, machine, view, alerts=alerts)
-        terminal.draw([rendered(row, colours) for row in lines])
+        drawn_size = terminal.size
+        view = view._replace(width=drawn_size[0], height=drawn_size[1])
+        lines = build_frame(shown, histories, machine, view, alerts)
+        terminal.draw([render(row, colours) for row in lines])
         if options.count and num_samples >= options.count:
             return
 
 
-def _pressed(view: View, key: str) -> View:
-    """What a key changes."""
-    key = key.lower()
+def _apply_key(view: View, key: str) -> View:
     if view.help and key:
         return view._replace(help=False)
     if key == "s":
@@ -175,15 +166,6 @@ def _pressed(view: View, key: str) -> View:
     if key == "p":
         return view._replace(paused=not view.paused)
     return view._replace(help=True) if key in ("h", "?") else view
-
-
-def _hush() -> None:
-    """Keep the log off the screen while the view is there; a log file still gets all."""
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.stream in (
-            sys.stderr, sys.stdout,
-        ):  # fmt: skip
-            handler.setLevel(logging.CRITICAL + 1)
 
 
 def _seconds(text: str) -> float:
@@ -200,5 +182,7 @@ def _seconds(text: str) -> float:
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InvalidInputError(f"--count {text} is no number of samples", hint="Name 1 or more.")
+        raise InvalidInputError(
+            f"--count {text} is not a number of samples", hint="Name 1 or more."
+        )
     return int(text)

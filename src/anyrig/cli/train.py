@@ -1,23 +1,51 @@
-"""`anyrig train`: a TOML file in, a trained model out."""
+"""`anyrig train`: a TOML file in, a trained model out.
+
+A live line or JSON lines while it trains, a table at the end.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import shlex
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.app.events import OnEvent
+from anyrig.app.events import (
+    DeviceEvent,
+    Event,
+    JsonEvents,
+    NoticeEvent,
+    RunEndedEvent,
+    RunStartedEvent,
+    TrainingEvent,
+    WarningEvent,
+)
+from anyrig.app.runs import TrainingResult, is_existing_path
 from anyrig.app.training import TrainingRequest
+from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.main import EXIT_INTERRUPTED
-from anyrig.cli.output import EventPrinter, format_table, paint, print_json
+from anyrig.cli.output import (
+    EventPrinter,
+    format_table,
+    paint,
+    print_json,
+    print_line,
+    print_warning,
+)
 from anyrig.cli.rig import open_rig
-from anyrig.cli.training_output import TrainingPrinter, format_resume, print_written
-from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.results import to_json
+from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.app.training_estimate import DeviceEstimate
+    from anyrig.training.watch.sinks.console import Console
 
 HELP = """Train a model as a TOML file says: a language model, an image classifier, a diffusion
 model, a text classifier or an embedding model, on one device or several. `anyrig train
@@ -26,6 +54,12 @@ Ctrl+C keeps everything so far, and `anyrig train --resume RUN` continues exactl
 further options. --set train.batch=64 replaces a value of the file; --estimate shows what fits where
 before anything is loaded; --nproc 4 trains with four processes. `anyrig jobs` lists runs."""
 MIXED = True
+_LABEL_WIDTH = 11
+_JSON_INTERVAL_S = 1.0
+_MAX_NAMED_FILES = 10
+_SAMPLE_CHARACTERS = 300
+_MIN_READABLE = 0.9
+"""Share of a sample's characters that a terminal can show, from which on it is printed."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _train(rig, request, printer)
     except AnyrigError as error:
         if arguments.json and not is_document:
-            printer.print_failure(error)
+            texts = (format_mentions(text, "command") for text in (error.message, error.hint))
+            print_line("failed", dict(zip(("error", "hint"), texts, strict=True)))
         raise
 
 
@@ -110,28 +145,20 @@ def _queue(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) ->
 
 
 def _measure(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) -> int:
-    with EventPrinter() as printer:
-        if arguments.profile_memory:
-            return _profile(rig, request, printer, json=arguments.json)
-        from anyrig.app.training_estimate import estimate_training
-
-        estimates = estimate_training(rig, request, printer)
-    if arguments.json:
-        print_json([one.to_json() for one in estimates])
-    else:
-        print(_format_estimates(estimates))
-    return 0
-
-
-def _profile(rig: Rig, request: TrainingRequest, on_event: OnEvent, *, json: bool) -> int:
-    from anyrig.app.training_estimate import profile_training
+    from anyrig.app.training_estimate import estimate_training, profile_training
     from anyrig.cli.profile import format_profile
 
-    profile, plot = profile_training(rig, request, on_event)
-    if json:
-        print_json(profile.to_json())
+    with EventPrinter() as printer:
+        if not arguments.profile_memory:
+            estimates = estimate_training(rig, request, printer)
+            text, data, plot = _format_estimates(estimates), to_json(estimates), None
+        else:
+            profile, plot = profile_training(rig, request, printer)
+            text, data = format_profile(profile), to_json(profile)
+    if arguments.json:
+        print_json(data)
         return 0
-    print(format_profile(profile))
+    print(text)
     if plot is not None:
         print_written("plot", str(plot))
     return 0
@@ -151,3 +178,181 @@ def _format_estimates(estimates: list[DeviceEstimate]) -> str:
     ]
     note = "Estimated without the device: --profile-memory measures, and a run adapts its micro"
     return "\n".join([format_table(table), "", *details, f"{note} batch itself."])
+
+
+# -- while it trains -------------------------------------------------------------------------------
+
+
+class TrainingPrinter(EventPrinter):
+    """Shows a training run: on a terminal, as plain lines, or as JSON lines."""
+
+    def __init__(self, *, json_lines: bool = False) -> None:
+        super().__init__()
+        self.run_folder: Path | None = None
+        self._json = JsonEvents(_JSON_INTERVAL_S) if json_lines else None
+        self._console: Console | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RunStartedEvent):
+            self.run_folder = event.run.folder
+        if isinstance(event, RunEndedEvent):
+            self._close_console()
+            self._print_end(event.result)
+        elif self._json and not isinstance(event, WarningEvent | NoticeEvent):
+            if row := self._json.encode(event):
+                print_line(row.pop("event"), row)
+        elif isinstance(event, TrainingEvent):
+            self._draw_report(event)
+        elif isinstance(event, RunStartedEvent):
+            num = event.num_processes
+            together = f" with {num} processes" if num > 1 else ""
+            kind = paint(str(event.run.task.get("kind") or ""), "bold")
+            print(f"{kind}{together}, in {shorten(event.run.folder)}", flush=True)
+        elif isinstance(event, DeviceEvent):
+            self.pause()
+            print(f"on {event.title}", flush=True)
+        else:
+            super().__call__(event)
+
+    def __exit__(self, *details: object) -> None:
+        self._close_console()
+        super().__exit__(*details)
+
+    def print_written(self, name: str, path: str) -> None:
+        if self._json:
+            print_line(name, {"path": path})
+        else:
+            print_written(name, path)
+
+    def _draw_report(self, event: TrainingEvent) -> None:
+        if self._console is None:
+            from anyrig.training.watch.sinks.console import Console
+
+            self.pause()
+            self._console = Console(
+                _write_live, tty=sys.stderr.isatty(), total_steps=event.total_steps,
+                unit=event.unit,
+            )  # fmt: skip
+        self._console.take(event.report)
+
+    def _close_console(self) -> None:
+        if self._console is not None:
+            console, self._console = self._console, None
+            console.close()
+
+    def _print_end(self, result: TrainingResult) -> None:
+        self.pause()
+        if not result.finished:
+            self._print_stopped(result)
+            return
+        if self._json:
+            print_line("done", {"files": result.files, **to_json(result)})
+        elif result.already:
+            print(f"{shorten(result.run)} is already finished; nothing was trained.")
+            print(format_summary(result))
+            print("To train further, pass more steps: --steps N.")
+            print("To start again: anyrig train CONFIG.toml --folder FOLDER --fresh")
+        else:
+            print(format_summary(result))
+        files = [] if result.already else list(result.left_out.items())
+        for path, reason in files[:_MAX_NAMED_FILES]:
+            print_warning(f"{path} was skipped: {reason}")
+        if len(files) > _MAX_NAMED_FILES:
+            print_warning(f"{len(files) - _MAX_NAMED_FILES} more were skipped; --json lists all")
+
+    def _print_stopped(self, result: TrainingResult) -> None:
+        resume = format_resume(result.run)
+        stream = sys.stdout
+        if self._json:
+            print_line("stopped", {"resume": resume, **to_json(result)})
+            stream = sys.stderr
+        steps = f" of {result.total_steps}" if result.total_steps else ""
+        loss = f", loss {result.loss:.4f}" if result.loss is not None else ""
+        print(f"Stopped after step {result.steps}{steps}{loss}; everything is saved.", file=stream)
+        print(f"To continue: {resume}", file=stream)
+
+
+def print_written(name: str, path: str) -> None:
+    print(f"{name:<{_LABEL_WIDTH}}  {shorten(path)}")
+
+
+def _write_live(text: str) -> None:
+    sys.stderr.write(text.replace("\r\x1b[K", f"\r{esc(sys.stderr)}[K"))
+    sys.stderr.flush()
+
+
+# -- the summary -----------------------------------------------------------------------------------
+
+
+def format_summary(result: TrainingResult) -> str:
+    return format_table(list(_list_rows(result)))
+
+
+def _list_rows(result: TrainingResult) -> Iterator[tuple[str, str]]:
+    resumed = f", resumed at {result.resumed_from}" if result.resumed_from is not None else ""
+    yield "steps", f"{result.steps} ({result.epochs:.2f} epochs{resumed})"
+    if result.loss is not None:
+        yield "loss", f"{result.loss:.4f}"
+    if result.validation:
+        values = [
+            f"{name} {'not finite' if value is None else f'{value:.4g}'}"
+            for name, value in result.validation.items()
+        ]
+        yield "validation", ", ".join(values)
+    yield "time", _format_speed(result)
+    if result.peak_bytes:
+        yield "peak memory", format_bytes(result.peak_bytes)
+    yield "precision", result.precision
+    yield "micro batch", result.micro_batch_why or f"{result.micro_batch}, as set"
+    retries = f"out of memory {pluralize(result.num_retries, 'time')}" * bool(result.num_retries)
+    skipped = f"{pluralize(result.num_skipped, 'step')} without finite gradients"
+    if recovered := ", ".join(filter(None, [retries, skipped * bool(result.num_skipped)])):
+        yield "recovered", recovered
+    yield from _list_files(result)
+
+
+def _format_speed(result: TrainingResult) -> str:
+    text = format_duration(result.seconds)
+    if result.units_per_s and result.unit != "samples":
+        text += f", {result.units_per_s:,.0f} {result.unit}/s"
+    if result.samples_per_s:
+        text += f", {result.samples_per_s:,.1f} samples/s"
+    return text
+
+
+def _list_files(result: TrainingResult) -> Iterator[tuple[str, str]]:
+    if result.checkpoint:
+        yield "checkpoint", shorten(result.checkpoint)
+    for name, value in result.made.items():
+        if isinstance(value, str) and value:
+            is_path = is_existing_path(value)
+            yield name, shorten(value) if is_path else _format_sample(name, value, result)
+    if result.report:
+        yield "report", shorten(result.report)
+
+
+def _format_sample(name: str, text: str, result: TrainingResult) -> str:
+    """The beginning of a text that a model wrote; its file, if it is not readable yet."""
+    readable = sum(sign.isprintable() or sign.isspace() for sign in text) - text.count("\ufffd")
+    if readable >= _MIN_READABLE * len(text):
+        quoted = json.dumps(text[:_SAMPLE_CHARACTERS], ensure_ascii=False)
+        return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in quoted)
+    path = Path(result.run) / f"{name}.txt"
+    return f"not readable text yet{f'; see {shorten(path)}' if path.is_file() else ''}"
+
+
+def format_resume(folder: str | Path) -> str:
+    path = shorten(folder)
+    quoted = f'"{path}"' if sys.platform == "win32" and " " in path else shlex.quote(path)
+    return f"anyrig train --resume {quoted}"
+
+
+def shorten(path: str | Path) -> str:
+    """A path as a person would type it here."""
+    absolute = str(path)
+    try:
+        relative = os.path.relpath(absolute)
+    except ValueError:  # another drive of Windows
+        return absolute
+    is_near = not relative.startswith("..") and len(relative) < len(absolute)
+    return relative if is_near else absolute

@@ -15,6 +15,7 @@ from anyrig.app import runs
 from anyrig.app.access import Client
 from anyrig.app.runs import RegisteredRun
 from anyrig.errors import InvalidInputError
+from anyrig.results import to_json
 from anyrig.server.auth import get_client
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.state import ServerState
@@ -151,10 +152,9 @@ def _history(
 def _summary(server: ServerState, client: Client, id: str) -> dict[str, Any]:
     listed = _find(server, client, id)
     run = runs.open_run(listed.folder)
-    result = listed.result.to_json() if listed.result is not None else None
     return {
         **_describe(listed, _jobs(server, client)), "task": _shorten_paths(run.task),
-        "train": _shorten_paths(run.train), "result": _shorten_paths(result),
+        "train": _shorten_paths(run.train), "result": _shorten_paths(to_json(listed.result)),
     }  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def _registered(
     server: ServerState, client: Client, jobs: Mapping[str, str]
 ) -> list[RegisteredRun]:
     """The runs that a client may see: a run belongs to whoever submitted its job."""
-    found = runs.list_registered(server.rig.folders.runs)
+    found = runs.list_runs(server.rig.folders.runs)
     return [run for run in found if client.sees_all or str(run.folder) in jobs]
 
 

@@ -23,11 +23,18 @@ TASKS = {
     "images": "anyrig.training.tasks.images:build",
     "diffusion": "anyrig.training.tasks.diffusion:build",
 }
-"""Kind -> its builder. Those that need documents too are in `anyrig.services.tune_tasks`."""
+"""Kind -> its builder. Those that need documents too are in `anyrig.app.training_tasks`."""
 GROUP = "anyrig.training"
 
 
-def build(config: Mapping[str, Any], folder: Path, run: Path, seed: int) -> Task:
+def build(
+    config: Mapping[str, Any],
+    folder: Path,
+    run: Path,
+    seed: int,
+    *,
+    kinds: Mapping[str, str] = TASKS,
+) -> Task:
     """The job that a `[task]` table describes; everything drawn at random comes from the seed.
 
     Args:
@@ -35,13 +42,14 @@ def build(config: Mapping[str, Any], folder: Path, run: Path, seed: int) -> Task
         folder: where its relative paths begin: where the TOML file lies.
         run: the run's folder, for what is worth keeping between two starts.
         seed: of the weights and of how the data are split.
+        kinds: the builder of each kind.
     """
     rest = dict(config)
     kind = rest.pop("kind", "")
     if not isinstance(kind, str) or not kind:
         raise InvalidSettingError(
-            "[task] does not say its kind", hint=f"Set kind to one of: {', '.join(TASKS)}."
+            "[task] does not say its kind", hint=f"Set kind to one of: {', '.join(kinds)}."
         )
-    builder = load_class(kind, TASKS, GROUP)
+    builder = load_class(kind, kinds, GROUP)
     task: Task = builder(rest, folder=Path(folder), run=Path(run), seed=seed)
     return task

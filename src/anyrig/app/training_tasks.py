@@ -1,0 +1,330 @@
+"""Training tasks that need documents as well: text classifiers and embedding models.
+
+    task = build({"kind": "classifier", "examples": "bills.csv"}, folder, run, seed=0)
+
+Each has a `[task]` table in a TOML file; fine-tuning prepares the same tasks without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.errors import InvalidInputError, InvalidSettingError, mention
+from anyrig.units import pluralize
+
+if TYPE_CHECKING:
+    from anyrig.documents.classify.examples import Found, Trouble
+    from anyrig.documents.classify.pipeline import Read
+    from anyrig.documents.classify.solve import Kind
+    from anyrig.documents.model import Model
+    from anyrig.documents.pairs import Couples
+    from anyrig.training.protocol import Task
+    from anyrig.training.tasks.classifier import ClassWeights
+    from anyrig.training.tasks.texts import Cutter
+
+HELD_OUT_SHARE = 0.2
+"""The share of the examples that is only used to measure."""
+PIECE = 32
+"""Texts of an embedding model that are computed at once, while the loss sees the whole batch."""
+TASKS = {
+    "classifier": "anyrig.app.training_tasks:build_classifier_task",
+    "embedding": "anyrig.app.training_tasks:build_embedding_task",
+}
+_MIN_EXAMPLES = 8
+
+
+def build(table: Mapping[str, Any], folder: Path, run: Path, seed: int) -> Task:
+    """The task of a `[task]` table of any kind."""
+    from anyrig.training import tasks
+
+    return tasks.build(table, folder, run, seed, kinds={**tasks.TASKS, **TASKS})
+
+
+@dataclass(frozen=True)
+class PreparedTask:
+    """A task, and what is known of its examples."""
+
+    task: Task
+    digest: str
+    """Of everything that shapes the run beside the settings."""
+    labels: tuple[str, ...] = ()
+    kind: str = ""
+    commonest: float = 0.0
+    """The share of the most frequent label."""
+    troubles: list[Trouble] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    measure: Callable[[Task], dict[str, float]] = lambda task: {}
+    """Figures beside those of the task."""
+
+
+def prepare_classifier(
+    found: Found,
+    model: Model,
+    read: Read,
+    *,
+    kind: Kind | None = None,
+    held: float = HELD_OUT_SHARE,
+    class_weights: ClassWeights = "none",
+    seed: int = 0,
+    on_event: OnEvent = lambda event: None,
+) -> PreparedTask:
+    from anyrig.documents.classify.pipeline import detect_kind, read_examples
+    from anyrig.training.tasks import classifier
+
+    def report(done: int, total: int) -> None:
+        on_event(ProgressEvent("reading", done, total))
+
+    kind = kind or detect_kind(found)
+    examples = read_examples(found, read, kind=kind, tell=report)
+    names = tuple(sorted({name for labels in examples.labels for name in labels}))
+    if len(names) < (2 if kind == "one" else 1):
+        raise InvalidInputError(
+            f"all examples are {names[0]!r}" if names else "no example has a label",
+            hint="Give examples of at least two labels.",
+        )
+    _check_count(len(examples.texts), held)
+    numbers = {name: number for number, name in enumerate(names)}
+    rows = [
+        classifier.Labelled(text, tuple(numbers[name] for name in labels))
+        for text, labels in zip(examples.texts, examples.labels, strict=True)
+    ]
+    cutter = _build_cutter(model)
+    weights = _load_weights(classifier, model, seed, labels=names, kind=kind)
+    learnt, held_out = ([rows[n] for n in part] for part in classifier.split(rows, held, seed=seed))
+    task = classifier.classifier(
+        weights, cutter, learnt, held_out, names, kind=kind, class_weights=class_weights
+    )
+    task.skipped = _list_skipped(examples.troubles)
+    digest = digest_of(model.fingerprint, kind, str(held), str(class_weights), *map(repr, rows))
+    commonest = max(map(examples.labels.count, set(examples.labels))) / len(rows)
+    notes = [*examples.notes, *_describe_cut(cutter, examples.texts)]
+    return PreparedTask(task, digest, names, kind, commonest, examples.troubles, notes)
+
+
+def prepare_embedding(
+    found: Couples,
+    model: Model,
+    *,
+    held: float = HELD_OUT_SHARE,
+    scale: float = 0.0,
+    piece: int = PIECE,
+    seed: int = 0,
+) -> PreparedTask:
+    from anyrig.training.tasks import sentence
+    from anyrig.training.tasks.embedding import SCALE, Pair, Scored, embedding, searched
+
+    _check_count(len(found.found), held)
+    rows: list[Any] = [
+        Pair(one.one, one.other, one.negatives) if one.score is None
+        else Scored(one.one, one.other, one.score)
+        for one in found.found
+    ]  # fmt: skip
+    cutter = _build_cutter(model)
+    options = {"pooling": model.pooling, "normalise": model.normalise, "piece": piece}
+    weights = _load_weights(sentence, model, seed, {"dense": model.dense}, **options)
+    parts = ([rows[n] for n in part] for part in split_pairs(rows, held, seed=seed))
+    task = embedding(weights, cutter, *parts, scale=scale or SCALE, prompts=model.prompts)
+    task.skipped = _list_skipped(found.troubles)
+    digest = digest_of(model.fingerprint, str(held), str(scale), *map(repr, rows))
+    notes = _describe_cut(cutter, [text for row in rows for text in row[:2]])
+    return PreparedTask(task, digest, troubles=found.troubles, notes=notes, measure=searched)
+
+
+def split_pairs(rows: Sequence[Any], held: float, *, seed: int = 0) -> tuple[list[int], list[int]]:
+    """Numbers of the pairs to learn from and of those held out.
+
+    Pairs that share a text stay on one side: what was learnt word for word would flatter.
+    """
+    groups: dict[str, int] = {}
+    parents = list(range(len(rows)))
+
+    def find_root(number: int) -> int:
+        while parents[number] != number:
+            parents[number] = parents[parents[number]]
+            number = parents[number]
+        return number
+
+    for number, row in enumerate(rows):
+        for text in row[:2]:
+            parents[find_root(number)] = find_root(groups.setdefault(text, number))
+    members: dict[int, list[int]] = {}
+    for number in range(len(rows)):
+        members.setdefault(find_root(number), []).append(number)
+    limit, held_out = round(held * len(rows)), set[int]()
+    for some in random.Random(seed).sample(list(members.values()), len(members)):
+        if len(held_out) + len(some) <= limit:
+            held_out.update(some)
+    return [number for number in range(len(rows)) if number not in held_out], sorted(held_out)
+
+
+def digest_of(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def check_trainable(model: Model) -> Model:
+    """The model, if its weights can be trained."""
+    if model.form in ("encoder", "auto"):
+        return model
+    raise InvalidInputError(
+        f"{model.name} cannot be fine-tuned: it has no weights that torch can change",
+        hint=f"Pass {mention('model', 'minilm')}, or a folder with config.json and"
+        " model.safetensors.",
+    )
+
+
+def _check_count(count: int, held: float) -> None:
+    if not 0 <= held < 1:
+        raise InvalidInputError(
+            f"a held-out share of {held}", hint="It must be from 0 up, below 1."
+        )
+    if count < _MIN_EXAMPLES:
+        raise InvalidInputError(
+            f"{pluralize(count, 'example')} are too few to fine-tune with",
+            hint="Give some dozens of each kind; a classifier on vectors makes do with fewer.",
+        )
+
+
+def _build_cutter(model: Model) -> Cutter:
+    from anyrig.documents.tokenise import opened
+    from anyrig.training.tasks.texts import Cutter
+
+    check_trainable(model)
+    tokenizer = opened(model.tokenizer or model.folder / "tokenizer.json")
+    return Cutter.of(tokenizer, model.longest, lower=model.lower)
+
+
+def _load_weights(
+    loader: Any, model: Model, seed: int, folder_options: Mapping[str, Any] = {}, **options: Any
+) -> Any:
+    """The torch module of a model, by a module of `training.tasks`."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # new layers are the same in every run
+        if model.folder.suffix != ".onnx":
+            return loader.from_folder(model.folder, **options, **folder_options)
+        from anyrig.documents.models.arrays import packaged_floats
+
+        config, state = packaged_floats(model.folder)
+        tensors = {name: torch.from_numpy(value) for name, value in state.items()}
+        return loader.from_state(config, tensors, **options)
+
+
+def _describe_cut(cutter: Cutter, texts: Sequence[str]) -> list[str]:
+    num_cut = sum(len(row) >= cutter.longest for row in cutter.rows(texts))
+    limit = f"{cutter.longest} tokens: the rest was not read"
+    return [f"{pluralize(num_cut, 'text')} had more than {limit}"] if num_cut else []
+
+
+def _list_skipped(troubles: Sequence[Trouble]) -> dict[str, str]:
+    return {one.place: one.said for one in troubles}
+
+
+# -- tables of a TOML file -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassifierTable:
+    """The `[task]` table of a classifier."""
+
+    examples: str = ""
+    """A folder of folders, a CSV or JSON lines, as `anyrig classify train` takes them."""
+    files: str = ""
+    """A JSON object that says where each file lies that the examples name; no other is opened."""
+    model: str = "minilm"
+    """The encoder to begin with: a packaged one, or a folder."""
+    multi: bool = False
+    """Whether a text may have any number of labels; it may where an example has several."""
+    validation: float = HELD_OUT_SHARE
+    """The share of each label's examples that is only measured."""
+    class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
+    """`balanced` lets rare labels count as much as common ones; or a number for each label."""
+
+
+@dataclass(frozen=True)
+class EmbeddingTable:
+    """The `[task]` table of an embedding model."""
+
+    pairs: str = ""
+    """JSON lines or a CSV: query and passage (and negatives), or text1, text2 and score."""
+    model: str = "minilm"
+    """The model to begin with: a packaged one, or a folder."""
+    validation: float = HELD_OUT_SHARE
+    """The share of the pairs that is only measured."""
+    scale: float = 20.0
+    """What cosines are multiplied by before the softmax."""
+    piece: int = PIECE
+    """Texts computed at once; the loss sees the whole micro batch all the same."""
+
+
+def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
+    from anyrig.documents.classify.examples import examples
+    from anyrig.documents.reading import read_all
+    from anyrig.training.tasks import config
+
+    table = config.read(ClassifierTable, values)
+    path = _find_file(folder, table.examples, "examples")
+    resolve = _resolve_from(_find_file(folder, table.files, "files")) if table.files else None
+    return prepare_classifier(
+        examples(path, resolve=resolve), _find_model(folder, table.model), read_all,
+        kind="many" if table.multi else None, held=table.validation,
+        class_weights=table.class_weights, seed=seed,
+    ).task  # fmt: skip
+
+
+def build_embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
+    from anyrig.documents.pairs import pairs
+    from anyrig.training.tasks import config
+
+    table = config.read(EmbeddingTable, values)
+    if table.piece < 0:
+        raise InvalidSettingError(
+            f"[task] piece is {table.piece}", hint="From 1 up; 0 is all at once."
+        )
+    return prepare_embedding(
+        pairs(_find_file(folder, table.pairs, "pairs")), _find_model(folder, table.model),
+        held=table.validation, scale=table.scale, piece=table.piece, seed=seed,
+    ).task  # fmt: skip
+
+
+def _find_file(folder: Path, name: str, key: str) -> Path:
+    from anyrig.training.tasks import config
+
+    if not name:
+        raise InvalidSettingError(f"[task] names no {key}", hint=f'Set {key} = "FILE".')
+    return config.existing(folder, name, f"the file of {key}")
+
+
+def _resolve_from(path: Path) -> Callable[[str], Path]:
+    """Finds the files that a JSON object names, and refuses all others."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(known, dict):
+            raise ValueError("it is not an object")
+    except (OSError, ValueError) as error:
+        raise InvalidSettingError(
+            f"{path} cannot be read: {error}", hint='{"name": "/its/path"}'
+        ) from error
+
+    def find(name: str) -> Path:
+        if name not in known:
+            raise InvalidInputError("that file may not be read", hint=f"Add it to {path}.")
+        return Path(str(known[name]))
+
+    return find
+
+
+def _find_model(folder: Path, name: str) -> Model:
+    """A packaged model, or one of a folder beside the TOML file."""
+    from anyrig.documents.model import find
+    from anyrig.documents.packaged import PACKAGED
+
+    path = name if name in PACKAGED else str(folder / Path(name).expanduser())
+    return check_trainable(find(path, models=folder))

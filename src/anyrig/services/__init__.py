@@ -1,1 +1,0 @@
-"""One function for each kind of job: what the command line, the server and the cluster call."""
