@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from anyrig.app.uploads import UploadNotFoundError, Uploads, clean_name
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.server.lifespan import delete_expired_uploads
+from anyrig.server.app import delete_expired_uploads
 from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp, Server, environment_of
 
