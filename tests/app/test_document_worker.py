@@ -276,12 +276,12 @@ def test_pages_above_the_limit_are_reported_as_not_read() -> None:
         def read(self, pictures: Any) -> Iterator[ReadPicture]:
             yield from (ReadPicture(one.decode()) for one in pictures)
 
-    reader = LimitedReader(Reader(), FileOptions(max_ocr_pages=2))
+    reader = LimitedReader(Reader, FileOptions(max_ocr_pages=2))
     found = list(reader.read([b"a", b"b", b"c"]))
     assert [one.text for one in found] == ["a", "b", ""]
     assert "2 pages" in found[2].failure
     assert [one.failure != "" for one in reader.read([b"d"])] == [True]
-    late = LimitedReader(Reader(), FileOptions(max_ocr_seconds=1e-9))
+    late = LimitedReader(Reader, FileOptions(max_ocr_seconds=1e-9))
     assert [one.failure != "" for one in late.read([b"a"])] == [True]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anyrig import Rig
-from anyrig.app.embedding import EmbedRequest, build_workload, embed
+from anyrig.app.embedding import EmbedRequest, build_workload, embed, format_reference
 from anyrig.app.events import Event, ProgressEvent, WarningEvent
 from anyrig.documents.model import find
 from anyrig.errors import InvalidInputError, InvalidOptionError
@@ -90,3 +90,15 @@ def test_a_cpu_with_bf16_tiles_is_used_like_a_gpu_if_the_model_stays_loaded() ->
     for other, shared in ((cpu, False), (replace(cpu, vectors=("avx512_bf16",)), True)):
         once = build_workload(model, other, num_characters=None, shared=shared)
         assert once.libraries == model.need().libraries
+
+
+def test_a_model_is_found_again_from_another_folder() -> None:
+    rig = Rig()
+    model = find("minilm", models=rig.folders.models)
+    for name in ("mine", "minilm"):
+        Path(name).mkdir()
+    mine = replace(model, name="mine")
+    assert format_reference("mine", mine) == str(Path("mine").resolve())
+    assert format_reference("minilm", model) == "minilm"  # not the folder of that name
+    assert format_reference("auto", model) == "minilm"
+    assert format_reference("owner/name", replace(model, name="owner/name")) == "owner/name"

@@ -19,6 +19,7 @@ from anyrig.app.index import (
     remove,
 )
 from anyrig.errors import InvalidInputError, InvalidOptionError
+from tests.documents.engines import toy
 
 
 @pytest.fixture
@@ -53,6 +54,20 @@ def test_the_model_of_the_index_goes_before_that_of_the_settings(docs: Path) -> 
     assert rig.search("rent").hits
     with pytest.raises(InvalidInputError, match="was made with the model hashing"):
         rig.search("rent", model="minilm")
+
+
+def test_a_model_in_a_folder_is_found_again_from_anywhere(
+    docs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The name of the folder was stored by the second run, which only finds it beside itself."""
+    pytest.importorskip("transformers")
+    toy.sentence_transformer(Path("mine"))
+    rig = Rig()
+    rig.index(docs, model="mine", ocr="never")
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert rig.index(ocr="never").model == "mine"
+    assert rig.search("rent", mode="vectors", all=True).hits
 
 
 def test_files_are_removed_included_and_indexes_listed_and_dropped(docs: Path) -> None:

@@ -91,15 +91,12 @@ def test_models_are_listed(capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nothing to embed"),
-        (["x", "-o", "x.txt"], "x.txt: unknown format"),
         (["x", "-o", "no/such/x.npy"], "there is no folder"),
         (["x", "--model", "nosuch"], "no embedding model"),
         (["x", "--model", "owner/name"], "not on this machine"),
         (["--lines", "nosuch.txt"], "no such file"),
         (["papers/nosuch.pdf"], "no such file"),
         (["./nosuch"], "no such file"),
-        (["alone", "--similar"], "only one text"),
     ],
 )
 def test_what_cannot_be_done_is_one_error_with_a_hint(
@@ -150,10 +147,7 @@ def test_an_empty_word_is_a_text_and_not_this_folder(tmp_path: Path, capsys: Any
     assert [json.loads(line)["name"] for line in out.splitlines()] == [""]
 
 
-def test_one_text_has_nothing_to_be_compared_with(capsys: Any) -> None:
-    code, _, err = run(capsys, "alone", "--similar", "--model", "hashing")
-    assert code != 0
-    assert "there is only one text" in err
+def test_the_nearest_pairs_come_first(capsys: Any) -> None:
     code, out, _ = run(capsys, "a cat", "a cat", "a stone", "--similar", "--model", "hashing")
     assert code == 0
     assert out.splitlines()[0].split()[0] == "1.000"

@@ -87,21 +87,6 @@ def test_a_book_by_chapters(anyrig: Anyrig) -> None:
     assert "Rabbit-Hole" in summaries[0]["title"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--sentences", "0"),
-        ("--sentences", "2", "--words", "9"),
-        ("--share", "2"),
-        ("--words", "x"),
-    ],
-)
-def test_a_length_that_is_none(anyrig: Anyrig, words: tuple[str, ...]) -> None:
-    done = anyrig("summarise", "-", *words, input="A text.")
-    assert done.returncode == 2
-    assert "must be a" in done.stderr or "were both given" in done.stderr
-
-
 def test_nothing_on_standard_input(anyrig: Anyrig) -> None:
     done = anyrig("summarise", "-", input="")
     assert done.returncode == 2

@@ -132,7 +132,8 @@ def test_one_rule_for_models_of_three_kinds(server: Server) -> None:
         assert right.status_code == 200, (name, right.text)
         model = right.headers["x-anyrig-model"]
         assert (
-            right.headers["x-anyrig-note"] == f"{theirs} is not on this machine; {model} answered"
+            right.headers["x-anyrig-note"]
+            == f"{theirs} is not on this machine; used {model} instead"
         )
         own = call(model)
         assert (own.status_code, own.headers["x-anyrig-model"]) == (200, model), name

@@ -23,6 +23,7 @@ from anyrig.app.embedding import (
     detect_languages,
     download_model,
     find_model,
+    format_reference,
     open_vectors,
 )
 from anyrig.app.events import OnEvent, ProgressEvent
@@ -255,8 +256,7 @@ class FileReader:
         texts = self.list_texts() + [one.text for one in sources if one.file is None]
         options = self._options
         if options.model == "auto":
-            model = default_model or self._rig.settings.documents.model
-            options = replace(options, model=model or "auto")
+            options = replace(options, model=default_model)
         found = find_model(self._rig, options, detect_languages(texts), on_event)
         size = sum(map(len, texts)) if self._read_all else None
         return stack.enter_context(
@@ -341,7 +341,7 @@ def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEven
         vectors = reader.open_vectors(stack, sources, on_event)
         trained = train_on_examples(
             found, vectors, reader, kind=kind, prior=request.prior,
-            word=_name_model(request.model, vectors.model.name), tell=report,
+            word=format_reference(request.model, vectors.model), tell=report,
         )  # fmt: skip
     about, is_new = shelf.keep(rig.folders.classifiers, request.name, trained.head)
     return TrainedResult(about, is_new, trained.notes, trained.troubles)
@@ -353,13 +353,6 @@ def load_examples(path: Path) -> Found:
     if not path.exists():
         raise InvalidInputError(f"no such file or folder: {path}", hint=_EXAMPLES_HINT)
     return examples(path)
-
-
-def _name_model(requested: str, name: str) -> str:
-    """What the model is found by from any folder."""
-    if requested != "auto" and Path(requested).expanduser().exists():
-        return str(Path(requested).expanduser().resolve())
-    return requested if requested != "auto" else name
 
 
 def list_classifiers(rig: Rig) -> list[About]:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.app.access import resolve_document_model
 from anyrig.app.compute import ComputeOptions, place
@@ -43,6 +43,7 @@ from anyrig.errors import (
     to_disk_full_error,
 )
 from anyrig.options import list_options, option
+from anyrig.results import to_json
 from anyrig.work.engine import BaseEngine, EngineFactory
 from anyrig.work.live import LiveQueue
 
@@ -330,17 +331,9 @@ def _report_ready(context: WorkerContext, given: Mapping[str, Any]) -> dict[str,
     return {"models": [one.name for one in context.rig.models.loaded_models()]}
 
 
-class _SourceResult(Protocol):
-    @property
-    def error(self) -> AnyrigError | None: ...
-
-
-R = TypeVar("R", bound=_SourceResult)
-
-
-def _build_rows(found: Iterable[R], to_json: Callable[[R], dict[str, Any]]) -> Rows:
+def _build_rows(found: Iterable[Any], convert: Callable[[Any], dict[str, Any]]) -> Rows:
     return [
-        {"result": to_json(one)} if one.error is None else {"error": error_to_dict(one.error)}
+        {"result": convert(one)} if one.error is None else {"error": error_to_dict(one.error)}
         for one in found
     ]
 
@@ -395,12 +388,12 @@ def _run_classify(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         if isinstance(event, LanguageWarningEvent):
             warnings.append(event.message)
 
-    def to_json(one: Classified) -> dict[str, Any]:
+    def convert(one: Classified) -> dict[str, Any]:
         row = classified_to_json(one)
         del row["name"], row["file"]
         return {**row, "warnings": [*warnings, *row["warnings"]]}
 
-    return _build_rows(classify(context.rig, request, report).texts, to_json)
+    return _build_rows(classify(context.rig, request, report).texts, convert)
 
 
 def _run_entities(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
@@ -408,7 +401,7 @@ def _run_entities(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
 
     request = context.request(EntitiesRequest, given)
 
-    def to_json(one: FoundEntities) -> dict[str, Any]:
+    def convert(one: FoundEntities) -> dict[str, Any]:
         entities = one.list_rows(distinct=request.distinct)
         for row in entities:
             del row["file"]
@@ -416,18 +409,18 @@ def _run_entities(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         warnings = [*one.warnings, *missing]
         return {"entities": entities, "languages": list(one.languages), "warnings": warnings}
 
-    return _build_rows(find_entities(context.rig, request, context.check), to_json)
+    return _build_rows(find_entities(context.rig, request, context.check), convert)
 
 
 def _run_summarise(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     from anyrig.app.summarise import SummariseRequest, summarise, summary_to_json
 
-    def to_json(one: FileSummary) -> dict[str, Any]:
+    def convert(one: FileSummary) -> dict[str, Any]:
         summaries = [summary_to_json(chapter) for chapter in one.summaries]
         return {"summaries": summaries, "warnings": list(one.warnings)}
 
     request = context.request(SummariseRequest, context.resolve_model(given))
-    return _build_rows(summarise(context.rig, request, context.check), to_json)
+    return _build_rows(summarise(context.rig, request, context.check), convert)
 
 
 def _run_analyse(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -459,7 +452,7 @@ def _run_ocr(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     request = context.request(OcrRequest, given)
     result = read_text(context.rig, request, context.check)
 
-    def to_json(file: OcrFile) -> dict[str, Any]:
+    def convert(file: OcrFile) -> dict[str, Any]:
         row = file.to_json()
         if request.format != "json":
             for page in row["pages"]:
@@ -470,7 +463,7 @@ def _run_ocr(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
             "engine": result.engine.engine,
         }  # fmt: skip
 
-    return _build_rows(result.files, to_json)
+    return _build_rows(result.files, convert)
 
 
 def _run_transcribe(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -519,14 +512,13 @@ def _run_similar(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, 
 
 def _run_list_indexes(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every index with its figures; those that cannot be read with the reason."""
-    from anyrig.app.index import list_indexes, status_to_json
+    from anyrig.app.index import list_indexes
 
     found, failed = list_indexes(context.rig)
-    rows = [status_to_json(one) for one in found]
     return {
-        "indexes": [{**row, "failed": row["failed"][:_MAX_FAILED]} for row in rows],
+        "indexes": [{**row, "failed": row["failed"][:_MAX_FAILED]} for row in to_json(found)],
         "failed": [
-            {"name": one.name, "error": one.error.message, "hint": one.error.hint}
+            {"name": one.file, "error": one.error.message, "hint": one.error.hint}
             for one in failed
         ],
     }  # fmt: skip

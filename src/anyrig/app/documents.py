@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -225,19 +226,26 @@ def build_limits(options: FileLimitOptions) -> Limits:
 
 @contextmanager
 def open_ocr(rig: Rig, options: FileOptions) -> Iterator[Reads | None]:
-    """What reads pictures of pages, loaded when the first one comes; cached pages are not read
-    again. None if OCR is off or no engine is installed.
+    """What reads pictures of pages; None if OCR is off or no engine is installed.
+
+    Engines are measured and loaded when the first picture comes; cached pages are not read again.
     """
     if options.ocr == "never":
         yield None
         return
     try:
-        engine = choose_ocr_engine(rig, options)
+        choose_ocr_engine(rig, replace(options, no_bench=True))
     except MissingPackageError:
         yield None
         return
-    with open_ocr_reader(rig, options, engine) as reader:
-        yield LimitedReader(reader, options)
+    with ExitStack() as stack:
+
+        @cache
+        def open_reader() -> Pages:
+            engine = choose_ocr_engine(rig, options)
+            return stack.enter_context(open_ocr_reader(rig, options, engine))
+
+        yield LimitedReader(open_reader, options)
 
 
 @contextmanager
@@ -263,9 +271,9 @@ def open_ocr_reader(
             yield reader
         return
     with (
-        nullcontext() if fresh else open_cache(rig) as cache,
+        nullcontext() if fresh else open_cache(rig) as pages,
         build_ocr_reader(
-            rig, options, engine, language, cache=cache, num_pages=num_pages
+            rig, options, engine, language, cache=pages, num_pages=num_pages
         ) as reader,
     ):
         yield reader
@@ -316,8 +324,8 @@ def build_ocr_reader(
 class LimitedReader:
     """Reads pages up to the limits of a call; the rest are pages that could not be read."""
 
-    def __init__(self, reader: Reads, options: FileLimitOptions) -> None:
-        self._reader, self._max_pages = reader, options.max_ocr_pages
+    def __init__(self, open_reader: Callable[[], Reads], options: FileLimitOptions) -> None:
+        self._open_reader, self._max_pages = open_reader, options.max_ocr_pages
         self._num_left = options.max_ocr_pages or _ANY_NUMBER_OF_PAGES
         self._end = time.monotonic() + (options.max_ocr_seconds or math.inf)
 
@@ -325,7 +333,7 @@ class LimitedReader:
         from anyrig.documents.reading import ReadPicture
 
         waiting = iter(pictures)
-        yield from self._reader.read(self._take(waiting))
+        yield from self._open_reader().read(self._take(waiting))
         for _ in waiting:
             limit = f"{self._max_pages} pages" if self._num_left == 0 else "pages for so long"
             yield ReadPicture("", failure=f"one request reads {limit} by OCR")

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
     from anyrig.app.rig import Rig
     from anyrig.devices.machine import Cpu
-    from anyrig.documents.cache.shelf import Marks
+    from anyrig.documents.cache.shelf import Shelf
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Vectors
     from anyrig.placement import PlacementPlan, Workload
+    from anyrig.storage.cache import Cache
 
     Matrix = NDArray[np.float32]
 
@@ -252,15 +253,16 @@ def detect_languages(texts: Sequence[str]) -> dict[str, float]:
 def find_model(
     rig: Rig, options: EmbeddingOptions, languages: Mapping[str, float], on_event: OnEvent
 ) -> Model:
-    """The requested embedding model, or the one for the texts' languages; warns of languages that
-    it was not trained on.
+    """The requested embedding model, that of the settings, or one for the texts' languages; warns
+    of languages that it was not trained on.
     """
     from anyrig.documents.model import advice
 
     def fetch(repository: str, folder: Path) -> None:
         download_model(repository, folder, on_event)
 
-    model = look_up_model(rig, options.model, languages, fetch if options.fetch else None)
+    name = options.model or rig.settings.documents.model or "auto"
+    model = look_up_model(rig, name, languages, fetch if options.fetch else None)
     warning = advice(model, languages) if model.languages else ""
     if warning:
         on_event(LanguageWarningEvent(warning))
@@ -284,6 +286,16 @@ def look_up_model(
 
     with rig.models.borrow(f"choice of model ({name or 'auto'}, {mostly})", look_up) as model:
         return model
+
+
+def format_reference(requested: str, model: Model) -> str:
+    """What a model is found by again, from any folder: its name, or the path of its folder."""
+    from anyrig.documents.packaged import PACKAGED
+
+    folder = Path(requested).expanduser()
+    if requested in ("", "auto", *PACKAGED) or not folder.exists():
+        return model.name
+    return str(folder.resolve())
 
 
 def download_model(repository: str, folder: Path, on_event: OnEvent) -> None:
@@ -423,7 +435,6 @@ def open_vectors(
 ) -> Iterator[Vectors]:
     """A model behind the cache: cached vectors are not made again."""
     from anyrig.documents.cache.kept import Kept
-    from anyrig.documents.cache.shelf import Shelf
 
     with ExitStack() as stack:
         embedder = stack.enter_context(
@@ -433,19 +444,18 @@ def open_vectors(
         if cache is None:
             yield embedder
             return
-        marks = build_marks(
-            model, precision=embedder.precision, long=options.long,
-            deterministic=options.deterministic,
-        )  # fmt: skip
-        yield Kept(embedder, Shelf(cache, marks, model.dimension), found=embedder.found)
+        shelf = build_shelf(cache, model, embedder.precision, options.long, options.deterministic)
+        yield Kept(embedder, shelf, found=embedder.found)
 
 
-def build_marks(model: Model, *, precision: str, long: LongTexts, deterministic: bool) -> Marks:
-    """Everything beside a text that determines its vector: the key of the cache."""
-    from anyrig.documents.cache.shelf import Marks
+def build_shelf(
+    cache: Cache, model: Model, precision: str, long: LongTexts, deterministic: bool
+) -> Shelf:
+    """The cached vectors of a model: their key is everything beside a text that determines one."""
+    from anyrig.documents.cache.shelf import Marks, Shelf
     from anyrig.documents.model import VERSION
 
-    return Marks(
+    marks = Marks(
         weights=model.fingerprint,
         tokenizer="",  # in the fingerprint
         precision=precision,
@@ -459,3 +469,4 @@ def build_marks(model: Model, *, precision: str, long: LongTexts, deterministic:
         engine=model.name,
         version=VERSION,
     )
+    return Shelf(cache, marks, model.dimension)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,17 +29,13 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.entities.finder import Finder
     from anyrig.documents.entities.names import Namer
-    from anyrig.documents.reading import Reads, TextSource
+    from anyrig.documents.reading import TextSource
 
 OUTPUT_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 _REDACTED_FORMATS = ("", ".txt", ".text", ".md")
 _COLUMNS = (
     "file", "page", "kind", "text", "value", "start", "end", "valid", "source", "score", "count",
 )  # fmt: skip
-_TEXT_SUFFIXES = frozenset(
-    ".txt .text .md .log .csv .tsv .html .htm .eml .epub .docx .odt .rtf .fb2 .mobi".split()
-)
-"""Files that hold no images of text: no OCR engine is chosen for these, which takes time."""
 _BYTES_PER_WORKER = 2_000_000
 _NAME_KINDS = ("person", "organisation", "place")
 
@@ -165,7 +161,7 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
     on_event(ProgressEvent("finding entities", 0, len(sources)))
     with (
         _borrow_finder(rig, request, namer, kinds, sources) as finder,
-        _open_ocr(rig, request, sources) as ocr,
+        open_ocr(rig, request) as ocr,
     ):
         for found in find_in_sources(
             sources, finder, language=request.language, ocr=ocr, limits=build_limits(request),
@@ -230,15 +226,6 @@ def _measure(source: TextSource) -> int:
         return source.file.stat().st_size if source.file is not None else len(source.text)
     except OSError:
         return 0
-
-
-def _open_ocr(
-    rig: Rig, request: EntitiesRequest, sources: Sequence[TextSource]
-) -> AbstractContextManager[Reads | None]:
-    files = [source.file for source in sources if source.file is not None]
-    if all(file.suffix.lower() in _TEXT_SUFFIXES for file in files):
-        return nullcontext()
-    return open_ocr(rig, request)
 
 
 @contextmanager

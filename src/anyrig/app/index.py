@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.app.cache import open_shared_cache
 from anyrig.app.cluster import ClusterOptions
-from anyrig.app.documents import FileOptions, build_limits, open_ocr
+from anyrig.app.documents import FailedFile, FileOptions, build_limits, open_ocr
 from anyrig.app.embedding import (
     EmbeddingOptions,
-    build_marks,
+    build_shelf,
     find_model,
-    look_up_model,
+    format_reference,
     open_vectors,
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
 from anyrig.options import Request, option
+from anyrig.results import fields_to_json
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -84,7 +85,7 @@ class IndexProgressEvent(ProgressEvent):
     progress: Progress
 
     def to_json(self) -> dict[str, Any]:
-        return self.progress.plain()
+        return {"event": "progress", **fields_to_json(self.progress)}
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,10 @@ class IndexResult:
     wall_s: float
     """With choosing and loading the model, which `changes.wall_s` is without."""
 
-
-@dataclass(frozen=True)
-class FailedIndex:
-    """An index that cannot be read."""
-
-    name: str
-    error: AnyrigError
+    def to_json(self) -> dict[str, Any]:
+        """One object, with the changes in it."""
+        own = {"warnings": list(self.warnings), "wall_s": round(self.wall_s, 3)}
+        return {"index": self.index, "model": self.model, **fields_to_json(self.changes), **own}
 
 
 # -- indexing --------------------------------------------------------------------------------------
@@ -144,6 +142,8 @@ def watch(
             limits=build_limits(request), types=request.type, retry=request.retry,
         )  # fmt: skip
         add_folders(path, roots)
+        requested = _get_requested_model(rig, request, path)
+        request = replace(request, model=requested)
         model, advice = _choose_model(rig, request, path, roots, ways, on_event)
         vectors = stack.enter_context(open_vectors(rig, request, model, on_event))
         on_event(
@@ -151,7 +151,7 @@ def watch(
                 stage="indexing", index=path.stem, model=model.name, folders=request.folders
             )
         )
-        reference = _format_reference(rig, request, model)
+        reference = format_reference(requested, model)
         wall_s = 0.0
         for changes in watch_folders(
             path, roots, vectors, ways, tell=partial(_report, on_event), stop=stop,
@@ -179,15 +179,13 @@ def _choose_model(
     ways: Ways,
     on_event: OnEvent,
 ) -> tuple[Model, str]:
-    """The requested model, the one that the index has, or one for the files' languages; with a
-    warning about languages that it was not trained on.
+    """The requested model, or one for the files' languages; with a warning about languages that it
+    was not trained on.
     """
-    from anyrig.documents.index.folders import read_model_name
     from anyrig.documents.model import advice, by_language
 
-    has_model = bool(path.is_file() and read_model_name(path))
-    if has_model or _get_requested_model(rig, request) != "auto":
-        model = find_index_model(rig, request, path, on_event)
+    if request.model != "auto":
+        model = find_model(rig, request, {}, on_event)
         # A model for all languages needs no look at the files.
         shares = _sample_languages(path, roots, ways, on_event) if model.languages else {}
     else:
@@ -199,18 +197,16 @@ def _choose_model(
     return model, warning
 
 
-def _get_requested_model(rig: Rig, options: EmbeddingOptions) -> str:
-    return options.model or rig.settings.documents.model or "auto"
-
-
 def find_index_model(rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent) -> Model:
     """The requested model, or the one that the index was made with."""
+    name = _get_requested_model(rig, options, path)
+    return find_model(rig, replace(options, model=name), {}, on_event)
+
+
+def _get_requested_model(rig: Rig, options: EmbeddingOptions, path: Path) -> str:
     from anyrig.documents.index.folders import read_model_name
 
-    name = "" if options.model else read_model_name(path)
-    if name:
-        return look_up_model(rig, name)
-    return find_model(rig, replace(options, model=_get_requested_model(rig, options)), {}, on_event)
+    return options.model or read_model_name(path) or rig.settings.documents.model or "auto"
 
 
 def _sample_languages(
@@ -236,14 +232,6 @@ def _sample_languages(
             )
         )  # fmt: skip
     return counts
-
-
-def _format_reference(rig: Rig, request: IndexRequest, model: Model) -> str:
-    """How the model is found again: by its name, or by the path of its folder."""
-    requested = _get_requested_model(rig, request)
-    folder = Path(requested).expanduser()
-    by_name = requested in ("auto", model.name) or not folder.exists()
-    return model.name if by_name else str(folder.resolve())
 
 
 # -- maintenance -----------------------------------------------------------------------------------
@@ -274,7 +262,7 @@ def check_index(rig: Rig, name: str) -> Path:
     return path
 
 
-def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedIndex]]:
+def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedFile]]:
     """All indexes of this user, and those that cannot be read."""
     from anyrig.documents.index.status import status
 
@@ -283,7 +271,7 @@ def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedIndex]]:
         try:
             found.append(status(find_index_file(rig, name)))
         except AnyrigError as error:
-            failed.append(FailedIndex(name, error))
+            failed.append(FailedFile(name, error))
     return found, failed
 
 
@@ -382,7 +370,6 @@ def open_forget(
     rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent
 ) -> Iterator[Forget]:
     """Deletes the cached vectors and OCR pages of texts, however they were made."""
-    from anyrig.documents.cache.shelf import Shelf
     from anyrig.documents.ocr.forget import KIND, pages_of
     from anyrig.storage.cache import ResultCache
 
@@ -404,58 +391,10 @@ def open_forget(
                     " `anyrig cache prune --kind embedding` deletes all of them"
                 ))  # fmt: skip
             else:
-                for precision, long, deterministic in product(
-                    _PRECISION_CLASSES, _LONG_TEXTS, (False, True)
-                ):
-                    marks = build_marks(
-                        model, precision=precision, long=long, deterministic=deterministic
-                    )
-                    count += Shelf(cache, marks, model.dimension).forget(texts)
+                for marks in product(_PRECISION_CLASSES, _LONG_TEXTS, (False, True)):
+                    count += build_shelf(cache, model, *marks).forget(texts)
             if isinstance(local, ResultCache):
                 local.scrub()
             return count
 
         yield forget
-
-
-# -- as JSON ---------------------------------------------------------------------------------------
-
-
-def result_to_json(result: IndexResult) -> dict[str, Any]:
-    changes = result.changes
-    return {
-        "index": result.index, "model": result.model, "new": changes.num_new,
-        "changed": changes.num_changed, "moved": changes.num_moved, "same": changes.num_same,
-        "gone": changes.num_gone, "excluded": changes.num_excluded,
-        "passages": changes.num_passages, "embedded": changes.num_embedded,
-        "failed": _failed_to_json(changes.failed),
-        "failed_before": _failed_to_json(changes.old_failed),
-        "other_kinds": [str(one) for one in changes.others],
-        "warnings": list(result.warnings), "wall_s": round(result.wall_s, 3),
-    }  # fmt: skip
-
-
-def removed_to_json(removed: Removed, name: str) -> dict[str, Any]:
-    return {
-        "index": name, "files": [str(one) for one in removed.files],
-        "unread": removed.num_unread,
-        "passages": removed.num_texts, "kept_vectors": removed.num_cached,
-        "excluded": [str(one) for one in removed.excluded],
-        "folders": [str(one) for one in removed.roots], "clean": removed.clean,
-    }  # fmt: skip
-
-
-def status_to_json(status: Status) -> dict[str, Any]:
-    return {
-        "index": status.name, "path": str(status.path), "model": status.model,
-        "dimension": status.dimension,
-        "folders": [{"path": str(root), "files": count} for root, count in status.roots],
-        "excluded": [str(path) for path in status.excluded], "files": status.num_files,
-        "passages": status.num_passages, "texts": status.num_texts, "vectors": status.num_vectors,
-        "ocr_pages": status.num_ocr, "types": status.formats, "languages": status.languages,
-        "failed": _failed_to_json(status.troubles), "size_bytes": status.size_bytes,
-    }  # fmt: skip
-
-
-def _failed_to_json(failed: Sequence[Any]) -> list[dict[str, str]]:
-    return [{"file": str(one.file), "error": one.error, "hint": one.hint} for one in failed]

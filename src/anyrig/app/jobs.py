@@ -25,7 +25,7 @@ from anyrig.app.bench import BenchRequest, bench
 from anyrig.app.books import BookRequest, make_book
 from anyrig.app.cluster import ClusterOptions, find_broker
 from anyrig.app.events import OnEvent, WarningEvent
-from anyrig.app.index import IndexRequest, index, result_to_json
+from anyrig.app.index import IndexRequest, index
 from anyrig.app.job_process import run_in_process
 from anyrig.app.training import TrainingRequest, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
@@ -103,7 +103,7 @@ def _run_index(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Result:
     names = (
         "index", "model", "new", "changed", "moved", "same", "gone", "passages", "failed", "wall_s",
     )  # fmt: skip
-    report = result_to_json(result)
+    report = result.to_json()
     return {name: report[name] for name in names}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cache import open_cache
-from anyrig.app.embedding import EmbeddingOptions, build_marks, open_embedder
+from anyrig.app.embedding import EmbeddingOptions, build_shelf, open_embedder
 from anyrig.errors import (
     AnyrigError,
     DeviceError,
@@ -240,7 +240,6 @@ class LiveEmbedding:
     def _open(self, model: Model) -> Iterator[LiveEmbedder]:
         from anyrig.documents.cache.desk import Desk
         from anyrig.documents.cache.pace import Pace
-        from anyrig.documents.cache.shelf import Shelf
 
         rig, settings = self._rig, self._rig.settings.server
         rig.reload_saved_device()
@@ -253,11 +252,10 @@ class LiveEmbedding:
             shelf = None
             if not options.no_cache:
                 cache = stack.enter_context(open_cache(rig))
-                marks = build_marks(
-                    model, precision=embedder.precision, long=embedder.long,
-                    deterministic=embedder.deterministic,
-                )  # fmt: skip
-                shelf = Shelf(cache, marks, model.dimension) if cache else None
+                if cache is not None:
+                    shelf = build_shelf(
+                        cache, model, embedder.precision, embedder.long, embedder.deterministic
+                    )
             desk = stack.enter_context(
                 Desk(
                     embedder, shelf, most_waiting=max(settings.queue, settings.texts),

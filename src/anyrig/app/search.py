@@ -194,8 +194,7 @@ def compare(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Comparison:
 
     sources = name_texts(request.texts) + [TextSource(str(file), file) for file in request.files]
     texts = [text for text in (request.to_text, *request.texts) if text]
-    name = request.model or rig.settings.documents.model or "auto"
-    model = find_model(rig, replace(request, model=name), detect_languages(texts), on_event)
+    model = find_model(rig, request, detect_languages(texts), on_event)
     similar: list[tuple[int, float]] = []
     failed: list[tuple[int, AnyrigError]] = []
     with open_vectors(rig, request, model, on_event) as vectors:

@@ -13,7 +13,7 @@ from anyrig.cli.output import (
     format_table,
     paint,
     print_json,
-    print_warning,
+    print_warnings,
     report_failed,
 )
 from anyrig.cli.rig import open_rig
@@ -29,7 +29,6 @@ most similar to one. Documents are compared by the vectors of an embedding model
 --no-vectors, by the words they share, which needs no model. Files that cannot be read are listed,
 and the others are analysed."""
 MIXED = True
-_MAX_WARNINGS = 10
 _MAX_CLUSTERS = 12
 _MAX_DUPLICATES = 8
 _MAX_SIMILAR = 20
@@ -51,17 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(_format(found))
         if request.output is not None:
             print(f"\nReport: {request.output}")
-    _print_warnings(found)
+    print_warnings([f"{doc.facts.name}: {one}" for doc in found.docs for one in doc.facts.warnings])
     return report_failed(failed, len(found.left) + len(found.docs))
-
-
-def _print_warnings(found: Analysis) -> None:
-    warnings = [f"{doc.facts.name}: {one}" for doc in found.docs for one in doc.facts.warnings]
-    for warning in warnings[:_MAX_WARNINGS]:
-        print_warning(warning)
-    if len(warnings) > _MAX_WARNINGS:
-        more = pluralize(len(warnings) - _MAX_WARNINGS, "more warning")
-        print_warning(f"and {more}; --json lists all")
 
 
 def _format(found: Analysis) -> str:
@@ -70,7 +60,7 @@ def _format(found: Analysis) -> str:
         parts.append(_format_one(found.docs[0]))
     elif found.docs:
         parts += [
-            _format_phrases(found),
+            "key phrases: " + ", ".join(phrase.text for phrase in found.phrases[:12]),
             _format_clusters(found),
             _format_duplicates(found),
             _format_passages(found),
@@ -115,10 +105,6 @@ def _format_one(doc: Doc) -> str:
         first = statistics.longest[0]
         lines.append(f"longest sentence, {first.num_words} words: {first.text[:160]}")
     return "\n".join(lines)
-
-
-def _format_phrases(found: Analysis) -> str:
-    return "key phrases: " + ", ".join(phrase.text for phrase in found.phrases[:12])
 
 
 def _format_clusters(found: Analysis) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from anyrig.cli.output import (
     paint,
     print_json,
     print_warning,
+    print_warnings,
     report_failed,
 )
 from anyrig.cli.rig import open_rig
@@ -29,6 +29,7 @@ from anyrig.cli.text_input import read_input, read_lines
 from anyrig.documents.classify.labels import split_labels
 from anyrig.errors import InvalidInputError, InvalidOptionError, format_mentions
 from anyrig.options import list_options
+from anyrig.results import to_json
 from anyrig.text.labels import one_line
 from anyrig.units import format_duration, pluralize
 
@@ -55,7 +56,6 @@ _ACTIONS = ("train", "list", "show", "delete")
 _NO_LABEL = "(none of these)"
 _MAX_CONFUSION_LABELS = 12
 """Labels up to which all confusions are printed; beyond, the most frequent."""
-_MAX_LEFT_OUT = 10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -261,10 +261,8 @@ def _train(rig: Rig, arguments: argparse.Namespace, examples: Path, events: Even
     result = app.train_classifier(rig, request, events)
     events.pause()
     if arguments.json:
-        print_json({
-            **asdict(result.about), "new": result.is_new, "notes": _format_all(result.notes),
-            "left_out": _left_out_to_json(result.left_out),
-        })  # fmt: skip
+        left_out = _left_out_to_json(result.notes, result.left_out)
+        print_json({**asdict(result.about), "new": result.is_new, **left_out})
     else:
         for line in _format_about(result.about):
             print(line)
@@ -276,19 +274,17 @@ def _train(rig: Rig, arguments: argparse.Namespace, examples: Path, events: Even
 def _report_left_out(notes: Sequence[str], left_out: Sequence[Trouble]) -> int:
     for note in notes:
         print_warning(note)
-    for one in left_out[:_MAX_LEFT_OUT]:
-        print_warning(f"{one.place}: {one.said}")
-    if len(left_out) > _MAX_LEFT_OUT:
-        print_warning(f"{len(left_out) - _MAX_LEFT_OUT} more left out; --json lists all")
+    print_warnings([f"{one.place}: {one.said}" for one in left_out])
     return 1 if left_out else 0
 
 
-def _left_out_to_json(left_out: Sequence[Trouble]) -> list[dict[str, str]]:
-    return [{"place": one.place, "error": format_mentions(one.said, "command")} for one in left_out]
-
-
-def _format_all(notes: Sequence[str]) -> list[str]:
-    return [format_mentions(note, "command") for note in notes]
+def _left_out_to_json(notes: Sequence[str], left_out: Sequence[Trouble]) -> dict[str, Any]:
+    return {
+        "notes": [format_mentions(note, "command") for note in notes],
+        "left_out": [
+            {"place": one.place, "error": format_mentions(one.said, "command")} for one in left_out
+        ],
+    }
 
 
 def _format_about(about: About) -> Iterator[str]:
@@ -353,23 +349,14 @@ def _format_confusion(counts: Sequence[Sequence[int]], labels: Sequence[str]) ->
 
 def _print_tuned(tuned: Tuned, *, is_json: bool) -> int:
     if is_json:
-        print_json({
-            "folder": str(tuned.folder), "base": tuned.base, "labels": list(tuned.labels),
-            "kind": tuned.kind, "num_learnt": tuned.num_learnt, "num_held": tuned.num_held,
-            "before": _to_finite(tuned.before), "after": _to_finite(tuned.after),
-            "commonest": tuned.commonest, "steps": tuned.steps,
-            "seconds": round(tuned.seconds, 3), "notes": _format_all(tuned.notes),
-            "left_out": _left_out_to_json(tuned.troubles),
-        })  # fmt: skip
+        row = to_json(tuned)
+        del row["troubles"]
+        left_out = _left_out_to_json(tuned.notes, tuned.troubles)
+        print_json({**row, "seconds": round(tuned.seconds, 3), **left_out})
     else:
         for line in _format_tuned(tuned):
             print(line)
     return _report_left_out(tuned.notes, tuned.troubles)
-
-
-def _to_finite(figures: Mapping[str, float]) -> dict[str, float | None]:
-    """As JSON can have them."""
-    return {name: one if math.isfinite(one) else None for name, one in figures.items()}
 
 
 def _format_tuned(tuned: Tuned) -> Iterator[str]:

@@ -12,20 +12,27 @@ from anyrig.app.events import ProgressEvent
 from anyrig.app.index import IndexProgressEvent, IndexRequest
 from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
-from anyrig.cli.output import EventPrinter, format_table, print_json, print_line, print_warning
+from anyrig.cli.output import (
+    EventPrinter,
+    format_table,
+    print_json,
+    print_line,
+    print_warning,
+    print_warnings,
+)
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.install import localize_install_commands
+from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from anyrig.app.events import Event
     from anyrig.app.index import IndexResult
     from anyrig.app.rig import Rig
     from anyrig.documents.index.progress import Progress
-    from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import Failed
 
 HELP = """Index the files of folders so that `anyrig search` finds what is in them: PDF, Office
@@ -92,33 +99,29 @@ def _run(arguments: argparse.Namespace, action: str) -> int:
         if action == "list":
             return _list(rig, as_json=arguments.json)
         if action == "status":
-            status = app.get_status(rig, request.index)
-            if arguments.json:
-                print_json(app.status_to_json(status))
-            else:
-                _print_status(status)
-            return 0
+            return _show_status(rig, request.index, as_json=arguments.json)
         if action == "drop":
             return _drop(rig, request.index, arguments)
         if action == "remove":
             return _remove(rig, request, events, as_json=arguments.json)
-        if action == "watch":
-            return _watch(rig, request, events, as_json=arguments.json)
-        make = app.include if action == "include" else app.index
-        result = make(rig, request, events)
-        events.pause()
-        _print_result(result, as_json=arguments.json)
-        return 1 if result.changes.failed else 0
+        return _index(rig, request, events, action, as_json=arguments.json)
 
 
-def _watch(rig: Rig, request: IndexRequest, events: IndexPrinter, *, as_json: bool) -> int:
+def _index(
+    rig: Rig, request: IndexRequest, events: IndexPrinter, action: str, *, as_json: bool
+) -> int:
+    runs: Iterable[IndexResult]
+    if action == "watch":
+        runs = app.watch(rig, request, events)
+    else:
+        runs = [(app.include if action == "include" else app.index)(rig, request, events)]
     failed = False
     try:
-        for result in app.watch(rig, request, events):
+        for result in runs:
             failed = failed or bool(result.changes.failed)
             events.pause()
             _print_result(result, as_json=as_json)
-            if not as_json:
+            if action == "watch" and not as_json:
                 print("Watching for changes; Ctrl+C stops it.", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         events.pause()
@@ -144,9 +147,9 @@ def _queue(arguments: argparse.Namespace) -> int:
 def _list(rig: Rig, *, as_json: bool) -> int:
     found, failed = app.list_indexes(rig)
     for one in failed:
-        print_warning(f"{one.name}: {one.error.message}; {one.error.hint}")
+        print_warning(f"{one.file}: {one.error.message}; {one.error.hint}")
     if as_json:
-        print_json([app.status_to_json(status) for status in found])
+        print_json(to_json(found))
     elif found:
         rows = [["index", "files", "passages", "model", "size", "folders"]]
         for status in found:
@@ -178,7 +181,7 @@ def _drop(rig: Rig, name: str, arguments: argparse.Namespace) -> int:
 def _remove(rig: Rig, request: IndexRequest, events: IndexPrinter, *, as_json: bool) -> int:
     removed = app.remove(rig, request, events)
     if as_json:
-        print_json(app.removed_to_json(removed, request.index))
+        print_json({"index": request.index, **to_json(removed)})
         return 0
     unread = f" and {removed.num_unread:,} that could not be read" if removed.num_unread else ""
     print(
@@ -229,12 +232,9 @@ def format_progress(now: Progress) -> str:
 
 def _print_result(result: IndexResult, *, as_json: bool) -> None:
     changes = result.changes
-    for warning in changes.warnings[:_MAX_NAMED]:
-        print_warning(warning)
-    if len(changes.warnings) > _MAX_NAMED:
-        print_warning(f"and {len(changes.warnings) - _MAX_NAMED} more; --json lists all")
+    print_warnings(changes.warnings)
     if as_json:
-        print_line("done", app.result_to_json(result))
+        print_line("done", result.to_json())
         return
     print(format_result(result))
     _print_failed(changes.failed)
@@ -281,7 +281,11 @@ def _print_failed(failed: Sequence[Failed]) -> None:
         print(f"  and {more} more; `anyrig index --status` lists all", file=sys.stderr)
 
 
-def _print_status(status: Status) -> None:
+def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
+    status = app.get_status(rig, name)
+    if as_json:
+        print_json(to_json(status))
+        return 0
     files = f"{pluralize(status.num_files, 'file')}, {status.num_passages:,} passages"
     size = f"{format_bytes(status.size_bytes)} in {status.path}"
     print(f"{status.name}: {files}, model {status.model or 'none yet'}, {size}")
@@ -302,3 +306,4 @@ def _print_status(status: Status) -> None:
     for trouble in status.troubles:
         hint = localize_install_commands(trouble.hint)
         print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")
+    return 0

@@ -47,15 +47,16 @@ def print_warning(text: str) -> None:
     print(f"{paint('warning', 'warning', sys.stderr)}: {text}", file=sys.stderr)
 
 
+def print_warnings(texts: Sequence[str]) -> None:
+    """Print the first warnings of many, and how many more there are."""
+    for text in texts[:_MAX_NAMED]:
+        print_warning(text)
+    if len(texts) > _MAX_NAMED:
+        print_warning(f"and {len(texts) - _MAX_NAMED} more; --json lists all")
+
+
 def failed_to_json(failed: Iterable[FailedFile]) -> list[dict[str, str]]:
-    return [
-        {
-            "file": one.file,
-            "error": format_mentions(one.error.message, "command"),
-            "hint": format_mentions(one.error.hint, "command"),
-        }
-        for one in failed
-    ]
+    return [one.to_json() for one in failed]
 
 
 def report_failed(failed: Sequence[FailedFile], total: int, noun: str = "file") -> int:
@@ -71,10 +72,7 @@ def report_failed(failed: Sequence[FailedFile], total: int, noun: str = "file") 
     if not failed:
         return 0
     nothing_read = len(failed) >= total
-    for one in failed[nothing_read:_MAX_NAMED]:
-        print_warning(f"{_name_file(one)}\n  hint: {one.error.hint}")
-    if len(failed) > _MAX_NAMED:
-        print_warning(f"and {len(failed) - _MAX_NAMED} more; --json lists all")
+    print_warnings([f"{_name_file(o)}\n  hint: {o.error.hint}" for o in failed[nothing_read:]])
     if total > 1:
         print_warning(f"{len(failed)} of {pluralize(total, noun)} could not be read")
     if nothing_read:

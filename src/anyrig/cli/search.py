@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,10 @@ def _print_nearest(answer: Answer, *, full: bool) -> None:
 
 def _format_place(hit: Hit) -> str:
     place = hit.place
-    parts = [paint(_shorten_path(place.file), "bold")]
+    file = place.file
+    with suppress(ValueError, OSError):
+        file = file.relative_to(Path.cwd())
+    parts = [paint(str(file), "bold")]
     if place.page:
         parts.append(f"page {place.page}")
     if place.title:
@@ -83,16 +86,6 @@ def _format_remarks(hit: Hit) -> str:
     return paint(f"  ({', '.join(remarks)})", "dim") if remarks else ""
 
 
-def _shorten_path(file: Path) -> str:
-    """The path from the working directory if that is shorter; unprintable characters as `?`."""
-    try:
-        text = str(file.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        text = str(file)
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(one if one.isprintable() else "?" for one in text)
-
-
 def _print_passage(hit: Hit, *, full: bool) -> None:
     """The passage in lines, or what stands around its first match."""
     start = 0 if full else _find_start(hit)
@@ -102,8 +95,6 @@ def _print_passage(hit: Hit, *, full: bool) -> None:
     if not full and len(lines) > _MAX_LINES:
         lines = [*lines[:_MAX_LINES], "..."]
     on, _, off = paint("\0", "bright").partition("\0")
-    if not on and not sys.stdout.isatty():
-        on, off = "", ""
     for line in lines:
         print(f"   {line.replace(_ON, on).replace(_OFF, off)}")
 
@@ -123,11 +114,4 @@ def _mark_matches(hit: Hit, start: int) -> str:
         if first >= start:
             parts += [hit.text[at:first], _ON, hit.text[first:last], _OFF]
             at = last
-    return " ".join(_drop_controls("".join([*parts, hit.text[at:]])).split())
-
-
-def _drop_controls(text: str) -> str:
-    """Without what would move a terminal's cursor or colour it."""
-    return "".join(
-        one if one.isprintable() or one.isspace() or one in (_ON, _OFF) else " " for one in text
-    )
+    return " ".join("".join([*parts, hit.text[at:]]).split())

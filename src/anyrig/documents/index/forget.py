@@ -11,13 +11,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows, schema
 from anyrig.documents.index.database import UNCLEAN, put, translated
 from anyrig.errors import InvalidInputError, StorageError
+from anyrig.results import in_json
 
 if TYPE_CHECKING:
     from anyrig.documents.index.database import IndexFile
@@ -32,14 +33,14 @@ class Removed:
     """What was removed."""
 
     files: tuple[Path, ...]
-    num_texts: int
+    num_texts: int = field(metadata=in_json("passages"))
     """Passages that no other file has."""
-    num_cached: int
+    num_cached: int = field(metadata=in_json("kept_vectors"))
     excluded: tuple[Path, ...]
     """What is left out from now on."""
-    roots: tuple[Path, ...]
+    roots: tuple[Path, ...] = field(metadata=in_json("folders"))
     """Folders that are not indexed any more."""
-    num_unread: int = 0
+    num_unread: int = field(default=0, metadata=in_json("unread"))
     """Of the files, those that the index knew as not readable."""
     clean: bool = True
     """Whether no byte of it is left; else another process reads, and its end clears the rest."""

@@ -11,8 +11,10 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from anyrig.results import in_json
 
 if TYPE_CHECKING:
     from anyrig.documents.index.rows import Stamp
@@ -31,7 +33,7 @@ class Progress:
     """An index on its way."""
 
     stage: Stage
-    done: float
+    done: float = field(metadata=in_json(digits=4))
     """The share of this stage that is through, by the time it takes."""
     file: int
     """Files that are written."""
@@ -41,28 +43,16 @@ class Progress:
     num_failed: int
     title: str
     """The file that was opened or done last."""
-    wall_s: float
-    files_per_s: float
+    wall_s: float = field(metadata=in_json(digits=2))
+    files_per_s: float = field(metadata=in_json(digits=2))
     """Read."""
-    passages_per_s: float
-    left_s: float | None
+    passages_per_s: float = field(metadata=in_json(digits=2))
+    left_s: float | None = field(metadata=in_json(digits=1))
     """None where too little is known."""
     num_read: int = 0
     """Files that were opened: those ahead of `file` wait for their vectors."""
     num_asked: int = 0
     """Passages of the files that were opened, for which the model is asked."""
-
-    def plain(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "event": "progress", "stage": self.stage, "done": round(self.done, 4),
-            "file": self.file, "num_files": self.num_files, "num_passages": self.num_passages,
-            "num_failed": self.num_failed, "title": self.title, "wall_s": round(self.wall_s, 2),
-            "files_per_s": round(self.files_per_s, 2),
-            "passages_per_s": round(self.passages_per_s, 2),
-            "left_s": None if self.left_s is None else round(self.left_s, 1),
-            "num_read": self.num_read, "num_asked": self.num_asked,
-        }  # fmt: skip
 
 
 Tell = Callable[[Progress], None]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from anyrig.documents.index import rows, schema
 from anyrig.documents.index.database import BESIDE, ENDING, translated
+from anyrig.results import in_json
 
 
 @dataclass(frozen=True)
@@ -20,26 +22,30 @@ class Trouble:
     hint: str
 
 
+class IndexedFolder(NamedTuple):
+    path: Path
+    files: int
+
+
 @dataclass(frozen=True)
 class Status:
     """An index."""
 
-    name: str
+    name: str = field(metadata=in_json("index"))
     path: Path
     model: str
     dimension: int
-    roots: tuple[tuple[Path, int], ...]
-    """Folders, with the number of their files."""
+    roots: tuple[IndexedFolder, ...] = field(metadata=in_json("folders"))
     excluded: tuple[Path, ...]
-    num_files: int
-    num_passages: int
-    num_texts: int
-    num_vectors: int
-    num_ocr: int
+    num_files: int = field(metadata=in_json("files"))
+    num_passages: int = field(metadata=in_json("passages"))
+    num_texts: int = field(metadata=in_json("texts"))
+    num_vectors: int = field(metadata=in_json("vectors"))
+    num_ocr: int = field(metadata=in_json("ocr_pages"))
     """Pages that were read off pictures."""
-    formats: dict[str, int]
+    formats: dict[str, int] = field(metadata=in_json("types"))
     languages: dict[str, int]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[Trouble, ...] = field(metadata=in_json("failed"))
     size_bytes: int
 
 
@@ -59,7 +65,7 @@ def _told(connection: sqlite3.Connection, path: Path) -> Status:
     files = list(rows.known(connection).values())
     read = [one.stamp.path for one in files if one.content is not None]
     roots = [
-        (_path(root), sum(rows.is_under(one, [root]) for one in read))
+        IndexedFolder(_path(root), sum(rows.is_under(one, [root]) for one in read))
         for root in rows.roots(connection)
     ]
     beside = [path, *(Path(f"{path}{end}") for end in (*BESIDE, "-wal"))]

@@ -26,6 +26,7 @@ from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, plan
 from anyrig.documents.index.progress import FilesPace, Pace, Tell
 from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError, format_mentions
+from anyrig.results import in_json
 from anyrig.text.folder import not_followed
 
 if TYPE_CHECKING:
@@ -63,24 +64,24 @@ class Failed:
 class Indexed:
     """What a run has done."""
 
-    num_new: int = 0
-    num_changed: int = 0
-    num_moved: int = 0
+    num_new: int = field(default=0, metadata=in_json("new"))
+    num_changed: int = field(default=0, metadata=in_json("changed"))
+    num_moved: int = field(default=0, metadata=in_json("moved"))
     """New paths of content that was there already."""
-    num_same: int = 0
-    num_gone: int = 0
-    num_excluded: int = 0
-    num_passages: int = 0
+    num_same: int = field(default=0, metadata=in_json("same"))
+    num_gone: int = field(default=0, metadata=in_json("gone"))
+    num_excluded: int = field(default=0, metadata=in_json("excluded"))
+    num_passages: int = field(default=0, metadata=in_json("passages"))
     """Of the new and changed files."""
-    num_embedded: int = 0
+    num_embedded: int = field(default=0, metadata=in_json("embedded"))
     """Texts that the model was asked for."""
     failed: list[Failed] = field(default_factory=list)
-    old_failed: list[Failed] = field(default_factory=list)
+    old_failed: list[Failed] = field(default_factory=list, metadata=in_json("failed_before"))
     warnings: list[str] = field(default_factory=list)
-    others: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = field(default=(), metadata=in_json("other_kinds"))
     """Files of kinds that are not read."""
     wall_s: float = 0.0
-    found: dict[bytes, Stamp] = field(default_factory=dict, repr=False)
+    found: dict[bytes, Stamp] = field(default_factory=dict, repr=False, metadata=in_json(omit=True))
     """All files of the folders as they were seen."""
 
     @property
