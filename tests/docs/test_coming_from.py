@@ -53,7 +53,7 @@ def test_the_table_is_whole() -> None:
 @lru_cache
 def _flags(command: str) -> frozenset[str]:
     """Every flag of a command."""
-    module: Any = importlib.import_module(f"anyrig.cli.{COMMANDS[command][0]}")
+    module: Any = importlib.import_module(f"anyrig.cli.{command}")
     return frozenset(build_parser(command, module)._option_string_actions)
 
 

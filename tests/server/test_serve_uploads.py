@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from anyrig.app.uploads import UploadNotFoundError, Uploads, clean_name
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
-from anyrig.server.lifespan import delete_expired_uploads
+from anyrig.server.app import delete_expired_uploads
 from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp, Server, environment_of
 
@@ -297,6 +297,7 @@ def test_what_a_job_needs_stays_until_the_job_is_over(make_app: MakeApp) -> None
 def test_a_json_file_comes_back_as_it_was_sent(app_client: TestClient) -> None:
     data = b'[{"text": "pay me", "label": "bill"}]'
     sent = app_client.post("/uploads", files={"files": ("x.json", data)}).json()["files"][0]
+    assert set(sent) == {"id", "name", "size", "kind", "made_at"}  # not whose key sent it
     assert (sent["kind"], sent["size"]) == ("json", len(data))
     assert app_client.get(f"/uploads/{sent['id']}/content").content == data
     assert app_client.delete(f"/uploads/{sent['id']}").status_code == 200

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from anyrig.results import fields_to_json, in_json, to_json
 
 if TYPE_CHECKING:
     from anyrig.app.runs import Run, TrainingResult
@@ -31,6 +33,16 @@ class ProgressEvent:
     def to_json(self) -> dict[str, Any] | None:
         """The event for programs, if it says more than this class has; see `JsonEvents`."""
         return None
+
+
+class NamedEvent:
+    """An event whose JSON is its fields and the name of what happened."""
+
+    event: ClassVar[str]
+    json_properties: ClassVar = {"event": "event"}
+
+    def to_json(self) -> dict[str, Any]:
+        return fields_to_json(self)
 
 
 @dataclass(frozen=True)
@@ -60,16 +72,14 @@ class RunStartedEvent:
 
 
 @dataclass(frozen=True)
-class DeviceEvent:
+class DeviceEvent(NamedEvent):
     """Where the work runs."""
 
-    name: str
+    event: ClassVar = "device"
+    name: str = field(metadata=in_json("device"))
     precision: str
-    title: str
+    title: str = field(metadata=in_json(omit=True))
     """The name with what was chosen for it, for a person."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"event": "device", "device": self.name, "precision": self.precision}
 
 
 @dataclass(frozen=True)
@@ -82,11 +92,10 @@ class TrainingEvent:
     """What units are: tokens, samples."""
 
     def to_json(self) -> dict[str, Any]:
-        from anyrig.app.runs import to_plain_json
         from anyrig.training.watch.alerts import Alert
         from anyrig.training.watch.figures import Figures, Validation
 
-        report, row = self.report, {}
+        report = self.report
         if isinstance(report, Figures):
             row = self._step_to_json(report)
         elif isinstance(report, Validation):
@@ -98,7 +107,7 @@ class TrainingEvent:
             }  # fmt: skip
         else:
             row = {"event": "said", "kind": report.kind, "step": report.step, "text": report.text}
-        plain: dict[str, Any] = to_plain_json(row)
+        plain: dict[str, Any] = to_json(row)
         return plain
 
     def _step_to_json(self, figures: Figures) -> dict[str, Any]:
@@ -135,9 +144,10 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class BookStartedEvent:
+class BookStartedEvent(NamedEvent):
     """A book is planned, and its making begins."""
 
+    event: ClassVar = "begin"
     title: str
     chapters: tuple[str, ...]
     """Their titles."""
@@ -145,34 +155,23 @@ class BookStartedEvent:
     """Their numbers in the book, from 1."""
     num_segments: int
     num_characters: int
-    estimated_audio_s: float
-    is_measured: bool
+    estimated_audio_s: float = field(metadata=in_json(digits=1))
+    is_measured: bool = field(metadata=in_json("measured"))
     """Whether the estimate is from a measurement of this voice."""
     omitted: Mapping[str, int]
     """Characters that are not read, by what they are."""
     output: Path
     engine: str
-    left_out: tuple[LeftOut, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "event": "begin", "title": self.title, "chapters": list(self.chapters),
-            "numbers": list(self.numbers), "num_segments": self.num_segments,
-            "num_characters": self.num_characters,
-            "estimated_audio_s": round(self.estimated_audio_s, 1), "measured": self.is_measured,
-            "omitted": dict(self.omitted), "output": str(self.output), "engine": self.engine,
-        }  # fmt: skip
+    left_out: tuple[LeftOut, ...] = field(default=(), metadata=in_json(omit=True))
 
 
 @dataclass(frozen=True)
-class BookUnfinishedEvent:
+class BookUnfinishedEvent(NamedEvent):
     """Passages could not be spoken; an error follows."""
 
     passages: Sequence[Mapping[str, Any]]
     """Each with `chapter`, `segment`, `text`, `said` (why) and `hint`."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"event": "unfinished", "passages": list(self.passages)}
+    event: ClassVar = "unfinished"
 
 
 Event = (
@@ -209,7 +208,7 @@ class JsonEvents:
             return {"event": "log", "level": "warning", "text": event.message}
         if isinstance(event, NoticeEvent | RunEndedEvent):
             return None
-        row = event.to_json()
+        row: dict[str, Any] | None = to_json(event)
         if row is None:
             assert isinstance(event, ProgressEvent)
             row = self._encode_progress(event)

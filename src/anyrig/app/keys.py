@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +33,7 @@ from anyrig.errors import (
     mention,
 )
 from anyrig.options import Request, option
+from anyrig.results import fields_to_json, in_json
 from anyrig.storage.files import lock_file, open_atomic
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class ApiKey:
 
     id: str
     name: str
-    digest: str
+    digest: str = field(metadata=in_json(omit=True))
     scopes: tuple[str, ...]
     requests_per_minute: int = 0
     """0: as the settings say."""
@@ -93,11 +94,7 @@ class ApiKey:
         return "admin" in self.scopes or any(scope in self.scopes for scope in scopes)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id, "name": self.name, "scopes": list(self.scopes),
-            "requests_per_minute": self.requests_per_minute or None,
-            "made_at": self.made_at, "expires_at": self.expires_at,
-        }  # fmt: skip
+        return fields_to_json(self) | {"requests_per_minute": self.requests_per_minute or None}
 
 
 def open_keys(rig: Rig) -> ApiKeys:

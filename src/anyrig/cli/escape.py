@@ -25,8 +25,11 @@ class EscapedStream:
         self.stream = stream
         self.escape = f"\x00{os.urandom(6).hex()}\x00"
         """Stands for the escape character; nobody else can know it."""
+        self.is_used = False
+        """Whether anything was written."""
 
     def write(self, text: str) -> int:
+        self.is_used = self.is_used or bool(text)
         if _UNSAFE.search(text):
             *begun, last = text.split(self.escape)
             safe = [  # a carriage return before a sequence of our own is ours as well
@@ -41,6 +44,12 @@ class EscapedStream:
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
+
+    @property
+    def buffer(self) -> Any:
+        """For bytes; whoever asks for it writes some."""
+        self.is_used = True
+        return self.stream.buffer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

@@ -13,8 +13,8 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn, Protocol, TextIO, cast
 
 from anyrig.errors import InvalidInputError, UnknownCommandError
 from anyrig.units import is_whole_number
@@ -22,44 +22,35 @@ from anyrig.units import is_whole_number
 if TYPE_CHECKING:
     from anyrig.errors import AnyrigError
 
-# name -> (module of this package, one line of help). The order is the order of the help.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "devices": ("devices", "list every device, what drives it, and which one is chosen"),
-    "doctor": ("doctor", "check the machine and say how to fix it, with a real kernel per device"),
-    "use": ("use", "choose the device to use from now on"),
-    "bench": ("bench", "measure every usable device and save the results"),
-    "profile": ("profile", "memory and speed against batch size, and the largest batch that fits"),
-    "top": ("top", "watch load, memory, power and temperature of every device, live"),
-    "speak": ("speak", "speak a text: play it, or write it to a file; many with --lines"),
-    "book": ("book", "make an audiobook of an EPUB, PDF or text: m4b with chapters and cover"),
-    "transcribe": ("transcribe", "transcribe recordings: text, captions, JSON"),
-    "embed": ("embed", "vectors of texts, files and folders, as .npy, .npz, .jsonl or .csv"),
-    "analyse": (
-        "analyse",
-        "languages, key phrases, duplicates and clusters of a folder, as HTML",
-    ),
-    "summarise": (
-        "summarise",
-        "documents in a few sentences, extracted or written by a model",
-    ),
-    "ocr": ("ocr", "read scanned pages and PDFs: text, boxes, searchable PDFs"),
-    "jobs": ("jobs", "the job queue: run, follow, pause, resume, cancel, delete"),
-    "voices": ("voices", "list the voices, and write a sample of each"),
-    "engines": ("engines", "list the speech engines, what they lack and how to get it"),
-    "index": ("index", "make folders searchable, and update them: only changed files are read"),
-    "search": ("search", "find passages that answer a question, with file and page"),
-    "cache": ("cache", "what is cached of finished work; prune, export, import, verify it"),
-    "classify": ("classify", "classify documents: by labels, by examples, by a model"),
-    "train": ("train", "train a model from a TOML file: text, images, diffusion, fine-tuning"),
-    "serve": ("serve", "every ability over HTTP, and a page in the browser"),
-    "keys": ("keys", "add, list and remove API keys of the server"),
-    "worker": ("worker", "make this machine a worker of a cluster"),
-    "coordinator": (
-        "coordinator",
-        "run a cluster: a broker, and the command that others join with",
-    ),
-    "cluster": ("cluster", "the workers of a cluster, and how fast they are; stop workers"),
-    "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
+# The modules of this package that are commands, in the order of the help.
+COMMANDS: dict[str, str] = {
+    "devices": "list every device, what drives it, and which one is chosen",
+    "doctor": "check the machine and say how to fix it, with a real kernel per device",
+    "use": "choose the device to use from now on",
+    "bench": "measure every usable device and save the results",
+    "profile": "memory and speed against batch size, and the largest batch that fits",
+    "top": "watch load, memory, power and temperature of every device, live",
+    "speak": "speak a text: play it, or write it to a file; many with --lines",
+    "book": "make an audiobook of an EPUB, PDF or text: m4b with chapters and cover",
+    "transcribe": "transcribe recordings: text, captions, JSON",
+    "embed": "vectors of texts, files and folders, as .npy, .npz, .jsonl or .csv",
+    "analyse": "languages, key phrases, duplicates and clusters of a folder, as HTML",
+    "summarise": "documents in a few sentences, extracted or written by a model",
+    "ocr": "read scanned pages and PDFs: text, boxes, searchable PDFs",
+    "jobs": "the job queue: run, follow, pause, resume, cancel, delete",
+    "voices": "list the voices, and write a sample of each",
+    "engines": "list the speech engines, what they lack and how to get it",
+    "index": "make folders searchable, and update them: only changed files are read",
+    "search": "find passages that answer a question, with file and page",
+    "cache": "what is cached of finished work; prune, export, import, verify it",
+    "classify": "classify documents: by labels, by examples, by a model",
+    "train": "train a model from a TOML file: text, images, diffusion, fine-tuning",
+    "serve": "every ability over HTTP, and a page in the browser",
+    "keys": "add, list and remove API keys of the server",
+    "worker": "make this machine a worker of a cluster",
+    "coordinator": "run a cluster: a broker, and the command that others join with",
+    "cluster": "the workers of a cluster, and how fast they are; stop workers",
+    "entities": "people, places, dates, amounts and checked numbers in documents",
 }
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
@@ -89,20 +80,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from anyrig.cli.escape import EscapedStream
 
     words = list(sys.argv[1:] if arguments is None else arguments)
-    stdout = cast(TextIO, EscapedStream(sys.stdout))
-    output = JsonOutput(stdout) if wants_json(words) else None
     with (
-        contextlib.redirect_stdout(cast(TextIO, output or stdout)),
+        contextlib.redirect_stdout(cast(TextIO, EscapedStream(sys.stdout))),
         contextlib.redirect_stderr(cast(TextIO, EscapedStream(sys.stderr))),
     ):
-        return _run(words, output)
+        return _run(words)
 
 
-def _run(words: list[str], output: JsonOutput | None) -> int:
-    """Run a command; whatever happens becomes an exit code, and an error document in `output`."""
+def _run(words: list[str]) -> int:
+    """Run a command; whatever happens becomes an exit code, and with `--json` a document."""
     try:
         with _raise_on_signals():
-            code = _dispatch(words, output)
+            code = _dispatch(words)
             sys.stdout.flush()
     except KeyboardInterrupt as error:
         terminated = isinstance(error, _Terminated)
@@ -115,14 +104,14 @@ def _run(words: list[str], output: JsonOutput | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CLOSED_PIPE
     except OSError as error:
-        return _report_system_error(error, output)
+        return _report_system_error(error, as_json=wants_json(words))
     return code
 
 
 def _describe_resume(words: list[str]) -> str:
     """What the command that was interrupted has kept, and how to continue it."""
     name = next((word for word in words if word in COMMANDS), "")
-    module = sys.modules.get(f"anyrig.cli.{COMMANDS[name][0]}") if name else None
+    module = sys.modules.get(f"anyrig.cli.{name}") if name else None
     return str(getattr(module, "RESUME", ""))
 
 
@@ -161,7 +150,7 @@ def _raise_on_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _report_system_error(error: OSError, output: JsonOutput | None) -> int:
+def _report_system_error(error: OSError, *, as_json: bool) -> int:
     """A full disk, a folder without permission: one line, and what to do."""
     if sys.platform == "win32" and error.errno == errno.EINVAL:
         return EXIT_CLOSED_PIPE  # what Windows reports for a pipe whose reader has gone
@@ -170,15 +159,15 @@ def _report_system_error(error: OSError, output: JsonOutput | None) -> int:
     hint = "Check free disk space and permissions; -vv shows more."
     print(f"error: {message}", file=sys.stderr)
     print(f"  hint: {hint}", file=sys.stderr)
-    if output is not None:
-        output.write_error(message, hint, 1)
+    if as_json:
+        _print_json_error(message, hint, 1)
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     logging.getLogger(__name__).debug("system error", exc_info=error)
     return 1
 
 
-def _dispatch(words: list[str], output: JsonOutput | None = None) -> int:
+def _dispatch(words: list[str]) -> int:
     from anyrig.cli.output import print_error
     from anyrig.errors import AnyrigError, format_mentions
 
@@ -202,9 +191,9 @@ def _dispatch(words: list[str], output: JsonOutput | None = None) -> int:
             f"See `anyrig {first} --help`." if first in COMMANDS else "See `anyrig --help`."
         )
     print_error(failed)
-    if output is not None:
+    if wants_json(words):
         message, hint = (format_mentions(text, "command") for text in (failed.message, failed.hint))
-        output.write_error(message, hint, failed.exit_code)
+        _print_json_error(message, hint, failed.exit_code)
     return failed.exit_code
 
 
@@ -228,42 +217,18 @@ def _print_help(words: list[str]) -> int:
     return 0
 
 
-class JsonOutput:
-    """Standard output of a command with `--json`, which remembers whether anything was written.
+def _print_json_error(message: str, hint: str, exit_code: int) -> None:
+    """Print an error document for programs, unless the command has printed something.
 
-    A command that fails before it has written anything writes an error document. Otherwise nothing
-    is added: a program that reads one document must not find two.
+    A program that reads one document must not find two.
     """
+    if getattr(sys.stdout, "is_used", False):
+        return
+    import json
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._is_used = False
-
-    def write(self, text: str) -> int:
-        self._is_used = self._is_used or bool(text)
-        return self._stream.write(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    @property
-    def buffer(self) -> Any:
-        """For bytes; whoever asks for it writes some."""
-        self._is_used = True
-        return self._stream.buffer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write_error(self, message: str, hint: str, exit_code: int) -> None:
-        if self._is_used:
-            return
-        import json
-
-        row = {"error": message, "hint": hint, "exit_code": exit_code}
-        with contextlib.suppress(OSError, ValueError):  # a closed output has no reader
-            print(json.dumps(row), file=self._stream, flush=True)
+    row = {"error": message, "hint": hint, "exit_code": exit_code}
+    with contextlib.suppress(OSError, ValueError):  # a closed output has no reader
+        print(json.dumps(row), flush=True)
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -291,7 +256,7 @@ class _Parser(argparse.ArgumentParser):
 def format_overview() -> str:
     """The help of the program."""
     width = max(map(len, COMMANDS))
-    rows = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
+    rows = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
     return "\n".join(
         [
             "usage: anyrig COMMAND [options]",
@@ -321,15 +286,12 @@ def parse_command_line(words: list[str]) -> tuple[Command, argparse.Namespace]:
 
 
 def _load(name: str) -> Command:
-    return cast(Command, importlib.import_module(f"anyrig.cli.{COMMANDS[name][0]}"))
+    return cast(Command, importlib.import_module(f"anyrig.cli.{name}"))
 
 
 def build_parser(name: str, command: Command) -> argparse.ArgumentParser:
     """A command's parser: its own flags, then those that all commands share."""
-    parser = _Parser(
-        prog=f"anyrig {name}",
-        description=command.HELP,
-    )
+    parser = _Parser(prog=f"anyrig {name}", description=command.HELP)
     command.arguments(parser)
     common = parser.add_argument_group("options of every command")
     which, gpu_default = None, None

@@ -251,7 +251,7 @@ class _Gauges(Collector):
 
     def collect(self) -> Iterator[Family]:
         is_ready = get_server_status(self._server) == "ready"
-        yield _gauge("ready", "1 while the server is ready.", is_ready)
+        yield _gauge("ready", "1 while the server is ready.", {(): is_ready})
         yield from self._collect_models()
         yield from self._collect_workers()
         yield from self._collect_loads()
@@ -259,83 +259,67 @@ class _Gauges(Collector):
         yield from self._collect_cluster()
 
     def _collect_models(self) -> Iterator[Family]:
-        loaded = GaugeMetricFamily("anyrig_models_loaded", "Loaded models.", labels=[])
-        queue = GaugeMetricFamily("anyrig_queue", "Waiting items.", labels=["model", "lane"])
-        running = GaugeMetricFamily("anyrig_running", "Items being processed.", labels=["model"])
-        idle = GaugeMetricFamily(
-            "anyrig_model_idle_seconds", "Time since last use.", labels=["model"]
-        )
         models = self._server.models.loaded_models()
-        loaded.add_metric([], len(models))
-        for model in models:
-            idle.add_metric([model.name], model.idle_s)
-            live = find_queue(model.model)
-            if live is None:
-                continue
-            running.add_metric([model.name], live.running)
-            for lane in LANES:
-                queue.add_metric([model.name, lane], live.waiting(lane))
-        yield from (loaded, queue, running, idle)
+        queues = [(one.name, live) for one in models if (live := find_queue(one.model)) is not None]
+        yield _gauge("models_loaded", "Loaded models.", {(): len(models)})
+        waiting = {(name, lane): live.waiting(lane) for name, live in queues for lane in LANES}
+        yield _gauge("queue", "Waiting items.", waiting, "model", "lane")
+        running = {(name,): live.running for name, live in queues}
+        yield _gauge("running", "Items being processed.", running, "model")
+        idle = {(one.name,): one.idle_s for one in models}
+        yield _gauge("model_idle_seconds", "Time since last use.", idle, "model")
 
     def _collect_workers(self) -> Iterator[Family]:
-        counts: dict[tuple[str, str], int] = {}
-        for worker in list_workers(self._server):
-            for status in _STATUSES:
-                counts.setdefault((worker.model, status), 0)
+        workers = list_workers(self._server)
+        counts = {(one.model, status): 0 for one in workers for status in _STATUSES}
+        for worker in workers:
             counts[worker.model, worker.status] += 1
-        family = GaugeMetricFamily("anyrig_workers", "Processes.", labels=["model", "status"])
-        for (model, name), count in counts.items():
-            family.add_metric([model, name], count)
-        yield family
+        yield _gauge("workers", "Processes.", counts, "model", "status")
 
     def _collect_loads(self) -> Iterator[Family]:
         stats = self._server.models.stats
-        yield _counter("model_loads", "Models that were loaded.", stats.loads)
-        yield _counter("model_load_seconds", "Time spent loading.", stats.load_s)
-        yield _counter("model_load_failures", "Loads that failed.", stats.failures)
-        yield _counter(
-            "model_load_out_of_memory", "Loads that ran out of memory.", stats.out_of_memory
-        )
+        for name, text, value in (
+            ("loads", "Models that were loaded.", stats.loads),
+            ("load_seconds", "Time spent loading.", stats.load_s),
+            ("load_failures", "Loads that failed.", stats.failures),
+            ("load_out_of_memory", "Loads that ran out of memory.", stats.out_of_memory),
+        ):
+            yield CounterMetricFamily(f"anyrig_model_{name}", text, value=float(value))
         family = CounterMetricFamily("anyrig_model_unloads", "Models unloaded.", labels=["reason"])
         for reason, count in stats.evictions.items():
             family.add_metric([reason], count)
         yield family
 
     def _collect_jobs(self) -> Iterator[Family]:
-        family = GaugeMetricFamily("anyrig_jobs", "Jobs by state.", labels=["state"])
         try:
             counts = self._server.jobs.list_page(0).counts
         except Exception:
             # All other metrics are needed most when one thing is broken.
             log.exception("cannot count the jobs")
             return
-        for state, count in counts.items():
-            family.add_metric([state], count)
-        yield family
+        yield _gauge("jobs", "Jobs by state.", {(one,): n for one, n in counts.items()}, "state")
 
     def _collect_cluster(self) -> Iterator[Family]:
         """Nothing without a cluster; while the broker is away, the workers as they were last."""
-        up = GaugeMetricFamily("anyrig_cluster_up", "1 while the broker answers.", labels=[])
-        workers = GaugeMetricFamily(
-            "anyrig_cluster_workers", "Workers of the cluster.", labels=["status"]
-        )
+        up: dict[tuple[()], float] = {}
+        counts: dict[tuple[str], float] = {}
         if self._server.cluster is not None:
             now = self._server.cluster.now()
-            up.add_metric([], float(now["state"] == "ready"))
-            counts = dict.fromkeys(_CLUSTER_STATUSES, 0)
+            up = {(): now["state"] == "ready"}
+            counts = {(status,): 0 for status in _CLUSTER_STATUSES}
             for row in now["workers"]:
                 status = row["status"]
                 refused = row["trouble"] and status not in ("lost", "draining")
                 # It may be of another version: what it says of itself may be anything.
-                counts["refused" if refused or status not in counts else status] += 1
-            for status, count in counts.items():
-                workers.add_metric([status], count)
-        yield from (up, workers)
+                known = not refused and status in _CLUSTER_STATUSES
+                counts[(status if known else "refused",)] += 1
+        yield _gauge("cluster_up", "1 while the broker answers.", up)
+        yield _gauge("cluster_workers", "Workers of the cluster.", counts, "status")
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"anyrig_{name}", text, value=float(value))
-
-
-def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(f"anyrig_{name}", text, value=float(value))
+def _gauge(name: str, text: str, values: Mapping[Any, float], *labels: str) -> GaugeMetricFamily:
+    """A gauge; the values are by tuples of what the labels are."""
+    family = GaugeMetricFamily(f"anyrig_{name}", text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, float(value))
+    return family

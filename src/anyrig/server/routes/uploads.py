@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -45,16 +44,6 @@ class UploadedFiles(BaseModel):
 
     files: list[UploadedFile]
 
-    @classmethod
-    def of(cls, uploads: Iterable[Upload]) -> UploadedFiles:
-        return cls(files=[describe_upload(upload) for upload in uploads])
-
-
-def describe_upload(upload: Upload) -> UploadedFile:
-    return UploadedFile(
-        id=upload.id, name=upload.name, size=upload.size, kind=upload.kind, made_at=upload.made_at
-    )
-
 
 _FORM = {
     "requestBody": {
@@ -88,24 +77,23 @@ def router(server: ServerState) -> APIRouter:
         "", status_code=201, response_model=UploadedFiles, summary="Upload files",
         openapi_extra=_FORM, responses=problem_responses(413, 415, 507),
     )  # fmt: skip
-    async def upload(request: Request) -> UploadedFiles:
+    async def upload(request: Request) -> dict[str, list[Upload]]:
         """Each file is streamed to disk; its kind is detected from its content."""
         form = await receive_form(request, uploads)
         if not form.files:
             raise Problem(400, "the form has no file", hint="curl -F files=@book.epub")
-        return UploadedFiles.of(form.files)
+        return {"files": form.files}
 
     @routes.get("", response_model=UploadedFiles, summary="List uploaded files")
-    async def list_all(request: Request) -> UploadedFiles:
+    async def list_all(request: Request) -> dict[str, list[Upload]]:
         """Those of the client's key, the newest first; the scope admin lists all."""
-        return UploadedFiles.of(await to_thread.run_sync(list_uploads, server, get_client(request)))
+        found = await to_thread.run_sync(list_uploads, server, get_client(request))
+        return {"files": found}
 
     @routes.get("/{id}", response_model=UploadedFile, summary="Describe an uploaded file",
                 responses=problem_responses(404))  # fmt: skip
-    async def get(request: Request, id: _Id) -> UploadedFile:
-        return describe_upload(
-            await to_thread.run_sync(find_upload, server, get_client(request), id)
-        )
+    async def get(request: Request, id: _Id) -> Upload:
+        return await to_thread.run_sync(find_upload, server, get_client(request), id)
 
     @routes.get(
         "/{id}/content", summary="Download an uploaded file", response_class=FileResponse,
@@ -122,10 +110,8 @@ def router(server: ServerState) -> APIRouter:
 
     @routes.delete("/{id}", response_model=UploadedFile, summary="Delete an uploaded file",
                    responses=problem_responses(404, 409))  # fmt: skip
-    async def delete(request: Request, id: _Id) -> UploadedFile:
+    async def delete(request: Request, id: _Id) -> Upload:
         """Refused while an unfinished job needs it."""
-        return describe_upload(
-            await to_thread.run_sync(delete_upload, server, get_client(request), id)
-        )
+        return await to_thread.run_sync(delete_upload, server, get_client(request), id)
 
     return routes
