@@ -194,7 +194,7 @@ def _send_events(channel: str, log_level: int) -> Iterator[OnEvent]:
                 connection.send(item)
 
         handler = QueueHandler(Queue())
-        handler.enqueue = send  # type: ignore[method-assign]  # instead of the queue
+        handler.enqueue = send  # type: ignore[assignment,method-assign]  # instead of the queue
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(log_level)
