@@ -17,7 +17,7 @@ from anyrig.jobs.queue import JobOutcome
 from anyrig.server.auth import SCOPE_NO_KEY_NEEDED
 from anyrig.server.job_requests import prepare_job
 from anyrig.server.page.api import ApiClient
-from anyrig.server.page.job_cards import FetchedJobs, JobQuery
+from anyrig.server.page.jobs import FetchedJobs, JobQuery
 from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 

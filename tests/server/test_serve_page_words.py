@@ -14,7 +14,7 @@ from anyrig.app.devices import choice_to_json
 from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
 from anyrig.devices.machine import Machine, reason_to_json, to_json
 from anyrig.devices.reasons import ReasonCode
-from anyrig.server.page import icons, job_cards, rig, theme, voices
+from anyrig.server.page import icons, jobs, rig, theme, voices
 from anyrig.server.page.speak import format_lexicon, parse_lexicon
 from anyrig.server.page.translations import LANGUAGES, choose_language, get_translator, load_texts
 from tests.conftest import NAMES
@@ -187,19 +187,19 @@ def test_a_job_of_several_files_has_a_name_in_every_language() -> None:
         "title": "lease.txt and 2 more",
         "arguments": {"files": ["a", "b", "c"]},
     }
-    names = [job_cards.describe_name(get_translator(code), job) for code in LANGUAGES]
+    names = [jobs.describe_name(get_translator(code), job) for code in LANGUAGES]
     assert names == ["lease.txt and 2 more", "lease.txt y 2 más", "lease.txt et 2 de plus"]
 
 
 def test_a_job_shows_its_queue_position_and_how_long_it_took() -> None:
     t = get_translator("en")
-    texts = [job_cards.describe_progress(t, {"state": "queued", "place": place})[1]
+    texts = [jobs.describe_progress(t, {"state": "queued", "place": place})[1]
              for place in (None, 1, 2)]  # fmt: skip
     assert texts == ["", "next in the queue", "number 2 in the queue"]
     job = {"kind": "batch", "state": "done", "created": 5.0, "started": 10.0, "ended": 85.0,
            "attempts": 1}  # fmt: skip
-    assert "took 1 min 15 s" in job_cards.describe_job(t, job).replace("\u00a0", " ")
-    resumed = job_cards.describe_job(t, {**job, "attempts": 2})
+    assert "took 1 min 15 s" in jobs.describe_job(t, job).replace("\u00a0", " ")
+    resumed = jobs.describe_job(t, {**job, "attempts": 2})
     assert "took" not in resumed
     assert resumed.startswith("Spoken lines · from 19")
 
@@ -208,13 +208,13 @@ def test_a_book_shows_its_stage_and_no_time_left_before_it_is_known() -> None:
     t = get_translator("en")
     book = {"kind": "book", "state": "running", "created": 0.0}
     begun = {"stage": "making", "done": 0.0, "chapter": 1, "num_chapters": 7, "left_s": None}
-    progress = job_cards.describe_progress(t, {**book, "progress": begun})
+    progress = jobs.describe_progress(t, {**book, "progress": begun})
     assert progress == (0.0, "speaking · chapter 1 of 7")
     later = {**begun, "done": 0.5, "left_s": 20.0}
-    text = job_cards.describe_progress(t, {**book, "progress": later})[1]
+    text = jobs.describe_progress(t, {**book, "progress": later})[1]
     assert text.endswith("20\u00a0s left")
     writing = {**later, "stage": "writing", "done": 0.97, "left_s": None}
-    progress = job_cards.describe_progress(t, {**book, "progress": writing})
+    progress = jobs.describe_progress(t, {**book, "progress": writing})
     assert progress == (0.97, "97% · writing the files")
 
 

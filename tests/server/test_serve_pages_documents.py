@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from anyrig.server.page.job_cards import format_time
+from anyrig.server.page.jobs import format_time
 from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
 from tests.server.browsing import NEEDS, Browser

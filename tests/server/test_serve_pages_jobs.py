@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyrig.server.page.job_cards import PAGE_SIZE
+from anyrig.server.page.jobs import PAGE_SIZE
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.long_work import fits, fits_in_every_language, job_of, told

@@ -16,7 +16,6 @@ from nicegui import ui
 from anyrig.server.page import voices
 from anyrig.server.page.api import ApiError
 from anyrig.server.page.components import (
-    ConfirmDialog,
     Field,
     FileDrop,
     Handler,
@@ -32,7 +31,7 @@ from anyrig.server.page.components import (
     show_warnings,
     tag,
 )
-from anyrig.server.page.job_cards import (
+from anyrig.server.page.jobs import (
     ACTIVE,
     POLL_INTERVAL_S,
     Job,
@@ -72,8 +71,7 @@ class BooksPage:
         tag("h2", t("books.list"), classes="section-title")
         self._empty = empty_state(t("books.empty"), t("books.empty.do"), "book")
         self._empty.set_visibility(False)
-        dialog = ConfirmDialog(t)
-        self._cards = JobCards(t, lambda job: BookCard(page, dialog, job, self.refresh))
+        self._cards = JobCards(t, lambda job: BookCard(page, job, self.refresh))
         self._query = JobQuery(page.api, "book")
         if "file" not in page.query:
             self._show_drop()
@@ -294,10 +292,8 @@ def estimate_seconds(plan: Json, chosen: set[int], speed: float) -> tuple[float,
 class BookCard(JobCard):
     """The job of a book, with a player for the chapters that are ready."""
 
-    def __init__(
-        self, page: PageContext, dialog: ConfirmDialog, job: Job, refresh: Refresh
-    ) -> None:
-        super().__init__(page, dialog, job, refresh, level=3)
+    def __init__(self, page: PageContext, job: Job, refresh: Refresh) -> None:
+        super().__init__(page, job, refresh, level=3)
         self._tracks: dict[int, tuple[str, Tag]] = {}
         """By number: state and URL as shown, and the list item."""
         self._lengths: dict[int, Tag] = {}

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from anyrig.server.page.api import ENGLISH, ApiError, explain_forbidden
 from anyrig.server.page.components import (
-    ConfirmDialog,
     Mood,
     badge,
     button,
@@ -51,7 +50,7 @@ async def build(page: PageContext) -> None:
 class ClusterPage:
     def __init__(self, page: PageContext, cluster: Json) -> None:
         """`cluster` is the response of `/cluster`."""
-        self._page, self._dialog, t = page, ConfirmDialog(page.t), page.t
+        self._page, t = page, page.t
         with card():
             self._broker = tag("p", classes="soft", data_cluster="broker")
             self._warnings = tag("div", role="status")
@@ -108,15 +107,11 @@ class ClusterPage:
 
     def forget(self, name: str) -> None:
         """Remove a lost worker from the list, after a confirmation."""
-        t = self._page.t
 
         async def delete() -> None:
             await self._change(self._page.api.delete(f"/cluster/workers/{quote(name, safe='')}"))
 
-        self._dialog.open(
-            t("cluster.forget.ask", name=name), t("cluster.forget.what"), t("cluster.forget"),
-            delete,
-        )  # fmt: skip
+        self._page.confirm("cluster.forget", name, delete, "cluster.forget")
 
     async def _change(self, request: Awaitable[Json]) -> None:
         try:

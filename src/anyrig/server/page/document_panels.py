@@ -28,7 +28,7 @@ from anyrig.server.page.components import (
     table,
     tag,
 )
-from anyrig.server.page.job_cards import (
+from anyrig.server.page.jobs import (
     ACTIVE,
     POLL_INTERVAL_S,
     Job,
@@ -604,8 +604,7 @@ class RecordingsPanel:
         button(t("documents.recordings.do"), self._start, kind="primary", icon_name="letters",
                data_do="recordings")  # fmt: skip
         with tag("div", classes="stack", data_answer="recordings"):
-            self._cards = JobCards(t, lambda job: TranscriptCard(
-                page, files.dialog, job, self.refresh, level=3))  # fmt: skip
+            self._cards = JobCards(t, lambda job: TranscriptCard(page, job, self.refresh, level=3))
         page.run_every(POLL_INTERVAL_S, self.refresh)
 
     async def _start(self) -> None:

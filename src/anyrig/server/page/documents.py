@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from anyrig.server.page.api import ENGLISH, ApiError
 from anyrig.server.page.components import (
-    ConfirmDialog,
     Field,
     FileDrop,
     Tag,
@@ -22,7 +21,7 @@ from anyrig.server.page.components import (
     tag,
 )
 from anyrig.server.page.document_panels import AUDIO_KINDS, PANELS
-from anyrig.server.page.job_cards import (
+from anyrig.server.page.jobs import (
     ACTIVE,
     POLL_INTERVAL_S,
     Job,
@@ -52,9 +51,8 @@ async def build(page: PageContext) -> None:
     heading(t("page.documents"), t("documents.lead"))
     with tag("div", classes="columns"):
         with tag("div", classes="stack"):
-            dialog = ConfirmDialog(t)
-            files = FilesCard(page, dialog)
-            index = IndexCard(page, dialog, files)
+            files = FilesCard(page)
+            index = IndexCard(page, files)
         with card(classes="panels"):
             _build_tabs(page, files, index)
     files.on_delete = index.load
@@ -95,8 +93,8 @@ def _build_tabs(page: PageContext, files: FilesCard, index: IndexCard) -> None:
 class FilesCard:
     """The uploaded files: added, chosen, deleted."""
 
-    def __init__(self, page: PageContext, dialog: ConfirmDialog) -> None:
-        self._page, self.dialog, t = page, dialog, page.t
+    def __init__(self, page: PageContext) -> None:
+        self._page, t = page, page.t
         self.files: list[Json] = []
         self.on_delete: Callable[[], Awaitable[None]] | None = None
         self._chosen: list[str] = []
@@ -191,12 +189,8 @@ class FilesCard:
         )
 
     def confirm_delete(self, id: str) -> None:
-        t = self._page.t
         name = next((str(one["name"]) for one in self.files if one["id"] == id), "")
-        self.dialog.open(
-            t("documents.forget.ask", name=name), t("documents.forget.what"), t("jobs.delete"),
-            lambda: self._delete(id),
-        )  # fmt: skip
+        self._page.confirm("documents.forget", name, lambda: self._delete(id))
 
     async def _delete(self, id: str) -> None:
         """Delete it from every index first: afterwards nobody knows what to remove."""
@@ -220,8 +214,8 @@ class FilesCard:
 class IndexCard:
     """The indexes: built from files or a folder, followed while they grow, deleted."""
 
-    def __init__(self, page: PageContext, dialog: ConfirmDialog, files: FilesCard) -> None:
-        self._page, self._dialog, self._files, t = page, dialog, files, page.t
+    def __init__(self, page: PageContext, files: FilesCard) -> None:
+        self._page, self._files, t = page, files, page.t
         self.names: list[str] = []
         self.selected = page.query.get("index", "")
         """The index that is searched."""
@@ -238,7 +232,7 @@ class IndexCard:
                    data_do="index")  # fmt: skip
             if page.api.folders:
                 self._build_folder()
-            self._cards = JobCards(t, lambda job: JobCard(page, dialog, job, self.refresh, level=3))
+            self._cards = JobCards(t, lambda job: JobCard(page, job, self.refresh, level=3))
             self._failed = tag("div")
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -317,12 +311,8 @@ class IndexCard:
                        label=f"{t('documents.index.delete')}: {name}", data_drop=name)  # fmt: skip
 
     def _confirm_delete(self, name: str) -> None:
-        t = self._page.t
-
         async def delete() -> None:
             await self._page.api.delete(f"/documents/indexes/{quote(name)}?uploads=false")
             await self.load()
 
-        self._dialog.open(
-            t("documents.index.ask", name=name), t("documents.index.what"), t("jobs.delete"), delete
-        )
+        self._page.confirm("documents.index", name, delete)

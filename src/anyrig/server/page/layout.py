@@ -15,7 +15,7 @@ from typing import Any, Literal
 from nicegui import Client, ui
 
 from anyrig.server.page.api import ApiClient, ApiError
-from anyrig.server.page.components import catch_errors, icon, tag
+from anyrig.server.page.components import ConfirmDialog, Handler, catch_errors, icon, tag
 from anyrig.server.page.theme import THEME_COOKIE, THEMES
 from anyrig.server.page.translations import (
     LANGUAGE_COOKIE,
@@ -38,7 +38,7 @@ class PageInfo:
     module: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class PageContext:
     """A page that a visitor has opened."""
 
@@ -47,6 +47,16 @@ class PageContext:
     theme: str
     path: str
     query: dict[str, str]
+    dialog: ConfirmDialog | None = None
+    """Built with the layout."""
+
+    def confirm(
+        self, key: str, name: str, on_confirm: Handler, action: str = "jobs.delete"
+    ) -> None:
+        """Ask before something is lost: the texts are those of `key.ask` and `key.what`."""
+        assert self.dialog is not None
+        t = self.t
+        self.dialog.open(t(f"{key}.ask", name=name), t(f"{key}.what"), t(action), on_confirm)
 
     @property
     def privacy_note(self) -> str:
@@ -123,6 +133,7 @@ def layout(client: Client, page: PageContext, pages: Sequence[PageInfo]) -> Iter
         tag("p", t("frame.stays.cluster" if page.api.uses_cluster else "frame.stays"))
         with tag("p"):
             tag("a", t("frame.docs"), href="/docs", hreflang="en")
+    page.dialog = ConfirmDialog(t)
 
 
 def _build_navigation(page: PageContext, pages: Sequence[PageInfo]) -> None:

@@ -25,7 +25,7 @@ from anyrig.server.page.components import (
     show_toast,
     tag,
 )
-from anyrig.server.page.job_cards import ACTIVE
+from anyrig.server.page.jobs import ACTIVE
 from anyrig.server.page.layout import PageContext
 from anyrig.server.page.translations import NBSP, Translator
 

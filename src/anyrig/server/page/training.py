@@ -23,7 +23,7 @@ from anyrig.server.page.components import (
     set_badge,
     tag,
 )
-from anyrig.server.page.job_cards import STATE_MOODS, describe_loss, format_time
+from anyrig.server.page.jobs import STATE_MOODS, describe_loss, format_time
 from anyrig.server.page.layout import PageContext
 from anyrig.server.page.theme import LIGHT
 from anyrig.server.page.translations import NBSP, Translator
@@ -33,7 +33,6 @@ Json = Mapping[str, Any]
 Points = Sequence[Sequence[float]]
 _POLL_INTERVAL_S = 2.0
 _CURVES = ("loss", "rate", "memory", "speed")
-_MAX_POINTS = 2000  # more than a screen can show
 _MAX_ALERTS = 20
 
 
@@ -232,12 +231,8 @@ def _describe_run(t: Translator, run: Json) -> str:
 
 
 def _list_points(steps: Sequence[Json], name: str, scale: float = 1.0) -> list[list[float]]:
-    """(step, value) of one figure, thinned out evenly."""
-    points = [[one["step"], one[name] * scale] for one in steps if one.get(name) is not None]
-    if len(points) <= _MAX_POINTS:
-        return points
-    interval = len(points) / _MAX_POINTS
-    return [*(points[int(n * interval)] for n in range(_MAX_POINTS - 1)), points[-1]]
+    """(step, value) of one figure."""
+    return [[one["step"], one[name] * scale] for one in steps if one.get(name) is not None]
 
 
 def _build_chart(series: Mapping[str, Points], *, placeholder: str = "") -> dict[str, Any]:
