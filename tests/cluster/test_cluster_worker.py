@@ -118,7 +118,7 @@ def test_celerys_own_command_inspects_the_workers(
     stats = inspect("stats")
     assert stats["pool"]["implementation"].startswith("celery.concurrency.thread")
     assert set(stats["total"]) <= {RUN_ITEMS, HEALTH}
-    assert HEALTH_FIELDS <= set(stats)
+    assert set(stats) >= HEALTH_FIELDS
     assert (stats["device_type"], "tone" in stats["engine"]) == ("cpu", True)
     assert inspect("active") == []
     assert inspect("ping") == {"ok": "pong"}
