@@ -5,8 +5,8 @@
   the worker with its engine's process, the broker. The worker was started before and has loaded
   nothing. By turns, several times.
 - 1,000 workers that give their real signs of life and Celery's own heartbeat events to a real
-  broker: the CPU of `anyrig coordinator`, and of a run that has a seat for each of them and waits.
-- 100,000 segments: how long a studio over the cluster takes until the first of them is at a
+  broker: the CPU of `anyrig coordinator`, and of a run that waits with all of them.
+- 100,000 segments: how long a run over the cluster takes until the first of them is at a
   worker, keys and look-up in the store included, and how much memory its process has then and
   while answers come.
 """
@@ -32,7 +32,7 @@ WORDS = int(os.environ.get("BENCHMARK_WORDS", "20000"))
 ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "3"))
 WORKERS = int(os.environ.get("BENCHMARK_WORKERS", "1000"))
 SEGMENTS = int(os.environ.get("BENCHMARK_SEGMENTS", "100000"))
-LATER = 20_000
+LATER = SEGMENTS // 5
 IDLE_S = float(os.environ.get("BENCHMARK_IDLE_S", "30"))
 _STARTS_S = 90.0
 
@@ -110,19 +110,19 @@ def _idle(folder: Path) -> list[Row]:
         coordinator = stack.enter_context(_started(
             [sys.executable, "-m", "anyrig", "coordinator", "--broker", url, "--json"],
             _environment(home)))  # fmt: skip
-        seats = stack.enter_context(_process("seats", url))
-        assert seats.stdout is not None
-        there = json.loads(seats.stdout.readline())
+        waiting = stack.enter_context(_process("waiting", url))
+        assert waiting.stdout is not None
+        there = json.loads(waiting.stdout.readline())
         time.sleep(3)
         shares = {}
-        for name, process in (("coordinator", coordinator), ("a run with a seat for each", seats)):
+        for name, process in (("coordinator", coordinator), ("a run that waits", waiting)):
             shares[name] = _tree_s(process.pid)
         began = time.monotonic()
         time.sleep(IDLE_S)
         took = time.monotonic() - began
-        for name, process in (("coordinator", coordinator), ("a run with a seat for each", seats)):
+        for name, process in (("coordinator", coordinator), ("a run that waits", waiting)):
             shares[name] = (_tree_s(process.pid) - shares[name]) / took
-    assert there["seats"] == WORKERS, there
+    assert there["waiting"] == WORKERS, there
     return [
         Row(f"{WORKERS} idle workers' signs of life and events: {name}, share of a core",
             share, "", high=0.10)
@@ -164,7 +164,7 @@ def _beating(url: str, count: int) -> None:
             time.sleep(max(0.0, HEARTBEAT_S - (time.monotonic() - began)))
 
 
-def _seats(url: str) -> None:
+def _waiting(url: str) -> None:
     """A run that waits for its first line."""
     import threading
 
@@ -178,7 +178,7 @@ def _seats(url: str) -> None:
     end = time.monotonic() + 30
     while fleet.size < WORKERS and time.monotonic() < end:
         time.sleep(0.2)
-    print(json.dumps({"seats": fleet.size}), flush=True)
+    print(json.dumps({"waiting": fleet.size}), flush=True)
 
     def nothing() -> Iterator[Any]:
         threading.Event().wait()
@@ -337,7 +337,7 @@ def _tree_s(pid: int) -> float:
 if __name__ == "__main__":
     if sys.argv[1] == "beating":
         _beating(sys.argv[2], int(sys.argv[3]))
-    elif sys.argv[1] == "seats":
-        _seats(sys.argv[2])
+    elif sys.argv[1] == "waiting":
+        _waiting(sys.argv[2])
     else:
         _long(sys.argv[2], sys.argv[3])

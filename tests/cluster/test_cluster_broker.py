@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 
@@ -56,17 +55,13 @@ def test_a_call_waits_for_a_broker_that_is_away(new_broker: Callable[..., Broker
         back.join()  # the fixture must not end a broker that is still starting
 
 
-def test_patience_has_an_end_and_so_has_whoever_gave_up(new_broker: Callable[..., Broker]) -> None:
+def test_a_broker_is_not_waited_for_for_ever(new_broker: Callable[..., Broker]) -> None:
     broker = new_broker()
     broker.stop(kill=True)
     with closing(BrokerClient(broker.url)) as client:
         with pytest.raises(BrokerUnavailableError, match="has been unavailable") as told:
             client.retry(client.redis.ping, timeout_s=0.5)
         assert told.value.hint
-        began = time.monotonic()
-        with pytest.raises(BrokerUnavailableError):
-            client.retry(client.redis.ping, cancelled=lambda: True)
-        assert time.monotonic() - began < 30
         with pytest.raises(BrokerUnavailableError, match="does not respond"):
             client.check()
 

@@ -339,6 +339,12 @@ def test_flower_asks_for_its_password_and_ends_with_the_rest(
     assert found is not None
     assert found.status_code == 401
     until(lambda: "w1@" in getattr(answer(auth=secret), "text", ""), _START_S, what="the worker")
+    workers_of_flower: Any = getattr(answer(auth=secret), "json", dict)()
+    (stats,) = [one["stats"] for one in workers_of_flower.values()]
+    assert stats["device_type"] == "cpu"
+    assert {"device_name", "device_memory_mb", "gpu_memory_free_mb", "engine", "speed"} <= set(
+        stats
+    )
     pids = [one.pid for one in psutil.Process(run.process.pid).children()]
     assert len(pids) == 2
     assert run.end() == 0

@@ -390,14 +390,11 @@ def test_a_result_that_nobody_told_of_is_found(
 
 def test_a_task_expires_by_the_clock_of_its_worker(
     puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool], broker: Broker,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     sent: list[Any] = []
 
-    def look(one: Puppet, order: Order) -> None:
-        good(one, order)
-
-    puppet("a", look)
+    puppet("a")
     over = fleet()
     until(lambda: over.size == 1)
     publish = over.remote._publish
@@ -419,6 +416,7 @@ def test_a_task_expires_by_the_clock_of_its_worker(
         before_task_publish.disconnect(note)
     behind = datetime.now(UTC) - sent[0]
     assert abs(behind.total_seconds() - (7200 - pools.EXPIRES_S)) < 60
+    assert "expiration date" not in caplog.text
 
 
 def test_a_line_that_one_worker_cannot_speak_is_tried_by_another(

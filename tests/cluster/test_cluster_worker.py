@@ -102,18 +102,26 @@ def test_celerys_own_command_inspects_the_workers(
     lasting: tuple[Broker, Worker], tmp_path: Path
 ) -> None:
     broker, _ = lasting
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "anyrig.cluster", "inspect", "stats", "--json",
-         "--timeout", "5"],
-        capture_output=True, text=True, timeout=60,
-        env=person(tmp_path / "operator", {"REDIS_URL": broker.url}),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    (name,) = told
-    assert name.startswith("w1@")
-    assert told[name]["pool"]["implementation"].startswith("celery.concurrency.thread")
-    assert set(told[name]["total"]) <= {RUN_ITEMS, HEALTH}
+
+    def inspect(what: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-m", "celery", "-A", "anyrig.cluster", "inspect", what, "--json",
+             "--timeout", "5"],
+            capture_output=True, text=True, timeout=60,
+            env=person(tmp_path / "operator", {"REDIS_URL": broker.url}),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        ((name, answer),) = json.loads(done.stdout).items()
+        assert name.startswith("w1@")
+        return answer
+
+    stats = inspect("stats")
+    assert stats["pool"]["implementation"].startswith("celery.concurrency.thread")
+    assert set(stats["total"]) <= {RUN_ITEMS, HEALTH}
+    assert set(stats) >= HEALTH_FIELDS
+    assert (stats["device_type"], "tone" in stats["engine"]) == ("cpu", True)
+    assert inspect("active") == []
+    assert inspect("ping") == {"ok": "pong"}
 
 
 def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> None:

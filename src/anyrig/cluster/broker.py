@@ -130,9 +130,8 @@ class BrokerClient:
         url: an address or a token.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, url: str) -> None:
         self.url = normalize_url(url)
-        self._timeout_s = timeout_s
 
     @cached_property
     def redis(self) -> Redis:
@@ -144,7 +143,7 @@ class BrokerClient:
                 hint=format_install("anyrig[cluster]"),
             ) from error
         client: Redis = Redis.from_url(
-            self.url, socket_timeout=self._timeout_s, socket_connect_timeout=5.0,
+            self.url, socket_timeout=10.0, socket_connect_timeout=5.0,
             health_check_interval=30, socket_keepalive=True, decode_responses=False,
         )  # fmt: skip
         return client
@@ -171,10 +170,7 @@ class BrokerClient:
                 hint="Is `anyrig coordinator` running there, and is its port open to this machine?",
             ) from error
 
-    def retry(
-        self, call: Callable[[], T], *, timeout_s: float = OUTAGE_S,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> T:  # fmt: skip
+    def retry(self, call: Callable[[], T], *, timeout_s: float = OUTAGE_S) -> T:
         """Call until the broker responds; `BrokerUnavailableError` after a while."""
         began, wait_s, warned = time.monotonic(), _FIRST_RETRY_S, False
         while True:
@@ -184,15 +180,11 @@ class BrokerClient:
                 if not is_outage(error):
                     raise
                 unavailable_s = time.monotonic() - began
-                if cancelled() or unavailable_s > timeout_s:
+                if unavailable_s > timeout_s:
                     raise unavailable(self.url, unavailable_s, error) from error
                 if not warned:
-                    log.warning(
-                        "the broker %s is unavailable (%s); retrying",
-                        mask_password(self.url),
-                        error,
-                    )
-                    warned = True
+                    shown, warned = mask_password(self.url), True
+                    log.warning("the broker %s is unavailable (%s); retrying", shown, error)
                 time.sleep(wait_s)
                 wait_s = min(_MAX_RETRY_S, 2 * wait_s)
 

@@ -286,6 +286,8 @@ class RemoteWorkers(WorkerSource):
         app.conf.result_backend_transport_options = {"retry_policy": {"max_retries": 1}}
         for name in ("celery.backends.redis", "celery.backends.asynchronous"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # reported here, once
+        # It warns of each task for a worker whose clock is behind ours.
+        logging.getLogger("celery.app.base").setLevel(logging.ERROR)
         return app
 
     # -- what a pool asks ------------------------------------------------------------------------
