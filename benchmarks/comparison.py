@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,21 @@ MIN_REPEATS = 5
 CPU = "CPU time of the whole benchmark, peers included"
 # Run by the interpreter in either checkout, so it may use only what both versions have.
 _DRIVER = """
-import dataclasses, importlib, json, sys
-theme, hardware, out = sys.argv[1:]
-rows = importlib.import_module(f"benchmarks.{theme}").run(hardware)
+import dataclasses, importlib, importlib.util, json, sys
+theme, hardware, out, quick, *peers = sys.argv[1:]
+benchmark = importlib.import_module(f"benchmarks.{theme}")
+if quick:
+    for name in {"ROUNDS", "NUM_ROUNDS"} & set(vars(benchmark)):
+        setattr(benchmark, name, 1)
+    if hasattr(benchmark, "PEERS"):
+        benchmark.PEERS = {}
+    find_spec = importlib.util.find_spec
+    importlib.util.find_spec = lambda name, *rest: None if name in peers else find_spec(name, *rest)
+rows = benchmark.run(hardware)
 json.dump([dataclasses.asdict(row) for row in rows], open(out, "w"))
 """
+_PEERS = ("accelerate", "diskcache", "nvitop")
+"""Packages that a quick run takes for not installed, so that it measures our own code only."""
 _SMALLER_UNITS = ("s", "ms", "us", "min", "b", "kb", "mb", "gb", "kib", "mib", "gib", "bytes", "%")
 
 
@@ -71,14 +81,38 @@ class Figure:
         return inside or (self.ratio is not None and self.ratio <= LIMIT)
 
 
-def compare(old: Path, new: Path, theme: str, hardware: str, repeats: int) -> list[Figure]:
-    """Run a benchmark of both checkouts in turns; one run of each beforehand is not counted."""
+def compare(
+    old: Path,
+    new: Path,
+    theme: str,
+    hardware: str,
+    repeats: int,
+    *,
+    quick: bool = False,
+    progress: Path | None = None,
+) -> list[Figure]:
+    """Run a benchmark of both checkouts in turns; one run of each beforehand is not counted.
+
+    Args:
+        old: a checkout.
+        new: the other one.
+        theme: name of the benchmark.
+        hardware: as in `benchmarks/run`.
+        repeats: how many runs of each are compared.
+        quick: see `--quick`.
+        progress: a file that keeps the finished repeats: an interrupted comparison continues.
+    """
     figures = {CPU: Figure(CPU, "s", True)}
+    if progress is not None and progress.exists():
+        figures = {row["name"]: Figure(**row) for row in json.loads(progress.read_text())}
     sides = [("old", old), ("new", new)]
+    finished = len(figures[CPU].new)
     with tempfile.TemporaryDirectory(prefix="anyrig-compare-") as scratch:
-        for repeat in range(repeats + 1):
+        for repeat in [0, *range(finished + 1, repeats + 1)]:
             for side, checkout in sides if repeat % 2 == 0 else sides[::-1]:
-                rows, cpu_s = _run_once(checkout, Path(scratch) / side, theme, hardware)
+                rows, cpu_s = _run_once(
+                    checkout, Path(scratch) / side, theme, hardware, quick=quick
+                )
                 if not repeat:
                     continue
                 getattr(figures[CPU], side).append(cpu_s)
@@ -87,19 +121,21 @@ def compare(old: Path, new: Path, theme: str, hardware: str, repeats: int) -> li
                         row["what"], Figure(row["what"], row["unit"], _smaller_is_better(row))
                     )
                     getattr(figure, side).append(row["ours"])
+            if progress is not None and repeat:
+                progress.write_text(json.dumps([asdict(figure) for figure in figures.values()]))
             print(f"{theme}: {repeat} of {repeats} repeats", file=sys.stderr, flush=True)
     return list(figures.values())
 
 
 def _run_once(
-    checkout: Path, home: Path, theme: str, hardware: str
+    checkout: Path, home: Path, theme: str, hardware: str, *, quick: bool
 ) -> tuple[list[dict[str, Any]], float]:
     home.mkdir(exist_ok=True)
     out = home / "rows.json"
     folders = {f"XDG_{kind}_HOME": str(home / kind.lower())
                for kind in ("CACHE", "CONFIG", "DATA", "STATE")}  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-c", _DRIVER, theme, hardware, str(out)],
+        [sys.executable, "-c", _DRIVER, theme, hardware, str(out), "quick" * quick, *_PEERS],
         cwd=checkout,
         env={**os.environ, **folders, "PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{checkout}"},
         stdout=subprocess.DEVNULL,
@@ -180,6 +216,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help="a benchmark, as in benchmarks/run; may be repeated")  # fmt: skip
     parser.add_argument("--hardware", choices=CLASSES, default="cpu")
     parser.add_argument("--repeats", type=int, default=MIN_REPEATS)
+    parser.add_argument("--quick", action="store_true",
+                        help="leave out the peers, and measure each figure once per run: "
+                        "the repeats of this command take the place of its rounds")  # fmt: skip
+    parser.add_argument("--progress", metavar="FOLDER", type=Path,
+                        help="keep finished repeats here, and continue from them")  # fmt: skip
     parser.add_argument("--no-write", action="store_true", help="print, write no result file")
     options = parser.parse_args(arguments)
     if options.repeats < MIN_REPEATS:
@@ -192,7 +233,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = []
     with open_checkout(options.base) as old:
         for theme in themes:
-            figures = compare(old, new, theme, options.hardware, options.repeats)
+            progress = options.progress and options.progress / f"{theme}_{options.hardware}.json"
+            figures = compare(
+                old, new, theme, options.hardware, options.repeats,
+                quick=options.quick, progress=progress,
+            )  # fmt: skip
             table = format_table(figures)
             print(f"\n{theme} on {options.hardware}: {options.base} against {new.name}\n\n{table}")
             if not options.no_write:
@@ -206,9 +251,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _write(theme: str, options: argparse.Namespace, table: str) -> Path:
     date = datetime.date.today().isoformat()
     path = Path(os.environ.get("OUT") or RESULTS) / f"compare_{theme}_{options.hardware}_{date}.md"
+    quick = " --quick" if options.quick else ""
     path.write_text(
         f"# {theme} on {options.hardware}: {options.base} against this version, {date}\n\n"
         f"Command: `benchmarks/compare {options.base} --only {theme} --hardware {options.hardware}"
-        f" --repeats {options.repeats}`; both versions in turns, a fresh process each.\n\n{table}\n"
+        f" --repeats {options.repeats}{quick}`;"
+        f" both versions in turns, a fresh process each.\n\n{table}\n"
     )
     return path

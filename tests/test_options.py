@@ -148,3 +148,11 @@ def test_json_schema() -> None:
 def test_settings_are_named() -> None:
     keys = {one.setting: name for name, one in list_options(BookRequest).items() if one.setting}
     assert keys == {"speech.rate": "rate"}
+
+
+def test_a_home_that_does_not_exist_is_no_crash() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class FolderRequest(Request):
+        folder: Path = option(help="a folder")
+
+    assert FolderRequest(folder="~nobody-at-all/x").folder == Path("~nobody-at-all/x")  # type: ignore[arg-type]

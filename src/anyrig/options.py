@@ -12,6 +12,7 @@ of one of these, or a mapping of names to values; `| None` means that it may be 
 from __future__ import annotations
 
 import math
+import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -101,7 +102,7 @@ class Option:
             except ValueError:
                 parsed = None
         elif self.kind is Path:
-            parsed = Path(text).expanduser() if text else None
+            parsed = Path(os.path.expanduser(text)) if text else None
         else:
             parsed = spelled
         if parsed is None or not self._is_valid(parsed):
@@ -186,7 +187,7 @@ class Option:
             except OverflowError:
                 raise self._error(given) from None
         elif self.kind is Path and isinstance(value, str):
-            value = Path(value).expanduser() if value else None
+            value = Path(os.path.expanduser(value)) if value else None
         elif self.kind is str and isinstance(value, Path):
             value = str(value)
         elif self.kind is str and isinstance(value, str) and self.normalize:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from types import SimpleNamespace
 
@@ -36,9 +37,9 @@ def test_memory_of_the_cpu(here: Machine, library: str) -> None:
     handle = open_device(here.cpu_device, find_backend(here, library))
     handle.reset_peak()
     before = handle.memory()
-    block = np.ones(64 * MIB // 8)
-    during = handle.memory()
-    del block
+    with mmap.mmap(-1, 64 * MIB) as block:  # not from the heap, which may have room for it
+        block.write(b"1" * (64 * MIB))
+        during = handle.memory()
     after = handle.memory()
     assert before.allocated_bytes is not None
     assert during.allocated_bytes is not None

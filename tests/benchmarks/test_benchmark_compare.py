@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -78,3 +79,32 @@ def test_a_benchmark_that_fails_is_an_error(tmp_path: Path) -> None:
     done = run_compare(old, old)
     assert done.returncode == 1
     assert "benchmark tiny failed in" in done.stderr
+
+
+def test_quick_runs_measure_once_and_leave_out_peers(tmp_path: Path) -> None:
+    row = 'Row("rounds", ROUNDS, "s"), Row("peers", len(PEERS), "s")'
+    row += ', Row("installed", int(importlib.util.find_spec("accelerate") is not None), "s")'
+    one = checkout(tmp_path / "one", row)
+    text = (one / "benchmarks" / "tiny.py").read_text()
+    names = 'import importlib.util\nROUNDS, PEERS = 7, {"torch": ()}\n'
+    (one / "benchmarks" / "tiny.py").write_text(names + text)
+    done = run_compare(one, one, "--quick")
+    cells = {cells[1].strip(): cells[2].strip() for line in done.stdout.splitlines()
+             if len(cells := line.split("|")) > 3}  # fmt: skip
+    found = [cells[name] for name in ("rounds", "peers", "installed")]
+    assert found == ["1 s", "0 s", "0 s"], done.stderr
+
+
+def test_an_interrupted_comparison_continues(tmp_path: Path) -> None:
+    old = checkout(tmp_path / "old", 'Row("x", 1, "s")')
+    first = run_compare(old, old, "--progress", str(tmp_path))
+    kept = tmp_path / "tiny_cpu.json"
+    assert "tiny: 5 of 5" in first.stderr
+    rows = json.loads(kept.read_text())
+    for row in rows:
+        row["old"], row["new"] = row["old"][:3], row["new"][:3]
+    kept.write_text(json.dumps(rows))
+    second = run_compare(old, old, "--progress", str(tmp_path))
+    assert "tiny: 3 of 5" not in second.stderr
+    assert "tiny: 4 of 5" in second.stderr
+    assert " of 5 |" in second.stdout

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from anyrig.app.cluster import ClusterOptions, find_broker
+from anyrig.app.rig import Rig
 from anyrig.cli.cluster_link import broker_of
 from anyrig.cli.context import Context
-from anyrig.cli.fleet import precision_of, url_of
+from anyrig.cli.fleet import precision_of
 from anyrig.cli.main import parse_command_line
 from anyrig.cli.worker import _posts, chosen
 from anyrig.cli.worker_engine import Shop
@@ -242,22 +244,20 @@ def test_nothing_is_told_of_gpus_that_did_not_answer() -> None:
 # -- who gives it work -----------------------------------------------------------------------------
 
 
-def _book(*words: str, environment: Mapping[str, str] | None = None) -> Context:
-    _, options = parse_command_line(["book", "b.txt", *words])
-    return Context(options, {**os.environ, **(environment or {})})
+def _find_broker(cluster: str = "", environment: Mapping[str, str] | None = None) -> str:
+    rig = Rig(environment={**os.environ, **(environment or {})})
+    return find_broker(rig, ClusterOptions(cluster=cluster))
 
 
 def test_which_commands_go_to_the_cluster() -> None:
-    spread = {"ANYRIG_CLUSTER_SPREAD": "yes", "REDIS_URL": "redis://a/0"}
-    assert url_of(_book()) == ""
-    assert url_of(_book(environment={"REDIS_URL": "redis://a/0"})) == ""
-    assert url_of(_book("--cluster", "redis://b/0")) == "redis://b/0"
-    assert url_of(_book(environment=spread)) == "redis://a/0"
-    assert url_of(_book("--cluster", "no", environment=spread)) == ""
-    assert url_of(_book("--cluster", "yes", environment={"REDIS_URL": "redis://a/0"})) == (
-        "redis://a/0"
-    )
-    assert url_of(made(environment=spread)) == ""  # a worker itself has no such option
+    named = {"REDIS_URL": "redis://a/0"}
+    spread = {**named, "ANYRIG_CLUSTER_SPREAD": "yes"}
+    assert _find_broker() == ""
+    assert _find_broker(environment=named) == ""
+    assert _find_broker("redis://b/0") == "redis://b/0"
+    assert _find_broker(environment=spread) == "redis://a/0"
+    assert _find_broker("no", spread) == ""
+    assert _find_broker("yes", named) == "redis://a/0"
 
 
 def test_a_queued_book_does_not_show_the_brokers_password(anyrig: Anyrig) -> None:

@@ -72,21 +72,24 @@ def test_a_fresh_server_is_ready_and_has_no_worker(app_client: TestClient) -> No
 
 
 @pytest.mark.parametrize(
-    ("state", "name"),
-    [({"ready": False}, "starting"), ({"error": "speech could not be loaded: no voice"}, "failed"),
-     ({"ending": True}, "ending")],
-)  # fmt: skip
+    ("field", "value", "name"),
+    [
+        ("is_ready", False, "starting"),
+        ("preload_error", "speech could not be loaded: no voice", "failed"),
+        ("is_ending", True, "ending"),
+    ],
+)
 def test_one_that_is_not_ready_says_so_and_still_lives(
-    app_client: TestClient, state: dict[str, Any], name: str
+    app_client: TestClient, field: str, value: Any, name: str
 ) -> None:
-    app_client.app.state.server.state.update(state)  # type: ignore[attr-defined]
+    setattr(app_client.app.state.server, field, value)  # type: ignore[attr-defined]
     answer = app_client.get("/health")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/problem+json"
     assert int(answer.headers["retry-after"]) > 0
     told = answer.json()
     assert (told["ready"], told["state"], told["status"]) == (False, name, 503)
-    assert told["problems"] == ([state["error"]] if "error" in state else [])
+    assert told["problems"] == ([value] if field == "preload_error" else [])
     alive = app_client.get("/health/live")
     assert (alive.status_code, alive.json()) == (200, {"status": "alive"})
 
@@ -102,7 +105,8 @@ def test_a_word_that_cannot_be_preloaded_is_refused_at_the_start(tmp_path: Path)
         order, env=environment_of(tmp_path), capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--preload speach" in done.stderr
+    assert "--preload must be one of" in done.stderr
+    assert "'speach'" in done.stderr
     assert "speech, embeddings, documents, entities, summarise, classify" in done.stderr
 
 

@@ -101,7 +101,7 @@ def test_commas_inside_of_a_text_are_not_values(app_client: TestClient) -> None:
     text = '\\",[{' * 600_000
     answer = app_client.post("/v1/embeddings", json={"model": "hashing", "input": text})
     assert answer.status_code == 413, answer.text
-    assert answer.json()["title"].startswith("a text of ")
+    assert answer.json()["title"].startswith("the input has a text of ")
 
 
 def test_many_invalid_values_get_one_short_answer(app_client: TestClient) -> None:

@@ -76,14 +76,14 @@ def test_everything_is_there_before_anything_happens(app_client: TestClient) -> 
 
 
 def test_ready_is_what_health_says(app_client: TestClient) -> None:
-    state = app_client.app.state.server.state  # type: ignore[attr-defined]
-    for more in ({"error": "speech could not be loaded"}, {"ready": False}, {"ending": True}):
-        before = dict(state)
-        state.update(more)
+    state = app_client.app.state.server  # type: ignore[attr-defined]
+    changes = {"preload_error": "speech could not be loaded", "is_ready": False, "is_ending": True}
+    for field, bad in changes.items():
+        before = getattr(state, field)
+        setattr(state, field, bad)
         assert app_client.get("/health").status_code == 503
-        assert value(figures(app_client), "anyrig_ready") == 0, more
-        state.clear()
-        state.update(before)
+        assert value(figures(app_client), "anyrig_ready") == 0, field
+        setattr(state, field, before)
         assert app_client.get("/health").status_code == 200
         assert value(figures(app_client), "anyrig_ready") == 1
 

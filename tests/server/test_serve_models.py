@@ -208,4 +208,4 @@ def test_a_process_of_a_clerks_own_that_falls_silent_is_told(make_app: MakeApp) 
     state = app.state.server
     with state.models.borrow("documents", lambda: Clerks(inner, heard=now)):
         (problem,) = metrics.list_worker_problems(state)
-    assert "documents: ocr: worker 4712 says nothing" in problem
+    assert "documents: ocr: worker 4712 has not responded" in problem

@@ -235,7 +235,7 @@ def _check_recording(voice: str, choice: EngineChoice) -> str:
     if issubclass(choice.engine_class, Hosted) and choice.engine_class.clones:
         return voice
     raise InvalidInputError(
-        f"{voice} is a recording, and {choice.name} cannot clone voices",
+        f"{voice} is a recording, and {choice.name} has no voice from a file",
         hint=f"`anyrig voices --engine {choice.name}` lists its voices; `anyrig engines show"
         f" {choice.name}` says how to add one.",
     )

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from anyrig.app.cluster import ClusterOptions
 from anyrig.app.compute import ComputeOptions
+from anyrig.app.settings import ListenOptions
 from anyrig.options import option
 
 Preload = Literal["speech", "embeddings", "documents", "entities", "summarise", "classify"]
@@ -14,17 +15,9 @@ PRELOADS: tuple[str, ...] = get_args(Preload)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeRequest(ComputeOptions, ClusterOptions):
+class ServeRequest(ListenOptions, ComputeOptions, ClusterOptions):
     """The server."""
 
-    host: str = option(
-        "127.0.0.1", "address to listen on; 0.0.0.0 is every address of this machine",
-        metavar="ADDRESS", setting="server.host",
-    )  # fmt: skip
-    port: int = option(
-        3000, "port to listen on; 0 is any free one", ge=0, le=65535, metavar="N",
-        setting="server.port",
-    )  # fmt: skip
     preload: tuple[Preload, ...] = option(
         (), "load models before the server is ready: speech,embeddings if no names are given;"
         f" any of {', '.join(PRELOADS)}", metavar="NAMES", if_bare="speech,embeddings",

@@ -252,11 +252,11 @@ def _show(rig: Rig, title: str, arguments: argparse.Namespace) -> int:
 
 
 def _delete(rig: Rig, title: str, arguments: argparse.Namespace) -> int:
-    from anyrig.cli.pick import agreed, can_ask
+    from anyrig.cli.ask import can_ask, confirm
 
     count = len(app.list_deleted(rig, title))
     what = f"all {count} versions of {title}" if count > 1 else title
-    if not arguments.yes and not arguments.json and can_ask() and not agreed(f"Delete {what}?"):
+    if not arguments.yes and not arguments.json and can_ask() and not confirm(f"Delete {what}?"):
         print("Nothing was deleted.")
         return 0
     deleted = [about.title for about in app.delete_classifier(rig, title)]

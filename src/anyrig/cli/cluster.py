@@ -13,7 +13,7 @@ from anyrig.cli import cluster_show
 from anyrig.cli.cluster_link import linked
 from anyrig.cli.context import Context
 from anyrig.cli.escape import esc
-from anyrig.cli.show import print_json
+from anyrig.cli.output import print_json
 from anyrig.errors import InvalidInputError, WorkError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
-from anyrig.cli.show import print_warning
+from anyrig.cli.output import print_warning
 from anyrig.install import format_install
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anyrig.cli.show import paint, table
+from anyrig.cli.output import format_table, paint
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def told(found: Status) -> str:
         return "\n".join([*lines, "", "No worker has joined. `anyrig worker --join TOKEN` does."])
     head = ["worker", "status", "device", "GPUs", "free MB", "models", "characters/s", "segments",
             "version", "host", "last sign"]  # fmt: skip
-    text = table([head, *map(_cells, found.rows)], right=(3, 4, 6, 7))
+    text = format_table([head, *map(_cells, found.rows)], right=(3, 4, 6, 7))
     top, *rest = text.splitlines()
     lines += ["", paint(top, "bold")]
     for row, line in zip(found.rows, rest, strict=True):

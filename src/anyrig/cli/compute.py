@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
-from anyrig.cli.show import print_warning
+from anyrig.cli.output import print_warning
 from anyrig.errors import InvalidInputError
 from anyrig.precision.profiles import PROFILES
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.app.settings import LOADER, WARNED_VARIABLE, Settings
-from anyrig.cli.show import print_warning
+from anyrig.cli.output import print_warning
 from anyrig.devices.choose import (
     DeviceChoice,
     DeviceRequest,
@@ -72,7 +72,7 @@ class Context:
         Args:
             own: the process's variables, which libraries read when they load.
         """
-        from anyrig.cli.show import print_warning
+        from anyrig.cli.output import print_warning
 
         self.environment.update(self.loaded.process_variables)
         own.update(self.loaded.process_variables)
@@ -250,7 +250,7 @@ class Context:
         if getattr(self.options, "unattended", False):
             log.warning("%s", text)
         else:
-            from anyrig.cli.show import print_warning
+            from anyrig.cli.output import print_warning
 
             print_warning(text)
 

@@ -19,7 +19,7 @@ from anyrig.cli import coordinator_place as place
 from anyrig.cli.beat import Beat
 from anyrig.cli.cluster_link import needs_celery
 from anyrig.cli.context import Context
-from anyrig.cli.show import print_warning
+from anyrig.cli.output import print_warning
 from anyrig.errors import AnyrigError, InvalidInputError, OverloadedError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from anyrig.app import index as app
 from anyrig.app.events import JsonEvents
 from anyrig.app.index import IndexProgressEvent, IndexRequest, IndexStartedEvent
+from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, print_json, print_line, print_warning
-from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.install import localize_install_commands
@@ -170,7 +170,7 @@ def _list(rig: Rig, *, as_json: bool) -> int:
 def _drop(rig: Rig, name: str, arguments: argparse.Namespace) -> int:
     exists = app.find_index_file(rig, name).is_file()
     ask = exists and not arguments.yes and not arguments.json and can_ask()
-    if ask and not agreed(f"Delete the index {name}?"):
+    if ask and not confirm(f"Delete the index {name}?"):
         print("Nothing was deleted.")
         return 0
     app.drop(rig, name)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import compute, fleet
 from anyrig.cli.context import Context
+from anyrig.cli.output import print_warning
 from anyrig.cli.pick import pick
-from anyrig.cli.show import print_warning
 from anyrig.cli.speaker import Chosen, blended, checked_voice, refusal, voice_of
 from anyrig.errors import InvalidInputError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
-from anyrig.cli.show import print_warning
+from anyrig.cli.output import print_warning
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.precision.profiles import get_profile
 

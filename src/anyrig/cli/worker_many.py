@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.beat import Beat
 from anyrig.cli.context import Context
-from anyrig.cli.show import print_warning
+from anyrig.cli.output import print_warning
 
 if TYPE_CHECKING:
     from anyrig.cli.worker import Post

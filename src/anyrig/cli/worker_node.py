@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.beat import Beat
 from anyrig.cli.context import Context
+from anyrig.cli.output import print_warning
 from anyrig.cli.serve import in_container
-from anyrig.cli.show import print_warning
 from anyrig.cli.worker import chosen, word_of
 from anyrig.cli.worker_engine import Shop, small
 from anyrig.cli.worker_look import Look

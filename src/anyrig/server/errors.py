@@ -147,11 +147,20 @@ def replace_surrogates(text: str) -> str:
 # -- responses -------------------------------------------------------------------------------------
 
 
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
 def problem_body(
     status: int, title: str, hint: str, param: str | None = None, **more: Any
 ) -> dict[str, Any]:
     """The JSON of a problem. `error` is for clients of the OpenAI API, which read only that."""
     default_type = "invalid_request_error" if status < 500 else "server_error"
+    if title == _phrase(status):  # as starlette and the page's framework have it
+        title = title.capitalize()
     title, hint = replace_surrogates(title), replace_surrogates(hint)
     return {
         "type": "about:blank", "title": title, "status": status, "detail": hint, "hint": hint,
@@ -204,11 +213,9 @@ def error_response(error: Exception, *, log_texts: bool = False) -> JSONResponse
         )
     if isinstance(error, HTTPException):
         status = error.status_code
-        title = str(error.detail)
-        if title == _phrase(status):
-            title = title.capitalize()
         hint = _HINTS.get(status, "See /docs for the available paths.")
-        return problem_response(status, title, hint, headers=dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        return problem_response(status, str(error.detail), hint, headers=headers)
     _log_error(error, log_texts)
     return problem_response(500, "internal server error", "See the server's log for details.")
 
@@ -296,13 +303,6 @@ PROBLEM_SCHEMA: Mapping[str, Any] = {
     },
     "example": problem_body(404, "upload not found", "GET /uploads lists them."),
 }
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
 
 
 # -- invalid bodies --------------------------------------------------------------------------------

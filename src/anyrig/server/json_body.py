@@ -14,14 +14,14 @@ import math
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import anyio
 from anyio import to_thread
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import from_json
 
 from anyrig.errors import LimitExceededError
@@ -37,10 +37,21 @@ MAX_FIELDS = 1000
 _MAX_ERRORS = 1000
 _AT_ONCE = 2
 """Long bodies that are parsed at a time: each holds the interpreter for a moment."""
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MAYBE_INFINITE = re.compile(rb"[eE]\+?\d{3}|\d{309}")
 _PIECE = 4096
 _dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def check_name(text: str) -> str:
+    """Refuse control characters: a name may be part of a header of the response."""
+    if _CONTROL_CHARACTERS.search(text):
+        raise ValueError("must not contain control characters")
+    return text
+
+
+PlainName = Annotated[str, AfterValidator(check_name)]
 
 
 class JsonRoute(APIRoute):

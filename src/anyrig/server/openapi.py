@@ -19,6 +19,17 @@ from anyrig.server.errors import PROBLEM_SCHEMA
 from anyrig.server.page.icons import svg
 from anyrig.server.page.theme import THEME_COOKIE, THEMES, plain_css
 
+# OpenAPI before 3.2 cannot describe the items of a stream: this is the schema of each event.
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "description": "One event of the stream.",
+    "required": ["data"],
+    "properties": {
+        "id": {"type": "string", "description": "Its number, if events are numbered."},
+        "event": {"type": "string", "description": "Its kind, if there are several."},
+        "data": {"type": "string", "description": "JSON."},
+    },
+}
 _METHODS = ("get", "post", "put", "patch", "delete")
 _CSS = """
 body>*{max-width:64rem;margin-inline:auto}.top{max-width:none}.api{display:grid;gap:1.5rem;

@@ -194,4 +194,4 @@ def test_a_sample_of_another_folder_is_found_by_the_command_line(
     assert "no voice 'alice'" in done.stderr
     done = anyrig(*asked, "--voice", str(tmp_path / "alice.wav"))
     assert done.returncode == 2
-    assert "takes voices by their names" in done.stderr
+    assert "is a recording, and vibevoice has no voice from a file" in done.stderr

@@ -28,9 +28,8 @@ from anyrig.server.errors import (
     not_json,
     problem_responses,
 )
-from anyrig.server.json_body import read_model
+from anyrig.server.json_body import PlainName, read_model
 from anyrig.server.routes.models import format_substitute, to_header
-from anyrig.server.schemas import PlainName
 from anyrig.server.state import ServerState
 from anyrig.server.waiting import BoundedStarter, wait_for_all
 

@@ -30,7 +30,7 @@ from anyrig.server.jobs import (
     list_files,
 )
 from anyrig.server.json_body import JsonRoute
-from anyrig.server.schemas.events import EVENT
+from anyrig.server.openapi import EVENT
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import file_response
 

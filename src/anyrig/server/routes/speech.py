@@ -22,10 +22,9 @@ from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
 from anyrig.server import errors
 from anyrig.server.errors import Problem
-from anyrig.server.json_body import JsonRoute, parse
+from anyrig.server.json_body import JsonRoute, PlainName, parse
+from anyrig.server.openapi import EVENT
 from anyrig.server.routes.models import MODEL_HEADERS, format_substitute, to_header
-from anyrig.server.schemas import PlainName
-from anyrig.server.schemas.events import EVENT
 from anyrig.server.state import ServerState
 from anyrig.server.streaming import (
     PCM_RATE,

@@ -22,9 +22,9 @@ from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.server.auth import get_client
 from anyrig.server.documents import DocumentTasks, run_while_connected
 from anyrig.server.errors import Problem, problem_responses
+from anyrig.server.json_body import check_name
+from anyrig.server.openapi import EVENT
 from anyrig.server.routes.models import MODEL_HEADERS, format_substitute, to_header
-from anyrig.server.schemas import check_name
-from anyrig.server.schemas.events import EVENT
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import Upload, UploadForm, receive_form
 

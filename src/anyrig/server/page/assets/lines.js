@@ -18,16 +18,16 @@ export default {
         <ol class="line-list">
           <li v-for="(row, number) in rows" :key="row.key" class="line" :data-state="row.state" :data-seconds="row.seconds">
             <span class="line-number figures" aria-hidden="true">{{ number + 1 }}</span>
-            <textarea rows="1" v-model="row.text" :aria-label="format('text_of', number)" @input="handleEdit(row, $event)" ref="texts"></textarea>
+            <textarea rows="1" v-model="row.text" :aria-label="label('text_of', number)" @input="handleEdit(row, $event)" ref="texts"></textarea>
             <span class="badge" :class="mood(row)">{{ describe(row) }}</span>
             <span class="line-buttons">
-              <button type="button" class="button quiet" :disabled="!row.url" :aria-label="format(playing === row.key ? 'stop_line' : 'hear', number)"
+              <button type="button" class="button quiet" :disabled="!row.url" :aria-label="label(playing === row.key ? 'stop_line' : 'hear', number)"
                 data-do="hear" @click="play(row)"><span class="icon" v-html="playing === row.key ? icons.stop : icons.play"></span></button>
-              <button type="button" class="button quiet" :disabled="row.state === 'making' || !row.text.trim()" :aria-label="format('make', number)"
+              <button type="button" class="button quiet" :disabled="row.state === 'making' || !row.text.trim()" :aria-label="label('make', number)"
                 data-do="make" @click="make(row)"><span class="icon" v-html="icons.again"></span></button>
-              <button type="button" class="button quiet" :disabled="!row.url" :aria-label="format('download', number)" data-do="download"
+              <button type="button" class="button quiet" :disabled="!row.url" :aria-label="label('download', number)" data-do="download"
                 @click="download(row, number)"><span class="icon" v-html="icons.download"></span></button>
-              <button type="button" class="button quiet" :aria-label="format('remove', number)" data-do="remove" @click="remove(row)">
+              <button type="button" class="button quiet" :aria-label="label('remove', number)" data-do="remove" @click="remove(row)">
                 <span class="icon" v-html="icons.bin"></span></button>
             </span>
             <p v-if="row.error" class="line-why" role="alert">{{ row.error }}</p>
@@ -173,7 +173,7 @@ export default {
       const texts = this.rows.map((row) => row.text.replace(/\s+/g, " ").trim()).filter(Boolean);
       this.$emit("queued", { lines: texts, format: this.format });
     },
-    format(key, number) {
+    label(key, number) {
       return this.texts[key].replace("{number}", number + 1);
     },
     describe(row) {
