@@ -107,6 +107,8 @@ def test_every_page_is_in_the_index_and_every_command_in_its_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = [page.name for page in PAGES if page.parent.name == "docs"]
     assert [name for name in pages if f"({name})" not in index] == ["index.md"]
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"- (?:\w+: )?([\w-]+\.md)$", site, re.MULTILINE)) == sorted(pages)
     commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert all(f"\n## {name}\n" in commands for name in COMMANDS)
 
