@@ -113,9 +113,9 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_offline_names_the_folder_to_fill(anyrig: Anyrig) -> None:
-    done = anyrig("engines", "get", "qwen-tts", environment={"HF_HUB_OFFLINE": "1"})
+    done = anyrig("engines", "get", "vibevoice", environment={"HF_HUB_OFFLINE": "1"})
     assert done.returncode == 4
-    assert "models/qwen-tts" in done.stderr
+    assert "models/vibevoice" in done.stderr
 
 
 def test_an_archive_that_is_not_the_published_one_is_refused(anyrig: Anyrig) -> None:

@@ -172,5 +172,5 @@ def test_a_list_is_queued_and_told_of_as_it_is_spoken(anyrig: Anyrig) -> None:
     assert [row["event"] for row in rows][-1] == "done"
     assert rows[0]["event"] == "progress"
     assert rows[-2]["done"] == 1.0
-    assert "goes with --lines" in anyrig("speak", "Hello.", *TONE, "--queue").stderr
-    assert "goes with --lines" in anyrig("speak", "Hello.", *TONE, "--events").stderr
+    assert "--queue requires --lines" in anyrig("speak", "Hello.", *TONE, "--queue").stderr
+    assert "--events requires --lines" in anyrig("speak", "Hello.", *TONE, "--events").stderr

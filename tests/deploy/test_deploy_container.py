@@ -103,7 +103,7 @@ def test_the_server_needs_no_more_than_its_volume(tmp_path: Path, program: Path)
         child.terminate()
         child.wait(30)
     said = log.read_text()
-    assert "A key was made; it is shown this once" in said
+    assert "Created an API key. It is not shown again" in said
     assert "Read-only file system" not in said
     assert check("server", environment).returncode == 1
 

@@ -196,7 +196,7 @@ class EventPrinter:
         assert self._task is not None
         self._progress.update(
             self._task, description=event.stage, completed=event.done, total=event.total or None,
-            detail=escape_controls(detail)[:48],
+            detail=escape_controls(detail),
         )  # fmt: skip
 
     def pause(self) -> None:
@@ -241,9 +241,9 @@ def _start_bar() -> Progress:
         MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
     # Past the stream that escapes control characters: rich writes some of its own.
     console = Console(file=getattr(sys.stderr, "stream", sys.stderr))
@@ -251,10 +251,12 @@ def _start_bar() -> Progress:
         TextColumn("{task.description}", markup=False),
         BarColumn(20),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[detail]}", markup=False),
+        TextColumn("left"),
+        # On a narrow terminal only this column is cut.
+        TextColumn("{task.fields[detail]}", markup=False, table_column=Column(ratio=1)),
         console=console,
+        expand=True,
         transient=True,
     )
     progress.start()

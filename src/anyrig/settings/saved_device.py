@@ -21,7 +21,7 @@ def load_saved_device(path: Path) -> SavedDevice | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return SavedDevice(str(data["device"]), str(data.get("name", "")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidSettingError(

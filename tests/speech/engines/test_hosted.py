@@ -11,14 +11,14 @@ import pytest
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import engines
-from anyrig.speech.engines.hosted import Chatterbox, IndexTts, QwenTts, VibeVoiceRealtime, Xtts
+from anyrig.speech.engines.hosted import IndexTts, VibeVoiceRealtime, Xtts
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.engine import Hosted, device_word
 from anyrig.speech.hosting.recipes import NAMES, RECIPES
 from anyrig.speech.protocol import Voice, options_of
 from anyrig.speech.voices import pick
 
-KINDS: list[type[Hosted]] = [Xtts, IndexTts, VibeVoiceRealtime, Chatterbox, QwenTts]
+KINDS: list[type[Hosted]] = [Xtts, IndexTts, VibeVoiceRealtime]
 
 
 @pytest.fixture
@@ -109,33 +109,6 @@ def test_vibevoice_s_presets_speak_the_language_of_their_name(homes: Path, tmp_p
     found = VibeVoiceRealtime.find(folder, environments=homes)
     assert [voice.language for voice in found.voices] == ["en", "en", "ja", "es", "en"]
     assert VibeVoiceRealtime.pickles(folder) == []
-
-
-@pytest.mark.parametrize(
-    ("files", "languages"),
-    [
-        (Chatterbox.files, 1),
-        (("t3_mtl23ls_v2.safetensors", "ve.pt", "s3gen.pt"), 23),
-        (("t3_turbo_v1.safetensors", "ve.safetensors", "s3gen_meanflow.safetensors"), 1),
-    ],
-)
-def test_chatterbox_speaks_what_its_folder_holds(
-    files: tuple[str, ...], languages: int, homes: Path, tmp_path: Path
-) -> None:
-    folder = _filled(tmp_path / "w", *files, "conds.pt")
-    found = Chatterbox.find(folder, environments=homes)
-    assert [voice.name for voice in found.voices] == ["default"]
-    assert len(found.languages) == languages
-
-
-def test_qwen_has_speakers_or_takes_recordings(homes: Path, tmp_path: Path) -> None:
-    folder = _filled(tmp_path / "w", "model.safetensors", "voices/anna.wav")
-    (folder / "config.json").write_text('{"talker_config": {"spk_id": {"vivian": 1, "ryan": 2}}}')
-    names = [voice.name for voice in QwenTts.find(folder, environments=homes).voices]
-    assert names == ["ryan", "vivian"]
-    (folder / "config.json").write_text('{"talker_config": {"spk_id": {}}}')
-    (anna,) = QwenTts.find(folder, environments=homes).voices
-    assert (anna.name, bool(anna.digest)) == ("anna", True)
 
 
 def test_devices_have_torch_s_words(on_cpu: Placement) -> None:

@@ -20,12 +20,9 @@ OWN: dict[str, str] = {
     "nanotts": "anyrig.speech.engines.nanotts:NanoTts",
     "vits": "anyrig.speech.engines.vits:Vits",
     "vibevoice": "anyrig.speech.engines.vibevoice:VibeVoice",
-    "pocket": "anyrig.speech.engines.pocket:Pocket",
     "xtts": "anyrig.speech.engines.hosted:Xtts",
     "indextts": "anyrig.speech.engines.hosted:IndexTts",
     "vibevoice-realtime": "anyrig.speech.engines.hosted:VibeVoiceRealtime",
-    "chatterbox": "anyrig.speech.engines.hosted:Chatterbox",
-    "qwen-tts": "anyrig.speech.engines.hosted:QwenTts",
     "tone": "anyrig.speech.engines.tone:Tone",
 }
 DEFAULT = "hibari"

@@ -56,7 +56,6 @@ class Recipe:
 
 
 _TORCH_28 = {"cpu": "cpu", "cuda": "cu128", "rocm": "rocm6.4", "xpu": "xpu"}
-_TORCH_26 = {"cpu": "cpu", "cuda": "cu124", "rocm": "rocm6.2.4", "xpu": "xpu"}
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -110,26 +109,6 @@ RECIPES: dict[str, Recipe] = {
             disk_bytes=3 * GB,
             disk_gpu_bytes=9 * GB,
             needs="git: it is fetched from its repository",
-        ),
-        Recipe(
-            "chatterbox",
-            "chatterbox",
-            ("chatterbox-tts==0.1.7", "torch==2.6.0", "torchaudio==2.6.0"),
-            (3, 10),
-            (3, 13),
-            builds=_TORCH_26,
-            disk_bytes=3 * GB,
-            disk_gpu_bytes=9 * GB,
-        ),
-        Recipe(
-            "qwen-tts",
-            "qwen-tts",
-            ("qwen-tts==0.1.1", "torch==2.8.0", "torchaudio==2.8.0"),
-            (3, 9),
-            (3, 13),
-            builds=_TORCH_28,
-            disk_bytes=3 * GB,
-            disk_gpu_bytes=9 * GB,
         ),
     )
 }  # fmt: skip
