@@ -19,6 +19,7 @@ SOURCE = ROOT / "src" / "anyrig"
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 QUOTED = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINED = re.compile(r"^ *(?:(?:async )?def |class |(?=\w+(?:: | = )))(\w+)", re.MULTILINE)
 _PLACE = re.compile(r"([\w/]+\.py):([\w.]+)")
 _PATH = re.compile(r"[\w/.-]+(?:\.py|\.toml|/)")
 
@@ -44,10 +45,13 @@ def _names(file: Path) -> frozenset[str]:
 
 
 @cache
-def _all_names() -> frozenset[str]:
-    """Of the whole package; a method also without its class."""
-    names = frozenset[str]().union(*(_names(file) for file in SOURCE.rglob("*.py")))
-    return names | {name.rpartition(".")[2] for name in names}
+def _files_by_name() -> dict[str, list[Path]]:
+    """Where a function, class, method, field or constant is defined; by pattern, as it is quick."""
+    found: dict[str, list[Path]] = {}
+    for file in SOURCE.rglob("*.py"):
+        for name in set(_DEFINED.findall(file.read_text(encoding="utf-8"))):
+            found.setdefault(name, []).append(file)
+    return found
 
 
 def _exists(path: str) -> bool:
@@ -56,8 +60,10 @@ def _exists(path: str) -> bool:
 
 
 def _is_defined(name: str) -> bool:
-    """A function, class, method or constant of the package; the instance `rig` stands for `Rig`."""
-    return re.sub(r"^rig\.", "Rig.", name) in _all_names()
+    """`make_book`, `Rig.make_book`, `COMMANDS`; the instance `rig` stands for `Rig`."""
+    first, _, rest = re.sub(r"^rig\.", "Rig.", name).partition(".")
+    files = _files_by_name().get(first, [])
+    return any(f"{first}.{rest}" in _names(file) for file in files) if rest else bool(files)
 
 
 def find_missing(quoted: str) -> list[str]:
@@ -94,7 +100,7 @@ def test_named_in_the_page_exists(quoted: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     ["app/rig.py:Rig.fly", "app/nothing.py:run", "app/nothing.py", "devices/nothing/", "anyrig fly",
-     "Rig.fly", "rig.fly(SpeechRequest)", "fly", "NO_SUCH_TABLE", "no_option=6",
+     "Rig.fly", "rig.fly(SpeechRequest)", "fly", "print", "NO_SUCH_TABLE", "no_option=6",
      "python -m anyrig.fly"],
 )  # fmt: skip
 def test_what_does_not_exist_is_found(wrong: str) -> None:
