@@ -3,13 +3,14 @@
 PYTHON ?= python3
 SUM = cat pyproject.toml constraints.txt Makefile scripts/environment scripts/system-packages | sha256sum | cut -c1-16
 
-.PHONY: help run test test-slow clean
+.PHONY: help run test test-slow docs clean
 
 help:
 	@echo "make run     make .venv, install anyrig into it, and make an audiobook of the example"
 	@echo "make test    make .venv-test and run every check of the project"
 	@echo "make test-slow   the long walks: in a browser, whole training runs, kills by the hundred"
-	@echo "make clean   remove both environments"
+	@echo "make docs    build the documentation into site/, with search; dead links fail"
+	@echo "make clean   remove the environments and site/"
 	@echo "             PYTHON=python3.12 names another Python"
 
 run:
@@ -30,5 +31,8 @@ test:
 test-slow:
 	@ANYRIG_TEST_MARKS=slow $(MAKE) test
 
+docs:
+	@scripts/site "$(PYTHON)"
+
 clean:
-	rm -rf .venv .venv-test
+	rm -rf .venv .venv-test .venv-docs site

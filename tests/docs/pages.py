@@ -10,9 +10,12 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -54,14 +57,145 @@ def blocks() -> Iterator[Block]:
 
 
 def commands_page() -> str:
-    """Every command's help, as a page."""
+    """Every command's help; groups of options that several commands have are listed once."""
     from anyrig.cli.main import COMMANDS
 
+    helps = {name: _split_help(_said(f"anyrig {name} --help")) for name in COMMANDS}
+    count = Counter(
+        (title, _one_line(entry))
+        for _, groups in helps.values()
+        for title, entries in groups.items()
+        for entry in entries
+    )
+    shared: dict[str, dict[str, str]] = {}
     parts = ["# Commands", "", "Written by `scripts/docs` from the commands' own help.", ""]
     parts += ["```text", _said("anyrig --help").rstrip(), "```"]
-    for name in COMMANDS:
-        parts += ["", f"## {name}", "", "```text", _said(f"anyrig {name} --help").rstrip(), "```"]
+    for name, (description, groups) in helps.items():
+        own: list[str] = []
+        also: list[str] = []
+        for title, entries in groups.items():
+            kept = []
+            for entry in entries:
+                key = _one_line(entry)
+                if title not in _OWN_GROUPS and count[title, key] >= _SHARED_BY:
+                    shared.setdefault(title, {}).setdefault(key, entry)
+                    also += [] if title in also or title == _EVERY else [title]
+                else:
+                    kept.append(entry)
+            own += [f"{title}:", *kept, ""] if kept else []
+        parts += ["", f"## {name}", "", description]
+        if own:
+            parts += ["", "```text", *own[:-1], "```"]
+        if also:
+            links = ", ".join(f"[{one}](#{one.lower().replace(' ', '-')})" for one in also)
+            parts += ["", f"Shared options: {links}."]
+    parts += ["", "## Shared options"]
+    for title in (_EVERY, *(one for one in shared if one != _EVERY)):
+        heading = title[0].upper() + title[1:]
+        parts += ["", f"### {heading}", "", "```text", *shared[title].values(), "```"]
     return "\n".join(parts) + "\n"
+
+
+_EVERY = "options of every command"
+_OWN_GROUPS = ("options", "positional arguments")
+_SHARED_BY = 3
+"""Options that so many commands have in a group of the same name are listed once."""
+
+
+def _split_help(text: str) -> tuple[str, dict[str, list[str]]]:
+    """The description of a command, and its options by the title of their group."""
+    _usage, *sections = text.strip().split("\n\n")
+    description: list[str] = []
+    groups: dict[str, list[str]] = {}
+    for section in sections:
+        title, *lines = section.splitlines()
+        if not title.endswith(":") or not lines or not lines[0].startswith("  "):
+            description.append(section)
+            continue
+        entries = groups.setdefault(title[:-1], [])
+        for line in lines:
+            if re.match(r"  \S", line):
+                entries.append(line)
+            else:
+                entries[-1] += f"\n{line}"
+    for entries in groups.values():
+        entries[:] = [one for one in entries if not one.startswith("  -h, --help")]
+    return "\n\n".join(description), groups
+
+
+def _one_line(entry: str) -> str:
+    return " ".join(entry.split())
+
+
+_HTTP = """\
+Written by `scripts/docs` from the server's OpenAPI description. A running server has the complete
+description at `/openapi.json`, and as a page at `/docs`.
+
+- Bold fields are required. Fields of a path are not repeated.
+- A key needs one of the scopes, or `admin`: see [Authentication](server.md#authentication).
+  `/health/live` needs no key.
+- Each task on documents is also `POST /documents/TASK/upload`: a form with `files` and the same
+  options. See [Documents over HTTP](server-documents.md).
+- `WS /stream` speaks over a WebSocket as VibeVoice's demo does; scope `speech`.
+- [Errors](server.md#errors) are the same for all routes."""
+
+
+def http_page() -> str:
+    """Every route, as OpenAPI describes it, with the scopes of keys."""
+    from anyrig.server.auth import find_scopes
+
+    api = _openapi()
+    groups: dict[str, list[str]] = {}
+    for path, operations in api["paths"].items():
+        if path.endswith("/upload"):
+            continue
+        for method, operation in operations.items():
+            scopes = find_scopes(method.upper(), path, wants_html=False)
+            given = operation.get("parameters", ())
+            fields = {
+                one["name"]: bool(one.get("required")) for one in given if one["in"] != "path"
+            }
+            fields |= _body_fields(operation, api)
+            named = [f"**`{one}`**" if needed else f"`{one}`" for one, needed in fields.items()]
+            row = (
+                f"| `{method.upper()} {path}` | {_sentence(operation.get('summary', ''))} "
+                f"| {', '.join(scopes or ('any key',))} | {', '.join(named)} |"
+            )
+            groups.setdefault((operation.get("tags") or ["other"])[0], []).append(row)
+    parts = ["# HTTP", "", _HTTP]
+    for name in sorted(groups):
+        parts += ["", f"## {name[0].upper()}{name[1:]}", ""]
+        parts += ["| route | | scopes | fields |", "|---|---|---|---|", *groups[name]]
+    return "\n".join(parts) + "\n"
+
+
+def _openapi() -> dict[str, Any]:
+    """The description of a server that is built and never started."""
+    from anyrig.app.rig import Rig
+    from anyrig.app.serve import ServeRequest
+    from anyrig.cli.serve import build_state
+    from anyrig.server.app import create_app
+
+    with contextlib.ExitStack() as stack:
+        home = stack.enter_context(tempfile.TemporaryDirectory())
+        folders = ("CONFIG", "CACHE", "DATA", "STATE")
+        environment = {"HOME": home, **{f"XDG_{name}_HOME": home for name in folders}}
+        rig = Rig(environment=environment, machine=ROOT / "tests/machines/t4-linux.json")
+        request = rig.request(ServeRequest, no_jobs=True, no_bench=True)
+        return create_app(build_state(rig, request, stack), page=False).openapi()
+
+
+def _body_fields(operation: Mapping[str, Any], api: Mapping[str, Any]) -> dict[str, bool]:
+    """By its name, whether a field is required."""
+    contents = operation.get("requestBody", {}).get("content", {})
+    found: dict[str, bool] = {}
+    for content in contents.values():
+        schema = content.get("schema", {})
+        if "$ref" in schema:
+            schema = api["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        required = schema.get("required", ())
+        found |= {name: name in required for name in schema.get("properties", {})}
+    return found
 
 
 def filled(text: str) -> str:
@@ -148,6 +282,7 @@ def wanted() -> dict[Path, str]:
     """What every generated page should hold."""
     found = {page: filled(page.read_text(encoding="utf-8")) for page in PAGES}
     found[ROOT / "docs" / "commands.md"] = commands_page()
+    found[ROOT / "docs" / "http.md"] = http_page()
     return found
 
 

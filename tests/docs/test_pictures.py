@@ -1,4 +1,4 @@
-"""The README shows every page of the server, light and dark, and every picture that is kept."""
+"""docs/web-page.md shows every page of the server, light and dark, and every picture kept."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ THEMES = {"light": (200, 255), "dark": (0, 60)}
 
 
 def _shown() -> dict[str, str]:
-    """By its file's name, what the README says a picture is."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return {name: said for said, name in re.findall(r"!\[([^\]]*)\]\(docs/images/([^)]+)\)", text)}
+    """By its file's name, what the page says a picture is."""
+    text = (ROOT / "docs" / "web-page.md").read_text(encoding="utf-8")
+    return {name: said for said, name in re.findall(r"!\[([^\]]*)\]\(images/([^)]+)\)", text)}
 
 
 def test_every_picture_is_shown_and_every_shown_one_is_there() -> None:

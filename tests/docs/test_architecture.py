@@ -1,0 +1,107 @@
+"""docs/architecture.md names only what exists.
+
+The source is parsed, not imported: importing all of it would need every extra.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from anyrig.cli.main import COMMANDS
+from tests.docs.pages import ROOT
+
+SOURCE = ROOT / "src" / "anyrig"
+TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+QUOTED = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINED = re.compile(r"^ *(?:(?:async )?def |class |(?=\w+(?:: | = )))(\w+)", re.MULTILINE)
+_PLACE = re.compile(r"([\w/]+\.py):([\w.]+)")
+_PATH = re.compile(r"[\w/.-]+(?:\.py|\.toml|/)")
+
+
+@cache
+def _names(file: Path) -> frozenset[str]:
+    """What a module defines, with dots inside classes: `Rig`, `Rig.request`, `COMMANDS`."""
+
+    def walk(node: ast.AST, before: str) -> set[str]:
+        found: set[str] = set()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, _DEFINITIONS):
+                name = before + child.name
+                found |= {name} | (
+                    walk(child, f"{name}.") if isinstance(child, ast.ClassDef) else set()
+                )
+            elif isinstance(child, ast.Assign | ast.AnnAssign):
+                targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+                found |= {before + one.id for one in targets if isinstance(one, ast.Name)}
+        return found
+
+    return frozenset(walk(ast.parse(file.read_text(encoding="utf-8")), ""))
+
+
+@cache
+def _files_by_name() -> dict[str, list[Path]]:
+    """Where a function, class, method, field or constant is defined; by pattern, as it is quick."""
+    found: dict[str, list[Path]] = {}
+    for file in SOURCE.rglob("*.py"):
+        for name in set(_DEFINED.findall(file.read_text(encoding="utf-8"))):
+            found.setdefault(name, []).append(file)
+    return found
+
+
+def _exists(path: str) -> bool:
+    path = path.replace("NAME", "*").replace("VENDOR", "*")  # a file that a reader would add
+    return any(next(folder.glob(path), None) for folder in (SOURCE, ROOT))
+
+
+def _is_defined(name: str) -> bool:
+    """`make_book`, `Rig.make_book`, `COMMANDS`; the instance `rig` stands for `Rig`."""
+    first, _, rest = re.sub(r"^rig\.", "Rig.", name).partition(".")
+    files = _files_by_name().get(first, [])
+    return any(f"{first}.{rest}" in _names(file) for file in files) if rest else bool(files)
+
+
+def find_missing(quoted: str) -> list[str]:
+    """What of a text in backticks does not exist."""
+    if place := _PLACE.fullmatch(quoted):
+        file = SOURCE / place[1]
+        return [] if file.exists() and place[2] in _names(file) else [quoted]
+    if _PATH.fullmatch(quoted):
+        return [] if _exists(quoted) else [quoted]
+    if quoted.startswith("python -m anyrig."):
+        module = quoted.removeprefix("python -m anyrig.").replace(".", "/")
+        return [] if (SOURCE / f"{module}.py").exists() else [quoted]
+    if command := re.match(r"anyrig (\w+)", quoted):
+        return [] if command[1] in COMMANDS else [quoted]
+    if quoted in ("lint-imports", "jobs.sqlite") or quoted.startswith(("--", '"memory_gb"')):
+        return []
+    if (SOURCE / quoted).is_dir() or (SOURCE / f"{quoted}.py").exists():
+        return []
+    if keyword := re.fullmatch(r"(\w+)=\S+", quoted):
+        return [] if _is_defined(keyword[1]) else [quoted]
+    names = re.findall(r"(?<![\w.*\"])([A-Za-z_][\w.]*)(?=\(|$)", quoted) or [quoted]
+    return [name for name in names if not _is_defined(name)]
+
+
+def test_the_page_names_many_functions() -> None:
+    assert len([one for one in QUOTED if _PLACE.fullmatch(one)]) >= 40
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_named_in_the_page_exists(quoted: str) -> None:
+    assert find_missing(quoted) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["app/rig.py:Rig.fly", "app/nothing.py:run", "app/nothing.py", "devices/nothing/", "anyrig fly",
+     "Rig.fly", "rig.fly(SpeechRequest)", "fly", "print", "NO_SUCH_TABLE", "no_option=6",
+     "python -m anyrig.fly"],
+)  # fmt: skip
+def test_what_does_not_exist_is_found(wrong: str) -> None:
+    assert find_missing(wrong)
