@@ -32,7 +32,7 @@ def test_the_default_voice_speaks_without_anything_being_said(anyrig: Anyrig) ->
     assert "Measuring" not in done.stderr
     again = anyrig("speak", "Hello from a new machine.", stdin=-3)
     assert again.stdout.startswith("speech-2.wav: ")
-    assert "1 of 1 kept" in again.stdout
+    assert "1 of 1 cached" in again.stdout
 
 
 @pytest.mark.parametrize("ending", ["wav", "flac", "mp3", "opus", "m4a"])
