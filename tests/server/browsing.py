@@ -93,7 +93,10 @@ class Browser:
         self.click(selector)
         element = self.find(selector)
         element.send_keys(Keys.CONTROL + "a")
-        element.send_keys(text)
+        if len(text) > 500:  # pasted: thousands of keys take minutes on a busy machine
+            self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
+        else:
+            element.send_keys(text)
 
     def says(self, text: str, selector: str = "body") -> bool:
         """Waits until the words are there."""
