@@ -430,7 +430,7 @@ def _build_result(
 
 def _make_plain(made: Mapping[str, Any]) -> dict[str, Any]:
     """What a task has written, by name; values that are not JSON as text."""
-    plain: dict[str, Any] = json.loads(json.dumps(made, default=str))
+    plain: dict[str, Any] = json.loads(json.dumps(dict(made), default=str))
     return plain
 
 
