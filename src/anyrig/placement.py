@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anyrig.backends.memory import MemoryUsage
-from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
+from anyrig.devices.choose import DeviceChoice, SkippedDevice, parse_library, select_backend
 from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
@@ -241,7 +241,7 @@ class _Planner:
         if requested and requested.library in self.workload.libraries:
             # `cpu` is what every library calls it: it requests the device, not a backend.
             shared = sum(one.selector == requested.selector for one in device.backends) > 1
-            library = self.choice.selector.strip().lower().partition(":")[0]
+            library = parse_library(self.choice.selector)
             if not shared and requested.selector.partition(":")[0] == library:
                 return requested
         preferred = self.workload.gpu_libraries if device.kind == "gpu" else ()

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from anyrig.devices.amd import is_fnuz
 from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     Library,
     Machine,
     Precision,
+    list_precisions,
     parse_precision,
 )
 from anyrig.errors import InvalidSettingError
@@ -322,11 +322,10 @@ def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> Fo
 def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
     if backend.library == "onnx":
         return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
-    if not device.features.fp8 or backend.provider != "cuda":
+    if "fp8" not in list_precisions(device, backend):
         reason = f"{device.name} does not support fp8 through torch"
-        return FormatSupport("fp8", "unsupported", reason)
-    if is_fnuz(device.capability):
-        reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
+        if device.has_fnuz_fp8:
+            reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
         return FormatSupport("fp8", "unsupported", reason)
     if training:
         return FormatSupport("fp8", "unreliable", "training in fp8 may diverge")

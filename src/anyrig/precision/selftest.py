@@ -20,8 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.devices.amd import is_fnuz
-from anyrig.devices.machine import Device, DeviceBackend, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Precision, list_precisions
 from anyrig.storage import files
 
 log = logging.getLogger(__name__)
@@ -177,17 +176,12 @@ def run_selftest(
 
     start = time.perf_counter()
     target = find_torch_device(device, backend)
-    directml = backend.provider == "privateuseone"  # no bf16, and plain attention only
-    formats: list[Precision] = ["fp32", "fp16"] if directml else ["fp32", "fp16", "bf16"]
-    extra: list[Precision] = []
-    if backend.provider == "cuda" and device.features.tf32:
-        extra.append("tf32")
-    if backend.provider == "cuda" and device.features.fp8 and not is_fnuz(device.capability):
-        extra.append("fp8")
+    precisions = list_precisions(device, backend)
     with use_tf32(False), _single_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about contexts and kernels created on first use
-        results = list(check_products(target, [*formats, *extra]))
-        if not directml:
+        results = list(check_products(target, precisions))
+        if backend.provider != "privateuseone":  # DirectML has plain attention only
+            formats = [one for one in precisions if one not in ("tf32", "fp8")]
             results += check_attention(target, formats, deadline=start + budget_s)
     seconds = time.perf_counter() - start
     log.info("self-test of %s: %d checks in %.1f s", device.name, len(results), seconds)

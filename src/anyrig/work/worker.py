@@ -417,7 +417,9 @@ class LocalWorker:
                 self.ready = self.ready or isinstance(message, EngineReady)
                 if isinstance(message, WorkerFailed):
                     error = error_from_dict(message.error)
-                    self._report_exit(error.message, error)
+                    lost = isinstance(error, DeviceLostError)
+                    reason = f"lost its device: {error.message}" if lost else error.message
+                    self._report_exit(reason, error)
                     continue
                 if isinstance(message, BatchDone):
                     message = _unpickle_results(message)
