@@ -298,7 +298,8 @@ def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None
     total = device.memory.total_bytes or 0
     if found.num_bytes == int(total * share):
         return found.num_bytes, f"{share:.0%} of {format_bytes(total)} ({options.profile} profile)"
-    return found.num_bytes, f"most of the {format_bytes(device.memory.free_bytes or 0)} free"
+    free = format_bytes(device.memory.free_bytes or 0)
+    return found.num_bytes, f"{budget.USED_SHARE:.0%} of the {free} free"
 
 
 def _share_cores(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:

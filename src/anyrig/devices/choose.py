@@ -332,7 +332,7 @@ def describe_choice(choice: DeviceChoice) -> str:
 
 
 def describe_memory(device: Device) -> str:
-    """`24 GiB, 22.9 free`, or what is known."""
+    """`24 GiB, 22.9 GiB free`, or what is known."""
     memory = device.memory
     if memory.total_bytes is None:
         return "memory unknown"

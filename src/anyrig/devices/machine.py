@@ -1,4 +1,4 @@
-"""A machine and its devices as frozen values: no probing, no decisions.
+"""A machine and its devices as frozen values.
 
 `None` in a field means unknown; nothing is guessed.
 """

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from anyrig.devices.choose import select_backend
 from anyrig.devices.machine import (
     Device,
     DeviceBackend,
@@ -112,8 +113,8 @@ def resolve_precision(text: str) -> Precision | None:
         return None
     if name not in PRECISIONS:
         raise InvalidSettingError(
-            f"unknown number format {text!r}",
-            hint=f"Available formats: auto, {', '.join(PRECISIONS)}.",
+            f"unknown precision {text!r}",
+            hint=f"Available: auto, {', '.join(PRECISIONS)}.",
         )
     return name
 
@@ -146,10 +147,10 @@ class _Chooser:
             return PrecisionChoice("fp32", reason, (warning,))
         warnings = []
         if found.level != "good":
-            warnings.append(f"{name} was requested, although {found.reason}")
+            warnings.append(f"using {name} as requested; {found.reason}")
         if name not in supported and name != "fp32":
             known = ", ".join(supported) or "no format"
-            warnings.append(f"{name} was requested, although the model is known to support {known}")
+            warnings.append(f"using {name} as requested; the model is known to support {known}")
         if self.training and name == "fp16":
             native = self.support["bf16"].level == "good"
             safer = "; bf16 is native here and needs no scaling" if native else ""
@@ -354,10 +355,9 @@ def profile_table(
     """
     rows: list[tuple[str, ...]] = []
     for device in machine.devices:
-        usable = [backend for backend in device.backends if backend.usable and not device.blocked]
-        if not usable:
+        backend = select_backend(device)
+        if backend is None or device.blocked:
             continue
-        backend = next((one for one in usable if one.library == "torch"), usable[0])
         measured = {
             precision: speed
             for (library, precision), speed in (speeds or {}).get(device.id, {}).items()

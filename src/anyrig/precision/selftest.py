@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import logging
 import time
 import warnings
@@ -251,11 +250,9 @@ def find_reports(
 def load_reports(path: Path) -> dict[str, SelfTestReport]:
     """Cached reports by key. A file that cannot be read counts as empty and will be replaced."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != _FORMAT:
-            return {}
-        return {key: _parse_report(key, row) for key, row in data["tests"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        rows = files.read_versioned(path, _FORMAT).get("tests", {})
+        return {key: _parse_report(key, row) for key, row in rows.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
@@ -281,7 +278,7 @@ def save_report(path: Path, report: SelfTestReport) -> None:
         for key, each in {**others, report.key: report}.items()
     }
     try:
-        files.write_atomic(path, json.dumps({"format": _FORMAT, "tests": rows}) + "\n")
+        files.write_versioned(path, _FORMAT, {"tests": rows})
     except OSError as error:
         log.warning("the self-test results could not be saved: %s", error)
 

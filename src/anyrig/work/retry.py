@@ -55,7 +55,7 @@ def run_batch(
         batch: what to compute.
         call: the engine.
         sizer: learns what worked and what did not fit.
-        stats: is filled.
+        stats: filled during the run.
         handle: the device, to synchronise with and to free memory of.
         memory_options: command line options that need less memory, for errors.
     """
