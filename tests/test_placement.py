@@ -201,3 +201,13 @@ def test_selector_cpu_leaves_the_library_to_the_engine(machine: Machines) -> Non
             backend.library for backend in found.placements[0].device.backends if backend.usable
         ]
         assert found.placements[0].backend.library == next(b for b in backends if b in usable)
+
+
+def test_synonym_of_a_library_selects_its_backend() -> None:
+    record = record_of("rtx4070-laptop-docker")
+    record["packages"]["tensorrt-cu13"] = "10.14.1"
+    here = from_record(record)
+    (named,) = plan(here, "tensorrt:0").placements
+    (synonym,) = plan(here, "trt:0").placements
+    assert named.backend.selector == "tensorrt:0"
+    assert synonym.backend == named.backend

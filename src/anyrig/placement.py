@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anyrig.backends.memory import MemoryUsage
-from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
+from anyrig.devices.choose import DeviceChoice, SkippedDevice, parse_library, select_backend
 from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
@@ -241,7 +241,7 @@ class _Planner:
         if requested and requested.library in self.workload.libraries:
             # `cpu` is what every library calls it: it requests the device, not a backend.
             shared = sum(one.selector == requested.selector for one in device.backends) > 1
-            library = self.choice.selector.strip().lower().partition(":")[0]
+            library = parse_library(self.choice.selector)
             if not shared and requested.selector.partition(":")[0] == library:
                 return requested
         preferred = self.workload.gpu_libraries if device.kind == "gpu" else ()
@@ -298,7 +298,8 @@ def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None
     total = device.memory.total_bytes or 0
     if found.num_bytes == int(total * share):
         return found.num_bytes, f"{share:.0%} of {format_bytes(total)} ({options.profile} profile)"
-    return found.num_bytes, f"most of the {format_bytes(device.memory.free_bytes or 0)} free"
+    free = format_bytes(device.memory.free_bytes or 0)
+    return found.num_bytes, f"{budget.USED_SHARE:.0%} of the {free} free"
 
 
 def _share_cores(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:

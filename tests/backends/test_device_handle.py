@@ -13,11 +13,12 @@ import torch
 from anyrig.backends import onnx_graph, open_device, open_runner
 from anyrig.backends.memory import MemoryUsage
 from anyrig.backends.onnx import create_session
-from anyrig.backends.torch import TorchHandle
+from anyrig.backends.torch import TorchHandle, TorchRunner
 from anyrig.bench.kernels import compare_with_cpu
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Features, Machine, Memory
 from anyrig.errors import DeviceUnusableError
+from anyrig.precision.choose import choose_precision
 from anyrig.units import GIB, MIB
 
 CUDA = DeviceBackend("torch", "cuda:0", "cuda")
@@ -138,3 +139,19 @@ def test_every_usable_gpu() -> None:
                 assert answer.ok, answer.error
                 assert answer.max_error is not None
                 assert answer.max_error < 5e-3
+
+
+@pytest.mark.parametrize(
+    ("capability", "provider", "expected"),
+    [("gfx1201", "cuda", True), ("gfx942", "cuda", False), ("gfx1201", "privateuseone", False)],
+)
+def test_fp8_is_measured_where_it_can_be_chosen(
+    capability: str, provider: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = Features(fp16="matrix", bf16=True, fp8=True)
+    device = Device("gpu", "gpu", "amd", "a GPU", capability=capability, features=features)
+    backend = DeviceBackend("torch", "rocm:0", provider)
+    monkeypatch.setattr("anyrig.backends.torch.find_torch_device", lambda *_: torch.device("cpu"))
+    chosen = choose_precision(device, backend, ("fp32", "fp8"), profile="fast").precision
+    assert (chosen == "fp8") is expected
+    assert ("fp8" in TorchRunner(device, backend).precisions) is expected

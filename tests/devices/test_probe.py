@@ -243,3 +243,14 @@ def test_nvml_failures_have_a_fix(code: str, fix: str) -> None:
     assert gpu.blocked is not None
     assert gpu.blocked.code is ReasonCode.DRIVER_FAILED
     assert fix in gpu.blocked.fix
+
+
+def test_installed_tensorrt_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tensorrt_cu13-10.14.1.dist-info", "somebodys_own-1.0.dist-info"):
+        (tmp_path / name).mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    here, answers = record(os.environ)
+    assert here.packages["tensorrt-cu13"] == "10.14.1"
+    text = json.dumps(answers)
+    assert '"tensorrt-cu13": "10.14.1"' in text
+    assert "somebodys-own" not in text

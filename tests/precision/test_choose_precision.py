@@ -269,7 +269,7 @@ def test_an_unsupported_request_is_an_error_with_a_hint(machine: Load) -> None:
     with pytest.raises(InvalidSettingError, match="fp8 cannot be used on Tesla T4") as caught:
         choose_precision(*on(machine("t4-linux")), requested="fp8")
     assert "fp16" in caught.value.hint
-    with pytest.raises(InvalidSettingError, match="unknown number format 'fp12'") as caught:
+    with pytest.raises(InvalidSettingError, match="unknown precision 'fp12'") as caught:
         choose_precision(*on(machine("t4-linux")), requested="fp12")
     assert "bf16" in caught.value.hint
     with pytest.raises(InvalidSettingError, match="unknown profile"):

@@ -415,7 +415,7 @@ def test_the_local_cache_goes_on_without_the_server(
         assert claim.keys == {"a"}
         pair.one.release(claim)
         pair.one.replace("b", b"3", kind="speech")
-    assert caplog.text.count("not shared for now") == 1
+    assert caplog.text.count("shared cache unavailable") == 1
     with pytest.raises(StorageError):  # who wants it gone must know that it is not
         pair.one.delete("b")
     pair.start()

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from anyrig.backends.memory import MemoryUsage
 from anyrig.errors import DeviceLostError, InvalidInputError
 from anyrig.work.batching import Batch, BatchSizer, WorkItem
 from anyrig.work.in_process import run_in_process
@@ -228,3 +229,53 @@ def test_a_failure_names_the_options_that_need_less_memory() -> None:
     )
     assert outcome.failure is not None
     assert outcome.failure.hint == "Try --length 256."
+
+
+class DeadAfterOutOfMemory:
+    """A device that does not respond any more once memory ran out."""
+
+    name, on_host = "cuda:0", False
+
+    def __init__(self) -> None:
+        self.dead = False
+
+    def synchronize(self) -> None:
+        if self.dead:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+
+    def release(self) -> None: ...
+
+    def reset_peak(self) -> None: ...
+
+    def limit(self, num_bytes: int) -> bool:
+        return False
+
+    def memory(self) -> MemoryUsage:
+        return MemoryUsage()
+
+
+def test_a_device_that_does_not_recover_from_out_of_memory_is_lost() -> None:
+    handle = DeadAfterOutOfMemory()
+    calls = []
+
+    def engine(batch: Sequence[int]) -> list[int]:
+        calls.append(len(batch))
+        handle.dead = True
+        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    with pytest.raises(DeviceLostError, match="out of memory"):
+        list(run_in_process([1, 2, 3, 4], engine, cost=lambda _: 1.0, handle=handle))
+    assert len(calls) == 1
+
+
+def test_a_failed_item_is_logged_by_its_place_in_the_input(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def engine(batch: Sequence[int]) -> list[int]:
+        if 3 in batch:
+            raise ValueError("three")
+        return double(batch)
+
+    caplog.set_level("INFO")
+    assert done(run_in_process([1, 2, 3], engine, cost=float)) == [2, 4, None]
+    assert "item 2 failed: ValueError: three" in caplog.text

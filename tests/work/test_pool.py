@@ -415,3 +415,23 @@ def test_a_run_goes_on_while_one_source_has_workers() -> None:
         got = list(pool.run([0.01] * 40, cost=float))
     assert values(got) == [0.02] * 40
     assert {outcome.device for outcome in got} == {"good"}
+
+
+def test_a_lost_device_is_described_in_a_sentence() -> None:
+    with fake_pool("gpu", fallback="cpu", lose_after={"gpu": 3}) as pool:
+        assert values(list(pool.run([0.002] * 30, cost=float))) == [0.004] * 30
+    assert pool.warnings[0] == (
+        "gpu is suspended: its worker lost its device: "
+        "CUDA error: an illegal memory access was encountered"
+    )
+
+
+def test_a_failed_item_is_logged_by_its_place_in_the_input(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level("INFO")
+    with fake_pool("a", error_on=[0.003]) as pool:
+        outcomes = list(pool.run([0.001, 0.002, 0.003], cost=float))
+    assert outcomes[2].failure is not None
+    assert f"item 2 failed: {outcomes[2].failure.message}" in caplog.text
+    assert str(1 << 40) not in caplog.text + capfd.readouterr().err

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any
 
@@ -103,11 +103,7 @@ class ChildProcess(subprocess.Popen[bytes]):
 
 
 def start_module(
-    module: str,
-    environment: Mapping[str, str],
-    *,
-    args: Sequence[str] = (),
-    cwd: str | None = None,
+    module: str, environment: Mapping[str, str], *, cwd: str | None = None
 ) -> ChildProcess:
     """Run one of anyrig's modules in a child, with pipes for its three streams.
 
@@ -116,7 +112,7 @@ def start_module(
     """
     return ChildProcess(
         # -P: modules in the working directory must not shadow installed ones.
-        [sys.executable, "-P", _CHILD_ENTRY, module, *args],
+        [sys.executable, "-P", _CHILD_ENTRY, module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -126,15 +122,10 @@ def start_module(
 
 
 class StderrTail:
-    """The last lines that a child wrote to stderr, read by a thread.
+    """The last lines that a child wrote to stderr, read by a thread."""
 
-    Args:
-        on_line: called with each line, in that thread.
-    """
-
-    def __init__(self, pipe: IO[bytes], on_line: Callable[[str], None] | None = None) -> None:
+    def __init__(self, pipe: IO[bytes]) -> None:
         self._lines: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._on_line = on_line
         self._thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
         self._thread.start()
 
@@ -147,8 +138,6 @@ class StderrTail:
         with pipe:
             for line in pipe:
                 self._lines.append(line.decode("utf-8", "replace").rstrip())
-                if self._on_line is not None:
-                    self._on_line(self._lines[-1])
 
 
 def kill_process_group(process: ChildProcess, timeout_s: float | None = None) -> int | None:

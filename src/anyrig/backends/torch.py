@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.backends.memory import MemoryUsage, ResidentMemory
-from anyrig.devices.machine import Device, DeviceBackend, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Precision, list_precisions
 from anyrig.errors import DeviceUnusableError
 
 DTYPES: dict[str, torch.dtype] = {
@@ -215,17 +215,14 @@ class TorchRunner:
 
 
 def _measurable_precisions(device: Device, backend: DeviceBackend) -> tuple[Precision, ...]:
-    """The formats that the hardware is described to have."""
+    """Of what torch can compute in, what the hardware is described to be fast in."""
     features = device.features
-    found: list[Precision] = ["fp32"]
-    if backend.provider == "cuda" and features.tf32:
-        found.append("tf32")
     # On a CPU torch's fp16 is slower than fp32 unless matrix units do it. On Metal the speed of
     # fp16 is not described, so a measurement decides.
-    if device.kind == "gpu" and (features.fp16 in ("matrix", "fast") or backend.provider == "mps"):
-        found.append("fp16")
-    if features.bf16 and backend.provider != "privateuseone":
-        found.append("bf16")
-    if device.vendor == "nvidia" and features.fp8 and hasattr(torch, "_scaled_mm"):
-        found.append("fp8")
-    return tuple(found)
+    fast_fp16 = features.fp16 in ("matrix", "fast") or backend.provider == "mps"
+    slow = {"fp16"} if device.kind == "cpu" or not fast_fp16 else set()
+    if not features.bf16:
+        slow.add("bf16")
+    if not hasattr(torch, "_scaled_mm"):
+        slow.add("fp8")
+    return tuple(one for one in list_precisions(device, backend) if one not in slow)

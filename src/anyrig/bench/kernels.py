@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from anyrig.bench.measurements import Measurement
+from anyrig.precision.choose import BYTES_PER_VALUE
 from anyrig.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ _WARM_UP_S = 0.3
 _REST_S = 0.2
 _SUSTAINED_S = 2.0
 _CHECK_SIZE = 384
-_BYTES_PER_VALUE = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 
 
 def compare_with_cpu(runner: KernelRunner) -> float:
@@ -98,7 +98,7 @@ def _choose_large_size(
     for size in LARGE_SIZES:
         # At worst it runs at the small product's speed; on a GPU it is many times faster.
         expected_s = product_s * (size / SMALL_SIZE) ** 3 * NUM_PRODUCTS * 2
-        used = 3 * size * size * max(2, _BYTES_PER_VALUE[precision]) * 2
+        used = 3 * size * size * max(2, BYTES_PER_VALUE[precision]) * 2
         if expected_s < left_s and (free_bytes is None or used < free_bytes // 4):
             return size
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -97,17 +96,14 @@ class Measurements:
     def load(cls, path: Path) -> Measurements:
         """The saved measurements; none if the file cannot be read: they can be measured again."""
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            if data["format"] != _FORMAT:
-                return cls()
-            rows = data["devices"].items()
+            rows = files.read_versioned(path, _FORMAT).get("devices", {}).items()
             return cls({key: DeviceMeasurements.from_json(row) for key, row in rows})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return cls()
 
     def save(self, path: Path) -> None:
         rows = {key: one.to_json() for key, one in self.devices.items()}
-        files.write_atomic(path, json.dumps({"format": _FORMAT, "devices": rows}, indent=1) + "\n")
+        files.write_versioned(path, _FORMAT, {"devices": rows})
 
     def find(self, device: Device, machine: Machine) -> DeviceMeasurements | None:
         """What is valid for a device with its current driver and libraries."""

@@ -11,7 +11,6 @@ from anyrig.app.files import check_writable as writable
 from anyrig.app.rig import Rig
 from anyrig.cli.output import format_table, paint, print_json, print_warning, wrap
 from anyrig.cli.rig import open_rig, read_device_options
-from anyrig.devices.amd import is_fnuz
 from anyrig.devices.choose import describe_choice, describe_memory, gpu_number, suggest_workers
 from anyrig.devices.machine import Device, Machine
 from anyrig.install import localize_install_commands
@@ -149,7 +148,7 @@ def _list_formats(device: Device) -> str:
     speed = {"matrix": "fp16 (matrix units)", "fast": "fp16", "slow": "fp16 (slow)"}
     names = [speed.get(features.fp16 or "", "")]
     names += [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name)]
-    if is_fnuz(device.capability):
+    if device.has_fnuz_fp8:
         names = ["fp8 (fnuz)" if name == "fp8" else name for name in names]
     missing = [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name) is None]
     known = ", ".join(filter(None, ["fp32", *names]))

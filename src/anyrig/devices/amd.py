@@ -126,11 +126,6 @@ def parse_target(version: int) -> str | None:
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
 
 
-def is_fnuz(target: str | None) -> bool:
-    """Whether a target's fp8 is the variant before OCP's, with other ranges and one zero."""
-    return (target or "").startswith("gfx94")
-
-
 def is_apu(target: str | None) -> bool:
     """Whether a target is on the processor's die. The MI300A shares gfx942: see its memory."""
     return target in _APU_TARGETS

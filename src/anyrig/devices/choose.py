@@ -332,7 +332,7 @@ def describe_choice(choice: DeviceChoice) -> str:
 
 
 def describe_memory(device: Device) -> str:
-    """`24 GiB, 22.9 free`, or what is known."""
+    """`24 GiB, 22.9 GiB free`, or what is known."""
     memory = device.memory
     if memory.total_bytes is None:
         return "memory unknown"
@@ -354,7 +354,7 @@ def parse_kind(selector: str) -> str:
     return kind if kind in _KINDS else ""
 
 
-def _parse_library(selector: str) -> str:
+def parse_library(selector: str) -> str:
     """`directml:0` is `dml`."""
     name = selector.strip().lower().partition(":")[0]
     return _SYNONYMS.get(name, name)
@@ -383,7 +383,7 @@ def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
     if selector in _VENDORS:
         return _rank_devices(d for d in machine.gpus if d.vendor == selector)
     _, colon, number = selector.partition(":")
-    if _parse_library(selector) in _LIBRARIES and (not colon or is_whole_number(number)):
+    if parse_library(selector) in _LIBRARIES and (not colon or is_whole_number(number)):
         return _match_library(machine, selector)
     found = _match_id(machine, selector)
     # `2.5` or `4,0` is not a name either, though a CPU's name ends in 2.50GHz.
@@ -412,7 +412,7 @@ def _match_id(machine: Machine, selector: str) -> tuple[Device, ...]:
 
 
 def _match_library(machine: Machine, selector: str) -> tuple[Device, ...]:
-    library, (_, colon, number) = _parse_library(selector), selector.partition(":")
+    library, (_, colon, number) = parse_library(selector), selector.partition(":")
     if library == "cuda" and not any(machine.of("nvidia")):
         library = "rocm"  # torch's ROCm build calls its devices cuda
     if library == "mps":  # there is one, which torch calls mps or mps:0
@@ -483,7 +483,7 @@ def _suggest_selector(machine: Machine, selector: str) -> str:
 
 def describe_backend_fallback(device: Device, selector: str) -> str:
     """A warning if a selector names a backend that is unusable, while another one is usable."""
-    if _parse_library(selector) not in _LIBRARIES or device.kind == "cpu":
+    if parse_library(selector) not in _LIBRARIES or device.kind == "cpu":
         return ""
     named = _list_named_backends(device, selector)
     if any(backend.usable for backend in named):
@@ -494,7 +494,7 @@ def describe_backend_fallback(device: Device, selector: str) -> str:
 
 
 def _list_named_backends(device: Device, selector: str) -> list[DeviceBackend]:
-    library = _parse_library(selector)
+    library = parse_library(selector)
     same = {"cuda", "rocm"} if library in ("cuda", "rocm") else {library}
     return [
         one
@@ -505,7 +505,7 @@ def _list_named_backends(device: Device, selector: str) -> list[DeviceBackend]:
 
 def select_backend(device: Device, selector: str = "") -> DeviceBackend | None:
     """The backend that the selector names if it is usable, else torch, else any usable one."""
-    library = _parse_library(selector)
+    library = parse_library(selector)
     return min(
         (backend for backend in device.backends if backend.usable),
         key=lambda one: (one.selector.partition(":")[0] != library, one.library != "torch"),

@@ -1,4 +1,4 @@
-"""A machine and its devices as frozen values: no probing, no decisions.
+"""A machine and its devices as frozen values.
 
 `None` in a field means unknown; nothing is guessed.
 """
@@ -51,6 +51,20 @@ def parse_precision(value: object) -> str | None:
         return None
     text = value.__name__ if isinstance(value, type) else str(value)
     return _PRECISION_NAMES.get(text.strip().lower().removeprefix("torch."))
+
+
+def list_precisions(device: Device, backend: DeviceBackend) -> tuple[Precision, ...]:
+    """What torch can compute in on a device, fast or not."""
+    cuda, directml = backend.provider == "cuda", backend.provider == "privateuseone"
+    supported: dict[Precision, bool] = {
+        "fp32": True,
+        "tf32": cuda and bool(device.features.tf32),
+        "fp16": True,
+        "bf16": not directml,
+        # Models are cast to OCP's fp8.
+        "fp8": cuda and bool(device.features.fp8) and not device.has_fnuz_fp8,
+    }
+    return tuple(precision for precision, able in supported.items() if able)
 
 
 class NoteCode(StrEnum):
@@ -185,6 +199,11 @@ class Device:
         """`compute capability 8.9`, `gfx1100`."""
         prefix = "compute capability " if self.vendor == "nvidia" else ""
         return f"{prefix}{self.capability}" if self.capability else ""
+
+    @property
+    def has_fnuz_fp8(self) -> bool:
+        """Whether its fp8 is the variant before OCP's, with other ranges and one zero: CDNA 3."""
+        return (self.capability or "").startswith("gfx94")
 
     def selector_for(self, library: str) -> str:
         """`cuda:0`; without a number if the library does not count the device.

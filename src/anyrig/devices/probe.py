@@ -18,17 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from anyrig.devices.wheels import DEVICE_PACKAGES
 from anyrig.errors import InvalidRecordError
 
 _COMMAND_TIMEOUT_S = 10
 _DXCORE = "/usr/lib/wsl/lib/libdxcore.so"
 _PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _AMDGPU_IDS = "/usr/share/libdrm/amdgpu.ids"
-# Packages that can use a device; a recording includes nothing else of what a person has installed.
-_RECORDED_PACKAGES = (
-    "torch", "onnxruntime", "nvidia-ml-py", "pynvml", "amdsmi", "triton", "flash-attn",
-    "intel-extension",
-)  # fmt: skip
 _RECORD_FORMAT = 1
 _RECORD_HINT = (
     "Write one with `anyrig devices --record FILE`; docs/recorded-machines.md describes the format."
@@ -303,7 +299,7 @@ class LiveProbe:
 
     def _packages(self) -> dict[str, str]:
         found = list_distributions(sys.path)
-        return {name: found[name] for name in sorted(found) if name.startswith(_RECORDED_PACKAGES)}
+        return {name: found[name] for name in sorted(DEVICE_PACKAGES) if name in found}
 
     def _package_files(self, path: str) -> str:
         for folder in sys.path:

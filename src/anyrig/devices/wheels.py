@@ -11,9 +11,10 @@ on a later major version. A build that is not listed is unknown: the doctor asks
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from anyrig.devices.probe import System
+if TYPE_CHECKING:
+    from anyrig.devices.probe import System
 
 TorchFlavour = Literal["cuda", "rocm", "xpu", "cpu", "mac", "unknown"]
 FLAVOUR_TITLES: dict[TorchFlavour, str] = {
@@ -103,7 +104,8 @@ ONNX_PACKAGES: dict[str, tuple[str, ...]] = {
     "onnxruntime-silicon": ("CoreMLExecutionProvider",),
 }
 WEBGPU_PACKAGE = "onnxruntime-ep-webgpu"
-_WATCHED = (
+# Packages that can use a device: nothing else of what a person has installed is read or recorded.
+DEVICE_PACKAGES = (
     *ONNX_PACKAGES, WEBGPU_PACKAGE, "torch", "torch-directml", "flash-attn", "flash-attn-3",
     "flash-attn-4",
     "tensorrt", "tensorrt-cu12", "tensorrt-cu13", "nvidia-ml-py", "pynvml", "triton",
@@ -149,7 +151,7 @@ class InstalledPackages(NamedTuple):
 
 def read_installed(system: System) -> InstalledPackages:
     found = system.packages()
-    versions = {name: found[name] for name in _WATCHED if name in found}
+    versions = {name: found[name] for name in DEVICE_PACKAGES if name in found}
     return InstalledPackages(versions, _read_torch(system, versions.get("torch")))
 
 

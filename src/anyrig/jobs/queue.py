@@ -152,8 +152,8 @@ class JobQueue:
         text = _to_json(dict(arguments), "arguments")
         if len(text) > _MAX_ARGUMENT_BYTES:
             raise InvalidInputError(
-                f"the arguments of a job may take {_MAX_ARGUMENT_BYTES:,} bytes, these take"
-                f" {len(text):,}",
+                f"the job's arguments are {len(text):,} bytes; the limit is"
+                f" {_MAX_ARGUMENT_BYTES:,}",
                 hint="Name files instead of passing their contents.",
             )
         # 80 bits: an id cannot be guessed.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anyrig.backends.memory import MemoryUsage
 
 # The rest of what a process could take is left to other users of the device.
-_USED_SHARE = 0.9
+USED_SHARE = 0.9
 _MIN_GIB = 1 / 1024
 
 
@@ -50,6 +50,6 @@ def resolve_budget(
         return MemoryBudget(requested, reason)
     if requested is not None and requested <= available:
         return MemoryBudget(requested, reason)
-    free, share = f"{format_bytes(available)} free", f"{_USED_SHARE:.0%}"
+    free, share = f"{format_bytes(available)} free", f"{USED_SHARE:.0%}"
     reason = f"{reason}, but only {free}; using {share} of that" if reason else f"{share} of {free}"
-    return MemoryBudget(int(available * _USED_SHARE), reason)
+    return MemoryBudget(int(available * USED_SHARE), reason)

@@ -8,14 +8,13 @@ its own entry and replaces the file atomically, under a lock.
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.storage.files import lock_file, write_atomic
+from anyrig.storage.files import lock_file, read_versioned, write_versioned
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
@@ -89,8 +88,7 @@ class KnownBatchSizes:
                 self._known |= _read(self._path)
                 self._update(key, worked, failed, peak_bytes)
                 rows = {text: asdict(known) for text, known in sorted(self._known.items())}
-                data = {"format": _FORMAT, "limits": rows}
-                write_atomic(self._path, json.dumps(data, indent=1) + "\n")
+                write_versioned(self._path, _FORMAT, {"limits": rows})
         except OSError as error:
             self._update(key, worked, failed, peak_bytes)
             reason = error.strerror or error
@@ -110,11 +108,9 @@ class KnownBatchSizes:
 
 def _read(path: Path) -> dict[str, KnownBatchSize]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != _FORMAT:
-            return {}
-        return {text: _parse(row) for text, row in data["limits"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        rows = read_versioned(path, _FORMAT).get("limits", {})
+        return {text: _parse(row) for text, row in rows.items()}
+    except (ValueError, TypeError, AttributeError):
         return {}
 
 

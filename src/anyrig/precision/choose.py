@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from anyrig.devices.amd import is_fnuz
+from anyrig.devices.choose import select_backend
 from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     Library,
     Machine,
     Precision,
+    list_precisions,
     parse_precision,
 )
 from anyrig.errors import InvalidSettingError
@@ -112,8 +113,8 @@ def resolve_precision(text: str) -> Precision | None:
         return None
     if name not in PRECISIONS:
         raise InvalidSettingError(
-            f"unknown number format {text!r}",
-            hint=f"Available formats: auto, {', '.join(PRECISIONS)}.",
+            f"unknown precision {text!r}",
+            hint=f"Available: auto, {', '.join(PRECISIONS)}.",
         )
     return name
 
@@ -146,10 +147,10 @@ class _Chooser:
             return PrecisionChoice("fp32", reason, (warning,))
         warnings = []
         if found.level != "good":
-            warnings.append(f"{name} was requested, although {found.reason}")
+            warnings.append(f"using {name} as requested; {found.reason}")
         if name not in supported and name != "fp32":
             known = ", ".join(supported) or "no format"
-            warnings.append(f"{name} was requested, although the model is known to support {known}")
+            warnings.append(f"using {name} as requested; the model is known to support {known}")
         if self.training and name == "fp16":
             native = self.support["bf16"].level == "good"
             safer = "; bf16 is native here and needs no scaling" if native else ""
@@ -322,11 +323,10 @@ def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> Fo
 def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
     if backend.library == "onnx":
         return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
-    if not device.features.fp8 or backend.provider != "cuda":
+    if "fp8" not in list_precisions(device, backend):
         reason = f"{device.name} does not support fp8 through torch"
-        return FormatSupport("fp8", "unsupported", reason)
-    if is_fnuz(device.capability):
-        reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
+        if device.has_fnuz_fp8:
+            reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
         return FormatSupport("fp8", "unsupported", reason)
     if training:
         return FormatSupport("fp8", "unreliable", "training in fp8 may diverge")
@@ -355,10 +355,9 @@ def profile_table(
     """
     rows: list[tuple[str, ...]] = []
     for device in machine.devices:
-        usable = [backend for backend in device.backends if backend.usable and not device.blocked]
-        if not usable:
+        backend = select_backend(device)
+        if backend is None or device.blocked:
             continue
-        backend = next((one for one in usable if one.library == "torch"), usable[0])
         measured = {
             precision: speed
             for (library, precision), speed in (speeds or {}).get(device.id, {}).items()

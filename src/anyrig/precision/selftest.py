@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import logging
 import time
 import warnings
@@ -20,8 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.devices.amd import is_fnuz
-from anyrig.devices.machine import Device, DeviceBackend, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Precision, list_precisions
 from anyrig.storage import files
 
 log = logging.getLogger(__name__)
@@ -177,17 +175,12 @@ def run_selftest(
 
     start = time.perf_counter()
     target = find_torch_device(device, backend)
-    directml = backend.provider == "privateuseone"  # no bf16, and plain attention only
-    formats: list[Precision] = ["fp32", "fp16"] if directml else ["fp32", "fp16", "bf16"]
-    extra: list[Precision] = []
-    if backend.provider == "cuda" and device.features.tf32:
-        extra.append("tf32")
-    if backend.provider == "cuda" and device.features.fp8 and not is_fnuz(device.capability):
-        extra.append("fp8")
+    precisions = list_precisions(device, backend)
     with use_tf32(False), _single_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about contexts and kernels created on first use
-        results = list(check_products(target, [*formats, *extra]))
-        if not directml:
+        results = list(check_products(target, precisions))
+        if backend.provider != "privateuseone":  # DirectML has plain attention only
+            formats = [one for one in precisions if one not in ("tf32", "fp8")]
             results += check_attention(target, formats, deadline=start + budget_s)
     seconds = time.perf_counter() - start
     log.info("self-test of %s: %d checks in %.1f s", device.name, len(results), seconds)
@@ -257,11 +250,9 @@ def find_reports(
 def load_reports(path: Path) -> dict[str, SelfTestReport]:
     """Cached reports by key. A file that cannot be read counts as empty and will be replaced."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != _FORMAT:
-            return {}
-        return {key: _parse_report(key, row) for key, row in data["tests"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        rows = files.read_versioned(path, _FORMAT).get("tests", {})
+        return {key: _parse_report(key, row) for key, row in rows.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
@@ -287,7 +278,7 @@ def save_report(path: Path, report: SelfTestReport) -> None:
         for key, each in {**others, report.key: report}.items()
     }
     try:
-        files.write_atomic(path, json.dumps({"format": _FORMAT, "tests": rows}) + "\n")
+        files.write_versioned(path, _FORMAT, {"tests": rows})
     except OSError as error:
         log.warning("the self-test results could not be saved: %s", error)
 

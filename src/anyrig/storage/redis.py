@@ -316,11 +316,11 @@ class LayeredCache(Cache):
         except StorageError as error:
             self._retry_at = self._clock() + RETRY_S
             level = logging.WARNING if retry_at is None else logging.INFO
-            log.log(level, "results are not shared for now: %s", error.message)
+            log.log(level, "shared cache unavailable: %s", error.message)
             return otherwise
         if retry_at is not None:
             self._retry_at = None
-            log.info("results are shared again")
+            log.info("shared cache available again")
         return answer
 
 

@@ -41,7 +41,7 @@ def run_in_process(
         sizer: chooses batch sizes; `BatchSizer(grow=False)` computes each item alone.
         handle: the device, to synchronise with and to free memory of after out-of-memory.
         look_ahead: how many items are read ahead to be sorted.
-        report: is filled.
+        report: filled during the run.
     """
     report = report if report is not None else RunReport()
     sizer = sizer or BatchSizer()

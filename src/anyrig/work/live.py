@@ -83,7 +83,7 @@ class LiveQueue(Generic[T, R]):
             on a GPU, fewer let a live item overtake sooner.
         max_waiting: per lane; beyond it `OverloadedError` is raised.
         report: is filled while it runs.
-        clock: monotonic seconds; deadlines are of it.
+        clock: monotonic seconds; deadlines use this clock.
     """
 
     def __init__(

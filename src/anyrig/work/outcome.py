@@ -91,6 +91,7 @@ class RunReport(BatchStats):
     def add(self, outcome: ItemOutcome[R]) -> None:
         self.num_items += 1
         if outcome.failure is not None:
+            log.info("item %d failed: %s", outcome.index, outcome.failure.message)
             self.failed.append(cast("ItemOutcome[object]", outcome))
         elif outcome.device:
             self.by_device[outcome.device] = self.by_device.get(outcome.device, 0) + 1

@@ -139,7 +139,7 @@ class WorkerPool:
             payloads: the items; may be a stream.
             cost: of an item in the engine's unit: tokens, characters, pixels.
             look_ahead: how many items are read ahead to be sorted and computed.
-            report: is filled.
+            report: filled during the run.
             on_outcome: is called with each outcome as soon as it is there, also before earlier
                 items are done: what it stores is not lost with the process.
         """
@@ -171,7 +171,7 @@ class WorkerPool:
         Args:
             items: numbered from `reserve_indices()`.
             ready: where outcomes go on their way.
-            report: is filled.
+            report: filled during the run.
         """
         with self._starting:  # a pool may be closed by another thread at any moment
             if self.closed or self._current is not None:

@@ -35,6 +35,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 EngineCall = Callable[[Sequence[T]], Sequence[R]]
 _TRIES = 2
+_NEW_PROCESS = "A new process is needed."
 
 
 def run_batch(
@@ -54,7 +55,7 @@ def run_batch(
         batch: what to compute.
         call: the engine.
         sizer: learns what worked and what did not fit.
-        stats: is filled.
+        stats: filled during the run.
         handle: the device, to synchronise with and to free memory of.
         memory_options: command line options that need less memory, for errors.
     """
@@ -78,10 +79,9 @@ def run_batch(
             index = part.items[0].index
             tries[index] = tries.get(index, 0) + 1
             if tries[index] < _TRIES:
-                log.info("item %d failed; retrying it: %s", index, error.message)
+                log.info("an item failed; retrying it: %s", error.message)
                 parts.append(part)
                 continue
-            log.warning("item %d failed: %s", index, error.message)
             kind: FailureKind = "memory" if isinstance(error, OutOfMemoryError) else "error"
             yield ItemOutcome(index, failure=ItemFailure(kind, error.message, _TRIES, error.hint))
 
@@ -122,8 +122,9 @@ def _call_engine(
     if out_of_memory:
         stats.num_out_of_memory += 1
         sizer.record_out_of_memory(part.cost)
-        if handle is not None and not isinstance(failed, DeviceLostError):
-            recovery.release_memory(handle)
+        is_lost = isinstance(failed, DeviceLostError)
+        if handle is not None and not is_lost and not recovery.release_memory(handle):
+            failed = DeviceLostError(failed.message, hint=_NEW_PROCESS)
     return (), failed
 
 
@@ -138,7 +139,7 @@ def translate_error(
     text = " ".join(str(error).split())[:300]
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if lost is not None or (shortage is not None and shortage.fatal):
-        return DeviceLostError(lost or text, hint="A new process is needed.")
+        return DeviceLostError(lost or text, hint=_NEW_PROCESS)
     if isinstance(error, AnyrigError) and (shortage is None or isinstance(error, OutOfMemoryError)):
         ours = error_from_dict(error_to_dict(error))
     elif shortage is None:

@@ -207,7 +207,7 @@ class LocalWorkers(WorkerSource):
 
     def _record_load_error(self, worker: LocalWorker, error: AnyrigError) -> None:
         """The engine cannot be loaded on a device: it is not tried there again."""
-        error.hint = error.hint or "This error is the engine's own; -vv shows more."
+        error.hint = error.hint or "The error comes from the engine; -vv shows more."
         on_gpu = worker.placement.device.kind == "gpu"
         if isinstance(error, OutOfMemoryError) and on_gpu and not error.on_host:
             error.devices = (worker.device,)
@@ -277,7 +277,7 @@ class LocalWorker:
         self.peak_bytes: int | None = None
         self.exit_reason = ""
         """How the process ended; empty while it lives."""
-        self._exit = threading.Lock()
+        self._exit_reported = threading.Lock()
         """Held for ever by whoever reports the exit: that happens once."""
         self._stopped = False
         self._start(sizes)
@@ -369,7 +369,7 @@ class LocalWorker:
 
     def stop(self) -> None:
         """Kill the process; one that does not end is given up."""
-        if self._stopped and self._exit.locked():
+        if self._stopped and self._exit_reported.locked():
             return
         self._stopped = True
         self._outbox.put(None)
@@ -386,7 +386,7 @@ class LocalWorker:
             reason: how the process ended.
             error: what the worker itself said before.
         """
-        if not self._exit.acquire(blocking=False):
+        if not self._exit_reported.acquire(blocking=False):
             return
         if not self.ready and error is None:
             reason += " while loading"
@@ -417,7 +417,9 @@ class LocalWorker:
                 self.ready = self.ready or isinstance(message, EngineReady)
                 if isinstance(message, WorkerFailed):
                     error = error_from_dict(message.error)
-                    self._report_exit(error.message, error)
+                    lost = isinstance(error, DeviceLostError)
+                    reason = f"lost its device: {error.message}" if lost else error.message
+                    self._report_exit(reason, error)
                     continue
                 if isinstance(message, BatchDone):
                     message = _unpickle_results(message)

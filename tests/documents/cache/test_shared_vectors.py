@@ -156,5 +156,5 @@ def test_a_server_that_goes_costs_nothing_but_the_sharing(
             server.terminate()
     assert _whole(found, texts)
     assert machine.engine.seen.total() == 3000
-    assert caplog.text.count("not shared for now") == 1
+    assert caplog.text.count("shared cache unavailable") == 1
     assert len(machine.store.local.has(map(machine.shelf.key, texts))) == 3000

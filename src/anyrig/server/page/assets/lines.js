@@ -135,7 +135,11 @@ export default {
     length(url) {
       return new Promise((resolve) => {
         const audio = new Audio(url);
-        audio.onloadedmetadata = () => resolve(audio.duration);
+        // A streamed file has no length in its header: the browser knows it once it was at the end.
+        audio.ondurationchange = () => {
+          if (Number.isFinite(audio.duration)) resolve(audio.duration);
+          else audio.currentTime = 1e9;
+        };
         audio.onerror = () => resolve(0);
       });
     },
