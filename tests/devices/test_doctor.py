@@ -42,7 +42,8 @@ FINDINGS = [
     ("nvidia-driver", "warning", "registry", "", "rx640-session0-windows", "rx7900xtx-windows"),
     ("nvidia-container", "good", "mapped into the container", "", "rtx4070-laptop-docker",
      "docker-no-toolkit"),
-    ("nvidia-container", "broken", "not mapped", "toolkit", "docker-no-toolkit", "h200-linux"),
+    ("nvidia-container", "broken", "not available in this", "toolkit", "docker-no-toolkit",
+     "h200-linux"),
     ("nvidia-container", "warning", "void", "--gpus all", "pod-gpu-void", "h200-linux"),
     ("nvidia-container", "broken", "excludes compute", "compute", "a10-docker-utility",
      "rtx4070-laptop-docker"),
@@ -98,7 +99,7 @@ FINDINGS = [
     ("allocator", "warning", "CUDA_LAUNCH_BLOCKING", "unset", "a10-docker-utility", "h200-linux"),
     ("wsl", "warning", "no GPU in WSL2", "wsl --update", "wsl2-no-gpu", "amd-wsl2"),
     ("nvidia-parts", "warning", "next GPU reset", "gpu-reset", "a100-mig-empty", "h100x8-mig"),
-    ("intel-access", "warning", "no /dev/dri/renderD", "--device /dev/dri",
+    ("intel-access", "warning", "/dev/dri is not mapped", "--device /dev/dri",
      "rtx4070-laptop-docker", "arc-b580-linux"),
     ("amd-access", "broken", "/dev/kfd does not exist", "modprobe", "rx6700xt-no-kfd-linux",
      "rx6700xt-linux"),
@@ -343,3 +344,14 @@ def test_wsl2_is_advised_for_nvidia_on_windows(machine: Load, name: str) -> None
 @pytest.mark.parametrize("name", ["rx7900xtx-windows", "rx640-session0-windows", "h200-linux"])
 def test_wsl2_is_not_advised_otherwise(machine: Load, name: str) -> None:
     assert not [f for f in diagnose(machine(name)) if f.check == "wsl"]
+
+
+@pytest.mark.parametrize("name", ["rx7900xtx-linux", "arc-a770-closed-linux"])
+def test_one_problem_has_one_fix(machine: Load, name: str) -> None:
+    """The doctor and the list of devices advise the same."""
+    here = machine(name)
+    blocks = [b.blocked for g in here.gpus for b in g.backends if b.blocked]
+    reasons = {(r.message, r.fix) for r in blocks if r.code is ReasonCode.NO_PERMISSION}
+    found = {(f.message, f.fix) for f in diagnose(here) if f.check.endswith("-access")}
+    assert reasons
+    assert reasons <= found

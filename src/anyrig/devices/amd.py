@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from anyrig.devices import pci, wheels
 from anyrig.devices.machine import (
-    GROUPS_FIX,
     Device,
     DeviceBackend,
     DeviceNote,
@@ -350,9 +349,6 @@ def _describe_kfd_only(node: ComputeNode, system_memory: Memory) -> Device:
 
 _ROCM = "7.2"
 _DROPPED = ("gfx7", "gfx80", "gfx902")
-# If the driver is loaded already, the kernel's log says why it offers no compute.
-KFD_FIX = "sudo modprobe amdgpu && sudo dmesg | grep -i kfd"
-CONTAINER_FIX = "docker run --device /dev/kfd --device /dev/dri --group-add video ..."
 
 
 def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
@@ -419,14 +415,19 @@ def _rocm_block(device: Device, host: HostFacts) -> DeviceReason | None:
     if platform.wsl == 2:
         fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
         return None if host.has_rocdxg else explain(ReasonCode.NO_ROCDXG, fix)
-    access = host.find_access("/dev/kfd")
-    if access is None:
-        if platform.container:
-            return explain(ReasonCode.NOT_IN_CONTAINER, CONTAINER_FIX, path="/dev/kfd")
-        return explain(ReasonCode.NO_KFD, KFD_FIX)
-    if "w" not in access:
-        return explain(ReasonCode.NO_PERMISSION, GROUPS_FIX, path="/dev/kfd")
-    return explain(ReasonCode.NOT_IN_KFD) if device.has_note(NoteCode.NOT_IN_KFD) else None
+    unlisted = device.has_note(NoteCode.NOT_IN_KFD)
+    return kfd_block(host) or (explain(ReasonCode.NOT_IN_KFD) if unlisted else None)
+
+
+def kfd_block(host: HostFacts) -> DeviceReason | None:
+    """Why this user cannot open /dev/kfd, which ROCm needs on Linux."""
+    if host.has_node("/dev/kfd"):
+        return host.permission_block("/dev/kfd")
+    if host.platform.container:
+        fix = "docker run --device /dev/kfd --device /dev/dri --group-add video ..."
+        return explain(ReasonCode.NOT_IN_CONTAINER, fix, path="/dev/kfd")
+    # If the driver is loaded already, the kernel's log says why it offers no compute.
+    return explain(ReasonCode.NO_KFD, "sudo modprobe amdgpu && sudo dmesg | grep -i kfd")
 
 
 def _windows_block(target: str) -> DeviceReason | None:

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 from anyrig.devices import amd, nvidia
 from anyrig.devices.choose import gpu_number
 from anyrig.devices.discover import torch_fix
 from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode
-from anyrig.devices.reasons import ReasonCode
+from anyrig.devices.reasons import DeviceReason, ReasonCode
 from anyrig.devices.wheels import ONNX_PACKAGES
 from anyrig.install import format_install
 from anyrig.units import GIB, format_bytes, pluralize
@@ -99,22 +99,17 @@ def diagnose(machine: Machine, results: Iterable[KernelResult] = ()) -> tuple[Fi
     return tuple(found)
 
 
-def _good(message: str, device: Device | None = None, fix: str = "") -> Finding:
-    return Finding("", "good", message, fix, device.id if device else "")
+def _finding(state: State, message: str, fix: str = "", device: Device | None = None) -> Finding:
+    return Finding("", state, message, fix, device.id if device else "")
 
 
-def _warning(message: str, fix: str = "", device: Device | None = None) -> Finding:
-    return Finding("", "warning", message, fix, device.id if device else "")
+_good, _warning, _broken = (partial(_finding, state) for state in get_args(State))
 
 
-def _broken(message: str, fix: str, device: Device | None = None) -> Finding:
-    return Finding("", "broken", message, fix, device.id if device else "")
-
-
-def _unusable(machine: Machine, message: str, fix: str) -> Finding:
+def _unusable(machine: Machine, reason: DeviceReason) -> Finding:
     """A GPU that cannot be used is broken; beside another that works it is a warning."""
     make = _warning if any(gpu.usable for gpu in machine.gpus) else _broken
-    return make(message, fix)
+    return make(reason.message, reason.fix)
 
 
 def _title(device: Device) -> str:
@@ -255,8 +250,8 @@ def _check_nvidia_driver(machine: Machine) -> Findings:
     report = next((r for r in machine.sources if r.source == "nvidia"), None)
     gpus = list(machine.of("nvidia"))
     for gpu in gpus:
-        if _in_nvml(gpu) or _lacks_toolkit(machine):
-            continue
+        if _in_nvml(gpu) or _is_outside(gpu):
+            continue  # or explained by `nvidia-container`
         reasons = [str(gpu.blocked)] if gpu.blocked else []
         reasons += [note.message for note in gpu.notes]
         text = f"{_title(gpu)}: {'; '.join(reasons)}"
@@ -275,23 +270,22 @@ def _check_nvidia_driver(machine: Machine) -> Findings:
         yield make(text, report.fix or "nvidia-smi")
 
 
-def _lacks_toolkit(machine: Machine) -> bool:
-    """In a container that shows the host's card but not the host's driver."""
-    if not machine.platform.container:
-        return False
-    mapped = any(node.path.startswith("/dev/nvidia") for node in machine.host.nodes)
-    return not mapped and any(not _in_nvml(gpu) for gpu in machine.of("nvidia"))
+def _is_outside(gpu: Device) -> bool:
+    """Whether a container shows the host's card but not the host's driver."""
+    return gpu.blocked is not None and gpu.blocked.code is ReasonCode.DRIVER_NOT_IN_CONTAINER
 
 
 def _check_nvidia_container(machine: Machine) -> Findings:
     if not machine.platform.container:
         return
     visible = machine.host.environment.get("NVIDIA_VISIBLE_DEVICES", "")
-    if _lacks_toolkit(machine):
-        text = "the host has an NVIDIA GPU that is not mapped into this container"
-        fix = "sudo apt install nvidia-container-toolkit && docker run --gpus all ..."
-        yield _broken(text, fix)
-    elif visible in ("void", "none"):
+    outside = [gpu for gpu in machine.of("nvidia") if _is_outside(gpu)]
+    for gpu in outside:
+        if gpu.blocked:
+            yield _broken(f"{_title(gpu)}: {gpu.blocked}", gpu.blocked.fix, gpu)
+    if outside:
+        return
+    if visible in ("void", "none"):
         text = f"NVIDIA_VISIBLE_DEVICES={visible} excludes all GPUs from this container"
         yield _warning(text, "docker run --gpus all ...")
     elif any(_in_nvml(gpu) for gpu in machine.of("nvidia")):
@@ -332,7 +326,7 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
             text = f"{_title(gpu)} runs with HSA_OVERRIDE_GFX_VERSION={override}, at your own risk"
             yield _warning(text, "anyrig doctor compares each result with the CPU", gpu)
         elif vendor.has_kernels(gpu, kernels):
-            yield _good(f"{_title(gpu)}: torch has kernels for {gpu.capability_title}", gpu)
+            yield _good(f"{_title(gpu)}: torch has kernels for {gpu.capability_title}", device=gpu)
         else:
             # Not the backend's own fix: that may be about access to the card.
             webgpu = f"no official wheel has them; use WebGPU: {format_install('anyrig[webgpu]')}"
@@ -352,7 +346,7 @@ def _check_nvidia_parts(machine: Machine) -> Findings:
             continue
         text = f"{_title(gpu)}: {gpu.blocked}"
         if gpu.blocked.code is ReasonCode.MIG_PARENT:
-            yield _good(text, gpu)
+            yield _good(text, device=gpu)
         elif gpu.blocked.code in (ReasonCode.MIG_EMPTY, ReasonCode.COMPUTE_PROHIBITED):
             yield _broken(text, gpu.blocked.fix, gpu)
 
@@ -365,36 +359,25 @@ def _check_access(machine: Machine, vendor: str) -> Findings:
     here = machine.platform
     if here.system != "Linux" or here.wsl or not any(machine.of(vendor)):
         return
-    renders = [node for node in machine.host.nodes if "/renderD" in node.path]
-    kfd = [node for node in machine.host.nodes if node.path == "/dev/kfd"]
-    needed = [*kfd, *renders] if vendor == "amd" else renders
-    denied = [node for node in needed if "w" not in node.access]
-    for node in denied:
-        if here.container:
-            fix = f"docker run --group-add {node.group or 'render'} ..."
-        else:
-            group = "render" if not node.group or node.group.isdigit() else node.group
-            fix = f"sudo usermod -aG {group} $USER && newgrp {group}"
-        owner = f" (group {node.group})" if node.group else ""
-        yield _unusable(machine, f"no permission to open {node.path}{owner}", fix)
-    if vendor == "intel" and not renders:
-        fix = "docker run --device /dev/dri ..." if here.container else "sudo modprobe xe"
-        yield _unusable(machine, "no /dev/dri/renderD* for the Intel GPU", fix)
-    elif vendor == "amd" and not kfd:
-        if not here.container:  # where `amd-container` explains it
-            yield _unusable(machine, "/dev/kfd does not exist: no compute on AMD", amd.KFD_FIX)
-    elif not denied:
-        yield _good(f"{', '.join(node.path for node in needed)}: accessible")
+    kfd = amd.kfd_block(machine.host) if vendor == "amd" else None
+    if kfd and kfd.code is ReasonCode.NOT_IN_CONTAINER:
+        return  # explained by `amd-container`
+    blocks = [block for block in (kfd, machine.host.render_block) if block]
+    for block in blocks:
+        yield _unusable(machine, block)
+    if not blocks:
+        needed = ("/dev/dri/renderD*", *(["/dev/kfd"] if vendor == "amd" else []))
+        yield _good(f"{' and '.join(needed)}: accessible")
 
 
 def _check_amd_container(machine: Machine) -> Findings:
     if not machine.platform.container or not any(machine.of("amd")):
         return
-    if any(node.path == "/dev/kfd" for node in machine.host.nodes):
-        yield _good("/dev/kfd is mapped into the container")
+    block = amd.kfd_block(machine.host)
+    if block and block.code is ReasonCode.NOT_IN_CONTAINER:
+        yield _unusable(machine, block)
     else:
-        text = "the host's AMD GPU is not mapped into this container"
-        yield _unusable(machine, text, amd.CONTAINER_FIX)
+        yield _good("/dev/kfd is mapped into the container")
 
 
 # -- packages ------------------------------------------------------------------------------------
@@ -450,7 +433,7 @@ def _check_onnx_providers(machine: Machine) -> Findings:
         backends = [backend for backend in gpu.backends if backend.library == "onnx"]
         usable = ", ".join(backend.provider for backend in backends if backend.usable)
         if usable:
-            yield _good(f"{name}: ONNX Runtime has {usable}", gpu)
+            yield _good(f"{name}: ONNX Runtime has {usable}", device=gpu)
         elif backends:
             # Brands' packages overwrite each other: only WebGPU serves several at once.
             own = next((backend.fix for backend in backends if backend.fix), "")
@@ -588,9 +571,9 @@ def _check_flash_attention(machine: Machine) -> Findings:
             yield _warning(f"{_title(gpu)}: {text}", newer or f"pip uninstall -y {name}", gpu)
         if working:
             text = f"{' and '.join(working)} {'is' if len(working) == 1 else 'are'} installed"
-            yield _good(f"{_title(gpu)}: {text}; {advice}", gpu)
+            yield _good(f"{_title(gpu)}: {text}; {advice}", device=gpu)
         elif not installed:
-            yield _good(f"{_title(gpu)}: {advice}", gpu, fix)
+            yield _good(f"{_title(gpu)}: {advice}", fix, gpu)
 
 
 def _flash_runs(gpu: Device, package: str, version: str) -> bool:
@@ -631,14 +614,14 @@ def _check_bf16(machine: Machine) -> Findings:
             continue
         seen.add((gpu.name, native))
         if native:
-            yield _good(f"{_title(gpu)} supports bf16 natively: no loss scaling needed", gpu)
+            yield _good(f"{_title(gpu)} supports bf16 natively: no loss scaling needed", device=gpu)
         elif native is False:
             better = "fp16" if gpu.features.fp16 in ("matrix", "fast") else "fp32"
             text = f"{_title(gpu)} only emulates bf16, whatever torch reports: use {better}"
             yield _warning(text, device=gpu)
         else:
             text = f"{_title(gpu)}: native bf16 support is unknown; it is measured before use"
-            yield _good(text, gpu)
+            yield _good(text, device=gpu)
 
 
 # -- memory --------------------------------------------------------------------------------------
@@ -725,4 +708,4 @@ def _check_kernel(device: Device, result: KernelResult) -> Finding:
         return _broken(f"{name} silently fell back to the CPU", verbose, device)
     error = f"{result.max_error or 0:.0e}"
     text = f"{name}: a kernel ran on {result.ran_on} and agrees with the CPU ({error})"
-    return _good(text, device)
+    return _good(text, device=device)

@@ -15,7 +15,6 @@ from anyrig.devices.wheels import FLAVOUR_TITLES, InstalledPackages, TorchFlavou
 from anyrig.install import format_install
 
 TORCH_INDEX_URL = "https://download.pytorch.org/whl"
-GROUPS_FIX = "sudo usermod -aG render,video $USER"
 
 DeviceKind = Literal["gpu", "cpu"]
 Fp16Speed = Literal["matrix", "fast", "slow", "none"]
@@ -306,10 +305,18 @@ class HostFacts:
     nvidia_module: str = ""
     """The kernel module's own version line."""
 
-    def find_access(self, prefix: str) -> str | None:
-        """The best access rights to a device file; None if there is none."""
-        found = (node.access for node in self.nodes if node.path.startswith(prefix))
-        return max(found, key=len, default=None)
+    def has_node(self, prefix: str) -> bool:
+        return any(node.path.startswith(prefix) for node in self.nodes)
+
+    def permission_block(self, prefix: str) -> DeviceReason | None:
+        """Why this user cannot open any of the device files."""
+        nodes = [node for node in self.nodes if node.path.startswith(prefix)]
+        if not nodes or any("w" in node.access for node in nodes):
+            return None
+        fix = "sudo usermod -aG render,video $USER"
+        if self.platform.container:
+            fix = f"docker run --group-add {nodes[0].group or 'render'} ..."
+        return explain(ReasonCode.NO_PERMISSION, fix, path=nodes[0].path)
 
     @property
     def gfx_override(self) -> str:
@@ -378,15 +385,12 @@ class HostFacts:
         """Why this user cannot open the render nodes, which Level Zero and Vulkan need."""
         if self.platform.system != "Linux" or self.platform.wsl:
             return None
-        access = self.find_access("/dev/dri/render")
-        if access is None:
-            if self.platform.container:
-                fix = "docker run --device /dev/dri ..."
-                return explain(ReasonCode.NOT_IN_CONTAINER, fix, path="/dev/dri")
-            return explain(ReasonCode.NO_RENDER_NODE)
-        if "w" not in access:
-            return explain(ReasonCode.NO_PERMISSION, GROUPS_FIX, path="/dev/dri/render*")
-        return None
+        if self.has_node("/dev/dri/render"):
+            return self.permission_block("/dev/dri/render")
+        if self.platform.container:
+            fix = "docker run --device /dev/dri ..."
+            return explain(ReasonCode.NOT_IN_CONTAINER, fix, path="/dev/dri")
+        return explain(ReasonCode.NO_RENDER_NODE, "sudo dmesg | grep -i drm")
 
 
 @dataclass(frozen=True)
