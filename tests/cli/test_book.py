@@ -96,7 +96,7 @@ def test_chapters_titles_and_covers_are_as_asked_for(anyrig: Anyrig, story: Path
 
     told = book(
         anyrig, story, "--chapters", "2", "--title", "Sea", "--author", "A. Writer",
-        "--narrator", "N. Arrator", "-o", "out/",
+        "--narrator", "N. Arrator", "--genre", "Sea stories", "-o", "out/",
     )  # fmt: skip
     assert told["files"] == ["out/story.m4b"]
     assert [chapter["number"] for chapter in told["chapters"]] == [2]
@@ -104,6 +104,7 @@ def test_chapters_titles_and_covers_are_as_asked_for(anyrig: Anyrig, story: Path
         assert file.metadata["title"] == "Sea"
         assert file.metadata["artist"] == "A. Writer"
         assert file.metadata["composer"] == "N. Arrator"
+        assert file.metadata["genre"] == "Sea stories"
 
 
 def test_a_file_for_each_chapter(anyrig: Anyrig, story: Path) -> None:

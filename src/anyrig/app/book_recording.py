@@ -60,6 +60,7 @@ class BookTarget:
     loudness: float = -19.0
     bitrate: int | None = None
     narrator: str = ""
+    genre: str = "Audiobook"
 
     @property
     def is_whole(self) -> bool:
@@ -161,7 +162,7 @@ def resolve_target(rig: Rig, request: BookRequest) -> BookTarget:
     if loudness is None:
         loudness = _ACX_LUFS if request.levels == "acx" else rig.settings.speech.loudness
     path, format = _resolve_output(request)
-    return BookTarget(path, format, loudness, request.bitrate, request.narrator)
+    return BookTarget(path, format, loudness, request.bitrate, request.narrator, request.genre)
 
 
 def _resolve_output(request: BookRequest) -> tuple[Path, str]:
@@ -482,7 +483,7 @@ def build_tags(target: BookTarget, plan: Plan) -> Tags:
         title=about.title, author=", ".join(about.authors), narrator=target.narrator,
         series=about.series, series_index=about.series_index, year=about.year,
         language=about.language or plan.main, description=about.description,
-        publisher=about.publisher,
+        publisher=about.publisher, genre=target.genre,
     )  # fmt: skip
 
 

@@ -134,6 +134,7 @@ class BookFileOptions(Request):
     untitled: str = option("", "title of a book that has none", http=False)
     author: str = option("", "instead of the book's own", metavar="NAME")
     narrator: str = option("", "instead of the voice's name", metavar="NAME")
+    genre: str = option("Audiobook", "genre that players show", setting="book.genre")
     cover: Path | None = option(
         None, "a JPEG or PNG instead of the book's own", upload=True, metavar="FILE"
     )
