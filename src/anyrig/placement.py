@@ -10,19 +10,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.choose import DeviceChoice, SkippedDevice, parse_library, select_backend
 from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
-from anyrig.memory import allocator, budget
+from anyrig.memory.allocator import choose_allocator_settings
 from anyrig.precision import choose as precisions
 from anyrig.precision.profiles import ProfileName, get_profile
-from anyrig.units import format_bytes, format_flops, pluralize
+from anyrig.units import GIB, format_bytes, format_flops, pluralize
 
 Speeds = Mapping[str, Mapping[tuple[Library, Precision], float]]
 """By device id: measured FLOP/s by backend and number format."""
 _LIBRARIES = {"onnx": "ONNX Runtime", "torch": "torch"}
+# The rest of what is free is left to other users of the device.
+_USED_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """What the user requested."""
+    """What the user requested, checked already: of the two limits on memory, one at most."""
 
     precision: str = "auto"
     profile: ProfileName = "balanced"
@@ -124,14 +125,6 @@ def plan_placement(
         environment: a worker's allocator settings are added to what is set already.
     """
     options = options or PlacementOptions()
-    if options.workers_per_device is not None and options.workers_per_device < 1:
-        raise InvalidInputError(
-            f"--workers-per-device is {options.workers_per_device}", hint="Use 1 or more."
-        )
-    if options.memory_gb is not None and options.memory_fraction is not None:
-        raise InvalidInputError(
-            "--memory-gb and --memory-fraction were both given", hint="Use one of them."
-        )
     planner = _Planner(machine, choice, workload, options, speeds or {}, failed or {})
     placements, skipped = planner.place_on(choice.devices)
     warnings: list[str] = []
@@ -285,21 +278,31 @@ class _Planner:
 
 
 def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None, str]:
-    """The memory that a workload may use of a device, and why."""
-    requested = options.memory_gb is not None or options.memory_fraction is not None
+    """The memory that a workload may use of a device, and why: never more than is free."""
+    total, free = device.memory.total_bytes, device.memory.free_bytes
+    available = total if free is None else free
     share = get_profile(options.profile).memory_share(device)
-    found = budget.resolve_budget(
-        MemoryUsage(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
-        gib=options.memory_gb,
-        fraction=options.memory_fraction if requested else share,
-    )
-    if requested or found.num_bytes is None:
-        return found.num_bytes, found.reason
-    total = device.memory.total_bytes or 0
-    if found.num_bytes == int(total * share):
-        return found.num_bytes, f"{share:.0%} of {format_bytes(total)} ({options.profile} profile)"
-    free = format_bytes(device.memory.free_bytes or 0)
-    return found.num_bytes, f"{budget.USED_SHARE:.0%} of the {free} free"
+    by_profile = options.memory_gb is None and options.memory_fraction is None
+    requested, reason = None, ""
+    if options.memory_gb is not None:
+        requested = max(1, int(options.memory_gb * GIB))
+        reason = f"{options.memory_gb:g} GiB requested"
+    elif total is not None and options.memory_fraction is not None:
+        requested = int(total * options.memory_fraction)
+        reason = f"{options.memory_fraction:.0%} of the device's memory requested"
+    elif total is not None:
+        requested = int(total * share)
+        reason = f"{share:.0%} of {format_bytes(total)} ({options.profile} profile)"
+    if available is None:
+        return requested, reason or "the device does not report its memory; only speed is measured"
+    if requested is not None and requested <= available:
+        return requested, reason
+    free_text, used = f"{format_bytes(available)} free", f"{_USED_SHARE:.0%}"
+    if requested is not None and not by_profile:
+        reason += f", but only {free_text}; using {used} of that"
+    else:
+        reason = f"{used} of the {free_text}"
+    return int(available * _USED_SHARE), reason
 
 
 def _share_cores(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:
@@ -316,17 +319,17 @@ def _set_allocator(
     placement: Placement, machine: Machine, environment: Mapping[str, str]
 ) -> Placement:
     """A worker's allocator is configured before its framework starts; never afterwards."""
-    found = allocator.choose_allocator_settings(
+    variables = choose_allocator_settings(
         placement.device,
         placement.backend,
         environment,
         torch_version=machine.packages.get("torch", ""),
         linux=machine.platform.system == "Linux" and not machine.platform.wsl,
     )
-    if not found.variables:
+    if not variables:
         return placement
-    reasons = (*placement.reasons, f"allocator: {found.reason}")
-    return replace(placement, variables=found.variables, reasons=reasons)
+    reason = "allocator: expandable segments reduce fragmentation"
+    return replace(placement, variables=variables, reasons=(*placement.reasons, reason))
 
 
 def _cannot_place(

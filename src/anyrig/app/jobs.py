@@ -26,7 +26,7 @@ from anyrig.app.books import BookRequest, make_book
 from anyrig.app.cluster import ClusterOptions, find_broker
 from anyrig.app.events import OnEvent, WarningEvent
 from anyrig.app.index import IndexRequest, index
-from anyrig.app.job_process import run_in_process
+from anyrig.app.job_process import run_in_child
 from anyrig.app.training import TrainingRequest, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
 from anyrig.errors import InvalidInputError, WorkError, mention
@@ -359,9 +359,7 @@ def make_job_handler(
         find_kind(job.kind)
         folder = str(job.arguments["folder"])
         order = {"kind": job.kind, "arguments": job.arguments, "defaults": dict(defaults or {})}
-        result: dict[str, JsonValue] = run_in_process(
-            order, folder, environment, report_event, stop
-        )
+        result: dict[str, JsonValue] = run_in_child(order, folder, environment, report_event, stop)
         for name in ("files", "beside"):
             paths = result.get(name)
             if isinstance(paths, list):

@@ -229,10 +229,10 @@ class Embedder:
         if not self._here:
             return self._workers().run(parcels, cost=cost, look_ahead=self._ahead, report=report)
         from anyrig.work.batching import BatchSizer
-        from anyrig.work.in_process import run_in_process
+        from anyrig.work.retry import run_batches
 
         engine = self._in_process()
-        return run_in_process(
+        return run_batches(
             parcels, engine.run, cost=cost, handle=engine.handle, report=report,
             sizer=BatchSizer(grow=not self.deterministic), look_ahead=NEAR_AHEAD,
         )  # fmt: skip

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from anyrig.devices.machine import Device, DeviceBackend
 
@@ -27,13 +26,6 @@ _CONFLICTS = ("expandable_segments", "max_split_size_mb", "backend")
 _BOARDS = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0")
 
 
-class AllocatorSettings(NamedTuple):
-    """Variables for a process's environment, and the reason for them."""
-
-    variables: dict[str, str]
-    reason: str
-
-
 def choose_allocator_settings(
     device: Device,
     backend: DeviceBackend,
@@ -41,38 +33,31 @@ def choose_allocator_settings(
     *,
     torch_version: str,
     linux: bool,
-) -> AllocatorSettings:
-    """Choose what to add to the environment of a worker process before torch starts.
+) -> dict[str, str]:
+    """What to add to the environment of a worker process before torch starts; may be empty.
 
     Args:
         environment: what is set already; it wins.
         linux: whether this is native Linux, not WSL.
     """
-    unsupported = _unsupported_reason(device, backend, linux)
-    if unsupported:
-        return AllocatorSettings({}, unsupported)
+    if not (linux and _has_expandable_segments(device, backend)):
+        return {}
     # The older name wins if both are set.
     name = next((n for n in (CUDA, GENERAL) if environment.get(n)), "")
     given = _parse(environment.get(name, ""))
-    conflict = next((key for key in _CONFLICTS if key in given), "")
-    if conflict:
-        return AllocatorSettings({}, f"{name} sets {conflict}: unchanged")
+    if not given.keys().isdisjoint(_CONFLICTS):
+        return {}
     version = tuple(int(part) for part in re.findall(r"\d+", torch_version)[:2])
     name = name or (GENERAL if version >= _GENERAL_SINCE else CUDA)
     text = ",".join(f"{key}:{value}" for key, value in {**given, **_SETTING}.items())
-    return AllocatorSettings({name: text}, "expandable segments reduce fragmentation")
+    return {name: text}
 
 
-def _unsupported_reason(device: Device, backend: DeviceBackend, linux: bool) -> str:
+def _has_expandable_segments(device: Device, backend: DeviceBackend) -> bool:
     if backend.library != "torch" or backend.provider != "cuda" or device.vendor != "nvidia":
-        return "only torch's CUDA allocator has expandable segments"
-    if not linux:
-        return "expandable segments need native Linux"
-    if device.part == "mig":
-        return "expandable segments fail on MIG instances"
-    if device.capability in _BOARDS and device.memory.kind == "unified":
-        return "expandable segments fail on Jetson boards"
-    return ""
+        return False
+    is_board = device.capability in _BOARDS and device.memory.kind == "unified"
+    return device.part != "mig" and not is_board
 
 
 def _parse(text: str) -> dict[str, str]:

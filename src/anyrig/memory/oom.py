@@ -1,4 +1,4 @@
-"""Detect errors that mean out-of-memory or a lost device; translate the former into ours.
+"""Detect errors that mean out-of-memory or a lost device.
 
 By type first: torch's, CuPy's and NumPy's own classes, MemoryError, the operating system's codes.
 By text last, and only for types that frameworks raise for it: the text of a KeyError, ValueError,
@@ -15,9 +15,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from anyrig.errors import DeviceLostError, OutOfMemoryError
 from anyrig.memory.oom_patterns import (
@@ -26,10 +25,6 @@ from anyrig.memory.oom_patterns import (
     mentions_device_loss,
     parse_amounts,
 )
-from anyrig.units import format_bytes
-
-if TYPE_CHECKING:
-    from anyrig.backends.memory import MemoryUsage
 
 _TRACEBACK = "Traceback (most recent call last):"
 # Classes that prove it, by the package that defines them.
@@ -94,48 +89,6 @@ def detect_device_loss(error: BaseException) -> str | None:
         if _error_code(link) in _CODES_LOST or (_text_counts(link) and mentions_device_loss(text)):
             return _first_line(text)
     return None
-
-
-def translate_oom(
-    error: BaseException,
-    *,
-    doing: str,
-    options: Sequence[str] = (),
-    memory: MemoryUsage | None = None,
-    memory_of: MemoryLocation = "device",
-) -> OutOfMemoryError:
-    """Build our error for one that `detect_oom` recognises.
-
-    Args:
-        doing: what was running: `embedding 64 texts with minilm`.
-        options: what the user can change, as typed: `--batch-size 4`.
-        memory: the memory at that time, for amounts that the library does not tell.
-        memory_of: whose memory that is; `host` for work on the CPU.
-    """
-    shortage = detect_oom(error)
-    if shortage is None:
-        raise ValueError(f"not an out-of-memory error: {error!r}")
-    free, total = shortage.free_bytes, shortage.total_bytes
-    if memory is not None and memory_of == shortage.location:
-        free = memory.free_bytes if free is None else free
-        total = memory.total_bytes if total is None else total
-    parts = []
-    if shortage.requested_bytes is not None:
-        parts.append(f"tried to allocate {format_bytes(shortage.requested_bytes)}")
-    if free is not None:
-        parts.append(f"{format_bytes(free)}{f' of {format_bytes(total)}' if total else ''} free")
-    elif total:
-        parts.append(f"{format_bytes(total)} in total")
-    amounts = f": {', '.join(parts)}" if parts else ""
-    hint = "Use smaller batches or inputs, or a device with more memory."
-    if options:
-        *most, last = options
-        hint = f"Try {', '.join(most)} or {last}." if most else f"Try {last}."
-    translated = OutOfMemoryError(
-        f"the {shortage.location} ran out of memory while {doing}{amounts}", hint=hint
-    )
-    translated.on_host = shortage.location == "host"
-    return translated
 
 
 def _detect(error: BaseException, seen: set[int]) -> MemoryShortage | None:

@@ -2,8 +2,8 @@
 
     batching    WorkItem, Batch, BatchQueue, BatchSizer; ItemReader reads the input ahead
     engine      BaseEngine, and EngineFactory: how a worker makes one
-    retry       run_batch: a batch is split after out-of-memory, an item that fails is retried
-    in_process  run_in_process: an engine in this process, no workers
+    retry       run_batch: a batch is split after out-of-memory, an item that fails is retried;
+                run_batches: an engine in this process, no workers
     outcome     ItemOutcome, ItemFailure, RunReport
     pool        WorkerPool: runs items over its workers
     dispatch    DispatchLoop: one run; sends items, takes results, handles workers that die

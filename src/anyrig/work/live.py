@@ -255,7 +255,6 @@ class LiveQueue(Generic[T, R]):
     def _answer(self, outcome: ItemOutcome[Any]) -> None:
         with self._lock:
             request = self._in_flight.pop(outcome.index, None)
-            self.report.failed.clear()  # kept, they would add up for days
         self.pool.wake()
         if request is None:
             return

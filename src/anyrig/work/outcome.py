@@ -6,9 +6,9 @@ import logging
 import queue
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar
 
-from anyrig.units import format_bytes, format_duration, pluralize
+from anyrig.units import format_bytes, format_duration
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -78,41 +78,23 @@ class RunReport(BatchStats):
     """Statistics of a run, filled while it goes on."""
 
     num_items: int = 0
-    failed: list[ItemOutcome[object]] = field(default_factory=list)
     by_device: dict[str, int] = field(default_factory=dict)
     """Number of items by device id, or by the name of a cluster's worker."""
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def padding(self) -> float:
-        """Padded over real cost; 1.0 is none."""
-        return self.padded_cost / self.real_cost if self.real_cost else 1.0
 
     def add(self, outcome: ItemOutcome[R]) -> None:
         self.num_items += 1
         if outcome.failure is not None:
             log.info("item %d failed: %s", outcome.index, outcome.failure.message)
-            self.failed.append(cast("ItemOutcome[object]", outcome))
         elif outcome.device:
             self.by_device[outcome.device] = self.by_device.get(outcome.device, 0) + 1
 
     def merge(self, other: RunReport) -> None:
-        """Add the numbers of another run; its failures and warnings stay its own."""
+        """Add the numbers of another run; its warnings stay its own."""
         self.add_batches(other)
         self.num_items += other.num_items
         for name, count in other.by_device.items():
             self.by_device[name] = self.by_device.get(name, 0) + count
-
-    def summary(self) -> str:
-        batches = "1 batch" if self.num_batches == 1 else f"{self.num_batches} batches"
-        parts = [pluralize(self.num_items, "item"), batches, f"{self.padding - 1:.1%} padding"]
-        if self.peak_bytes is not None:
-            parts.append(f"peak memory {format_bytes(self.peak_bytes)}")
-        if self.num_out_of_memory:
-            parts.append(f"out of memory {pluralize(self.num_out_of_memory, 'time')}")
-        if self.failed:
-            parts.append(f"{len(self.failed)} failed")
-        return ", ".join(parts)
 
 
 OutcomeQueue = queue.SimpleQueue[ItemOutcome[R] | BaseException | None]

@@ -1,4 +1,4 @@
-"""One batch through an engine: split after out-of-memory or an error, retried, failed alone.
+"""Batches through an engine: split after out-of-memory or an error, retried, failed alone.
 
 A batch that fails is split in half until the items that fail are alone; those are tried once more
 and then fail with the reason. Nothing of a failed call is kept alive: its frames are cleared before
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from anyrig.backends.memory import MemoryUsage
 from anyrig.errors import (
     AnyrigError,
     DeviceLostError,
@@ -21,21 +24,92 @@ from anyrig.errors import (
     error_from_dict,
     error_to_dict,
 )
-from anyrig.memory import oom, recovery
-from anyrig.units import pluralize
-from anyrig.work.batching import Batch, BatchSizer
-from anyrig.work.outcome import BatchStats, FailureKind, ItemFailure, ItemOutcome, log_batch
+from anyrig.memory import recovery
+from anyrig.memory.oom import MemoryShortage, detect_device_loss, detect_oom
+from anyrig.units import format_bytes, pluralize
+from anyrig.work.batching import LOOK_AHEAD, Batch, BatchQueue, BatchSizer, ItemReader
+from anyrig.work.outcome import (
+    BatchStats,
+    FailureKind,
+    ItemFailure,
+    ItemOutcome,
+    OutcomeQueue,
+    RunReport,
+    drain,
+    in_order,
+    log_batch,
+)
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
-    from anyrig.backends.memory import MemoryUsage
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 EngineCall = Callable[[Sequence[T]], Sequence[R]]
 _TRIES = 2
+_JOIN_S = 5.0
 _NEW_PROCESS = "A new process is needed."
+
+
+def run_batches(
+    payloads: Iterable[T],
+    call: EngineCall[T, R],
+    *,
+    cost: Callable[[T], float],
+    sizer: BatchSizer | None = None,
+    handle: DeviceHandle | None = None,
+    look_ahead: int = LOOK_AHEAD,
+    report: RunReport | None = None,
+) -> Iterator[ItemOutcome[R]]:
+    """Run items through an engine in this process; an outcome for each, in the order of the input.
+
+    A thread computes ahead of whoever takes the results, by at most `look_ahead` items. An item
+    that fails twice is an outcome with a `failure`, and the others go on.
+
+    Args:
+        payloads: the items; may be a stream.
+        call: the engine: a list of items in, as many results out.
+        cost: of an item in the engine's unit: tokens, characters, pixels.
+        sizer: chooses batch sizes; `BatchSizer(grow=False)` computes each item alone.
+        handle: the device, to synchronise with and to free memory of after out-of-memory.
+        look_ahead: how many items are read ahead to be sorted.
+        report: filled during the run.
+    """
+    report = report if report is not None else RunReport()
+    sizer = sizer or BatchSizer()
+    reader = ItemReader(payloads, cost, look_ahead)
+    ready: OutcomeQueue[R] = queue.SimpleQueue()
+    stop = threading.Event()
+
+    def compute() -> None:
+        waiting: BatchQueue[T] = BatchQueue()
+        try:
+            while not stop.is_set():
+                for item in reader.take(wait=not len(waiting)):
+                    waiting.add(item)
+                if not len(waiting):
+                    break
+                batch = waiting.take_batch(waiting.oldest(), sizer.budget)
+                for outcome in run_batch(batch, call, sizer=sizer, stats=report, handle=handle):
+                    report.add(outcome)
+                    ready.put(outcome)
+                    if stop.is_set():
+                        return
+            ready.put(reader.error)
+        except BaseException as error:  # noqa: BLE001 - raised again where results are taken
+            ready.put(error)
+
+    thread = threading.Thread(target=compute, name="anyrig-work", daemon=True)
+    thread.start()
+    try:
+        for outcome in in_order(drain(ready)):
+            reader.done()
+            yield outcome
+    finally:
+        stop.set()
+        reader.close()
+        thread.join(timeout=_JOIN_S)
 
 
 def run_batch(
@@ -108,8 +182,8 @@ def _call_engine(
             handle.synchronize()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine raises is its items' outcome
         doing = f"computing {pluralize(len(part.items), 'item')} at once"
-        failed = translate_error(error, doing, memory_options, handle)
-        out_of_memory = oom.detect_oom(error) is not None
+        shortage = detect_oom(error)
+        failed = translate_error(error, shortage, doing, memory_options, handle)
         recovery.clear_frames(error)
     else:
         seconds = time.perf_counter() - start
@@ -119,7 +193,7 @@ def _call_engine(
         stats.add_batches(done)
         log_batch("batch", len(part.items), done)
         return results, None
-    if out_of_memory:
+    if shortage is not None:
         stats.num_out_of_memory += 1
         sizer.record_out_of_memory(part.cost)
         is_lost = isinstance(failed, DeviceLostError)
@@ -130,12 +204,20 @@ def _call_engine(
 
 def translate_error(
     error: Exception,
+    shortage: MemoryShortage | None,
     doing: str,
     memory_options: Sequence[str] = (),
     handle: DeviceHandle | None = None,
 ) -> AnyrigError:
-    """What an engine raised as an error of ours, which keeps nothing of the failed call alive."""
-    shortage, lost = oom.detect_oom(error), oom.detect_device_loss(error)
+    """What an engine raised as an error of ours, which keeps nothing of the failed call alive.
+
+    Args:
+        shortage: what `detect_oom` found in it.
+        doing: what was running: `embedding 64 texts with minilm`.
+        memory_options: what the user can change, as typed: `--batch-size 4`.
+        handle: for amounts that the library does not tell.
+    """
+    lost = detect_device_loss(error)
     text = " ".join(str(error).split())[:300]
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if lost is not None or (shortage is not None and shortage.fatal):
@@ -145,20 +227,39 @@ def translate_error(
     elif shortage is None:
         return WorkError(text, hint="")
     else:
-        ours = oom.translate_oom(
-            error,
-            doing=doing,
-            options=memory_options,
-            memory=_read_memory(handle),
-            memory_of="host" if handle is not None and handle.on_host else "device",
-        )
-        ours.message += f" ({text})"
+        amounts = _describe_amounts(shortage, handle)
+        message = f"the {shortage.location} ran out of memory while {doing}{amounts} ({text})"
+        ours = OutOfMemoryError(message, hint=_suggest(memory_options))
     if isinstance(ours, OutOfMemoryError) and shortage is not None:
         ours.on_host = shortage.location == "host"
     return ours
 
 
-def _read_memory(handle: DeviceHandle | None) -> MemoryUsage | None:
+def _describe_amounts(shortage: MemoryShortage, handle: DeviceHandle | None) -> str:
+    """What the library says of them, else what the device reports now."""
+    free, total = shortage.free_bytes, shortage.total_bytes
+    if handle is not None and ("host" if handle.on_host else "device") == shortage.location:
+        memory = _read_memory(handle)
+        free = memory.free_bytes if free is None else free
+        total = memory.total_bytes if total is None else total
+    parts = []
+    if shortage.requested_bytes is not None:
+        parts.append(f"tried to allocate {format_bytes(shortage.requested_bytes)}")
+    if free is not None:
+        parts.append(f"{format_bytes(free)}{f' of {format_bytes(total)}' if total else ''} free")
+    elif total:
+        parts.append(f"{format_bytes(total)} in total")
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _suggest(options: Sequence[str]) -> str:
+    if not options:
+        return "Use smaller batches or inputs, or a device with more memory."
+    *most, last = options
+    return f"Try {', '.join(most)} or {last}." if most else f"Try {last}."
+
+
+def _read_memory(handle: DeviceHandle) -> MemoryUsage:
     with contextlib.suppress(Exception):  # a broken device may not report its memory
-        return handle.memory() if handle is not None else None
-    return None
+        return handle.memory()
+    return MemoryUsage()

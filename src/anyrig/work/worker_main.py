@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyrig.errors import DeviceLostError, error_to_dict
+from anyrig.memory.oom import detect_oom
 from anyrig.work.batching import Batch, BatchQueue, BatchSizer, WorkItem
 from anyrig.work.engine import load_engine
 from anyrig.work.outcome import BatchStats, ItemFailure, ItemOutcome
@@ -63,7 +64,8 @@ def main() -> int:
 
 
 def _fail(connection: Connection, error: Exception) -> int:
-    connection.send(WorkerFailed(error_to_dict(translate_error(error, "loading the engine"))))
+    translated = translate_error(error, detect_oom(error), "loading the engine")
+    connection.send(WorkerFailed(error_to_dict(translated)))
     return 0
 
 
