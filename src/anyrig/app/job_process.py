@@ -27,8 +27,9 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from anyrig.backends.process import (
-    ChildProcess,
+    ChildModule,
     StderrTail,
+    claim_stdio,
     describe_exit,
     kill_process_group,
     start_module,
@@ -84,8 +85,6 @@ def run_in_child(
         raise InvalidInputError(
             f"the folder {folder} does not exist any more", hint="Create it, or submit a new job."
         ) from error
-    assert process.stdout is not None
-    assert process.stderr is not None
     stderr = StderrTail(process.stderr)
     try:
         _send(process, json.dumps(dict(order)))
@@ -105,7 +104,7 @@ def run_in_child(
 
 
 def _follow(
-    process: ChildProcess, pipe: IO[bytes], report_event: ReportEvent, stop: StopSignal
+    process: ChildModule, pipe: IO[bytes], report_event: ReportEvent, stop: StopSignal
 ) -> Row:
     """Pass on events until the child closes its output; its result or error."""
     lines: queue.Queue[bytes | None] = queue.Queue(maxsize=_MAX_WAITING)
@@ -133,7 +132,7 @@ def _follow(
             last = row
 
 
-def _wait(process: ChildProcess, stop: StopSignal) -> int:
+def _wait(process: ChildModule, stop: StopSignal) -> int:
     """The exit code of a child that has closed its output, unless the job is stopped before."""
     while True:
         _extend_lease(process, stop)
@@ -159,19 +158,18 @@ def _parse(line: bytes) -> Row:
     return row if isinstance(row, dict) else {}
 
 
-def _extend_lease(process: ChildProcess, stop: StopSignal) -> None:
+def _extend_lease(process: ChildModule, stop: StopSignal) -> None:
     left_s = max(0.0, min(stop.lease_left_s, _MAX_LEASE_S))
     _send(process, f"{left_s:.3f}")
 
 
-def _send(process: ChildProcess, line: str) -> None:
-    assert process.stdin is not None
+def _send(process: ChildModule, line: str) -> None:
     with contextlib.suppress(OSError):  # it has ended: its output says so as well
         process.stdin.write(line.encode() + b"\n")
         process.stdin.flush()
 
 
-def _interrupt(process: ChildProcess) -> None:
+def _interrupt(process: ChildModule) -> None:
     """As Ctrl+C does, which leaves no half-written file; the caller kills it afterwards."""
     if sys.platform == "win32":
         return
@@ -212,16 +210,12 @@ class _JobOutput:
 
 def main() -> int:
     """Do the job that stdin names."""
-    control = os.fdopen(os.dup(0), "rb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # nothing below may read what is meant for this module
-    os.close(nothing)
+    control, writing = claim_stdio()
     order = json.loads(control.readline() or "{}")
     threading.Thread(target=_watch_lease, args=(control,), daemon=True).start()
     # Background processes of a shell ignore Ctrl+C and pass that on: here it is how a job is ended.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    output = _JobOutput(os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)  # libraries print what they like
+    output = _JobOutput(writing)
     try:
         output.write({"result": _run(order, output)})
     except KeyboardInterrupt:

@@ -102,15 +102,23 @@ class ChildProcess(subprocess.Popen[bytes]):
             pass  # another process has the id
 
 
+class ChildModule(ChildProcess):
+    """One of anyrig's modules in a child, with pipes for its three streams."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+
 def start_module(
     module: str, environment: Mapping[str, str], *, cwd: str | None = None
-) -> ChildProcess:
-    """Run one of anyrig's modules in a child, with pipes for its three streams.
+) -> ChildModule:
+    """Start a module.
 
     Args:
         environment: the child's whole environment; `bind_device` adds what hides other devices.
     """
-    return ChildProcess(
+    return ChildModule(
         # -P: modules in the working directory must not shadow installed ones.
         [sys.executable, "-P", _CHILD_ENTRY, module],
         stdin=subprocess.PIPE,
@@ -119,6 +127,20 @@ def start_module(
         env={**NO_TELEMETRY, **environment},
         cwd=cwd,
     )
+
+
+def claim_stdio() -> tuple[IO[bytes], IO[bytes]]:
+    """In a child: its pipes from and to the parent, before libraries load that read or print.
+
+    What they print goes to stderr, and they find nothing to read. On Windows a thread that waits on
+    stdin itself would keep other libraries from loading.
+    """
+    reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return reading, writing
 
 
 class StderrTail:

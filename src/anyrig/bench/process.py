@@ -24,6 +24,7 @@ from typing import IO, Any, NamedTuple
 from anyrig.backends.process import (
     StderrTail,
     bind_device,
+    claim_stdio,
     describe_exit,
     kill_process_group,
     start_module,
@@ -39,6 +40,7 @@ from anyrig.devices.machine import (
     to_json,
 )
 from anyrig.memory.oom import detect_oom
+from anyrig.memory.oom_patterns import find_shortage
 
 log = logging.getLogger(__name__)
 # Importing torch from a cold disk takes 5 s, from a network disk a minute.
@@ -175,9 +177,6 @@ def _run_in_child(
     variables, visible = bind_device(device, environment)
     request = {"device": to_json(visible), "backend": backend_to_json(backend), **options}
     process = start_module("anyrig.bench.process", {**environment, **variables})
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
     stderr = StderrTail(process.stderr)
     # A thread reads, because a child that is stuck in a driver may never close its pipes.
     messages: queue.Queue[Message | None] = queue.Queue()
@@ -197,7 +196,7 @@ def _run_in_child(
         if code and not failed:
             error = f"the child process {describe_exit(code, stderr.lines())}"
             # The system kills a process with SIGKILL when the host's memory is full.
-            transient = code == -9 or detect_oom(RuntimeError(error)) is not None
+            transient = code == -9 or find_shortage(error) is not None
             yield {"kind": "failed", "error": error, "transient": transient}
     except queue.Empty:
         error = f"no answer within {limit_s:.0f} s"
@@ -222,15 +221,12 @@ def _read_messages(pipe: IO[bytes], messages: queue.Queue[Message | None]) -> No
 
 
 def main() -> int:
-    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    request = json.loads(_read_request())
-    if os.name == "posix":
-        # On Windows a thread that waits on a pipe keeps other libraries from loading.
-        threading.Thread(target=_exit_with_parent, daemon=True).start()
+    control, output = claim_stdio()
+    request = json.loads(control.readline())
+    threading.Thread(target=_exit_with_parent, args=(control,), daemon=True).start()
 
     def send(kind: str, **data: Any) -> None:
-        output.write(json.dumps({"kind": kind, **data}, allow_nan=False) + "\n")
+        output.write(json.dumps({"kind": kind, **data}, allow_nan=False).encode() + b"\n")
         output.flush()
 
     device, backend = device_from_json(request["device"]), backend_from_json(request["backend"])
@@ -246,16 +242,9 @@ def main() -> int:
     return 0
 
 
-def _read_request() -> bytes:
-    # Not sys.stdin: its lock would be held by the watching thread when the interpreter ends.
-    data = b""
-    while not data.endswith(b"\n") and (more := os.read(0, 1 << 16)):
-        data += more
-    return data
-
-
-def _exit_with_parent() -> None:
-    while os.read(0, 1024):
+def _exit_with_parent(control: IO[bytes]) -> None:
+    # Not through the file, whose lock would be held when the interpreter ends.
+    while os.read(control.fileno(), 1024):
         pass
     os._exit(1)
 

@@ -312,9 +312,6 @@ class LocalWorker:
             "anyrig.work.worker_main",
             {**threads, **environment, **variables, **placement.variables},
         )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
         self._stderr = StderrTail(self._process.stderr)
         self._connection = Connection(self._process.stdout, self._process.stdin)
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

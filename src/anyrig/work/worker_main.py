@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from anyrig.backends.process import claim_stdio
 from anyrig.errors import DeviceLostError, error_to_dict
 from anyrig.memory.oom import detect_oom
 from anyrig.work.batching import Batch, BatchQueue, BatchSizer, WorkItem
@@ -45,7 +46,7 @@ from anyrig.work.retry import run_batch, translate_error
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool to handle
-    connection = _connect()
+    connection = Connection(*claim_stdio())
     try:
         request: LoadEngine = connection.receive()
     except (EOFError, OSError):
@@ -67,16 +68,6 @@ def _fail(connection: Connection, error: Exception) -> int:
     translated = translate_error(error, detect_oom(error), "loading the engine")
     connection.send(WorkerFailed(error_to_dict(translated)))
     return 0
-
-
-def _connect() -> Connection:
-    reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # On Windows a thread that waits on stdin keeps other libraries from loading.
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    return Connection(reading, writing)
 
 
 class EngineProcess:
