@@ -402,8 +402,7 @@ class RemoteWorkers(WorkerSource):
                 thread.join(timeout=3)
         if self._checker is not None:
             self._checker.close()
-        with suppress(Exception):  # its connections are gone anyway
-            self._app.close()
+        _disconnect(self._app)
         self._client.close()
 
     # -- tasks -----------------------------------------------------------------------------------
@@ -541,8 +540,7 @@ class RemoteWorkers(WorkerSource):
         # Celery forgets what it subscribed to if it could not reconnect at once.
         self._subscribed.clear()
         old, self._app = self._app, self._connect()
-        with suppress(Exception):
-            old.close()
+        _disconnect(old)
         with self.lock:
             for worker in self._workers.values():
                 worker.missing_since = None
@@ -836,3 +834,11 @@ class RemoteWorkers(WorkerSource):
             f"{worker.title} is set aside: its result differs from this machine's"
             f" ({difference}){dropped}"
         )
+
+
+def _disconnect(app: Any) -> None:
+    """Close an app for good."""
+    # Results that are still awaited would unsubscribe, and fail, when they are collected.
+    app.backend.result_consumer.subscribed_to.clear()
+    with suppress(Exception):  # the broker may be gone
+        app.close()
