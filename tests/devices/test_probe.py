@@ -210,7 +210,7 @@ class FakeNvml:
 
 
 def test_nvml_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_load_pynvml", FakeNvml)
+    monkeypatch.setattr(probe, "load_pynvml", FakeNvml)
     system = System()
     assert system.nvml("nvmlInit") is None
     assert system.nvml("nvmlSystemGetDriverVersion") == "580.1"

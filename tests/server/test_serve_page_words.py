@@ -34,6 +34,7 @@ PAIRS = (
 UNTRANSLATED = {
     # Shown in parts, or with another program's message.
     ReasonCode.NO_BACKEND, ReasonCode.WRONG_RESULTS, ReasonCode.UNUSABLE,
+    ReasonCode.BACKEND_UNUSABLE,
     # Of a workload: not on the page.
     ReasonCode.NO_GPU_BENEFIT, ReasonCode.NO_LIBRARY, ReasonCode.INSUFFICIENT_MEMORY,
 }  # fmt: skip

@@ -16,8 +16,8 @@ from anyrig.app.files import check_writable
 from anyrig.devices.choose import (
     DeviceChoice,
     DeviceRequest,
-    describe_backend_fallback,
     describe_choice,
+    explain_backend_fallback,
     resolve_request,
     suggest_workers,
 )
@@ -148,11 +148,11 @@ def use_device(rig: Rig, options: DeviceOptions, on_event: OnEvent | None = None
             raise DeviceUnusableError(message, hint=reason.fix or "Run `anyrig doctor`.")
         report(WarningEvent(f"{message}; the CPU is used until that is fixed"))
     else:
-        detour = describe_backend_fallback(device, options.device)
-        if detour and options.strict:
-            raise DeviceUnusableError(detour, hint="Run `anyrig doctor`.")
-        if detour:
-            report(WarningEvent(detour))
+        fallback = explain_backend_fallback(device, options.device)
+        if fallback and options.strict:
+            raise DeviceUnusableError(fallback.message, hint=fallback.fix or "Run `anyrig doctor`.")
+        if fallback:
+            report(WarningEvent(fallback.message))
         if rig.may_measure(options):
             rig.measure_first_use(device)
     return _save_device(rig, device.id, report)

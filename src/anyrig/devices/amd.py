@@ -154,6 +154,8 @@ class ComputeNode(NamedTuple):
     unique_id: int
     device: int
     memory_bytes: int
+    gpu_id: str
+    """What kfd calls it in its list of processes."""
 
     @property
     def id(self) -> str:
@@ -165,7 +167,7 @@ def find_devices(
 ) -> tuple[list[Device], SourceReport]:
     """Every AMD GPU that DRM or kfd lists."""
     cards = [c for c in controllers if c.vendor == pci.AMD]
-    nodes = _list_compute_nodes(system)
+    nodes = list_compute_nodes(system)
     devices: list[Device] = []
     used: set[int] = set()
     for card in cards:
@@ -181,7 +183,8 @@ def find_devices(
     return devices, SourceReport("amd", "found", text)
 
 
-def _list_compute_nodes(system: System) -> list[ComputeNode]:
+def list_compute_nodes(system: System) -> list[ComputeNode]:
+    """The GPUs that kfd lists, in its order."""
     nodes: list[ComputeNode] = []
     for name in sorted(system.names(_KFD), key=lambda n: (len(n), n)):
         facts = read_properties(system, f"{_KFD}/{name}")
@@ -206,6 +209,7 @@ def _list_compute_nodes(system: System) -> list[ComputeNode]:
                 unique_id=facts.get("unique_id", 0),
                 device=facts.get("device_id", 0),
                 memory_bytes=sum(sizes),
+                gpu_id=system.peek(f"{_KFD}/{name}/gpu_id"),
             )
         )
     return nodes

@@ -316,7 +316,7 @@ class LiveProbe:
 
     def _nvml(self, function: str, handle: str) -> Any:
         if self._library is None:
-            self._library = _load_pynvml()
+            self._library = load_pynvml()
         nvml = self._library
         if function == "nvmlInit":
             return None
@@ -355,8 +355,11 @@ def list_distributions(folders: list[str]) -> dict[str, str]:
     return found
 
 
-def _load_pynvml() -> Any:
-    """Look for the driver's library first: without it, importing pynvml would waste 60 ms."""
+def load_pynvml() -> Any:
+    """pynvml, initialised.
+
+    Looks for the driver's library first: without it, importing pynvml would waste 60 ms.
+    """
     if sys.platform == "darwin":
         raise NotFound("macOS has no NVIDIA driver")
     if sys.platform != "win32":  # there pynvml knows where the driver keeps nvml.dll
