@@ -7,14 +7,14 @@ inference loop never asks which format it runs in.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
 
-from anyrig.backends.torch import DTYPES
+from anyrig.backends.torch import DTYPES, set_tf32
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.choose import resolve_precision
@@ -212,47 +212,3 @@ def cast_tensors(value: T, dtype: torch.dtype) -> T:
         result = type(value)(cast_tensors(inner, dtype) for inner in value)
     answer: T = result
     return answer
-
-
-# -- TF32 ------------------------------------------------------------------------------------------
-# torch has two APIs for it. After the newer one (`torch.backends.cuda.matmul.fp32_precision`) any
-# read of `torch.backends.cuda.matmul.allow_tf32` or `torch.get_float32_matmul_precision()` raises,
-# and libraries do read them (Lightning crashes). `torch.set_float32_matmul_precision` sets both and
-# repairs what the newer one left; for cuDNN the older flag does the same.
-
-
-def set_tf32(enabled: bool) -> Callable[[], None]:
-    """Set whether fp32 products may be rounded to TF32; returns a function that restores it."""
-    matmul, convolution = _get_matmul_precision(), _get_cudnn_tf32()
-    torch.set_float32_matmul_precision("high" if enabled else "highest")
-    torch.backends.cudnn.allow_tf32 = enabled
-
-    def restore() -> None:
-        torch.set_float32_matmul_precision(matmul)
-        torch.backends.cudnn.allow_tf32 = convolution
-
-    return restore
-
-
-@contextlib.contextmanager
-def use_tf32(enabled: bool) -> Iterator[None]:
-    restore = set_tf32(enabled)
-    try:
-        yield
-    finally:
-        restore()
-
-
-def _get_matmul_precision() -> str:
-    try:
-        return torch.get_float32_matmul_precision()
-    except RuntimeError:  # set through the newer API
-        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
-
-
-def _get_cudnn_tf32() -> bool:
-    try:
-        return bool(torch.backends.cudnn.allow_tf32)
-    except RuntimeError:
-        newer: Any = torch.backends.cudnn
-        return bool(newer.conv.fp32_precision == "tf32")
