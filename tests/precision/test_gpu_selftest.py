@@ -68,7 +68,6 @@ def test_the_self_test(gpu: tuple[Device, DeviceBackend], tmp_path: Path) -> Non
     # On any GPU: after the self-test the step that broke is right.
     assert _nonfinite_gradients(where) == 0
     again = selftest.apply_selftest(*gpu, tmp_path / "selftests.json")
-    assert again.cached
     assert again.attention_faults == report.attention_faults
 
 

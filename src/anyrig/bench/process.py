@@ -287,13 +287,9 @@ def _self_test(device: Device, backend: DeviceBackend, request: Mapping[str, Any
     path = Path(request["selftest"])
     report = selftest.load_or_run(device, backend, path, rerun=full, budget_s=budget_s)
     faults = report.attention_faults
-    disabled = selftest.select_disableable(faults)
     return {
         "seconds": report.seconds,
-        "messages": [
-            f"{text}; {'disabled from now on' if name in disabled else 'it cannot be disabled'}"
-            for name, text in faults.items()
-        ],
+        "messages": selftest.describe_faults(faults),
         "faults": faults,
         "failed": report.failed_formats,
         "rows": selftest.results_table(report.results),
