@@ -54,7 +54,7 @@ class DeviceEngines:
             began = time.monotonic()
             source = self._sources[request.kind]
             model = source.open(engine.engine, request.precision, request.options)
-            word = next((one.word for one in model.live.workers()), "")
+            word = next((one.selector for one in model.live.workers()), "")
             on_load({"model": engine.engine, "version": engine.version,
                      "precision": request.precision, "word": word,
                      "seconds": round(time.monotonic() - began, 2)})  # fmt: skip
@@ -239,7 +239,7 @@ class EmbeddingModels(EngineSource):
         workers = LocalWorkers(
             plan.placements, make_factory(model, deterministic),
             environment={**FEW_SHAPES, **rig.environment} if on_cpu else rig.environment,
-            fallback=plan.fallback, limits=KnownBatchSizes(rig.folders.batch_limits),
+            fallback=plan.fallback, known_sizes=KnownBatchSizes(rig.folders.batch_limits),
             stamp=format_stamp(rig, plan), deterministic=deterministic,
         )  # fmt: skip
         return EngineQueue(WorkerPool(workers), self.codec.cost)

@@ -109,7 +109,7 @@ class Embedder:
         self._here = here and len(placed.placements) == 1 and first.device.kind == "cpu"
         self._start: dict[str, Any] = {
             "environment": {**FEW_SHAPES, **environment} if on_cpu else environment,
-            "fallback": placed.fallback, "limits": limits,
+            "fallback": placed.fallback, "known_sizes": limits,
             "stamp": stamp, "deterministic": deterministic,
         }  # fmt: skip
 

@@ -97,7 +97,7 @@ class Stage:
                     recipe,
                     environment=environment,
                     fallback=placed.fallback,
-                    limits=limits,
+                    known_sizes=limits,
                     stamp=stamp,
                 )
             )

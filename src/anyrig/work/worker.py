@@ -93,7 +93,7 @@ class LocalWorkers(WorkerSource):
         *,
         environment: Mapping[str, str],
         fallback: Placement | None = None,
-        limits: KnownBatchSizes | None = None,
+        known_sizes: KnownBatchSizes | None = None,
         stamp: str = "",
         deterministic: bool = False,
         heartbeat_s: float = HEARTBEAT_S,
@@ -103,7 +103,7 @@ class LocalWorkers(WorkerSource):
         self._placements, self._fallback = placements, fallback
         self.factory, self.environment = factory, environment
         self.deterministic, self.heartbeat_s = deterministic, heartbeat_s
-        self._limits, self._stamp = limits, stamp
+        self._known, self._stamp = known_sizes, stamp
         self._workers: list[LocalWorker] = []
         self._dead: deque[WorkerStatus] = deque(maxlen=_MAX_DEAD)
         self._suspended: dict[str, list[Placement]] = {}
@@ -229,11 +229,11 @@ class LocalWorkers(WorkerSource):
         """Store what was learnt about batch sizes."""
         for worker in self._workers:
             self._remember_sizes(worker)
-        if self._limits is None:
+        if self._known is None:
             return
         for placement, (good, failed) in self._sizes.values():
             if good or failed is not None:
-                self._limits.record(self._size_key(placement), worked=good or None, failed=failed)
+                self._known.record(self._size_key(placement), worked=good or None, failed=failed)
 
     def _remember_sizes(self, worker: LocalWorker) -> None:
         if worker.sizes is not None:
@@ -243,7 +243,7 @@ class LocalWorkers(WorkerSource):
         """From this pool's other workers on the device, else from earlier runs."""
         if placement.device.id in self._sizes:
             return self._sizes[placement.device.id][1]
-        known = self._limits.get(self._size_key(placement)) if self._limits is not None else None
+        known = self._known.get(self._size_key(placement)) if self._known is not None else None
         return BatchSizes(known.worked or 0.0, known.failed) if known is not None else BatchSizes()
 
     def _size_key(self, placement: Placement) -> BatchSizeKey:
