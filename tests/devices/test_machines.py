@@ -13,7 +13,7 @@ import pytest
 from anyrig.devices.choose import choose_device, suggest_workers
 from anyrig.devices.discover import from_record
 from anyrig.devices.doctor import diagnose
-from anyrig.devices.machine import Device, Machine, device_from_json, to_json
+from anyrig.devices.machine import Device, Machine, device_from_json, device_to_json
 from anyrig.devices.reasons import ReasonCode
 from tests.conftest import NAMES, record_of
 
@@ -134,11 +134,11 @@ def test_json_has_a_code_for_every_reason(machine: Load, name: str) -> None:
     """Reasons are translated by code and values, not by matching their English text."""
     here = machine(name)
     for device in here.devices:
-        text = json.dumps(to_json(replace(device, notes=())))
+        text = json.dumps(device_to_json(replace(device, notes=())))
         data = json.loads(text)
         assert bool(data["code"]) == bool(data["why_not"])
         assert all(bool(row["code"]) != row["usable"] for row in data["drives"])
-        assert json.dumps(to_json(device_from_json(data))) == text
+        assert json.dumps(device_to_json(device_from_json(data))) == text
     choice = choose_device(here)
     for reason in (choice.reason, *(skipped.reason for skipped in choice.skipped)):
         assert reason.message == ReasonCode(reason.code.value).template.format(

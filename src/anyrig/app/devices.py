@@ -21,7 +21,7 @@ from anyrig.devices.choose import (
     resolve_request,
     suggest_workers,
 )
-from anyrig.devices.machine import Machine, reason_to_json, to_json
+from anyrig.devices.machine import Machine, device_to_json, machine_to_json, reason_to_json
 from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.errors import (
     AnyrigError,
@@ -58,7 +58,7 @@ class DeviceList:
     """If the requested device does not exist: there is no choice then."""
 
     def to_json(self) -> dict[str, Any]:
-        data = to_json(self.machine)
+        data = machine_to_json(self.machine)
         for row, device in zip(data["gpus"], self.machine.gpus, strict=True):
             row["suggested_workers"] = suggest_workers(device)
         data["cpu_device"]["suggested_workers"] = suggest_workers(self.machine.cpu_device)
@@ -509,7 +509,7 @@ class MonitoredMachine:
         blocked = None if device.kind == "cpu" else device.block_reason
         reason = explain(ReasonCode.WRONG_RESULTS, error=broken) if broken else blocked or passed
         return {
-            **to_json(device),
+            **device_to_json(device),
             "usable": is_usable and not broken and not lost,
             "why": lost or str(reason or ""),
             **reason_to_json(None if lost else reason),  # codes of why, for translations

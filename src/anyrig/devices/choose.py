@@ -456,7 +456,9 @@ def _require_one(found: Sequence[Device], selector: str) -> tuple[Device, ...]:
 
 def _format_devices(machine: Machine, selector: str = "") -> str:
     """The devices of a machine as a hint, with the selector that was probably meant."""
-    rows = [f"{gpu_number(gpu)} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus]
+    rows = [
+        f"{format_gpu_number(gpu)} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus
+    ]
     if len(rows) > _MAX_LISTED:
         rest = len(rows) - _MAX_LISTED
         rows = [*rows[:_MAX_LISTED], f"{rest} more in `anyrig devices`"]
@@ -472,7 +474,7 @@ def _suggest_selector(machine: Machine, selector: str) -> str:
         named = next((gpu for gpu in machine.gpus if re.search(pattern, gpu.name)), None)
         if named is None or len(selector) < 3:
             return ""
-        return f"A number is an index: {named.name} is {gpu_number(named)!r}. "
+        return f"A number is an index: {named.name} is {format_gpu_number(named)!r}. "
     known = sorted({s for d in machine.devices for s in d.selectors} | {"auto", "all", "cpu"})
     import difflib  # 3 ms that only a mistake should cost
 
@@ -536,7 +538,7 @@ def _rank(device: Device) -> tuple[bool, bool, bool, int, bool, int, float]:
     )
 
 
-def gpu_number(device: Device) -> str:
+def format_gpu_number(device: Device) -> str:
     """`0`, or `6:1` for a MIG instance."""
     number = str(device.indices.get("gpu", 0))
     return f"{number}:{device.indices['mig']}" if device.part == "mig" else number

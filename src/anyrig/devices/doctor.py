@@ -12,8 +12,8 @@ from functools import partial
 from typing import Literal, get_args
 
 from anyrig.devices import amd, nvidia
-from anyrig.devices.choose import gpu_number
-from anyrig.devices.discover import torch_fix
+from anyrig.devices.choose import format_gpu_number
+from anyrig.devices.discover import find_torch_fix
 from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode
 from anyrig.devices.reasons import DeviceReason, ReasonCode
 from anyrig.devices.wheels import ONNX_PACKAGES
@@ -115,7 +115,7 @@ def _unusable(machine: Machine, reason: DeviceReason) -> Finding:
 def _title(device: Device) -> str:
     if device.kind == "cpu":
         return "the CPU"
-    return f"GPU {gpu_number(device)} ({device.name})"
+    return f"GPU {format_gpu_number(device)} ({device.name})"
 
 
 # -- platform ------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def _check_cuda_runtime(machine: Machine) -> Findings:
     need = torch.runtime
     if nvidia.driver_is_too_old(machine.host, need):
         gpu = next(machine.of("nvidia"), None)
-        fix = torch_fix(gpu, machine.host) if gpu else ""
+        fix = find_torch_fix(gpu, machine.host) if gpu else ""
         text = f"torch was built with CUDA {need}, the driver supports CUDA {have} at most"
         yield _broken(text, fix or "update the NVIDIA driver")
     else:
@@ -332,7 +332,7 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
             webgpu = f"no official wheel has them; use WebGPU: {format_install('anyrig[webgpu]')}"
             text = f"{_title(gpu)} needs kernels for {gpu.capability_title}"
             text += f"; the torch wheel has only {' '.join(kernels)}"
-            yield _broken(text, torch_fix(gpu, machine.host) or webgpu, gpu)
+            yield _broken(text, find_torch_fix(gpu, machine.host) or webgpu, gpu)
 
 
 def _check_nvidia_parts(machine: Machine) -> Findings:
@@ -403,7 +403,7 @@ def _check_torch_build(machine: Machine) -> Findings:
         yield _good(torch.title)
         return
     # DirectML does not count: it keeps torch at 2.4.
-    fix = next(filter(None, (torch_fix(gpu, machine.host) for gpu in unserved)), "")
+    fix = next(filter(None, (find_torch_fix(gpu, machine.host) for gpu in unserved)), "")
     target = "the CPU only" if torch.flavour == "cpu" else "another brand"
     names = ", ".join(_title(gpu) for gpu in unserved)
     make = _broken if fix else _warning
@@ -485,7 +485,7 @@ def _check_obsolete_packages(machine: Machine) -> Findings:
     fix = "pip uninstall -y torch-directml"
     for gpu in machine.gpus:
         unusable = [b for b in gpu.backends if b.provider == "privateuseone" and not b.usable]
-        without = not gpu.blocked and not _has_torch(gpu) and not torch_fix(gpu, machine.host)
+        without = not gpu.blocked and not _has_torch(gpu) and not find_torch_fix(gpu, machine.host)
         if unusable and without:
             fix = unusable[0].fix or fix  # no other torch is built for it
     yield _warning(text, fix)
@@ -697,7 +697,7 @@ def _check_kernel(device: Device, result: KernelResult) -> Finding:
     if result.provider.endswith("ExecutionProvider") and device.kind == "gpu":
         library += f" ({result.provider})"
     name = f"{_title(device)} with {library}"
-    selector = "cpu" if device.kind == "cpu" else gpu_number(device)
+    selector = "cpu" if device.kind == "cpu" else format_gpu_number(device)
     verbose = f"anyrig -vv doctor --device {selector}"
     if not result.ok:
         return _broken(f"{name} failed to run: {result.error}", verbose, device)

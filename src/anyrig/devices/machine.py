@@ -453,12 +453,8 @@ class Machine:
 # -- JSON: keys and values are public and older than some of the names above -------------------
 
 
-def to_json(value: Machine | Device) -> dict[str, Any]:
+def machine_to_json(machine: Machine) -> dict[str, Any]:
     """Plain data for `--json` and HTTP."""
-    return _machine_json(value) if isinstance(value, Machine) else _device_json(value)
-
-
-def _machine_json(machine: Machine) -> dict[str, Any]:
     host = machine.host
     torch = host.installed.torch
     facts = {
@@ -474,8 +470,8 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
     return {
         "platform": asdict(machine.platform),
         "cpu": {**asdict(machine.cpu), "limits": [limit.message for limit in machine.cpu.limits]},
-        "gpus": [_device_json(gpu) for gpu in machine.gpus],
-        "cpu_device": _device_json(machine.cpu_device),
+        "gpus": [device_to_json(gpu) for gpu in machine.gpus],
+        "cpu_device": device_to_json(machine.cpu_device),
         "sources": [
             {"source": report.source, "state": report.state, "reason": report.reason}
             for report in machine.sources
@@ -491,7 +487,7 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _device_json(device: Device) -> dict[str, Any]:
+def device_to_json(device: Device) -> dict[str, Any]:
     data = asdict(device)
     data["drives"] = [backend_to_json(backend) for backend in device.backends]
     del data["backends"]
@@ -535,7 +531,7 @@ def _reason_from_json(data: Mapping[str, Any], fix: str) -> DeviceReason:
 
 
 def device_from_json(data: Mapping[str, Any]) -> Device:
-    """The inverse of `to_json` for a device; notes are not kept."""
+    """The inverse of `device_to_json`; notes are not kept."""
     values = {one.name: data[one.name] for one in fields(Device) if one.name in data}
     memory = dict(values["memory"])
     memory["pools"] = tuple(MemoryPool(**pool) for pool in memory["pools"])

@@ -81,14 +81,14 @@ class AmdGpu(LinuxGpu):
 
     def _read_max_mhz(self, name: str) -> int:
         """The highest of a table of clocks: `2: 2371Mhz *`."""
-        text = self.system.peek(f"{self.folder}/{name}")
+        text = self.system.read_text(f"{self.folder}/{name}")
         clocks = [int(clock) for clock in re.findall(r"(\d+)\s*Mhz", text, re.IGNORECASE)]
         if not clocks:
             raise UnsupportedQuery(f"no clocks in {name}")
         return max(clocks)
 
     def _read_ecc_errors(self) -> int:
-        text = self.system.peek(f"{self.folder}/ras/umc_err_count")
+        text = self.system.read_text(f"{self.folder}/ras/umc_err_count")
         found = re.search(r"^ue:\s*(\d+)", text, re.MULTILINE)
         if not found:
             raise UnsupportedQuery("the driver does not count memory errors")
@@ -136,9 +136,9 @@ class AmdReader(LinuxReader):
         """ROCm processes: PCI address, pid and bytes."""
         return [
             (address, int(pid), size)
-            for pid in filter(is_whole_number, self.system.names(_KFD_PROCESSES))
+            for pid in filter(is_whole_number, self.system.list_names(_KFD_PROCESSES))
             for gpu_id, address in self._kfd_addresses.items()
-            if (size := self.system.number(f"{_KFD_PROCESSES}/{pid}/vram_{gpu_id}"))
+            if (size := self.system.read_number(f"{_KFD_PROCESSES}/{pid}/vram_{gpu_id}"))
         ]
 
     @cached_property
