@@ -154,8 +154,8 @@ def test_mig_instances_replace_their_parent(machine: Load) -> None:
     assert len(parents) == 2
     for gpu in here.gpus:
         if gpu.id in parents:
-            assert gpu.blocked is not None
-            assert gpu.blocked.code is ReasonCode.MIG_PARENT
+            assert gpu.hardware_block is not None
+            assert gpu.hardware_block.code is ReasonCode.MIG_PARENT
         else:
             assert gpu.usable
     assert all(gpu.capability == "9.0" and gpu.id.startswith("MIG-") for gpu in instances)
@@ -297,7 +297,7 @@ def test_lost_gpu_is_blocked() -> None:
         record["nvml"]["devices"][1] = dict.fromkeys(device, lost)
 
     here = _changed("hidden-gpu", lose)
-    dead = [gpu for gpu in here.gpus if "GPU_IS_LOST" in str(gpu.blocked)]
+    dead = [gpu for gpu in here.gpus if "GPU_IS_LOST" in str(gpu.hardware_block)]
     assert len(dead) == 1
     assert not dead[0].usable
     assert any("GPU_IS_LOST" in finding.message for finding in diagnose(here))

@@ -205,7 +205,7 @@ def test_devices(
 def _list_backends(devices: Sequence[Device]) -> Iterator[tuple[Device, DeviceBackend]]:
     for device in devices:
         for backend in device.backends:
-            if backend.usable and not device.blocked:
+            if backend.usable and not device.hardware_block:
                 yield device, backend
 
 

@@ -164,9 +164,9 @@ def _list_formats(device: Device) -> str:
 
 def _list_backends(device: Device, fix: FormatFix) -> list[str]:
     opened = [backend for backend in device.backends if backend.usable]
-    if device.blocked:
-        repair = f" ({fix(device.blocked.fix)})" if device.blocked.fix else ""
-        return [f"{paint('not usable', 'warning')}: {device.blocked}{repair}"]
+    if device.hardware_block:
+        repair = f" ({fix(device.hardware_block.fix)})" if device.hardware_block.fix else ""
+        return [f"{paint('not usable', 'warning')}: {device.hardware_block}{repair}"]
     lines = [f"usable as {backend.selector} through {backend.reason}" for backend in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]

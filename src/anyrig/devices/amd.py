@@ -258,7 +258,7 @@ def _describe(
         part="partition" if num_parts > 1 else "whole",
         units=node.num_units if node else None,
         indices={"kfd": node.number} if node else {},
-        blocked=_driver_block(card),
+        hardware_block=_driver_block(card),
         notes=() if node else (unlisted,),
     )
 

@@ -241,8 +241,8 @@ def list_backends(device: Device, host: HostFacts) -> tuple[DeviceBackend, ...]:
     if device.part != "mig":
         backends.append(_webgpu(device, host))
     return tuple(
-        replace(one, package="", blocked=one.blocked or device.blocked)
-        if one.blocked or device.blocked
+        replace(one, package="", blocked=one.blocked or device.hardware_block)
+        if one.blocked or device.hardware_block
         else one
         for one in backends
     )

@@ -125,7 +125,7 @@ def _describe(system: System, card: pci.Controller, system_memory: Memory) -> De
         pci_address=card.address,
         pci_id=card.pci_id,
         features=family.features,
-        blocked=card.driver_block(module),
+        hardware_block=card.driver_block(module),
     )
 
 

@@ -170,7 +170,7 @@ class Device:
     """Shader cores, compute units or CPU cores: compares devices of one vendor."""
     indices: Mapping[str, int] = field(default_factory=dict)
     """Position in each library's own order: {"nvml": 0, "cuda": 1}."""
-    blocked: DeviceReason | None = None
+    hardware_block: DeviceReason | None = None
     """Why no backend can use it, whatever is installed."""
     backends: tuple[DeviceBackend, ...] = ()
     notes: tuple[DeviceNote, ...] = ()
@@ -178,7 +178,7 @@ class Device:
     @property
     def usable(self) -> bool:
         """Whether an installed backend can use it, as far as package metadata tell."""
-        return self.blocked is None and any(backend.usable for backend in self.backends)
+        return self.hardware_block is None and any(backend.usable for backend in self.backends)
 
     @property
     def selectors(self) -> tuple[str, ...]:
@@ -187,8 +187,8 @@ class Device:
     @property
     def block_reason(self) -> DeviceReason | None:
         """Why it cannot be used, with the first command that would change that."""
-        if self.blocked or self.usable:
-            return self.blocked
+        if self.hardware_block or self.usable:
+            return self.hardware_block
         reasons = "; ".join(dict.fromkeys(backend.reason for backend in self.backends))
         fix = next((backend.fix for backend in self.backends if backend.fix), "")
         return explain(ReasonCode.NO_BACKEND, fix, reasons=reasons or "no backend supports it")
@@ -490,9 +490,10 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
 def device_to_json(device: Device) -> dict[str, Any]:
     data = asdict(device)
     data["drives"] = [backend_to_json(backend) for backend in device.backends]
-    del data["backends"]
-    data["blocked"] = device.blocked.message if device.blocked else ""
-    data["blocked_fix"] = device.blocked.fix if device.blocked else ""
+    del data["backends"], data["hardware_block"]
+    block = device.hardware_block
+    data["blocked"] = block.message if block else ""
+    data["blocked_fix"] = block.fix if block else ""
     data["notes"] = [note.message for note in device.notes]
     data["usable"] = device.usable
     data["words"] = list(device.selectors)
@@ -540,7 +541,9 @@ def device_from_json(data: Mapping[str, Any]) -> Device:
         | {
             "memory": Memory(**memory),
             "features": Features(**values["features"]),
-            "blocked": _reason_from_json(data, data["blocked_fix"]) if data["blocked"] else None,
+            "hardware_block": (
+                _reason_from_json(data, data["blocked_fix"]) if data["blocked"] else None
+            ),
             "backends": tuple(map(backend_from_json, data["drives"])),
             "notes": (),
         }

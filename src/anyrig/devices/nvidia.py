@@ -187,7 +187,7 @@ def find_devices(
         else:
             name = "unresponsive NVIDIA GPU"
             devices += [
-                Device(f"nvml-lost-{number}", "gpu", "nvidia", name, blocked=reason)
+                Device(f"nvml-lost-{number}", "gpu", "nvidia", name, hardware_block=reason)
                 for number, reason in enumerate(lost)
             ]
     if unlisted and platform.container:
@@ -263,7 +263,7 @@ def _describe(system: System, index: int, driver: str | None, memory: Memory) ->
         part="vgpu" if query("nvmlDeviceGetVirtualizationMode") == _VGPU_GUEST else "whole",
         units=query("nvmlDeviceGetNumGpuCores"),
         indices={"nvml": index},
-        blocked=blocked,
+        hardware_block=blocked,
         notes=tuple(notes),
     )
     return [gpu, *(_describe_instance(system, gpu, n) for n in range(num_instances))]
@@ -305,7 +305,7 @@ def _describe_instance(system: System, gpu: Device, number: int) -> Device:
         parent=gpu.id,
         units=None,
         indices={"nvml": index, "mig": number},
-        blocked=None,
+        hardware_block=None,
         notes=(),
     )
 
@@ -325,7 +325,7 @@ def _describe_card(system: System, card: pci.Controller, blocked: DeviceReason) 
         driver=card.driver or None,
         pci_address=card.address,
         pci_id=card.pci_id,
-        blocked=blocked,
+        hardware_block=blocked,
     )
 
 

@@ -356,7 +356,7 @@ def profile_table(
     rows: list[tuple[str, ...]] = []
     for device in machine.devices:
         backend = select_backend(device)
-        if backend is None or device.blocked:
+        if backend is None or device.hardware_block:
             continue
         measured = {
             precision: speed
