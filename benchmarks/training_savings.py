@@ -7,7 +7,7 @@ tensors (`torch.cuda.max_memory_allocated`), and the median time of a few steps.
 bar: a promise that does not hold is a result.
 
 The first row of each model is what the others are beside: bf16 for checkpointing and attention,
-fp32 for number formats. On a plain CPU small models run once, to show that the script does.
+fp32 for precisions. On a plain CPU small models run once, to show that the script does.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tests.conftest import NAMES, record_of
 Load = Callable[..., Machine]
 GIB = 1024**3
 
-# machine, GPU: name, architecture, capability, memory kind, GiB (rounded), number formats,
+# machine, GPU: name, architecture, capability, memory kind, GiB (rounded), precisions,
 # and the selectors of its usable backends.
 GPUS: list[tuple[str, int, str, str | None, str | None, str, int | None, str, tuple[str, ...]]] = [
     ("rx640-uhd750-windows", 0, "Radeon RX 640", "GCN 4", "gfx803", "dedicated", 4, "slow", ()),

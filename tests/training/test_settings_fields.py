@@ -275,7 +275,7 @@ def _(_: Path) -> None:
         assert bool(ran.end["last.weight"].isnan().any()) is not guard
 
 
-# ---------------------------------------------------------------- number formats
+# ---------------------------------------------------------------- precisions
 
 
 @claim("precision")

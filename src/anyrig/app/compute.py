@@ -162,7 +162,7 @@ def format_stamp(rig: Rig, plan: PlacementPlan) -> str:
 
 
 def load_failed_formats(rig: Rig) -> dict[str, dict[Precision, str]]:
-    """By device id: number formats that a self-test found wrong under the present libraries."""
+    """By device id: precisions that a self-test found wrong under the present libraries."""
     reports = _load_selftests(rig).items()
     return {id: report.failed_formats for id, report in reports if report.failed_formats}
 

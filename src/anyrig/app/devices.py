@@ -182,7 +182,7 @@ class DoctorRequest(DeviceOptions):
 
     no_kernels: bool = option(False, "run nothing on the devices")
     selftest: bool = option(
-        False, "also compare every attention backend and number format of torch; what is wrong is"
+        False, "also compare every attention backend and precision of torch; what is wrong is"
         " not used from then on (up to a minute per GPU)",
     )  # fmt: skip
 

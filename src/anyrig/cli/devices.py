@@ -118,7 +118,7 @@ def _format_device(device: Device, chosen: bool, fix: FormatFix = str) -> str:
     mark = " (chosen)" if chosen else ""
     lines = [paint(f"{'GPU ' + format_gpu_number(device):<7} {device.name}{mark}", "bold")]
     lines.append(_describe_facts(device))
-    lines.append(f"number formats: {_list_formats(device)}")
+    lines.append(f"precisions: {_list_formats(device)}")
     lines += _list_backends(device, fix)
     if device.usable:
         lines.append(f"suggested workers: {suggest_workers(device)}")

@@ -102,7 +102,7 @@ class Engines(Protocol):
 
     @property
     def precisions(self) -> Mapping[str, tuple[str, ...]]:
-        """By engine: the classes of number formats it can compute in, the best first."""
+        """By engine: the precision classes it can compute in, the best first."""
 
     @property
     def codecs(self) -> Mapping[str, Codec]:

@@ -535,7 +535,7 @@ def _is_installed_for(machine: Machine, backend: DeviceBackend) -> bool:
     return machine.host.torch_flavour in flavours.get(backend.provider, ())
 
 
-# -- number formats and attention ----------------------------------------------------------------
+# -- precisions and attention ---------------------------------------------------------------------
 
 # flash-attn has kernels for 12.x from this release on.
 _FIRST_FOR_RTX_BLACKWELL = (2, 8, 3, 1)

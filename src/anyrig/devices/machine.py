@@ -24,7 +24,7 @@ SourceState = Literal["found", "nothing", "failed"]
 MemoryKind = Literal["dedicated", "unified", "unknown"]
 Library = Literal["torch", "onnx"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
-"""A number format for computation; tf32 is fp32 with rounded products."""
+"""A precision for computation; tf32 is fp32 with rounded products."""
 
 _PRECISION_NAMES = {
     name: precision
@@ -103,7 +103,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Features:
-    """Number formats that the hardware computes in. None: unknown."""
+    """Precisions that the hardware computes in. None: unknown."""
 
     fp16: Fp16Speed | None = None
     """`matrix`: matrix units; `fast`: at least twice fp32; `slow`: no faster than fp32."""

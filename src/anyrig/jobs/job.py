@@ -124,7 +124,6 @@ class StopSignal:
         return self.is_set
 
     def set(self) -> None:
-        """Tell the job to stop."""
         self._event.set()
 
     def extend_lease(self, end: float) -> None:

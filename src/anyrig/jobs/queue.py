@@ -510,7 +510,7 @@ def _select_rows(
 def _select_job(connection: sqlite3.Connection, id: str) -> _Row:
     for row in _select_rows(connection, "id = ?", (id,)):
         return row
-    raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
+    raise JobNotFoundError(f"job {id} not found", hint="`anyrig jobs` lists them.")
 
 
 def _select_jobs(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[_Row]:

@@ -1,4 +1,4 @@
-"""Run a model in a number format with torch: autocast, casts, backward and optimizer step.
+"""Run a model in a precision with torch: autocast, casts, backward and optimizer step.
 
 `make_policy` returns one object with the same methods for every format, so that a training or
 inference loop never asks which format it runs in.
@@ -38,7 +38,7 @@ _TF32_DEVICES = frozenset({"cuda", "xpu"})
 
 
 class PrecisionPolicy:
-    """How a model runs in one number format.
+    """How a model runs in one precision.
 
     Args:
         precision: the name of the format.
@@ -137,7 +137,7 @@ def make_policy(
     skip_nonfinite: bool = False,
     sync_flag: SyncFlag | None = None,
 ) -> PrecisionPolicy:
-    """Make the policy for a number format.
+    """Make the policy for a precision.
 
     Args:
         precision: fp32, tf32, bf16, fp16 or fp8; other spellings (`half`) are accepted, and `auto`

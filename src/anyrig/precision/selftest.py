@@ -1,8 +1,8 @@
-"""Self-test of a device: are attention and matrix products correct, in every number format?
+"""Self-test of a device: are attention and matrix products correct, in every precision?
 
 Runs once per device, driver, torch and cuDNN; results are cached in a file. Attention backends that
 return wrong or non-finite values are disabled in the process that computes: here by
-`apply_selftest`, in a worker by its placement, before its engine loads. Number formats whose
+`apply_selftest`, in a worker by its placement, before its engine loads. Precisions whose
 products are wrong are reported for `choose_precision` to avoid. torch's plain attention (`math`) is
 never disabled: it is what the others fall back to. `kernel_checks.py` has the checks.
 """

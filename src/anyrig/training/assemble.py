@@ -1,4 +1,4 @@
-"""A run put together: device, number format, model, optimiser, step, in the order they need.
+"""A run put together: device, precision, model, optimiser, step, in the order they need.
 
 Each part is made by its own room or file; here is only who comes after whom, and what is said of
 each choice.

@@ -46,7 +46,7 @@ class Eighths(PrecisionPolicy):
 
 
 def choose_format(precision: str, device_type: str, **options: Any) -> PrecisionPolicy:
-    """The number format at work; fp8 and fp64 beside those that the core has."""
+    """The precision at work; fp8 and fp64 beside those that the core has."""
     scaler = NoOpScaler(
         skip_nonfinite=options.get("skip_nonfinite", False), sync_flag=options.get("sync_flag")
     )
