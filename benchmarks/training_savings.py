@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from anyrig.precision.autocast import make_policy
+from anyrig.precision.policy import make_policy
 from anyrig.training.saving.recompute import How, recompute
 from anyrig.units import GIB, MIB, format_bytes
 from benchmarks.harness import Row

@@ -9,9 +9,8 @@ from torch import nn
 from anyrig.backends.torch import TorchRunner, set_tf32, use_tf32
 from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.autocast import PrecisionPolicy, make_policy
 from anyrig.precision.fp8 import Fp8InferenceLinear, convert_to_fp8
-from anyrig.precision.fp16_fallback import DynamicPrecision
+from anyrig.precision.policy import DynamicPrecision, PrecisionPolicy, make_policy
 
 
 @pytest.fixture(autouse=True)

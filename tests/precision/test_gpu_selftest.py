@@ -13,8 +13,8 @@ import torch
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.precision import kernel_checks, selftest
-from anyrig.precision.autocast import make_policy
 from anyrig.precision.choose import choose_precision
+from anyrig.precision.policy import make_policy
 from anyrig.precision.scaler import LossScaler
 
 pytestmark = pytest.mark.gpu

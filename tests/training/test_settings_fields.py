@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.fp16_fallback import FallbackSettings
+from anyrig.precision.policy import FallbackSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer, checks
 from anyrig.training.head import LanguageLoss

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.precision.autocast import PrecisionPolicy, make_policy
+from anyrig.precision.policy import PrecisionPolicy, make_policy
 from anyrig.precision.scaler import NoOpScaler
 
 _E4M3, _E5M2 = torch.float8_e4m3fn, torch.float8_e5m2

@@ -21,7 +21,7 @@ from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
 from anyrig.training.step import StartAgain
 
 if TYPE_CHECKING:
-    from anyrig.precision.autocast import PrecisionPolicy
+    from anyrig.precision.policy import PrecisionPolicy
 
 
 T = TypeVar("T")

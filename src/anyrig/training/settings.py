@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from anyrig.devices.machine import parse_precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.fp16_fallback import FallbackSettings
+from anyrig.precision.policy import FallbackSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training.checks import RENAMED, check, renamed
 

@@ -33,7 +33,7 @@ from anyrig.training.skipping import skip_on_device, supports_found_inf
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.precision.autocast import PrecisionPolicy
+    from anyrig.precision.policy import PrecisionPolicy
     from anyrig.precision.scaler import StepOutcome
     from anyrig.training.compiling import Compiled
     from anyrig.training.graphs import Recorded
