@@ -282,7 +282,7 @@ class Room(WorkerSource):
 
     @property
     def devices(self) -> list[str]:
-        return [seat.device for seat in self.pool.ready.values()]
+        return [seat.device for seat in self.pool.workers_by_number.values()]
 
     def check(self) -> None: ...
 

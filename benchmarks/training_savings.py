@@ -7,7 +7,7 @@ tensors (`torch.cuda.max_memory_allocated`), and the median time of a few steps.
 bar: a promise that does not hold is a result.
 
 The first row of each model is what the others are beside: bf16 for checkpointing and attention,
-fp32 for number formats. On a plain CPU small models run once, to show that the script does.
+fp32 for precisions. On a plain CPU small models run once, to show that the script does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from anyrig.precision.autocast import make_policy
+from anyrig.precision.policy import make_policy
 from anyrig.training.saving.recompute import How, recompute
 from anyrig.units import GIB, MIB, format_bytes
 from benchmarks.harness import Row

@@ -20,7 +20,7 @@ from anyrig.precision.profiles import ProfileName, get_profile
 from anyrig.units import GIB, format_bytes, format_flops, pluralize
 
 Speeds = Mapping[str, Mapping[tuple[Library, Precision], float]]
-"""By device id: measured FLOP/s by backend and number format."""
+"""By device id: measured FLOP/s by backend and precision."""
 _LIBRARIES = {"onnx": "ONNX Runtime", "torch": "torch"}
 # The rest of what is free is left to other users of the device.
 _USED_SHARE = 0.9
@@ -35,7 +35,7 @@ class Workload:
     libraries: tuple[Library, ...] = ("onnx", "torch")
     """Libraries its engine can use, the best first."""
     precisions: tuple[Precision, ...] = ("fp32",)
-    """Number formats its weights can be used in, its author's preference first."""
+    """Precisions its weights can be used in, its author's preference first."""
     worker_bytes: int = 0
     """The least memory one worker needs, weights and runtime; 0 if unknown."""
     training: bool = False
@@ -121,7 +121,7 @@ def plan_placement(
         workload: what it needs.
         options: what the user requested.
         speeds: measured speeds.
-        failed: by device id, number formats that failed its self-test.
+        failed: by device id, precisions that failed its self-test.
         environment: a worker's allocator settings are added to what is set already.
     """
     options = options or PlacementOptions()

@@ -262,7 +262,7 @@ def test_a_counter_that_fails_as_a_whole_is_swept_out(cache: ModelCache) -> None
         futures = [live.submit(0.001) for _ in range(40)]
         errors = [one.exception(120) for one in futures]
         assert all(isinstance(error, (DeviceLostError, WorkError)) for error in errors)
-        assert not live.open
+        assert not live.is_open
     assert cache.evict_idle() == ["a"]
     assert cache.stats.evictions["broken"] == 1
 

@@ -134,7 +134,7 @@ def test_every_usable_gpu() -> None:
     assert found.gpus
     for gpu in found.gpus:
         for backend in gpu.backends:
-            if backend.usable and not gpu.blocked:
+            if backend.usable and not gpu.hardware_block:
                 answer = process.check_kernel(gpu, backend, os.environ)
                 assert answer.ok, answer.error
                 assert answer.max_error is not None

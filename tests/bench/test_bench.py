@@ -27,7 +27,7 @@ from anyrig.devices.machine import (
     Machine,
     Precision,
     device_from_json,
-    to_json,
+    device_to_json,
 )
 
 Load = Callable[..., Machine]
@@ -167,9 +167,9 @@ def test_modules_in_the_working_directory_are_not_imported(
 
 def test_a_device_is_the_same_in_its_child(machine: Load) -> None:
     for gpu in machine("strix-halo-linux").gpus + machine("h100x8-mig").gpus:
-        again = device_from_json(json.loads(json.dumps(to_json(gpu))))
-        assert to_json(again) == to_json(gpu)
-        assert again == gpu or gpu.blocked
+        again = device_from_json(json.loads(json.dumps(device_to_json(gpu))))
+        assert device_to_json(again) == device_to_json(gpu)
+        assert again == gpu or gpu.hardware_block
 
 
 # -- the file of measurements ----------------------------------------------------------------------

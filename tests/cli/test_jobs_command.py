@@ -151,7 +151,7 @@ def test_a_failed_book_says_why_and_what_to_do(anyrig: Anyrig) -> None:
         (("shw",), "Did you mean `anyrig jobs show`"),
         (("show",), "needs an id"),
         (("run", "abc"), "takes no id"),
-        (("show", "nothing"), "no job nothing"),
+        (("show", "nothing"), "job nothing not found"),
         (("run", "--at-once", "0"), "--at-once 0"),
     ],
 )

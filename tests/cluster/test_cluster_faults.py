@@ -198,7 +198,7 @@ def test_a_line_that_kills_three_workers_is_set_aside_and_the_rest_goes_on(room:
     outcomes, warnings = speak(room, said)
     failure = outcomes[bad].failure
     assert failure is not None
-    assert (failure.kind, failure.tries) == ("killed", 3)
+    assert (failure.kind, failure.tries) == ("crash", 3)
     good = [outcome for outcome in outcomes if outcome.index != bad]
     assert [plainly(one.result) for one in good] == spoken([said[one.index] for one in good])
     assert sum(not room.nodes[name].alive for name in names) == 3

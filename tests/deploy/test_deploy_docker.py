@@ -15,7 +15,7 @@ import pytest
 from anyrig.app.settings import LOADER
 from anyrig.devices.machine import TORCH_INDEX_URL
 from anyrig.devices.nvidia import ONNX_RELEASES
-from anyrig.devices.wheels import ONNX_PACKAGES, onnx_gpu
+from anyrig.devices.wheels import ONNX_PACKAGES, find_onnx_gpu_build
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from anyrig.version import __version__
@@ -292,7 +292,7 @@ def test_an_onnx_runtime_that_drives_the_gpu_is_looked_at(
     name, number = package.split("==")
     assert provider in ONNX_PACKAGES[name]
     if version.startswith("cuda"):  # of torch's CUDA, and what `anyrig doctor` says of such a card
-        cuda, kernels = onnx_gpu(number, arm=False, windows=False)
+        cuda, kernels = find_onnx_gpu_build(number, arm=False, windows=False)
         assert version.removeprefix("cuda").startswith(cuda.partition(".")[0])
         assert kernels
         assert number in {release for _, release in ONNX_RELEASES}

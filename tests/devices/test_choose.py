@@ -411,3 +411,9 @@ def test_card_without_driver_is_not_unmatched(machine: Load) -> None:
     for value in ("0", "GPU-12345678"):
         here = machine("nvidia-nouveau", {"CUDA_VISIBLE_DEVICES": value})
         assert choose_device(here).warnings == ()
+
+
+def test_a_command_that_ends_in_dots_is_a_fix(machine: Load) -> None:
+    """`docker run --device /dev/kfd ...` is a command, not a sentence."""
+    choice = choose_device(machine("mi210-docker-no-kfd"), [DeviceRequest("amd", "flag")])
+    assert "To fix: docker run --device /dev/kfd" in choice.warnings[0]

@@ -257,7 +257,7 @@ def test_cpu_torch_and_inaccessible_card(machine: Load) -> None:
 def test_unusable_gpu_is_always_reported(machine: Load, name: str) -> None:
     here = machine(name)
     on_purpose = (ReasonCode.HIDDEN, ReasonCode.MIG_PARENT, ReasonCode.PASSED_THROUGH)
-    mine = [g for g in here.gpus if not g.blocked or g.blocked.code not in on_purpose]
+    mine = [g for g in here.gpus if not g.hardware_block or g.hardware_block.code not in on_purpose]
     if not mine or any(gpu.usable for gpu in here.gpus):
         return
     told = [f for f in diagnose(here) if f.state == "broken" or f.check == "usable"]

@@ -43,7 +43,7 @@ def test_same_major_rule(capability: tuple[int, int], kernels: str, runs: bool) 
 def test_torch_wheels(
     torch: str, cuda: str, arm: bool, windows: bool, first: str, last: str
 ) -> None:
-    kernels = wheels.cuda_kernels(torch, cuda, arm=arm, windows=windows)
+    kernels = wheels.list_cuda_kernels(torch, cuda, arm=arm, windows=windows)
     assert kernels is not None
     assert (kernels[0], kernels[-1]) == (first, last)
     assert not any(kernel.startswith("compute") for kernel in kernels)
@@ -53,12 +53,12 @@ def test_torch_wheels(
     ("torch", "cuda"), [("2.99.0", "13.0"), ("2.11.0", "14.0"), ("junk", "13.0"), ("2.11.0", "")]
 )
 def test_unlisted_build_is_unknown(torch: str, cuda: str) -> None:
-    assert wheels.cuda_kernels(torch, cuda, arm=False, windows=False) is None
+    assert wheels.list_cuda_kernels(torch, cuda, arm=False, windows=False) is None
 
 
 def test_thor_needs_arm_wheels() -> None:
-    arm = wheels.cuda_kernels("2.13.0", "13.0", arm=True, windows=False)
-    x86 = wheels.cuda_kernels("2.13.0", "13.0", arm=False, windows=False)
+    arm = wheels.list_cuda_kernels("2.13.0", "13.0", arm=True, windows=False)
+    x86 = wheels.list_cuda_kernels("2.13.0", "13.0", arm=False, windows=False)
     assert nvidia.can_run((11, 0), arm or ())
     assert not nvidia.can_run((11, 0), x86 or ())
     assert nvidia.can_run((7, 5), x86 or ())
@@ -71,11 +71,11 @@ def test_thor_needs_arm_wheels() -> None:
      ("7.14", "gfx906", False), ("6.4", "gfx1031", False), ("6.0", "gfx942", True)],
 )  # fmt: skip
 def test_rocm_wheels(rocm: str, target: str, runs: bool) -> None:
-    assert amd.can_run(target, wheels.rocm_targets(rocm) or ()) == runs
+    assert amd.can_run(target, wheels.list_rocm_targets(rocm) or ()) == runs
 
 
 def test_newer_rocm_is_unknown() -> None:
-    assert wheels.rocm_targets("9.0") is None
+    assert wheels.list_rocm_targets("9.0") is None
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_newer_rocm_is_unknown() -> None:
      ("1.22.0", "12.2", (6, 1), True)],
 )  # fmt: skip
 def test_onnx_wheels(version: str, cuda: str, capability: tuple[int, int], runs: bool) -> None:
-    needed, kernels = wheels.onnx_gpu(version, arm=False, windows=False)
+    needed, kernels = wheels.find_onnx_gpu_build(version, arm=False, windows=False)
     assert needed == cuda
     assert nvidia.can_run(capability, kernels or ()) == runs
 

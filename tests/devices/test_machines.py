@@ -13,14 +13,14 @@ import pytest
 from anyrig.devices.choose import choose_device, suggest_workers
 from anyrig.devices.discover import from_record
 from anyrig.devices.doctor import diagnose
-from anyrig.devices.machine import Device, Machine, device_from_json, to_json
+from anyrig.devices.machine import Device, Machine, device_from_json, device_to_json
 from anyrig.devices.reasons import ReasonCode
 from tests.conftest import NAMES, record_of
 
 Load = Callable[..., Machine]
 GIB = 1024**3
 
-# machine, GPU: name, architecture, capability, memory kind, GiB (rounded), number formats,
+# machine, GPU: name, architecture, capability, memory kind, GiB (rounded), precisions,
 # and the selectors of its usable backends.
 GPUS: list[tuple[str, int, str, str | None, str | None, str, int | None, str, tuple[str, ...]]] = [
     ("rx640-uhd750-windows", 0, "Radeon RX 640", "GCN 4", "gfx803", "dedicated", 4, "slow", ()),
@@ -134,11 +134,11 @@ def test_json_has_a_code_for_every_reason(machine: Load, name: str) -> None:
     """Reasons are translated by code and values, not by matching their English text."""
     here = machine(name)
     for device in here.devices:
-        text = json.dumps(to_json(replace(device, notes=())))
+        text = json.dumps(device_to_json(replace(device, notes=())))
         data = json.loads(text)
         assert bool(data["code"]) == bool(data["why_not"])
         assert all(bool(row["code"]) != row["usable"] for row in data["drives"])
-        assert json.dumps(to_json(device_from_json(data))) == text
+        assert json.dumps(device_to_json(device_from_json(data))) == text
     choice = choose_device(here)
     for reason in (choice.reason, *(skipped.reason for skipped in choice.skipped)):
         assert reason.message == ReasonCode(reason.code.value).template.format(
@@ -154,8 +154,8 @@ def test_mig_instances_replace_their_parent(machine: Load) -> None:
     assert len(parents) == 2
     for gpu in here.gpus:
         if gpu.id in parents:
-            assert gpu.blocked is not None
-            assert gpu.blocked.code is ReasonCode.MIG_PARENT
+            assert gpu.hardware_block is not None
+            assert gpu.hardware_block.code is ReasonCode.MIG_PARENT
         else:
             assert gpu.usable
     assert all(gpu.capability == "9.0" and gpu.id.startswith("MIG-") for gpu in instances)
@@ -297,7 +297,7 @@ def test_lost_gpu_is_blocked() -> None:
         record["nvml"]["devices"][1] = dict.fromkeys(device, lost)
 
     here = _changed("hidden-gpu", lose)
-    dead = [gpu for gpu in here.gpus if "GPU_IS_LOST" in str(gpu.blocked)]
+    dead = [gpu for gpu in here.gpus if "GPU_IS_LOST" in str(gpu.hardware_block)]
     assert len(dead) == 1
     assert not dead[0].usable
     assert any("GPU_IS_LOST" in finding.message for finding in diagnose(here))

@@ -210,7 +210,7 @@ class FakeNvml:
 
 
 def test_nvml_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_load_pynvml", FakeNvml)
+    monkeypatch.setattr(probe, "load_pynvml", FakeNvml)
     system = System()
     assert system.nvml("nvmlInit") is None
     assert system.nvml("nvmlSystemGetDriverVersion") == "580.1"
@@ -240,9 +240,9 @@ def test_nvml_failures_have_a_fix(code: str, fix: str) -> None:
     record = {**record_of("nvidia-init-fails"), "nvml": {"nvmlInit": {"error": code}}}
     here = from_record(record)
     gpu = here.gpus[0]
-    assert gpu.blocked is not None
-    assert gpu.blocked.code is ReasonCode.DRIVER_FAILED
-    assert fix in gpu.blocked.fix
+    assert gpu.hardware_block is not None
+    assert gpu.hardware_block.code is ReasonCode.DRIVER_FAILED
+    assert fix in gpu.hardware_block.fix
 
 
 def test_installed_tensorrt_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from anyrig.devices.discover import from_record
 from anyrig.devices.doctor import KernelResult, diagnose
-from anyrig.devices.machine import to_json
+from anyrig.devices.machine import machine_to_json
 from tests.conftest import NAMES, record_of
 
 Path = tuple[str | int, ...]
@@ -64,7 +64,7 @@ def _describe(record: dict[str, Any]) -> Any:
         KernelResult(backend=key.split()[0], device=key.split()[1], **row)
         for key, row in record.get("probes", {}).items()
     ]
-    return to_json(machine), diagnose(machine, probes)
+    return machine_to_json(machine), diagnose(machine, probes)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,7 +16,7 @@ EIGHT = "h100x8-mig"
 
 def _shown(here: Machine, library: str = "cuda") -> list[str]:
     """Ids in the library's order."""
-    free = [gpu for gpu in here.gpus if not gpu.blocked and library in gpu.indices]
+    free = [gpu for gpu in here.gpus if not gpu.hardware_block and library in gpu.indices]
     return [gpu.id for gpu in sorted(free, key=lambda gpu: gpu.indices[library])]
 
 
@@ -34,13 +34,13 @@ def test_pci_order_is_honoured(machine: Load) -> None:
 def test_index_is_in_cuda_order(machine: Load) -> None:
     slow, fast = machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0"}).gpus
     assert fast.usable
-    assert slow.blocked is not None
-    assert slow.blocked.code is ReasonCode.HIDDEN
-    assert slow.blocked.message == "hidden by CUDA_VISIBLE_DEVICES=0"
+    assert slow.hardware_block is not None
+    assert slow.hardware_block.code is ReasonCode.HIDDEN
+    assert slow.hardware_block.message == "hidden by CUDA_VISIBLE_DEVICES=0"
     both = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     slow, fast = machine(PAIR, both).gpus
     assert slow.usable
-    assert fast.blocked
+    assert fast.hardware_block
 
 
 def test_uuid_prefixes(machine: Load) -> None:
@@ -55,7 +55,7 @@ def test_uuid_prefixes(machine: Load) -> None:
 def test_invalid_entry_hides_everything(machine: Load, value: str) -> None:
     here = machine(PAIR, {"CUDA_VISIBLE_DEVICES": value})
     assert _shown(here) == []
-    blocked = [gpu.blocked for gpu in here.gpus]
+    blocked = [gpu.hardware_block for gpu in here.gpus]
     assert all(b and b.code is ReasonCode.HIDDEN for b in blocked)
     assert all(b and b.fix == "unset CUDA_VISIBLE_DEVICES" for b in blocked)
 
@@ -97,7 +97,7 @@ def test_indices_skip_gpus_in_mig_mode(machine: Load) -> None:
 def test_amd(machine: Load, environment: dict[str, str], visible: bool) -> None:
     gpu = machine("mi300x-linux", environment).gpus[0]
     assert gpu.usable == visible
-    assert visible or "VISIBLE_DEVICES" in str(gpu.blocked)
+    assert visible or "VISIBLE_DEVICES" in str(gpu.hardware_block)
 
 
 def test_amd_by_id(machine: Load) -> None:

@@ -21,12 +21,19 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_sizes_are_saved(path: Path) -> None:
-    KnownBatchSizes(path).record(KEY, worked=64.0, peak_bytes=1000)
+    KnownBatchSizes(path).record(KEY, worked=64.0)
     KnownBatchSizes(path).record(KEY, failed=128.5)
     known = KnownBatchSizes(path).get(KEY)
     assert known is not None
-    assert (known.worked, known.failed, known.peak_bytes) == (64.0, 128.5, 1000)
+    assert (known.worked, known.failed) == (64.0, 128.5)
     assert known.when
+
+
+def test_a_file_of_an_older_version_is_read(path: Path) -> None:
+    path.parent.mkdir()
+    row = {"worked": 64.0, "failed": None, "peak_bytes": 1000, "when": "2026-01-01"}
+    path.write_text(json.dumps({"format": 1, "limits": {str(KEY): row}}))
+    assert KnownBatchSizes(path).get(KEY) == KnownBatchSize(64.0, None, "2026-01-01")
 
 
 def test_every_part_of_the_key_counts(path: Path) -> None:
@@ -37,11 +44,11 @@ def test_every_part_of_the_key_counts(path: Path) -> None:
 
 
 def test_newer_observations_win() -> None:
-    known = KnownBatchSize().add_success(64.0, 5).add_failure(128.0)
-    assert known == KnownBatchSize(64.0, 128.0, 5)
-    assert known.add_success(128.0, 9) == KnownBatchSize(128.0, None, 9)
-    assert known.add_failure(32.0) == KnownBatchSize(None, 32.0, None)
-    assert known.add_success(8.0, 1) == KnownBatchSize(8.0, 128.0, 1)
+    known = KnownBatchSize().add_success(64.0).add_failure(128.0)
+    assert known == KnownBatchSize(64.0, 128.0)
+    assert known.add_success(128.0) == KnownBatchSize(128.0, None)
+    assert known.add_failure(32.0) == KnownBatchSize(None, 32.0)
+    assert known.add_success(8.0) == KnownBatchSize(8.0, 128.0)
     assert known.add_failure(200.0).failed == 128.0
 
 

@@ -124,7 +124,8 @@ def test_rocm_processes_from_kfd(amd: Path) -> None:
     nodes = "/sys/class/kfd/kfd/topology/nodes"
     write_files(amd, {
         f"{nodes}/0/gpu_id": 0, f"{nodes}/0/properties": "simd_count 0",
-        f"{nodes}/1/gpu_id": 51147, f"{nodes}/1/properties": "location_id 768\ndomain 0",
+        f"{nodes}/1/gpu_id": 51147,
+        f"{nodes}/1/properties": "simd_count 192\nlocation_id 768\ndomain 0",
         f"/sys/class/kfd/kfd/proc/{OURS}/vram_51147": 6 * GIB,
         "/sys/class/kfd/kfd/proc/77/vram_51147": GIB,
     })  # fmt: skip
@@ -137,7 +138,8 @@ def test_rocm_processes_from_kfd(amd: Path) -> None:
 def test_pids_of_kfd_are_ignored_in_a_container(amd: Path) -> None:
     nodes = "/sys/class/kfd/kfd/topology/nodes"
     write_files(amd, {
-        f"{nodes}/1/gpu_id": 51147, f"{nodes}/1/properties": "location_id 768\ndomain 0",
+        f"{nodes}/1/gpu_id": 51147,
+        f"{nodes}/1/properties": "simd_count 192\nlocation_id 768\ndomain 0",
         "/sys/class/kfd/kfd/proc/98765/vram_51147": 6 * GIB,
     })  # fmt: skip
     inside = process_table(OURS, all_visible=False)

@@ -143,7 +143,7 @@ def test_which_reader_is_chosen(
 
 
 def test_a_device_that_cannot_be_sampled_reports_why() -> None:
-    blocked = replace(RX640, blocked=DeviceReason(ReasonCode.NO_DRIVER))
+    blocked = replace(RX640, hardware_block=DeviceReason(ReasonCode.NO_DRIVER))
     for device, reason in (
         (blocked, "no driver is loaded"),
         (RX640, "no driver cannot be sampled"),

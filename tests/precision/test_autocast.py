@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.devices.machine import Precision
+from anyrig.backends.torch import TorchRunner, set_tf32, use_tf32
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.autocast import PrecisionPolicy, make_policy, set_tf32, use_tf32
 from anyrig.precision.fp8 import Fp8InferenceLinear, convert_to_fp8
-from anyrig.precision.fp16_fallback import DynamicPrecision
+from anyrig.precision.policy import DynamicPrecision, PrecisionPolicy, make_policy
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +140,9 @@ def test_reading_old_flags_works_again_after_the_newer_api() -> None:
     with use_tf32(False):
         assert read_old_flags() == (False, "highest", False)
     assert read_old_flags() == (True, "high", False)  # as set through the newer API
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    device = Device("cpu", "cpu", "any", "a CPU")
+    TorchRunner(device, DeviceBackend("torch", "cpu", "cpu")).time_products(8, "fp32", 1)
 
 
 def test_policies_set_tf32_on_devices_that_have_it() -> None:

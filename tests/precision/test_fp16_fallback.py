@@ -12,8 +12,13 @@ from torch import nn
 
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.precision.autocast import PrecisionPolicy, make_policy
-from anyrig.precision.fp16_fallback import DynamicPrecision, FallbackEvent, FallbackSettings
+from anyrig.precision.policy import (
+    DynamicPrecision,
+    FallbackEvent,
+    FallbackSettings,
+    PrecisionPolicy,
+    make_policy,
+)
 from anyrig.precision.scaler import ScalerSettings
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from anyrig.app.devices import choice_to_json
 from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
-from anyrig.devices.machine import Machine, reason_to_json, to_json
+from anyrig.devices.machine import Machine, device_to_json, reason_to_json
 from anyrig.devices.reasons import ReasonCode
 from anyrig.server.page import icons, jobs, rig, theme, voices
 from anyrig.server.page.speak import format_lexicon, parse_lexicon
@@ -34,6 +34,7 @@ PAIRS = (
 UNTRANSLATED = {
     # Shown in parts, or with another program's message.
     ReasonCode.NO_BACKEND, ReasonCode.WRONG_RESULTS, ReasonCode.UNUSABLE,
+    ReasonCode.BACKEND_UNUSABLE,
     # Of a workload: not on the page.
     ReasonCode.NO_GPU_BENEFIT, ReasonCode.NO_LIBRARY, ReasonCode.INSUFFICIENT_MEMORY,
 }  # fmt: skip
@@ -109,7 +110,9 @@ def _devices(machine: Machine, choice: DeviceChoice) -> dict[str, Any]:
     for device in machine.devices:
         skipped = [one.reason for one in choice.skipped if one.device.id == device.id]
         why = str(skipped[0]) if skipped else ""
-        rows.append({**to_json(device), "why": why, **reason_to_json(next(iter(skipped), None))})
+        rows.append(
+            {**device_to_json(device), "why": why, **reason_to_json(next(iter(skipped), None))}
+        )
     return {"devices": rows, "reason": str(choice.reason), "word": choice.selector,
             "choice": choice_to_json(choice)}  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""On a real GPU: kernels and fp8 against fp32, number formats, shortages, copies, recordings."""
+"""On a real GPU: kernels and fp8 against fp32, precisions, shortages, copies, recordings."""
 
 from __future__ import annotations
 

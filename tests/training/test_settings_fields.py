@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.fp16_fallback import FallbackSettings
+from anyrig.precision.policy import FallbackSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer, checks
 from anyrig.training.head import LanguageLoss
@@ -275,7 +275,7 @@ def _(_: Path) -> None:
         assert bool(ran.end["last.weight"].isnan().any()) is not guard
 
 
-# ---------------------------------------------------------------- number formats
+# ---------------------------------------------------------------- precisions
 
 
 @claim("precision")

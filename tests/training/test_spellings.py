@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.autocast import make_policy
+from anyrig.precision.policy import make_policy
 from anyrig.training import Settings, Trainer
 from anyrig.training.step import Step
 

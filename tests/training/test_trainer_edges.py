@@ -221,7 +221,7 @@ def test_items_that_do_not_count_leave_no_trace_however_they_are_cut(precision: 
 
 
 def test_units_are_counted_on_the_batch_as_it_was_read() -> None:
-    """On the device counting would wait for it; in a step's number format it might not even fit."""
+    """On the device counting would wait for it; in a step's precision it might not even fit."""
     kinds = set()
 
     def units(batch: Any) -> int:

@@ -1,4 +1,4 @@
-"""Validation says the same whatever fits in memory at once, in every number format."""
+"""Validation says the same whatever fits in memory at once, in every precision."""
 
 from __future__ import annotations
 

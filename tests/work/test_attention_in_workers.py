@@ -92,7 +92,7 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
     found = compute.test_devices(one, found, OPTIONS)
     assert [place.wrong_attention for place in found.placements] == [("cudnn",)]
     assert tested == [one.machine.gpus[0].id]
-    assert caplog.messages == ["cuDNN is wrong: disabled in every worker"]
+    assert caplog.messages == ["cuDNN is wrong; disabled, torch uses another backend"]
     keep(one, WRONG)
     monkeypatch.setattr(Rig, "may_measure", lambda rig, options: False)
     again = placed(one)

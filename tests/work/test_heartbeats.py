@@ -180,7 +180,7 @@ def test_a_worker_is_seen_loading_then_ready_then_busy() -> None:
     with LiveQueue[float, float](pool, cost=float) as live:
         assert pool.workers()[0].models == () or pool.workers()[0].state == "ready"
         (idle,) = see(pool, lambda seen: seen[0].state == "ready")
-        assert (idle.device, idle.kind, idle.word) == ("one", "cpu", "cpu")
+        assert (idle.device, idle.kind, idle.selector) == ("one", "cpu", "cpu")
         assert idle.models
         assert idle.busy_since is None
         future = live.submit(1.0)

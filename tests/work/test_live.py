@@ -98,7 +98,7 @@ def test_an_item_that_raises_or_crashes_its_worker_fails_alone() -> None:
         with pytest.raises(WorkError):
             deadly.result(timeout=60)
         assert [one.result(timeout=60) for one in good] == [0.002] * 8
-        assert live.open
+        assert live.is_open
 
 
 def test_an_invalid_cost_fails_its_own_request_alone() -> None:
@@ -113,7 +113,7 @@ def test_closing_fails_whatever_waits() -> None:
         futures = [live.submit(0.2) for _ in range(5)]
         time.sleep(0.05)
         live.close()
-        assert not live.open
+        assert not live.is_open
         with pytest.raises(WorkError):
             futures[-1].result(timeout=10)
         with pytest.raises(WorkError):

@@ -101,7 +101,7 @@ def test_an_item_that_crashes_three_workers_fails() -> None:
     assert values(got) == [None if c == 0.666 else 2 * c for c in costs]
     failure = got[2].failure
     assert failure is not None
-    assert (failure.kind, failure.tries) == ("killed", 3)
+    assert (failure.kind, failure.tries) == ("crash", 3)
     assert "code 9" in failure.message
 
 
@@ -359,7 +359,7 @@ def test_batch_sizes_are_remembered_for_the_next_pool(tmp_path: Path) -> None:
         limits, report = KnownBatchSizes(tmp_path / "limits.json"), RunReport()
         with WorkerPool(
             LocalWorkers(
-                [placement("a")], factory, environment=os.environ, limits=limits, stamp=stamp
+                [placement("a")], factory, environment=os.environ, known_sizes=limits, stamp=stamp
             )
         ) as pool:
             assert sum(1 for _ in pool.run([0.001] * 150, cost=float, report=report)) == 150

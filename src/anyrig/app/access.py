@@ -190,7 +190,7 @@ def find_job(stores: Stores, client: Client, id: str) -> Job:
     """A job by its id; `JobNotFoundError` also for one of another key."""
     job = stores.jobs.get(id)
     if not client.may_see(job.client):
-        raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
+        raise JobNotFoundError(f"job {id} not found", hint="`anyrig jobs` lists them.")
     return job
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable
 from anyrig.app.speech import SynthesisOptions
-from anyrig.devices.choose import describe_backend_fallback, resolve_request, select_backend
+from anyrig.devices.choose import explain_backend_fallback, resolve_request, select_backend
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceUnusableError, KernelError
 from anyrig.install import format_install
@@ -79,11 +79,10 @@ def choose_devices(rig: Rig, options: DeviceOptions) -> list[Device]:
     if selector.strip().lower() != "all":
         devices = devices[:1]
     for device in devices:
-        detour = describe_backend_fallback(device, selector)
-        if detour and device.usable:
-            raise DeviceUnusableError(
-                detour, hint="Name the device without a backend to measure it."
-            )
+        fallback = explain_backend_fallback(device, selector)
+        if fallback and device.usable:
+            hint = "Name the device without a backend to measure it."
+            raise DeviceUnusableError(fallback.message, hint=hint)
         if reason := device.block_reason:
             raise DeviceUnusableError(
                 f"{device.name} cannot be measured: {reason}",
@@ -206,7 +205,7 @@ def test_devices(
 def _list_backends(devices: Sequence[Device]) -> Iterator[tuple[Device, DeviceBackend]]:
     for device in devices:
         for backend in device.backends:
-            if backend.usable and not device.blocked:
+            if backend.usable and not device.hardware_block:
                 yield device, backend
 
 

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 OpenPool = Callable[["EngineFactory"], "WorkerPool"]
 _NO, _YES = ("no", "none", "off"), ("yes", "on")
 _EXAMPLES: dict[str, Precision] = {"half": "fp16", "fp8": "fp8"}
-"""A number format of each precision class; fp32 is its own."""
+"""A precision of each precision class; fp32 is its own."""
 _GPU_WEIGHT = 20.0
 """What a GPU counts beside a CPU while not all workers were measured."""
 _POLL_S, _EXPOSURE_S = 2.0, 300.0

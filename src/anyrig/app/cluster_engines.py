@@ -54,7 +54,7 @@ class DeviceEngines:
             began = time.monotonic()
             source = self._sources[request.kind]
             model = source.open(engine.engine, request.precision, request.options)
-            word = next((one.word for one in model.live.workers()), "")
+            word = next((one.selector for one in model.live.workers()), "")
             on_load({"model": engine.engine, "version": engine.version,
                      "precision": request.precision, "word": word,
                      "seconds": round(time.monotonic() - began, 2)})  # fmt: skip
@@ -75,7 +75,7 @@ class DeviceEngines:
 
 
 class EngineSource:
-    """Engines of one kind, and the number formats that each can compute in on the device."""
+    """Engines of one kind, and the precisions that each can compute in on the device."""
 
     codec: Codec
 
@@ -87,7 +87,7 @@ class EngineSource:
         self.engines: tuple[EngineId, ...] = ()
         self.precisions: dict[str, tuple[str, ...]] = {}
         self._formats: dict[tuple[str, str], str] = {}
-        """By engine and class of number format: the format to use."""
+        """By engine and precision class: the precision to use."""
         for engine, workload in self.find_engines():
             formats = self.find_formats(workload)
             if formats:
@@ -103,7 +103,7 @@ class EngineSource:
         raise NotImplementedError
 
     def find_formats(self, workload: Workload) -> dict[str, str]:
-        """By class of number format, the best first: the format to use."""
+        """By precision class, the best first: the precision to use."""
         from anyrig.speech.stage import precision_class
 
         options = self.placement_options()
@@ -150,7 +150,7 @@ class EngineSource:
         )  # fmt: skip
 
     def place_in(self, engine: str, precision: str, workload: Workload) -> PlacementPlan:
-        """A placement in a class of number format that the worker offers."""
+        """A placement in a precision class that the worker offers."""
         format = self._formats.get((engine, precision))
         if format is None:
             raise InvalidInputError(
@@ -239,7 +239,7 @@ class EmbeddingModels(EngineSource):
         workers = LocalWorkers(
             plan.placements, make_factory(model, deterministic),
             environment={**FEW_SHAPES, **rig.environment} if on_cpu else rig.environment,
-            fallback=plan.fallback, limits=KnownBatchSizes(rig.folders.batch_limits),
+            fallback=plan.fallback, known_sizes=KnownBatchSizes(rig.folders.batch_limits),
             stamp=format_stamp(rig, plan), deterministic=deterministic,
         )  # fmt: skip
         return EngineQueue(WorkerPool(workers), self.codec.cost)

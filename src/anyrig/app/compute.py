@@ -98,7 +98,7 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
     The test runs once, in a child process, and its result is saved.
     """
     from anyrig.bench import process
-    from anyrig.precision.selftest import select_disableable
+    from anyrig.precision.selftest import describe_faults
 
     reports = _load_selftests(rig)
     faults: dict[str, Mapping[str, str]] = {
@@ -114,11 +114,8 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
             faults[device.id] = summary.faults
             if summary.error:
                 log.warning("the self-test of %s failed: %s", device.name, summary.error)
-        known = faults.get(device.id, {})
-        disabled = select_disableable(known)
-        for name, fault in known.items():
-            state = "disabled in every worker" if name in disabled else "it cannot be disabled"
-            log.warning("%s: %s", fault, state)
+        for message in describe_faults(faults.get(device.id, {})):
+            log.warning("%s", message)
     return _disable_faults(plan, faults)
 
 
@@ -165,7 +162,7 @@ def format_stamp(rig: Rig, plan: PlacementPlan) -> str:
 
 
 def load_failed_formats(rig: Rig) -> dict[str, dict[Precision, str]]:
-    """By device id: number formats that a self-test found wrong under the present libraries."""
+    """By device id: precisions that a self-test found wrong under the present libraries."""
     reports = _load_selftests(rig).items()
     return {id: report.failed_formats for id, report in reports if report.failed_formats}
 

@@ -16,12 +16,12 @@ from anyrig.app.files import check_writable
 from anyrig.devices.choose import (
     DeviceChoice,
     DeviceRequest,
-    describe_backend_fallback,
     describe_choice,
+    explain_backend_fallback,
     resolve_request,
     suggest_workers,
 )
-from anyrig.devices.machine import Machine, reason_to_json, to_json
+from anyrig.devices.machine import Machine, device_to_json, machine_to_json, reason_to_json
 from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.errors import (
     AnyrigError,
@@ -58,7 +58,7 @@ class DeviceList:
     """If the requested device does not exist: there is no choice then."""
 
     def to_json(self) -> dict[str, Any]:
-        data = to_json(self.machine)
+        data = machine_to_json(self.machine)
         for row, device in zip(data["gpus"], self.machine.gpus, strict=True):
             row["suggested_workers"] = suggest_workers(device)
         data["cpu_device"]["suggested_workers"] = suggest_workers(self.machine.cpu_device)
@@ -148,11 +148,11 @@ def use_device(rig: Rig, options: DeviceOptions, on_event: OnEvent | None = None
             raise DeviceUnusableError(message, hint=reason.fix or "Run `anyrig doctor`.")
         report(WarningEvent(f"{message}; the CPU is used until that is fixed"))
     else:
-        detour = describe_backend_fallback(device, options.device)
-        if detour and options.strict:
-            raise DeviceUnusableError(detour, hint="Run `anyrig doctor`.")
-        if detour:
-            report(WarningEvent(detour))
+        fallback = explain_backend_fallback(device, options.device)
+        if fallback and options.strict:
+            raise DeviceUnusableError(fallback.message, hint=fallback.fix or "Run `anyrig doctor`.")
+        if fallback:
+            report(WarningEvent(fallback.message))
         if rig.may_measure(options):
             rig.measure_first_use(device)
     return _save_device(rig, device.id, report)
@@ -182,7 +182,7 @@ class DoctorRequest(DeviceOptions):
 
     no_kernels: bool = option(False, "run nothing on the devices")
     selftest: bool = option(
-        False, "also compare every attention backend and number format of torch; what is wrong is"
+        False, "also compare every attention backend and precision of torch; what is wrong is"
         " not used from then on (up to a minute per GPU)",
     )  # fmt: skip
 
@@ -509,7 +509,7 @@ class MonitoredMachine:
         blocked = None if device.kind == "cpu" else device.block_reason
         reason = explain(ReasonCode.WRONG_RESULTS, error=broken) if broken else blocked or passed
         return {
-            **to_json(device),
+            **device_to_json(device),
             "usable": is_usable and not broken and not lost,
             "why": lost or str(reason or ""),
             **reason_to_json(None if lost else reason),  # codes of why, for translations

@@ -113,7 +113,7 @@ class LiveEmbedder:
     def __init__(self, desk: Desk, embedder: Embedder) -> None:
         self._desk, self._embedder = desk, embedder
         self.report = embedder.report
-        self.open = True
+        self.is_open = True
 
     @property
     def running(self) -> int:
@@ -228,7 +228,7 @@ class LiveEmbedding:
 
         def finish(future: Future[Any]) -> None:
             if not future.cancelled() and _is_fatal(future.exception()):
-                embedder.open = False  # no device is left: the next client loads it again
+                embedder.is_open = False  # no device is left: the next client loads it again
             if next(numbers) == len(futures):
                 borrowed.close()
 

@@ -54,7 +54,7 @@ class ModelQueue(Protocol):
     report: RunReport
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it accepts items; not after its workers failed for good."""
 
     @property
@@ -438,7 +438,7 @@ class ModelCache:
 
 def _is_broken(model: object) -> bool:
     queue = find_queue(model)
-    return queue is not None and not queue.open
+    return queue is not None and not queue.is_open
 
 
 def _take_stack(entry: _Entry) -> ExitStack | None:

@@ -179,7 +179,7 @@ def _place(rig: Rig, request: ProfileRequest, choice: DeviceChoice, target: _Tar
     if target.is_onnx:
         formats = ("fp32",)
         if request.precision != "auto":
-            rig.warn(f"{mention('precision')} is ignored: an .onnx file has its own number format")
+            rig.warn(f"{mention('precision')} is ignored: an .onnx file has its own precision")
             request = replace(request, precision="auto")
     workload = Workload(target.title, (backend.library,), formats, training=not request.inference)
     one = replace(choice, devices=(choice.device,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -168,12 +168,8 @@ class TorchRunner:
 
     def time_products(self, size: int, precision: Precision, num_products: int) -> float:
         multiply = self._prepare((size, precision), lambda: self._make_product(size, precision))
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-        try:
+        with use_tf32(precision == "tf32"):
             return self._time(multiply, num_products)
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
 
     def time_copies(self, num_bytes: int, num_copies: int) -> float:
         return self._time(self._prepare(num_bytes, lambda: self._make_copy(num_bytes)), num_copies)
@@ -226,3 +222,47 @@ def _measurable_precisions(device: Device, backend: DeviceBackend) -> tuple[Prec
     if not hasattr(torch, "_scaled_mm"):
         slow.add("fp8")
     return tuple(one for one in list_precisions(device, backend) if one not in slow)
+
+
+# -- TF32 ------------------------------------------------------------------------------------------
+# torch has two APIs for it. After the newer one (`torch.backends.cuda.matmul.fp32_precision`) any
+# read of `torch.backends.cuda.matmul.allow_tf32` or `torch.get_float32_matmul_precision()` raises,
+# and libraries do read them (Lightning crashes). `torch.set_float32_matmul_precision` sets both and
+# repairs what the newer one left; for cuDNN the older flag does the same.
+
+
+def set_tf32(enabled: bool) -> Callable[[], None]:
+    """Set whether fp32 products may be rounded to TF32; returns a function that restores it."""
+    matmul, convolution = _get_matmul_precision(), _get_cudnn_tf32()
+    torch.set_float32_matmul_precision("high" if enabled else "highest")
+    torch.backends.cudnn.allow_tf32 = enabled
+
+    def restore() -> None:
+        torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32 = convolution
+
+    return restore
+
+
+@contextlib.contextmanager
+def use_tf32(enabled: bool) -> Iterator[None]:
+    restore = set_tf32(enabled)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _get_matmul_precision() -> str:
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # set through the newer API
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
+
+
+def _get_cudnn_tf32() -> bool:
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:
+        newer: Any = torch.backends.cudnn
+        return bool(newer.conv.fp32_precision == "tf32")

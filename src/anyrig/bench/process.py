@@ -37,7 +37,7 @@ from anyrig.devices.machine import (
     backend_from_json,
     backend_to_json,
     device_from_json,
-    to_json,
+    device_to_json,
 )
 from anyrig.memory.oom import detect_oom
 from anyrig.memory.oom_patterns import find_shortage
@@ -175,7 +175,7 @@ def _run_in_child(
 ) -> Iterator[Message]:
     """Yield the child's messages; the last is `failed` if it raised, crashed or took too long."""
     variables, visible = bind_device(device, environment)
-    request = {"device": to_json(visible), "backend": backend_to_json(backend), **options}
+    request = {"device": device_to_json(visible), "backend": backend_to_json(backend), **options}
     process = start_module("anyrig.bench.process", {**environment, **variables})
     stderr = StderrTail(process.stderr)
     # A thread reads, because a child that is stuck in a driver may never close its pipes.
@@ -287,13 +287,9 @@ def _self_test(device: Device, backend: DeviceBackend, request: Mapping[str, Any
     path = Path(request["selftest"])
     report = selftest.load_or_run(device, backend, path, rerun=full, budget_s=budget_s)
     faults = report.attention_faults
-    disabled = selftest.select_disableable(faults)
     return {
         "seconds": report.seconds,
-        "messages": [
-            f"{text}; {'disabled from now on' if name in disabled else 'it cannot be disabled'}"
-            for name, text in faults.items()
-        ],
+        "messages": selftest.describe_faults(faults),
         "faults": faults,
         "failed": report.failed_formats,
         "rows": selftest.results_table(report.results),

@@ -11,7 +11,12 @@ from anyrig.app.files import check_writable as writable
 from anyrig.app.rig import Rig
 from anyrig.cli.output import format_table, paint, print_json, print_warning, wrap
 from anyrig.cli.rig import open_rig, read_device_options
-from anyrig.devices.choose import describe_choice, describe_memory, gpu_number, suggest_workers
+from anyrig.devices.choose import (
+    describe_choice,
+    describe_memory,
+    format_gpu_number,
+    suggest_workers,
+)
 from anyrig.devices.machine import Device, Machine
 from anyrig.install import localize_install_commands
 from anyrig.units import pluralize
@@ -111,9 +116,9 @@ def format_machine(machine: Machine, chosen: Sequence[str], fix: FormatFix = str
 def _format_device(device: Device, chosen: bool, fix: FormatFix = str) -> str:
     """One GPU in a few lines."""
     mark = " (chosen)" if chosen else ""
-    lines = [paint(f"{'GPU ' + gpu_number(device):<7} {device.name}{mark}", "bold")]
+    lines = [paint(f"{'GPU ' + format_gpu_number(device):<7} {device.name}{mark}", "bold")]
     lines.append(_describe_facts(device))
-    lines.append(f"number formats: {_list_formats(device)}")
+    lines.append(f"precisions: {_list_formats(device)}")
     lines += _list_backends(device, fix)
     if device.usable:
         lines.append(f"suggested workers: {suggest_workers(device)}")
@@ -159,9 +164,9 @@ def _list_formats(device: Device) -> str:
 
 def _list_backends(device: Device, fix: FormatFix) -> list[str]:
     opened = [backend for backend in device.backends if backend.usable]
-    if device.blocked:
-        repair = f" ({fix(device.blocked.fix)})" if device.blocked.fix else ""
-        return [f"{paint('not usable', 'warning')}: {device.blocked}{repair}"]
+    if device.hardware_block:
+        repair = f" ({fix(device.hardware_block.fix)})" if device.hardware_block.fix else ""
+        return [f"{paint('not usable', 'warning')}: {device.hardware_block}{repair}"]
     lines = [f"usable as {backend.selector} through {backend.reason}" for backend in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]

@@ -232,7 +232,7 @@ def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
         "languages": " ".join(row.languages or spec.languages) or "those of its weights",
         "voices": str(len(row.voices) or ""),
         "runs on": _format_devices(spec),
-        "number formats": ", ".join(spec.precisions),
+        "precisions": ", ".join(spec.precisions),
         "code": spec.code_licence,
         "weights": spec.weights_licence,
         "to get them": spec.weights or "they come with its packages",

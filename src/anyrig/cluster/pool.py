@@ -93,7 +93,7 @@ class ClusterPool(WorkerPool):
     Args:
         client: of the broker; closed with the pool.
         engine: only workers with an equal one are used.
-        precision: class of number format that results are cached under.
+        precision: precision class that results are cached under.
         lane: `live` if somebody is listening.
         wait_s: how long there may be no worker before a run fails.
         slice_s: how long what a worker is given at once takes it.

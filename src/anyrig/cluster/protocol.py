@@ -71,7 +71,7 @@ class TaskRequest:
     items: Annotated[tuple[tuple[Index, Any], ...], Field(max_length=MAX_ITEMS)]
     """Index and encoded item."""
     precision: str = "fp32"
-    """Class of number format that results are cached under."""
+    """Precision class that results are cached under."""
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     lane: str = "bulk"
     """`live` if somebody is listening."""

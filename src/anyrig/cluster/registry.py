@@ -99,7 +99,7 @@ class WorkerInfo:
     word: str = "cpu"
     engines: tuple[EngineId, ...] = ()
     precisions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By engine: the classes of number formats it can compute in, its own choice first."""
+    """By engine: the precision classes it can compute in, its own choice first."""
     status: str = "ready"
     """`loading`, `ready`, `busy`, `draining`."""
     device_type: str = "cpu"

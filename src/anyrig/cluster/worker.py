@@ -102,7 +102,7 @@ class Engines(Protocol):
 
     @property
     def precisions(self) -> Mapping[str, tuple[str, ...]]:
-        """By engine: the classes of number formats it can compute in, the best first."""
+        """By engine: the precision classes it can compute in, the best first."""
 
     @property
     def codecs(self) -> Mapping[str, Codec]:
@@ -208,7 +208,7 @@ class ClusterWorker:
             self._num_heartbeats += 1
         processes = self._engines.processes()
         models = tuple(dict.fromkeys(name for one in processes for name in one.models))
-        word = processes[-1].word if processes else self._device.word
+        word = processes[-1].selector if processes else self._device.word
         idle = "ready" if self._ready else "loading"
         status = "draining" if self.draining else "busy" if active else idle
         return WorkerInfo(
@@ -487,7 +487,7 @@ def _decode_items(request: TaskRequest, codec: Codec, engine: LoadedEngine) -> d
 
 
 def _make_failure(error: AnyrigError) -> ItemFailure:
-    kind: FailureKind = "killed" if isinstance(error, PoisonItemError) else "error"
+    kind: FailureKind = "crash" if isinstance(error, PoisonItemError) else "error"
     if isinstance(error, OutOfMemoryError):
         kind = "memory"
     return ItemFailure(kind, error.message, 1, error.hint)

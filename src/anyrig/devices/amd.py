@@ -154,6 +154,8 @@ class ComputeNode(NamedTuple):
     unique_id: int
     device: int
     memory_bytes: int
+    gpu_id: str
+    """What kfd calls it in its list of processes."""
 
     @property
     def id(self) -> str:
@@ -165,7 +167,7 @@ def find_devices(
 ) -> tuple[list[Device], SourceReport]:
     """Every AMD GPU that DRM or kfd lists."""
     cards = [c for c in controllers if c.vendor == pci.AMD]
-    nodes = _list_compute_nodes(system)
+    nodes = list_compute_nodes(system)
     devices: list[Device] = []
     used: set[int] = set()
     for card in cards:
@@ -181,15 +183,16 @@ def find_devices(
     return devices, SourceReport("amd", "found", text)
 
 
-def _list_compute_nodes(system: System) -> list[ComputeNode]:
+def list_compute_nodes(system: System) -> list[ComputeNode]:
+    """The GPUs that kfd lists, in its order."""
     nodes: list[ComputeNode] = []
-    for name in sorted(system.names(_KFD), key=lambda n: (len(n), n)):
+    for name in sorted(system.list_names(_KFD), key=lambda n: (len(n), n)):
         facts = read_properties(system, f"{_KFD}/{name}")
         if not facts.get("simd_count"):
             continue  # the CPU has a node too, without SIMD units
         banks = [
             read_properties(system, f"{_KFD}/{name}/mem_banks/{bank}")
-            for bank in system.names(f"{_KFD}/{name}/mem_banks")
+            for bank in system.list_names(f"{_KFD}/{name}/mem_banks")
         ]
         # Heap types 1 and 2 are the frame buffer, public and private.
         sizes = [bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in (1, 2)]
@@ -206,13 +209,14 @@ def _list_compute_nodes(system: System) -> list[ComputeNode]:
                 unique_id=facts.get("unique_id", 0),
                 device=facts.get("device_id", 0),
                 memory_bytes=sum(sizes),
+                gpu_id=system.read_text(f"{_KFD}/{name}/gpu_id"),
             )
         )
     return nodes
 
 
 def read_properties(system: System, folder: str) -> dict[str, int]:
-    rows = (line.split() for line in system.peek(f"{folder}/properties").splitlines())
+    rows = (line.split() for line in system.read_text(f"{folder}/properties").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
@@ -232,7 +236,7 @@ def _describe(
 ) -> Device:
     target = (node.target if node else None) or find_target(card.device)
     architecture, features = describe_target(target)
-    unique_id = system.peek(f"{card.folder}/unique_id")
+    unique_id = system.read_text(f"{card.folder}/unique_id")
     device_id = (node.id if node else "") or (f"GPU-{unique_id}" if unique_id.strip("0") else "")
     if num_parts > 1:
         device_id = f"{device_id or card.address}/{part}"
@@ -247,14 +251,14 @@ def _describe(
         capability=target,
         memory=_read_memory(system, card, target, memory, num_parts, node),
         driver=card.driver or None,
-        driver_version=system.peek("/sys/module/amdgpu/version") or in_kernel,
+        driver_version=system.read_text("/sys/module/amdgpu/version") or in_kernel,
         pci_address=card.address,
         pci_id=card.pci_id,
         features=features,
         part="partition" if num_parts > 1 else "whole",
         units=node.num_units if node else None,
         indices={"kfd": node.number} if node else {},
-        blocked=_driver_block(card),
+        hardware_block=_driver_block(card),
         notes=() if node else (unlisted,),
     )
 
@@ -268,7 +272,7 @@ def _driver_block(card: pci.Controller) -> DeviceReason | None:
 
 def _read_name(system: System, card: pci.Controller, target: str | None) -> str:
     name = (
-        system.peek(f"{card.folder}/product_name")
+        system.read_text(f"{card.folder}/product_name")
         or system.hardware_name("amdgpu", f"{card.device:04x}:{card.revision:02x}")
         or system.hardware_name("pci", card.pci_id).partition("[")[2].rstrip("]")
     )
@@ -285,18 +289,18 @@ def _read_memory(
     num_parts: int,
     node: ComputeNode | None,
 ) -> Memory:
-    total = system.number(f"{card.folder}/mem_info_vram_total")
-    used = system.number(f"{card.folder}/mem_info_vram_used")
+    total = system.read_number(f"{card.folder}/mem_info_vram_total")
+    used = system.read_number(f"{card.folder}/mem_info_vram_used")
     if total is None:
         if node and node.memory_bytes:
             note = "reported by kfd; free memory unknown"
             return Memory("dedicated", node.memory_bytes, None, note=note)
         return Memory(note="the driver does not report its memory")
     free = max(0, total - used) if used is not None else None
-    gtt = system.number(f"{card.folder}/mem_info_gtt_total")
+    gtt = system.read_number(f"{card.folder}/mem_info_gtt_total")
     # The MI300A shares its target with the MI300X; it has no memory of its own.
     if (is_apu(target) or total == 0) and gtt is not None:
-        gtt_used = system.number(f"{card.folder}/mem_info_gtt_used") or 0
+        gtt_used = system.read_number(f"{card.folder}/mem_info_gtt_used") or 0
         return _apu_memory(total, free, gtt, gtt_used, system_memory)
     if num_parts > 1:
         free = free // num_parts if free is not None else None
@@ -359,7 +363,7 @@ def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
     providers = ("MIGraphXExecutionProvider", "ROCMExecutionProvider")  # the second is older
     provider = next(filter(host.installed.package_of, providers), providers[0])
     # Published for Linux on x86_64 alone, and for what ROCm itself supports.
-    supported = (device.capability or "") in (wheels.rocm_targets(_ROCM) or ())
+    supported = (device.capability or "") in (wheels.list_rocm_targets(_ROCM) or ())
     published = host.platform.system == "Linux" and not host.platform.is_arm
     fix = host.onnx_command("onnxruntime-migraphx") if supported and published else ""
     return [
@@ -375,7 +379,7 @@ def has_kernels(device: Device, kernels: tuple[str, ...] | None) -> bool:
     return target is None or kernels is None or can_run(target, kernels)
 
 
-def torch_fix(device: Device, host: HostFacts) -> str:
+def find_torch_fix(device: Device, host: HostFacts) -> str:
     """The wheel for this target, or for its sibling with the override; empty if there is none."""
     target = device.capability or ""
     if host.platform.system == "Windows":
@@ -383,7 +387,7 @@ def torch_fix(device: Device, host: HostFacts) -> str:
         return "" if _windows_block(target) else wheels_for_windows
     if host.platform.is_arm or target.startswith(_DROPPED):
         return ""
-    kernels = wheels.rocm_targets(_ROCM) or ()
+    kernels = wheels.list_rocm_targets(_ROCM) or ()
     command = host.torch_command("torch", f"rocm{_ROCM}")
     if target in kernels:
         return command
@@ -397,7 +401,7 @@ def torch_fix(device: Device, host: HostFacts) -> str:
 
 
 def _torch_block(device: Device, host: HostFacts) -> DeviceReason | None:
-    torch, fix = host.installed.torch, torch_fix(device, host)
+    torch, fix = host.installed.torch, find_torch_fix(device, host)
     if torch is None or torch.flavour != "rocm":
         return host.torch_block("rocm", fix)
     if host.gfx_override or has_kernels(device, torch.kernels):

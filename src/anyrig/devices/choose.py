@@ -245,18 +245,17 @@ class _Chooser:
         for device in found:
             if device.kind == "gpu" and self._evidence.find_block(device):
                 continue
-            if fallback := describe_backend_fallback(device, selector):
+            if fallback := explain_backend_fallback(device, selector):
                 if self._strict:
-                    fixes = (one.fix for one in _list_named_backends(device, selector) if one.fix)
-                    raise DeviceUnusableError(fallback, hint=next(fixes, _DOCTOR))
-                self._warnings.append(fallback)
+                    raise DeviceUnusableError(fallback.message, hint=fallback.fix or _DOCTOR)
+                self._warnings.append(fallback.message)
             return self._build([device], request.origin, reason, selector)
         blocked = self._evidence.find_block(found[0])
         unusable = explain(ReasonCode.UNUSABLE, name=found[0].name, reason=blocked)
-        fix = (blocked.fix if blocked else "") or _DOCTOR
+        fix = blocked.fix if blocked else ""
         if self._strict:
-            raise DeviceUnusableError(str(unusable), hint=fix)
-        advice = fix if fix.endswith(".") else f"To fix: {fix}"
+            raise DeviceUnusableError(str(unusable), hint=fix or _DOCTOR)
+        advice = f"To fix: {fix}" if fix else _DOCTOR
         self._warnings.append(
             f"{found[0].name} cannot be used ({blocked}); using the CPU. {advice}"
         )
@@ -457,7 +456,9 @@ def _require_one(found: Sequence[Device], selector: str) -> tuple[Device, ...]:
 
 def _format_devices(machine: Machine, selector: str = "") -> str:
     """The devices of a machine as a hint, with the selector that was probably meant."""
-    rows = [f"{gpu_number(gpu)} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus]
+    rows = [
+        f"{format_gpu_number(gpu)} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus
+    ]
     if len(rows) > _MAX_LISTED:
         rest = len(rows) - _MAX_LISTED
         rows = [*rows[:_MAX_LISTED], f"{rest} more in `anyrig devices`"]
@@ -473,7 +474,7 @@ def _suggest_selector(machine: Machine, selector: str) -> str:
         named = next((gpu for gpu in machine.gpus if re.search(pattern, gpu.name)), None)
         if named is None or len(selector) < 3:
             return ""
-        return f"A number is an index: {named.name} is {gpu_number(named)!r}. "
+        return f"A number is an index: {named.name} is {format_gpu_number(named)!r}. "
     known = sorted({s for d in machine.devices for s in d.selectors} | {"auto", "all", "cpu"})
     import difflib  # 3 ms that only a mistake should cost
 
@@ -481,16 +482,21 @@ def _suggest_selector(machine: Machine, selector: str) -> str:
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
-def describe_backend_fallback(device: Device, selector: str) -> str:
-    """A warning if a selector names a backend that is unusable, while another one is usable."""
+def explain_backend_fallback(device: Device, selector: str) -> DeviceReason | None:
+    """Why the backend that a selector names is not used; None if it is, or if none is named."""
     if parse_library(selector) not in _LIBRARIES or device.kind == "cpu":
-        return ""
+        return None
     named = _list_named_backends(device, selector)
     if any(backend.usable for backend in named):
-        return ""
-    other = next((one.selector for one in device.backends if one.usable), "another backend")
-    reason = named[0].reason if named else "it has no such backend"
-    return f"{device.name} cannot be used as {selector.strip()} ({reason}); using it as {other}"
+        return None
+    return explain(
+        ReasonCode.BACKEND_UNUSABLE,
+        next((one.fix for one in named if one.fix), ""),
+        name=device.name,
+        selector=selector.strip(),
+        reason=named[0].reason if named else "it has no such backend",
+        other=next((one.selector for one in device.backends if one.usable), "another backend"),
+    )
 
 
 def _list_named_backends(device: Device, selector: str) -> list[DeviceBackend]:
@@ -532,7 +538,7 @@ def _rank(device: Device) -> tuple[bool, bool, bool, int, bool, int, float]:
     )
 
 
-def gpu_number(device: Device) -> str:
+def format_gpu_number(device: Device) -> str:
     """`0`, or `6:1` for a MIG instance."""
     number = str(device.indices.get("gpu", 0))
     return f"{number}:{device.indices['mig']}" if device.part == "mig" else number

@@ -83,24 +83,24 @@ def read_platform(system: System) -> Platform:
 
 def _wsl(system: System, release: str) -> int:
     """1, 2 or 0: WSL1 has no kernel of its own and no /dev/dxg."""
-    text = (system.peek("/proc/version") or release).lower()
+    text = (system.read_text("/proc/version") or release).lower()
     if "microsoft" not in text:
         return 0
-    two = "wsl2" in text or "microsoft-standard" in text or system.node("/dev/dxg") is not None
+    two = "wsl2" in text or "microsoft-standard" in text or system.read_node("/dev/dxg") is not None
     return 2 if two else 1
 
 
 def _container(system: System) -> str:
     if "KUBERNETES_SERVICE_HOST" in system.environment:
         return "kubernetes"
-    if system.node("/.dockerenv") is not None:
+    if system.read_node("/.dockerenv") is not None:
         return "docker"
-    if system.node("/run/.containerenv") is not None:
+    if system.read_node("/run/.containerenv") is not None:
         return "podman"
-    named = system.environment.get("container", "") or system.peek("/run/systemd/container")
+    named = system.environment.get("container", "") or system.read_text("/run/systemd/container")
     if named:
         return named
-    groups = system.peek("/proc/1/cgroup")
+    groups = system.read_text("/proc/1/cgroup")
     for word in ("kubepods", "docker", "lxc", "containerd", "libpod"):
         if word in groups:
             return {"kubepods": "kubernetes", "libpod": "podman"}.get(word, word)
@@ -111,20 +111,22 @@ def _distribution(system: System, host: dict[str, Any]) -> str:
     kind = str(host.get("system", ""))
     if kind != "Linux":
         return "" if kind in _SYSTEMS else kind
-    found = re.search(r'^PRETTY_NAME="?([^"\n]+)', system.peek("/etc/os-release"), re.MULTILINE)
+    found = re.search(
+        r'^PRETTY_NAME="?([^"\n]+)', system.read_text("/etc/os-release"), re.MULTILINE
+    )
     return found[1] if found else ""
 
 
 def _virtual(system: System) -> str:
-    if "gvisor" in system.peek("/proc/version").lower():
+    if "gvisor" in system.read_text("/proc/version").lower():
         return "gVisor"
-    if hypervisor := system.peek("/sys/hypervisor/type"):
+    if hypervisor := system.read_text("/sys/hypervisor/type"):
         return hypervisor
     board = " ".join(
-        system.peek(f"/sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")
+        system.read_text(f"/sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")
     )
     known = next((title for word, title in _HYPERVISORS.items() if word in board), "")
-    guest = "hypervisor" in _cpuinfo(system.peek("/proc/cpuinfo")).get("flags", "").split()
+    guest = "hypervisor" in _cpuinfo(system.read_text("/proc/cpuinfo")).get("flags", "").split()
     return known or ("a virtual machine" if guest else "")
 
 
@@ -140,8 +142,10 @@ def read_cpu(system: System) -> Cpu:
 
 def _read_linux(system: System) -> Cpu:
     host = system.host()
-    info = _cpuinfo(system.peek("/proc/cpuinfo"))
-    total = _online(system.peek("/sys/devices/system/cpu/online")) or int(host.get("cpu_count", 1))
+    info = _cpuinfo(system.read_text("/proc/cpuinfo"))
+    total = _online(system.read_text("/sys/devices/system/cpu/online")) or int(
+        host.get("cpu_count", 1)
+    )
     usable, core_limits = _usable_cores(system, total, int(host.get("affinity", total)))
     memory, memory_limits = _linux_memory(system)
     flags = set((info.get("flags") or info.get("Features") or "").split())
@@ -167,7 +171,7 @@ def _linux_name(system: System, info: dict[str, str], machine: str) -> str:
     named = info.get("model name", "")
     if not named:
         part = (info.get("CPU implementer", ""), info.get("CPU part", ""))
-        named = _ARM_PARTS.get(part, "") or system.peek("/sys/firmware/devicetree/base/model")
+        named = _ARM_PARTS.get(part, "") or system.read_text("/sys/firmware/devicetree/base/model")
     return re.sub(r"\s+", " ", named) or f"{machine} processor"
 
 
@@ -206,12 +210,12 @@ def _usable_cores(
 def _cpu_quotas(system: System) -> Iterator[float]:
     """Every quota between this process's group and the root; the smallest one applies."""
     for folder in _group_folders(system, ""):
-        quota, _, period = system.peek(f"{folder}/cpu.max").partition(" ")
+        quota, _, period = system.read_text(f"{folder}/cpu.max").partition(" ")
         if quota.isdigit() and period.isdigit() and int(period):
             yield int(quota) / int(period)
     for folder in _group_folders(system, "cpu"):
-        used = system.number(f"{folder}/cpu.cfs_quota_us") or -1
-        period_us = system.number(f"{folder}/cpu.cfs_period_us") or 0
+        used = system.read_number(f"{folder}/cpu.cfs_quota_us") or -1
+        period_us = system.read_number(f"{folder}/cpu.cfs_period_us") or 0
         if used > 0 and period_us > 0:
             yield used / period_us
 
@@ -224,7 +228,7 @@ def _group_folders(system: System, controller: str) -> Iterator[str]:
     """
     mount = f"{_CGROUP}/{controller}".rstrip("/")
     inner = PurePosixPath("/")
-    for line in system.peek("/proc/self/cgroup").splitlines():
+    for line in system.read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
         if controllers == controller or controller in controllers.split(","):
             inner = PurePosixPath(path or "/")
@@ -235,7 +239,7 @@ def _group_folders(system: System, controller: str) -> Iterator[str]:
 def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
     info = {
         key: int(kib) * 1024
-        for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", system.peek("/proc/meminfo"), re.M)
+        for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", system.read_text("/proc/meminfo"), re.M)
     }
     total, free = info.get("MemTotal"), info.get("MemAvailable", info.get("MemFree"))
     limit, used = read_memory_limit(system)
@@ -257,11 +261,13 @@ def read_memory_limit(system: System) -> tuple[int | None, int | None]:
         ("memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
     ):
         for folder in _group_folders(system, controller):
-            limit = system.number(f"{folder}/{names[0]}")
+            limit = system.read_number(f"{folder}/{names[0]}")
             if limit is None or limit >= _NO_LIMIT:
                 continue
-            used = system.number(f"{folder}/{names[1]}") or 0
-            cache = re.search(rf"^{names[2]} (\d+)", system.peek(f"{folder}/memory.stat"), re.M)
+            used = system.read_number(f"{folder}/{names[1]}") or 0
+            cache = re.search(
+                rf"^{names[2]} (\d+)", system.read_text(f"{folder}/memory.stat"), re.M
+            )
             found.append((limit, max(0, used - int(cache[1] if cache else 0))))
     return min(found) if found else (None, None)
 

@@ -116,26 +116,28 @@ def _read_host(system: System, platform: Platform) -> HostFacts:
         environment=select_variables(system.environment),
         nodes=tuple(_list_nodes(system)),
         cuda_driver=nvidia.read_cuda_version(system),
-        has_rocdxg=any(system.node(path) is not None for path in _ROCDXG),
+        has_rocdxg=any(system.read_node(path) is not None for path in _ROCDXG),
         has_vulkan=_has_vulkan(system),
-        rocm_version=system.peek("/opt/rocm/.info/version"),
-        nvidia_module=system.peek("/proc/driver/nvidia/version").partition("\n")[0],
+        rocm_version=system.read_text("/opt/rocm/.info/version"),
+        nvidia_module=system.read_text("/proc/driver/nvidia/version").partition("\n")[0],
     )
 
 
 def _has_vulkan(system: System) -> bool:
     """A loader in a library folder, and a driver's manifest in a folder or a variable."""
-    manifests = any(system.names(folder) for folder in _VULKAN_MANIFESTS)
+    manifests = any(system.list_names(folder) for folder in _VULKAN_MANIFESTS)
     if not manifests and {"VK_ICD_FILENAMES", "VK_DRIVER_FILES"}.isdisjoint(system.environment):
         return False
     folders = (*_LIBRARY_FOLDERS, *system.environment.get("LD_LIBRARY_PATH", "").split(":"))
-    return any(system.node(f"{folder}/libvulkan.so.1") is not None for folder in folders if folder)
+    return any(
+        system.read_node(f"{folder}/libvulkan.so.1") is not None for folder in folders if folder
+    )
 
 
 def _list_nodes(system: System) -> Iterator[DeviceNode]:
-    renders = [name for name in system.names("/dev/dri") if name.startswith("render")]
+    renders = [name for name in system.list_names("/dev/dri") if name.startswith("render")]
     for path in (*_NODES, *(f"/dev/dri/{name}" for name in renders)):
-        status = system.node(path)
+        status = system.read_node(path)
         if status is not None:
             yield DeviceNode(path, status.get("access", ""), status.get("group", ""))
 
@@ -239,18 +241,18 @@ def list_backends(device: Device, host: HostFacts) -> tuple[DeviceBackend, ...]:
     if device.part != "mig":
         backends.append(_webgpu(device, host))
     return tuple(
-        replace(one, package="", blocked=one.blocked or device.blocked)
-        if one.blocked or device.blocked
+        replace(one, package="", blocked=one.blocked or device.hardware_block)
+        if one.blocked or device.hardware_block
         else one
         for one in backends
     )
 
 
-def torch_fix(device: Device, host: HostFacts) -> str:
+def find_torch_fix(device: Device, host: HostFacts) -> str:
     """The command that installs a torch for a GPU; empty if there is none."""
     if host.platform.system == "macOS":
         return apple.TORCH_FIX if device.vendor == "apple" else ""
-    return _VENDORS[device.vendor].torch_fix(device, host) if device.vendor in _VENDORS else ""
+    return _VENDORS[device.vendor].find_torch_fix(device, host) if device.vendor in _VENDORS else ""
 
 
 def _webgpu(device: Device, host: HostFacts) -> DeviceBackend:

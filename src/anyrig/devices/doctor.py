@@ -12,8 +12,8 @@ from functools import partial
 from typing import Literal, get_args
 
 from anyrig.devices import amd, nvidia
-from anyrig.devices.choose import gpu_number
-from anyrig.devices.discover import torch_fix
+from anyrig.devices.choose import format_gpu_number
+from anyrig.devices.discover import find_torch_fix
 from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode
 from anyrig.devices.reasons import DeviceReason, ReasonCode
 from anyrig.devices.wheels import ONNX_PACKAGES
@@ -115,7 +115,7 @@ def _unusable(machine: Machine, reason: DeviceReason) -> Finding:
 def _title(device: Device) -> str:
     if device.kind == "cpu":
         return "the CPU"
-    return f"GPU {gpu_number(device)} ({device.name})"
+    return f"GPU {format_gpu_number(device)} ({device.name})"
 
 
 # -- platform ------------------------------------------------------------------------------------
@@ -230,9 +230,9 @@ def _check_visibility(machine: Machine) -> Findings:
         yield _warning(text, machine.platform.unset_command(one.variable))
     hidden = False
     for gpu in machine.gpus:
-        if gpu.blocked and gpu.blocked.code is ReasonCode.HIDDEN:
+        if gpu.hardware_block and gpu.hardware_block.code is ReasonCode.HIDDEN:
             hidden = True
-            yield _warning(f"{_title(gpu)} is {gpu.blocked}", gpu.blocked.fix, gpu)
+            yield _warning(f"{_title(gpu)} is {gpu.hardware_block}", gpu.hardware_block.fix, gpu)
     if machine.gpus and not hidden and not machine.unmatched:
         yield _good("no variable hides a device")
 
@@ -252,10 +252,12 @@ def _check_nvidia_driver(machine: Machine) -> Findings:
     for gpu in gpus:
         if _in_nvml(gpu) or _is_outside(gpu):
             continue  # or explained by `nvidia-container`
-        reasons = [str(gpu.blocked)] if gpu.blocked else []
+        reasons = [str(gpu.hardware_block)] if gpu.hardware_block else []
         reasons += [note.message for note in gpu.notes]
         text = f"{_title(gpu)}: {'; '.join(reasons)}"
-        fix = (gpu.blocked.fix if gpu.blocked else "") or (report.fix if report else "")
+        fix = (gpu.hardware_block.fix if gpu.hardware_block else "") or (
+            report.fix if report else ""
+        )
         # If DirectX or the registry lists it while NVML does not, it may work all the same.
         make = _warning if gpu.notes else _broken
         yield make(text, fix or "nvidia-smi", gpu)
@@ -272,7 +274,10 @@ def _check_nvidia_driver(machine: Machine) -> Findings:
 
 def _is_outside(gpu: Device) -> bool:
     """Whether a container shows the host's card but not the host's driver."""
-    return gpu.blocked is not None and gpu.blocked.code is ReasonCode.DRIVER_NOT_IN_CONTAINER
+    return (
+        gpu.hardware_block is not None
+        and gpu.hardware_block.code is ReasonCode.DRIVER_NOT_IN_CONTAINER
+    )
 
 
 def _check_nvidia_container(machine: Machine) -> Findings:
@@ -281,8 +286,8 @@ def _check_nvidia_container(machine: Machine) -> Findings:
     visible = machine.host.environment.get("NVIDIA_VISIBLE_DEVICES", "")
     outside = [gpu for gpu in machine.of("nvidia") if _is_outside(gpu)]
     for gpu in outside:
-        if gpu.blocked:
-            yield _broken(f"{_title(gpu)}: {gpu.blocked}", gpu.blocked.fix, gpu)
+        if gpu.hardware_block:
+            yield _broken(f"{_title(gpu)}: {gpu.hardware_block}", gpu.hardware_block.fix, gpu)
     if outside:
         return
     if visible in ("void", "none"):
@@ -303,7 +308,7 @@ def _check_cuda_runtime(machine: Machine) -> Findings:
     need = torch.runtime
     if nvidia.driver_is_too_old(machine.host, need):
         gpu = next(machine.of("nvidia"), None)
-        fix = torch_fix(gpu, machine.host) if gpu else ""
+        fix = find_torch_fix(gpu, machine.host) if gpu else ""
         text = f"torch was built with CUDA {need}, the driver supports CUDA {have} at most"
         yield _broken(text, fix or "update the NVIDIA driver")
     else:
@@ -332,7 +337,7 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
             webgpu = f"no official wheel has them; use WebGPU: {format_install('anyrig[webgpu]')}"
             text = f"{_title(gpu)} needs kernels for {gpu.capability_title}"
             text += f"; the torch wheel has only {' '.join(kernels)}"
-            yield _broken(text, torch_fix(gpu, machine.host) or webgpu, gpu)
+            yield _broken(text, find_torch_fix(gpu, machine.host) or webgpu, gpu)
 
 
 def _check_nvidia_parts(machine: Machine) -> Findings:
@@ -342,13 +347,13 @@ def _check_nvidia_parts(machine: Machine) -> Findings:
             if note.code is NoteCode.MIG_PENDING:
                 fix = f"sudo nvidia-smi --gpu-reset -i {gpu.indices.get('nvml', 0)}"
                 yield _warning(f"{_title(gpu)}: {note.message}", fix, gpu)
-        if gpu.blocked is None:
+        if gpu.hardware_block is None:
             continue
-        text = f"{_title(gpu)}: {gpu.blocked}"
-        if gpu.blocked.code is ReasonCode.MIG_PARENT:
+        text = f"{_title(gpu)}: {gpu.hardware_block}"
+        if gpu.hardware_block.code is ReasonCode.MIG_PARENT:
             yield _good(text, device=gpu)
-        elif gpu.blocked.code in (ReasonCode.MIG_EMPTY, ReasonCode.COMPUTE_PROHIBITED):
-            yield _broken(text, gpu.blocked.fix, gpu)
+        elif gpu.hardware_block.code in (ReasonCode.MIG_EMPTY, ReasonCode.COMPUTE_PROHIBITED):
+            yield _broken(text, gpu.hardware_block.fix, gpu)
 
 
 # -- AMD and Intel -------------------------------------------------------------------------------
@@ -397,13 +402,13 @@ def _check_torch_build(machine: Machine) -> Findings:
             text = "torch is not installed: training and torch-only models need it"
             yield _good(text, fix=format_install("anyrig[torch]"))
         return
-    gpus = [gpu for gpu in machine.gpus if gpu.vendor in _TORCH_FLAVOURS and not gpu.blocked]
+    gpus = [gpu for gpu in machine.gpus if gpu.vendor in _TORCH_FLAVOURS and not gpu.hardware_block]
     unserved = [gpu for gpu in gpus if _TORCH_FLAVOURS[gpu.vendor] != torch.flavour]
     if not unserved or any(_has_torch(gpu) for gpu in gpus):
         yield _good(torch.title)
         return
     # DirectML does not count: it keeps torch at 2.4.
-    fix = next(filter(None, (torch_fix(gpu, machine.host) for gpu in unserved)), "")
+    fix = next(filter(None, (find_torch_fix(gpu, machine.host) for gpu in unserved)), "")
     target = "the CPU only" if torch.flavour == "cpu" else "another brand"
     names = ", ".join(_title(gpu) for gpu in unserved)
     make = _broken if fix else _warning
@@ -414,7 +419,7 @@ def _group_equal_gpus(machine: Machine) -> Iterator[tuple[Device, str]]:
     """One GPU for all of the same model and state, with what to call them."""
     groups: dict[tuple[str, str], list[Device]] = {}
     for gpu in machine.gpus:
-        if not gpu.blocked:
+        if not gpu.hardware_block:
             key = (gpu.name, " ".join(backend.reason for backend in gpu.backends))
             groups.setdefault(key, []).append(gpu)
     for gpus in groups.values():
@@ -428,7 +433,7 @@ def _check_onnx_providers(machine: Machine) -> Findings:
         text = "no onnxruntime package is installed: speech and documents need it"
         yield _broken(text, format_install("onnxruntime"))
         return
-    brands = {gpu.vendor for gpu in machine.gpus if not gpu.blocked}
+    brands = {gpu.vendor for gpu in machine.gpus if not gpu.hardware_block}
     for gpu, name in _group_equal_gpus(machine):
         backends = [backend for backend in gpu.backends if backend.library == "onnx"]
         usable = ", ".join(backend.provider for backend in backends if backend.usable)
@@ -485,7 +490,9 @@ def _check_obsolete_packages(machine: Machine) -> Findings:
     fix = "pip uninstall -y torch-directml"
     for gpu in machine.gpus:
         unusable = [b for b in gpu.backends if b.provider == "privateuseone" and not b.usable]
-        without = not gpu.blocked and not _has_torch(gpu) and not torch_fix(gpu, machine.host)
+        without = (
+            not gpu.hardware_block and not _has_torch(gpu) and not find_torch_fix(gpu, machine.host)
+        )
         if unusable and without:
             fix = unusable[0].fix or fix  # no other torch is built for it
     yield _warning(text, fix)
@@ -502,7 +509,7 @@ def _check_usable(machine: Machine) -> Findings:
     Broken if an installed library for the GPU cannot use it; if none is installed, the CPU may be
     what is wanted.
     """
-    gpus = [gpu for gpu in machine.gpus if not gpu.blocked]
+    gpus = [gpu for gpu in machine.gpus if not gpu.hardware_block]
     if not gpus or any(gpu.usable for gpu in gpus):
         return
     for gpu in gpus:
@@ -528,7 +535,7 @@ def _is_installed_for(machine: Machine, backend: DeviceBackend) -> bool:
     return machine.host.torch_flavour in flavours.get(backend.provider, ())
 
 
-# -- number formats and attention ----------------------------------------------------------------
+# -- precisions and attention ---------------------------------------------------------------------
 
 # flash-attn has kernels for 12.x from this release on.
 _FIRST_FOR_RTX_BLACKWELL = (2, 8, 3, 1)
@@ -610,7 +617,7 @@ def _check_bf16(machine: Machine) -> Findings:
     seen: set[tuple[str, bool | None]] = set()
     for gpu in machine.gpus:
         native = gpu.features.bf16
-        if (gpu.name, native) in seen or gpu.blocked:
+        if (gpu.name, native) in seen or gpu.hardware_block:
             continue
         seen.add((gpu.name, native))
         if native:
@@ -697,7 +704,7 @@ def _check_kernel(device: Device, result: KernelResult) -> Finding:
     if result.provider.endswith("ExecutionProvider") and device.kind == "gpu":
         library += f" ({result.provider})"
     name = f"{_title(device)} with {library}"
-    selector = "cpu" if device.kind == "cpu" else gpu_number(device)
+    selector = "cpu" if device.kind == "cpu" else format_gpu_number(device)
     verbose = f"anyrig -vv doctor --device {selector}"
     if not result.ok:
         return _broken(f"{name} failed to run: {result.error}", verbose, device)

@@ -125,7 +125,7 @@ def _describe(system: System, card: pci.Controller, system_memory: Memory) -> De
         pci_address=card.address,
         pci_id=card.pci_id,
         features=family.features,
-        blocked=card.driver_block(module),
+        hardware_block=card.driver_block(module),
     )
 
 
@@ -187,9 +187,9 @@ def _read_regions(system: System, card: pci.Controller) -> tuple[list[_Region], 
 
 def _sysfs_bytes(system: System, card: pci.Controller) -> int:
     """xe's tiles, or the out-of-tree i915's total."""
-    tiles = [name for name in system.names(card.folder) if name.startswith("tile")]
-    sizes = [system.number(f"{card.folder}/{t}/physical_vram_size_bytes") or 0 for t in tiles]
-    return sum(sizes) or system.number(f"{card.folder}/lmem_total_bytes") or 0
+    tiles = [name for name in system.list_names(card.folder) if name.startswith("tile")]
+    sizes = [system.read_number(f"{card.folder}/{t}/physical_vram_size_bytes") or 0 for t in tiles]
+    return sum(sizes) or system.read_number(f"{card.folder}/lmem_total_bytes") or 0
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
     torch_block = (
         (unsupported if family.xpu is False else None)
         or host.render_block
-        or host.torch_block("xpu", torch_fix(device, host))
+        or host.torch_block("xpu", find_torch_fix(device, host))
     )
     doubt = "; whether it supports this GPU is unknown" if family.xpu is None else ""
     return [
@@ -216,7 +216,7 @@ def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
     ]
 
 
-def torch_fix(device: Device, host: HostFacts) -> str:
+def find_torch_fix(device: Device, host: HostFacts) -> str:
     """The command that installs torch for XPU; empty if it does not support the device."""
     return "" if _family_of(device).xpu is False else host.torch_command("torch", "xpu")
 

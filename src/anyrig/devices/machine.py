@@ -24,7 +24,7 @@ SourceState = Literal["found", "nothing", "failed"]
 MemoryKind = Literal["dedicated", "unified", "unknown"]
 Library = Literal["torch", "onnx"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
-"""A number format for computation; tf32 is fp32 with rounded products."""
+"""A precision for computation; tf32 is fp32 with rounded products."""
 
 _PRECISION_NAMES = {
     name: precision
@@ -103,7 +103,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Features:
-    """Number formats that the hardware computes in. None: unknown."""
+    """Precisions that the hardware computes in. None: unknown."""
 
     fp16: Fp16Speed | None = None
     """`matrix`: matrix units; `fast`: at least twice fp32; `slow`: no faster than fp32."""
@@ -170,7 +170,7 @@ class Device:
     """Shader cores, compute units or CPU cores: compares devices of one vendor."""
     indices: Mapping[str, int] = field(default_factory=dict)
     """Position in each library's own order: {"nvml": 0, "cuda": 1}."""
-    blocked: DeviceReason | None = None
+    hardware_block: DeviceReason | None = None
     """Why no backend can use it, whatever is installed."""
     backends: tuple[DeviceBackend, ...] = ()
     notes: tuple[DeviceNote, ...] = ()
@@ -178,7 +178,7 @@ class Device:
     @property
     def usable(self) -> bool:
         """Whether an installed backend can use it, as far as package metadata tell."""
-        return self.blocked is None and any(backend.usable for backend in self.backends)
+        return self.hardware_block is None and any(backend.usable for backend in self.backends)
 
     @property
     def selectors(self) -> tuple[str, ...]:
@@ -187,8 +187,8 @@ class Device:
     @property
     def block_reason(self) -> DeviceReason | None:
         """Why it cannot be used, with the first command that would change that."""
-        if self.blocked or self.usable:
-            return self.blocked
+        if self.hardware_block or self.usable:
+            return self.hardware_block
         reasons = "; ".join(dict.fromkeys(backend.reason for backend in self.backends))
         fix = next((backend.fix for backend in self.backends if backend.fix), "")
         return explain(ReasonCode.NO_BACKEND, fix, reasons=reasons or "no backend supports it")
@@ -453,12 +453,8 @@ class Machine:
 # -- JSON: keys and values are public and older than some of the names above -------------------
 
 
-def to_json(value: Machine | Device) -> dict[str, Any]:
+def machine_to_json(machine: Machine) -> dict[str, Any]:
     """Plain data for `--json` and HTTP."""
-    return _machine_json(value) if isinstance(value, Machine) else _device_json(value)
-
-
-def _machine_json(machine: Machine) -> dict[str, Any]:
     host = machine.host
     torch = host.installed.torch
     facts = {
@@ -474,8 +470,8 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
     return {
         "platform": asdict(machine.platform),
         "cpu": {**asdict(machine.cpu), "limits": [limit.message for limit in machine.cpu.limits]},
-        "gpus": [_device_json(gpu) for gpu in machine.gpus],
-        "cpu_device": _device_json(machine.cpu_device),
+        "gpus": [device_to_json(gpu) for gpu in machine.gpus],
+        "cpu_device": device_to_json(machine.cpu_device),
         "sources": [
             {"source": report.source, "state": report.state, "reason": report.reason}
             for report in machine.sources
@@ -491,12 +487,13 @@ def _machine_json(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _device_json(device: Device) -> dict[str, Any]:
+def device_to_json(device: Device) -> dict[str, Any]:
     data = asdict(device)
     data["drives"] = [backend_to_json(backend) for backend in device.backends]
-    del data["backends"]
-    data["blocked"] = device.blocked.message if device.blocked else ""
-    data["blocked_fix"] = device.blocked.fix if device.blocked else ""
+    del data["backends"], data["hardware_block"]
+    block = device.hardware_block
+    data["blocked"] = block.message if block else ""
+    data["blocked_fix"] = block.fix if block else ""
     data["notes"] = [note.message for note in device.notes]
     data["usable"] = device.usable
     data["words"] = list(device.selectors)
@@ -535,7 +532,7 @@ def _reason_from_json(data: Mapping[str, Any], fix: str) -> DeviceReason:
 
 
 def device_from_json(data: Mapping[str, Any]) -> Device:
-    """The inverse of `to_json` for a device; notes are not kept."""
+    """The inverse of `device_to_json`; notes are not kept."""
     values = {one.name: data[one.name] for one in fields(Device) if one.name in data}
     memory = dict(values["memory"])
     memory["pools"] = tuple(MemoryPool(**pool) for pool in memory["pools"])
@@ -544,7 +541,9 @@ def device_from_json(data: Mapping[str, Any]) -> Device:
         | {
             "memory": Memory(**memory),
             "features": Features(**values["features"]),
-            "blocked": _reason_from_json(data, data["blocked_fix"]) if data["blocked"] else None,
+            "hardware_block": (
+                _reason_from_json(data, data["blocked_fix"]) if data["blocked"] else None
+            ),
             "backends": tuple(map(backend_from_json, data["drives"])),
             "notes": (),
         }

@@ -187,7 +187,7 @@ def find_devices(
         else:
             name = "unresponsive NVIDIA GPU"
             devices += [
-                Device(f"nvml-lost-{number}", "gpu", "nvidia", name, blocked=reason)
+                Device(f"nvml-lost-{number}", "gpu", "nvidia", name, hardware_block=reason)
                 for number, reason in enumerate(lost)
             ]
     if unlisted and platform.container:
@@ -263,7 +263,7 @@ def _describe(system: System, index: int, driver: str | None, memory: Memory) ->
         part="vgpu" if query("nvmlDeviceGetVirtualizationMode") == _VGPU_GUEST else "whole",
         units=query("nvmlDeviceGetNumGpuCores"),
         indices={"nvml": index},
-        blocked=blocked,
+        hardware_block=blocked,
         notes=tuple(notes),
     )
     return [gpu, *(_describe_instance(system, gpu, n) for n in range(num_instances))]
@@ -305,7 +305,7 @@ def _describe_instance(system: System, gpu: Device, number: int) -> Device:
         parent=gpu.id,
         units=None,
         indices={"nvml": index, "mig": number},
-        blocked=None,
+        hardware_block=None,
         notes=(),
     )
 
@@ -325,7 +325,7 @@ def _describe_card(system: System, card: pci.Controller, blocked: DeviceReason) 
         driver=card.driver or None,
         pci_address=card.address,
         pci_id=card.pci_id,
-        blocked=blocked,
+        hardware_block=blocked,
     )
 
 
@@ -387,7 +387,7 @@ def compute_block(host: HostFacts) -> DeviceReason | None:
     return explain(ReasonCode.NO_COMPUTE, fix, setting=f"NVIDIA_DRIVER_CAPABILITIES={given}")
 
 
-def torch_fix(device: Device, host: HostFacts) -> str:
+def find_torch_fix(device: Device, host: HostFacts) -> str:
     """The command that installs a torch for this device and its driver, if there is one.
 
     CUDA 12.6 builds end with torch 2.14 and are the last with Maxwell, Pascal and Volta; CUDA 12.8
@@ -411,7 +411,7 @@ def torch_fix(device: Device, host: HostFacts) -> str:
 
 
 def _torch_block(device: Device, host: HostFacts) -> DeviceReason | None:
-    torch, fix = host.installed.torch, torch_fix(device, host)
+    torch, fix = host.installed.torch, find_torch_fix(device, host)
     if torch is None:
         return host.torch_block("cuda", fix)
     return (
@@ -440,7 +440,7 @@ def _onnx_cuda(device: Device, host: HostFacts, selector: str) -> DeviceBackend:
 
 def _onnx_build(host: HostFacts, version: str) -> tuple[str, tuple[str, ...] | None]:
     windows = host.platform.system == "Windows"
-    return wheels.onnx_gpu(version, arm=host.platform.is_arm, windows=windows)
+    return wheels.find_onnx_gpu_build(version, arm=host.platform.is_arm, windows=windows)
 
 
 def driver_is_too_old(host: HostFacts, runtime: str) -> bool:

@@ -75,7 +75,7 @@ def report_display_only(controllers: tuple[Controller, ...]) -> Iterator[SourceR
 
 
 def _list_drm(system: System) -> Iterator[Controller]:
-    for card in system.names(_DRM):
+    for card in system.list_names(_DRM):
         if re.fullmatch(r"card\d+", card):
             controller = _read(system, f"{_DRM}/{card}/device", "")
             if controller is not None:
@@ -83,9 +83,9 @@ def _list_drm(system: System) -> Iterator[Controller]:
 
 
 def _list_bus(system: System) -> Iterator[Controller]:
-    for address in system.names(_BUS):
+    for address in system.list_names(_BUS):
         folder = f"{_BUS}/{address}"
-        pci_class = system.peek(f"{folder}/class")
+        pci_class = system.read_text(f"{folder}/class")
         if not pci_class.startswith((*_DISPLAY, _ACCELERATOR)):
             continue
         controller = _read(system, folder, address)
@@ -95,14 +95,16 @@ def _list_bus(system: System) -> Iterator[Controller]:
 
 
 def _read(system: System, folder: str, address: str) -> Controller | None:
-    vendor, device = system.number(f"{folder}/vendor"), system.number(f"{folder}/device")
+    vendor, device = system.read_number(f"{folder}/vendor"), system.read_number(f"{folder}/device")
     if vendor is None or device is None:
         return None
     uevent = dict(
-        line.split("=", 1) for line in system.peek(f"{folder}/uevent").splitlines() if "=" in line
+        line.split("=", 1)
+        for line in system.read_text(f"{folder}/uevent").splitlines()
+        if "=" in line
     )
     address = address or uevent.get("PCI_SLOT_NAME", "") or system.link(folder).rpartition("/")[2]
-    drm = system.names(f"{folder}/drm")
+    drm = system.list_names(f"{folder}/drm")
     card = next((name for name in drm if re.fullmatch(r"card\d+", name)), "")
     if not card:
         found = re.search(r"/(card\d+)/device$", folder)
@@ -113,7 +115,7 @@ def _read(system: System, folder: str, address: str) -> Controller | None:
         address=normalize_pci_address(address) or card,
         vendor=vendor,
         device=device,
-        revision=system.number(f"{folder}/revision") or 0,
+        revision=system.read_number(f"{folder}/revision") or 0,
         driver=uevent.get("DRIVER", "") or system.link(f"{folder}/driver").rpartition("/")[2],
         card=card,
         render_node=f"/dev/dri/{render}" if render else "",

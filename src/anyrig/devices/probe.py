@@ -79,18 +79,18 @@ class System:
         """What Python knows: system, machine, release, user, groups, affinity."""
         return dict(self._ask("host"))
 
-    def peek(self, path: str) -> str:
+    def read_text(self, path: str) -> str:
         """A file's text, stripped, of /proc/cpuinfo the first processor's; empty if unreadable."""
         return str(self._ask_or("", "files", path)).strip("\x00 \n\t")
 
-    def number(self, path: str) -> int | None:
+    def read_number(self, path: str) -> int | None:
         """A file that contains one number, decimal or 0x."""
         try:
-            return int(self.peek(path), 0)
+            return int(self.read_text(path), 0)
         except ValueError:
             return None
 
-    def names(self, path: str) -> list[str]:
+    def list_names(self, path: str) -> list[str]:
         """The entries of a folder, sorted; empty if it does not exist."""
         return sorted(self._ask_or([], "folders", path))
 
@@ -102,7 +102,7 @@ class System:
         """The name of a device in the system's own list (`pci` or `amdgpu`), or an empty string."""
         return str(self._ask_or("", "catalogue", database, number))
 
-    def node(self, path: str) -> dict[str, str] | None:
+    def read_node(self, path: str) -> dict[str, str] | None:
         """This user's access to a device file: {"access": "rw", "group": "render"}."""
         found = self._ask_or(None, "nodes", path)
         return None if found is None else dict(found)
@@ -115,7 +115,7 @@ class System:
         """Driver name and memory regions of a DRM node, through its ioctls."""
         return dict(self._ask("drm", node))
 
-    def adapters(self, interface: str) -> list[dict[str, Any]]:
+    def list_adapters(self, interface: str) -> list[dict[str, Any]]:
         """Graphics adapters as `dxgi` (Windows) or `dxcore` (WSL2) lists them."""
         return list(self._ask(interface))
 
@@ -316,7 +316,7 @@ class LiveProbe:
 
     def _nvml(self, function: str, handle: str) -> Any:
         if self._library is None:
-            self._library = _load_pynvml()
+            self._library = load_pynvml()
         nvml = self._library
         if function == "nvmlInit":
             return None
@@ -355,8 +355,11 @@ def list_distributions(folders: list[str]) -> dict[str, str]:
     return found
 
 
-def _load_pynvml() -> Any:
-    """Look for the driver's library first: without it, importing pynvml would waste 60 ms."""
+def load_pynvml() -> Any:
+    """pynvml, initialised.
+
+    Looks for the driver's library first: without it, importing pynvml would waste 60 ms.
+    """
     if sys.platform == "darwin":
         raise NotFound("macOS has no NVIDIA driver")
     if sys.platform != "win32":  # there pynvml knows where the driver keeps nvml.dll

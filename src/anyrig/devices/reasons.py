@@ -93,6 +93,10 @@ class ReasonCode(StrEnum):
     KIND_NOT_FOUND = "kind_not_found", "no {kind} found{source}"
     DEVICE_NOT_FOUND = "device_not_found", "{error}{source}"
     UNUSABLE = "unusable", "{name} cannot be used: {reason}"
+    BACKEND_UNUSABLE = (
+        "backend_unusable",
+        "{name} cannot be used as {selector} ({reason}); using it as {other}",
+    )
 
 
 @dataclass(frozen=True)

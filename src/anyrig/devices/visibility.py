@@ -41,7 +41,9 @@ def apply_visibility(
     """The devices with their library indices; the hidden ones are blocked."""
     found = {device.id: device for device in devices}
     for vendor, order in (("nvidia", _order_nvidia), ("amd", _order_amd), ("intel", _order_intel)):
-        own = [device for device in devices if device.vendor == vendor and not device.blocked]
+        own = [
+            device for device in devices if device.vendor == vendor and not device.hardware_block
+        ]
         for device in _number_devices(order(own, environment), platform):
             found[device.id] = device
     return tuple(_add_openvino([found[device.id] for device in devices]))
@@ -56,7 +58,7 @@ def _number_devices(order: _Order, platform: Platform) -> Iterator[Device]:
     hidden = explain(ReasonCode.HIDDEN, fix, setting=order.setting)
     for device in order.devices:
         if device.id not in visible:
-            yield replace(device, blocked=hidden)
+            yield replace(device, hardware_block=hidden)
         elif device.id in index:
             yield _add_index(device, order.library, index[device.id])
         else:
@@ -69,7 +71,7 @@ def _add_index(device: Device, library: str, index: int) -> Device:
 
 def _add_openvino(devices: Sequence[Device]) -> Iterator[Device]:
     """OpenVINO counts the processor's own graphics first: `GPU.0` is the integrated one."""
-    shown = [d for d in devices if "xpu" in d.indices and not d.blocked]
+    shown = [d for d in devices if "xpu" in d.indices and not d.hardware_block]
     shown.sort(key=lambda d: (d.memory.kind != "unified", d.indices["xpu"]))
     index = {device.id: number for number, device in enumerate(shown)}
     for device in devices:

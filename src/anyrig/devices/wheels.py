@@ -167,11 +167,11 @@ def _read_torch(system: System, version: str | None) -> TorchBuild | None:
     # The tables list official wheels: self-built, NGC's and conda's are left to the doctor.
     if re.fullmatch(r"\d+\.\d+\.\d+(\+(cu\d+|rocm[\d.]+))?", full):
         if flavour == "rocm":
-            kernels = rocm_targets(runtime)
+            kernels = list_rocm_targets(runtime)
         elif flavour == "cuda":
             arm = str(host.get("machine")).lower() in ("aarch64", "arm64")
             windows = host.get("system") == "Windows"
-            kernels = cuda_kernels(full, runtime, arm=arm, windows=windows)
+            kernels = list_cuda_kernels(full, runtime, arm=arm, windows=windows)
     return TorchBuild(full, flavour, runtime, kernels)
 
 
@@ -207,7 +207,7 @@ def parse_version(text: str) -> Version | None:
     return int(numbers[0]), int(numbers[1]) if len(numbers) > 1 and numbers[1].isdigit() else 0
 
 
-def cuda_kernels(torch: str, cuda: str, *, arm: bool, windows: bool) -> tuple[str, ...] | None:
+def list_cuda_kernels(torch: str, cuda: str, *, arm: bool, windows: bool) -> tuple[str, ...] | None:
     """The sm_ names in torch's wheel of that version and CUDA; None if not listed."""
     built, runtime = parse_version(torch), parse_version(cuda)
     table = _ARM if arm else _WINDOWS if windows else _LINUX
@@ -217,7 +217,7 @@ def cuda_kernels(torch: str, cuda: str, *, arm: bool, windows: bool) -> tuple[st
     return None
 
 
-def rocm_targets(rocm: str) -> tuple[str, ...] | None:
+def list_rocm_targets(rocm: str) -> tuple[str, ...] | None:
     """The gfx targets in torch's Linux wheel for that ROCm."""
     runtime = parse_version(rocm)
     rows = [kernels for first, kernels in _ROCM if runtime is not None and first <= runtime]
@@ -226,7 +226,9 @@ def rocm_targets(rocm: str) -> tuple[str, ...] | None:
     return tuple(rows[-1].split())
 
 
-def onnx_gpu(onnxruntime: str, *, arm: bool, windows: bool) -> tuple[str, tuple[str, ...] | None]:
+def find_onnx_gpu_build(
+    onnxruntime: str, *, arm: bool, windows: bool
+) -> tuple[str, tuple[str, ...] | None]:
     """The CUDA that onnxruntime-gpu requires, and its kernels if known."""
     built = parse_version(onnxruntime)
     rows = [row for row in _ONNX_GPU if built is not None and row[0] <= built]

@@ -76,7 +76,7 @@ def find_devices(
     """Every adapter that no other source has described: `others` are those of NVML."""
     registry = _read_registry(system)
     try:
-        listed = [_from_dxgi(row, n) for n, row in enumerate(system.adapters("dxgi"))]
+        listed = [_from_dxgi(row, n) for n, row in enumerate(system.list_adapters("dxgi"))]
         source = "DXGI"
     except Unavailable as error:
         listed, source = registry, f"the registry only ({error})"
@@ -91,7 +91,7 @@ def find_devices_in_wsl(
 ) -> tuple[list[Device], SourceReport]:
     """The same through DXCore: the Windows host's adapters as a WSL2 guest sees them."""
     try:
-        listed = [_from_dxcore(row, n) for n, row in enumerate(system.adapters("dxcore"))]
+        listed = [_from_dxcore(row, n) for n, row in enumerate(system.list_adapters("dxcore"))]
     except Unavailable as error:
         state: SourceState = "nothing" if isinstance(error, NotFound) else "failed"
         return [], SourceReport("wsl", state, str(error))
@@ -101,7 +101,7 @@ def find_devices_in_wsl(
 def add_dxgi_indices(system: System, devices: list[Device]) -> list[Device]:
     """The devices with their place in DXGI's order, which DirectML uses."""
     try:
-        rows = system.adapters("dxgi")
+        rows = system.list_adapters("dxgi")
     except Unavailable:
         return devices
     places: dict[str, list[int]] = {}

@@ -104,12 +104,12 @@ class Embedder:
         self._placed = placed
         first = placed.placements[0]
         self.precision = "fp32" if first.precision in ("fp32", "tf32") else "half"
-        """The class of number format that vectors are made in."""
+        """The precision class that vectors are made in."""
         self._recipe, self._open_pool = make_factory(model, deterministic), open_pool
         self._here = here and len(placed.placements) == 1 and first.device.kind == "cpu"
         self._start: dict[str, Any] = {
             "environment": {**FEW_SHAPES, **environment} if on_cpu else environment,
-            "fallback": placed.fallback, "limits": limits,
+            "fallback": placed.fallback, "known_sizes": limits,
             "stamp": stamp, "deterministic": deterministic,
         }  # fmt: skip
 

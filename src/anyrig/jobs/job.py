@@ -26,7 +26,7 @@ class JobStopped(Exception):
     """Raised by a handler that was told to stop and did."""
 
 
-class JobError(NamedTuple):
+class JobFailure(NamedTuple):
     """Why a job failed, and what a person can do."""
 
     message: str
@@ -47,7 +47,7 @@ class Job:
     ended: float | None = None
     progress: Mapping[str, JsonValue] | None = None
     """The last that was reported, kept when it ends."""
-    error: JobError | None = None
+    error: JobFailure | None = None
     result: JsonValue = None
     attempts: int = 0
     """How often work on it was begun."""
@@ -124,7 +124,6 @@ class StopSignal:
         return self.is_set
 
     def set(self) -> None:
-        """Tell the job to stop."""
         self._event.set()
 
     def extend_lease(self, end: float) -> None:

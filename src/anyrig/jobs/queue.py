@@ -26,8 +26,8 @@ from anyrig.jobs.job import (
     ACTIVE_STATES,
     FINISHED_STATES,
     Job,
-    JobError,
     JobEvent,
+    JobFailure,
     JobNotFoundError,
     JobPage,
     JobState,
@@ -41,7 +41,7 @@ MAX_EVENT_BYTES = 64 << 10
 _POLL_S = 0.2
 # Crashes of its worker without progress: after so many a job waits for all others, then it fails.
 _SUSPECT_CRASHES, _MAX_CRASHES = 3, 100
-_CRASHED = JobError(
+_CRASHED = JobFailure(
     f"its worker crashed {_MAX_CRASHES} times without any progress",
     "Check the system's log for the cause; resume the job when it is fixed.",
 )
@@ -107,7 +107,7 @@ class JobOutcome(NamedTuple):
     """How a run of a job ended: with a result, with an error, or because it was told to stop."""
 
     result: JsonValue = None
-    error: JobError | None = None
+    error: JobFailure | None = None
     stopped: bool = False
 
 
@@ -425,7 +425,7 @@ class JobQueue:
         connection: sqlite3.Connection,
         number: int,
         state: JobState,
-        error: JobError | None = None,
+        error: JobFailure | None = None,
     ) -> None:
         ended = self._clock() if state in FINISHED_STATES else None
         message, hint = error or (None, None)
@@ -480,7 +480,7 @@ class JobQueue:
             started=row.started,
             ended=row.ended,
             progress=None if row.progress is None else self._decode_object(row.progress),
-            error=None if row.error is None else JobError(row.error, str(row.hint)),
+            error=None if row.error is None else JobFailure(row.error, str(row.hint)),
             result=None if row.result is None else self._decode(row.result),
             attempts=row.attempts,
             stop_request=row.stop_request,
@@ -510,7 +510,7 @@ def _select_rows(
 def _select_job(connection: sqlite3.Connection, id: str) -> _Row:
     for row in _select_rows(connection, "id = ?", (id,)):
         return row
-    raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
+    raise JobNotFoundError(f"job {id} not found", hint="`anyrig jobs` lists them.")
 
 
 def _select_jobs(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[_Row]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from anyrig.errors import AnyrigError, InvalidInputError, StorageError
-from anyrig.jobs.job import Job, JobError, JobHandler, JobStopped, ReportEvent, StopSignal
+from anyrig.jobs.job import Job, JobFailure, JobHandler, JobStopped, ReportEvent, StopSignal
 from anyrig.jobs.queue import JobOutcome, JobQueue, make_owner_name
 from anyrig.storage.keys import JsonValue
 
@@ -74,11 +74,11 @@ class _RunningJob:
         except JobStopped:
             self.outcome = JobOutcome(stopped=True)
         except AnyrigError as error:
-            self.outcome = JobOutcome(error=JobError(error.message, error.hint))
+            self.outcome = JobOutcome(error=JobFailure(error.message, error.hint))
         except Exception as error:  # noqa: BLE001 - whatever it is, the job failed and the rest goes on
             log.exception("job %s failed", self.job.id)
             message = f"{type(error).__name__}: {error}"
-            self.outcome = JobOutcome(error=JobError(message, "See the log (-vv, --log-file)."))
+            self.outcome = JobOutcome(error=JobFailure(message, "See the log (-vv, --log-file)."))
         self._flush_progress()
 
     def _report(self, kind: str, data: Mapping[str, JsonValue]) -> None:
@@ -171,7 +171,7 @@ class _JobRunner:
             try:
                 self._queue.finish(self._owner, id, running.outcome)
             except InvalidInputError as error:  # a result that is not JSON
-                failed = JobOutcome(error=JobError(error.message, error.hint))
+                failed = JobOutcome(error=JobFailure(error.message, error.hint))
                 self._queue.finish(self._owner, id, failed)
             del self._running[id]
 

@@ -45,14 +45,12 @@ class KnownBatchSize:
     """The cost that the last run ended with: the largest that worked, or one that was enough."""
     failed: float | None = None
     """The smallest cost that ran out of memory, above what worked."""
-    peak_bytes: int | None = None
-    """Peak memory of the largest cost that worked."""
     when: str = ""
 
-    def add_success(self, cost: float, peak_bytes: int | None) -> KnownBatchSize:
+    def add_success(self, cost: float) -> KnownBatchSize:
         """If it failed before, less memory was free then."""
         failed = None if self.failed is not None and cost >= self.failed else self.failed
-        return replace(self, worked=cost, peak_bytes=peak_bytes, failed=failed)
+        return replace(self, worked=cost, failed=failed)
 
     def add_failure(self, cost: float) -> KnownBatchSize:
         """If it worked before, less memory is free now."""
@@ -60,7 +58,7 @@ class KnownBatchSize:
             self if self.failed is not None and self.failed <= cost else replace(self, failed=cost)
         )
         if new.worked is not None and cost <= new.worked:
-            new = replace(new, worked=None, peak_bytes=None)
+            new = replace(new, worked=None)
         return new
 
 
@@ -79,27 +77,24 @@ class KnownBatchSizes:
         *,
         worked: float | None = None,
         failed: float | None = None,
-        peak_bytes: int | None = None,
     ) -> None:
         """Add an observation to the file. A folder that is not writable costs only a warning."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with lock_file(self._path.with_name(f"{self._path.name}.lock"), _LOCK_TIMEOUT_S):
                 self._known |= _read(self._path)
-                self._update(key, worked, failed, peak_bytes)
+                self._update(key, worked, failed)
                 rows = {text: asdict(known) for text, known in sorted(self._known.items())}
                 write_versioned(self._path, _FORMAT, {"limits": rows})
         except OSError as error:
-            self._update(key, worked, failed, peak_bytes)
+            self._update(key, worked, failed)
             reason = error.strerror or error
             log.warning("could not save known batch sizes in %s: %s", self._path, reason)
 
-    def _update(
-        self, key: BatchSizeKey, worked: float | None, failed: float | None, peak_bytes: int | None
-    ) -> None:
+    def _update(self, key: BatchSizeKey, worked: float | None, failed: float | None) -> None:
         known = self.get(key) or KnownBatchSize()
         if worked is not None:
-            known = known.add_success(worked, peak_bytes)
+            known = known.add_success(worked)
         if failed is not None:
             known = known.add_failure(failed)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -115,8 +110,10 @@ def _read(path: Path) -> dict[str, KnownBatchSize]:
 
 
 def _parse(row: Mapping[str, object]) -> KnownBatchSize:
-    known = KnownBatchSize(**row)  # type: ignore[arg-type]  # checked below
-    for number in (known.worked, known.failed, known.peak_bytes):
+    # Older versions stored `peak_bytes` as well.
+    names = {"worked", "failed", "when"} & row.keys()
+    known = KnownBatchSize(**{name: row[name] for name in names})  # type: ignore[arg-type]
+    for number in (known.worked, known.failed):
         if isinstance(number, bool) or not isinstance(number, (int, float, type(None))):
             raise ValueError(f"not a number: {number!r}")
     return known

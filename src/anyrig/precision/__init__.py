@@ -1,1 +1,1 @@
-"""Number formats: which to use and why, how they are applied, whether the device has them right."""
+"""Precisions: which to use and why, how they are applied, whether the device has them right."""

@@ -1,4 +1,4 @@
-"""Choose the number format for a model on a device, and give the reason.
+"""Choose the precision for a model on a device, and give the reason.
 
 A model lists the formats it supports, in its author's order of quality, best first. fp32 is the
 fallback: every device computes in it and it holds every value of the other formats. A measured
@@ -56,7 +56,7 @@ _FP16_RATES: Mapping[str | None, tuple[SupportLevel, str]] = {
 
 
 class FormatSupport(NamedTuple):
-    """How well a device runs a number format through one backend."""
+    """How well a device runs a precision through one backend."""
 
     precision: Precision
     level: SupportLevel
@@ -84,7 +84,7 @@ def choose_precision(
     failed: Mapping[Precision, str] | None = None,
     training: bool = False,
 ) -> PrecisionChoice:
-    """Choose the number format for a model on a device.
+    """Choose the precision for a model on a device.
 
     Args:
         supported: formats that the model supports, its author's best first.
@@ -356,7 +356,7 @@ def profile_table(
     rows: list[tuple[str, ...]] = []
     for device in machine.devices:
         backend = select_backend(device)
-        if backend is None or device.blocked:
+        if backend is None or device.hardware_block:
             continue
         measured = {
             precision: speed

@@ -21,10 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from anyrig.backends.torch import DTYPES
+from anyrig.backends.torch import DTYPES, use_tf32
 from anyrig.devices.machine import Precision
 from anyrig.errors import KernelError
-from anyrig.precision.autocast import use_tf32
 from anyrig.precision.selftest import CheckResult, Verdict
 
 log = logging.getLogger(__name__)

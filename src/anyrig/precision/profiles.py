@@ -1,4 +1,4 @@
-"""Profiles: what to prefer when the number format, the memory budget and the batch size are chosen.
+"""Profiles: what to prefer when the precision, the memory budget and the batch size are chosen.
 
 `choose.py` applies the format rule, `placement` the memory share and the batch speed.
 """

@@ -1,8 +1,8 @@
-"""Self-test of a device: are attention and matrix products correct, in every number format?
+"""Self-test of a device: are attention and matrix products correct, in every precision?
 
 Runs once per device, driver, torch and cuDNN; results are cached in a file. Attention backends that
 return wrong or non-finite values are disabled in the process that computes: here by
-`apply_selftest`, in a worker by its placement, before its engine loads. Number formats whose
+`apply_selftest`, in a worker by its placement, before its engine loads. Precisions whose
 products are wrong are reported for `choose_precision` to avoid. torch's plain attention (`math`) is
 never disabled: it is what the others fall back to. `kernel_checks.py` has the checks.
 """
@@ -83,7 +83,6 @@ class SelfTestReport:
     key: str
     """Device, driver and libraries that the results are valid for."""
     seconds: float
-    cached: bool = False
 
     @property
     def failed_formats(self) -> dict[Precision, str]:
@@ -132,10 +131,9 @@ def apply_selftest(
     if backend.library != "torch":
         return SelfTestReport((), "", 0.0)
     report = load_or_run(device, backend, path, budget_s=budget_s)
-    for name, fault in report.attention_faults.items():
-        disabled = disable_attention([name])
-        done = "disabled, torch uses another backend" if disabled else "it cannot be disabled"
-        log.warning("%s; %s", fault, done)
+    disable_attention(report.attention_faults)
+    for message in describe_faults(report.attention_faults):
+        log.warning("%s", message)
     return report
 
 
@@ -169,8 +167,7 @@ def run_selftest(
     device: Device, backend: DeviceBackend, *, budget_s: float = BUDGET_S
 ) -> SelfTestReport:
     """Run every check now, without caching or disabling anything."""
-    from anyrig.backends.torch import find_torch_device
-    from anyrig.precision.autocast import use_tf32
+    from anyrig.backends.torch import find_torch_device, use_tf32
     from anyrig.precision.kernel_checks import check_attention, check_products
 
     start = time.perf_counter()
@@ -200,22 +197,28 @@ def _single_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def disable_attention(backends: Iterable[str]) -> tuple[str, ...]:
-    """Disable attention backends in this process; those that could be disabled."""
+def disable_attention(backends: Iterable[str]) -> None:
+    """Disable attention backends in this process, those that torch can do without."""
     import torch
 
-    disabled = []
-    for backend in backends:
-        switch = getattr(torch.backends.cuda, _SWITCHES.get(backend, ""), None)
+    for backend in select_disableable(backends):
+        switch = getattr(torch.backends.cuda, _SWITCHES[backend], None)
         if switch is not None:
             switch(False)
-            disabled.append(backend)
-    return tuple(disabled)
 
 
 def select_disableable(backends: Iterable[str]) -> tuple[str, ...]:
     """The attention backends of these that torch can do without."""
     return tuple(backend for backend in backends if backend in _SWITCHES)
+
+
+def describe_faults(faults: Mapping[str, str]) -> list[str]:
+    """What is wrong with attention backends, and what was done about each."""
+    done = "disabled, torch uses another backend"
+    return [
+        f"{fault}; {done if backend in _SWITCHES else 'it cannot be disabled'}"
+        for backend, fault in faults.items()
+    ]
 
 
 # -- cached results --------------------------------------------------------------------------------
@@ -262,7 +265,7 @@ def _parse_report(key: str, row: Mapping[str, Any]) -> SelfTestReport:
         CheckResult(**{**one, "verdict": verdicts.get(one["verdict"], one["verdict"])})
         for one in row["results"]
     )
-    return SelfTestReport(results, key, float(row["seconds"]), cached=True)
+    return SelfTestReport(results, key, float(row["seconds"]))
 
 
 def save_report(path: Path, report: SelfTestReport) -> None:

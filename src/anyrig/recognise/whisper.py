@@ -154,7 +154,7 @@ def drives_cuda() -> bool:
 
 
 def _device(placement: Placement | None) -> dict[str, Any]:
-    """How CTranslate2 names a device and a number format: int8 on a CPU, half on a GPU."""
+    """How CTranslate2 names a device and a precision: int8 on a CPU, half on a GPU."""
     threads = placement.threads if placement is not None else 1
     if placement is None or placement.device.kind != "gpu":
         return {"device": "cpu", "compute_type": "int8", "cpu_threads": threads}

@@ -90,7 +90,7 @@ def _describe_worker(worker: Worker, gpus: Mapping[str, Mapping[str, Any]]) -> d
     free = [row["memory_free_bytes"] for row in rows if row["memory_free_bytes"] is not None]
     return {
         "status": worker.status,
-        "device_type": seen.word.partition(":")[0],
+        "device_type": seen.selector.partition(":")[0],
         "gpu_available": bool(rows),
         "gpu_count": len(gpus),
         "gpu_memory_free_mb": round(max(free) / _MIB) if free else None if rows else 0,

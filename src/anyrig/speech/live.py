@@ -131,9 +131,9 @@ class LiveStudio:
         """The counter; it says how many wait."""
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it takes anything; not after its workers have failed for good."""
-        return self.live.open
+        return self.live.is_open
 
     @property
     def warnings(self) -> list[str]:
@@ -270,7 +270,7 @@ class LiveStudio:
     ) -> None:
         """What became of a line, to everybody who wants it; an error of its own for each."""
         error = done.exception()
-        alone = self.live.open
+        alone = self.live.is_open
         for mine in wanted:
             if not mine.set_running_or_notify_cancel():
                 continue

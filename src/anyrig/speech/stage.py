@@ -97,7 +97,7 @@ class Stage:
                     recipe,
                     environment=environment,
                     fallback=placed.fallback,
-                    limits=limits,
+                    known_sizes=limits,
                     stamp=stamp,
                 )
             )
@@ -151,6 +151,6 @@ class Names:
 
 
 def precision_class(placements: Sequence[Placement]) -> str:
-    """The class of number format that takes of some workers are kept under."""
+    """The precision class that takes of some workers are kept under."""
     precision = placements[0].precision if placements else "fp32"
     return "half" if precision in ("fp16", "bf16") else precision.replace("tf32", "fp32")

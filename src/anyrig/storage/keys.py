@@ -45,7 +45,7 @@ class CacheKey:
     """The hash of the model's weights."""
     voice: str = ""
     precision: str = "fp32"
-    """The class of number format: `fp32`, `half`, `int8`."""
+    """The precision class: `fp32`, `half`, `int8`."""
     seed: int | None = None
     options: Mapping[str, JsonValue] = field(default_factory=dict)
     """Everything else that shapes the result: speed, style, normalisation."""

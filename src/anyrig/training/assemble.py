@@ -1,4 +1,4 @@
-"""A run put together: device, number format, model, optimiser, step, in the order they need.
+"""A run put together: device, precision, model, optimiser, step, in the order they need.
 
 Each part is made by its own room or file; here is only who comes after whom, and what is said of
 each choice.
@@ -17,7 +17,7 @@ from torch import nn
 
 from anyrig.backends import open_device
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.autocast import PrecisionPolicy
+from anyrig.precision.policy import PrecisionPolicy
 from anyrig.training import optimisers
 from anyrig.training.checkpoint import random
 from anyrig.training.masters import Masters
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anyrig.backends.torch import TorchHandle
     from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
-    from anyrig.precision.fp16_fallback import FallbackEvent
+    from anyrig.precision.policy import FallbackEvent
     from anyrig.training.compiling import Compiled
     from anyrig.training.settings import Settings
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.precision.autocast import PrecisionPolicy, make_policy
+from anyrig.precision.policy import PrecisionPolicy, make_policy
 from anyrig.precision.scaler import NoOpScaler
 
 _E4M3, _E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -46,7 +46,7 @@ class Eighths(PrecisionPolicy):
 
 
 def choose_format(precision: str, device_type: str, **options: Any) -> PrecisionPolicy:
-    """The number format at work; fp8 and fp64 beside those that the core has."""
+    """The precision at work; fp8 and fp64 beside those that the core has."""
     scaler = NoOpScaler(
         skip_nonfinite=options.get("skip_nonfinite", False), sync_flag=options.get("sync_flag")
     )

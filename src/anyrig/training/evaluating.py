@@ -21,7 +21,7 @@ from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
 from anyrig.training.step import StartAgain
 
 if TYPE_CHECKING:
-    from anyrig.precision.autocast import PrecisionPolicy
+    from anyrig.precision.policy import PrecisionPolicy
 
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Evaluation:
     of a fixed size, and only the model's own passes are cut. Which kind it is says the attribute
     `across_batch` of the loss; without one it is found out by a trial on a few items.
 
-    The loss is computed in the run's number format, further figures in fp32: cosines in bf16 are
+    The loss is computed in the run's precision, further figures in fp32: cosines in bf16 are
     full of ties.
 
     Args:
@@ -45,7 +45,7 @@ class Evaluation:
         loss: the mean over a batch's units.
         batch: items that a loss across its batch sees at once; a DataLoader's own where it has one.
         micro_batch: items at once; halved when memory runs out.
-        applied: the number format at work.
+        applied: the precision at work.
         device: where the model is.
         group: whose processes share the items.
         units: how many units a batch has; its items when None.

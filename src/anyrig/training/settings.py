@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from anyrig.devices.machine import parse_precision
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.fp16_fallback import FallbackSettings
+from anyrig.precision.policy import FallbackSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training.checks import RENAMED, check, renamed
 
@@ -97,9 +97,9 @@ class Settings:
     max_norm: float = 1.0
     """Gradients are clipped to this norm; 0 leaves them."""
     guard: bool = True
-    """Skip steps whose gradients are not finite, in every number format."""
+    """Skip steps whose gradients are not finite, in every precision."""
 
-    # Number formats.
+    # Precisions.
     precision: str = "auto"
     """auto, fp32, tf32, bf16, fp16 or fp8; fp8 is for linear layers, the rest is in bf16."""
     dynamic: bool = True

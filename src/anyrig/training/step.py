@@ -33,7 +33,7 @@ from anyrig.training.skipping import skip_on_device, supports_found_inf
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.precision.autocast import PrecisionPolicy
+    from anyrig.precision.policy import PrecisionPolicy
     from anyrig.precision.scaler import StepOutcome
     from anyrig.training.compiling import Compiled
     from anyrig.training.graphs import Recorded
@@ -66,7 +66,7 @@ class Step:
         model: already on the device, cast and prepared by the group.
         optimizer: of its weights, or of their masters.
         loss: of a batch, a mean over its units.
-        applied: the number format at work.
+        applied: the precision at work.
         device: where it computes.
         micro_batch: items at once; halved when memory runs out.
         group: the processes that train together; this one alone when None.

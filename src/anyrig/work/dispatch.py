@@ -107,7 +107,7 @@ class DispatchLoop:
     def _cancel_all(self) -> None:
         """What is still held was done elsewhere, or nobody wants it any more."""
         for number, load in self.scheduler.workers.items():
-            worker = self._pool.ready.get(number)
+            worker = self._pool.workers_by_number.get(number)
             if worker is not None and load.items:
                 worker.cancel_items(list(load.items))
 
@@ -131,7 +131,7 @@ class DispatchLoop:
                 self._send(load, chosen)
 
     def _send(self, load: WorkerLoad[Any], chosen: list[WorkItem[Any]]) -> None:
-        for index, reason in self._pool.ready[load.number].send_items(chosen):
+        for index, reason in self._pool.workers_by_number[load.number].send_items(chosen):
             self.scheduler.record_results(load, [index], self._clock())
             self._finish(index, failure=ItemFailure("error", reason, 1))
 
@@ -164,7 +164,9 @@ class DispatchLoop:
         free = {load.number: load.busy_s(now, rates[load.number]) for load in able}
         plan = {}
         for item in self._suspects:
-            allowed = [n for n in free if self._may_try(item, self._pool.ready[n].device)]
+            allowed = [
+                n for n in free if self._may_try(item, self._pool.workers_by_number[n].device)
+            ]
             if allowed:
                 first = min(allowed, key=lambda n: free[n] + item.cost / rates[n])
                 free[first] += item.cost / rates[first]
@@ -174,7 +176,7 @@ class DispatchLoop:
 
     def _is_proven(self, load: WorkerLoad[Any]) -> bool:
         """Suspects go to workers that have computed something: then a crash tells more."""
-        unstable = self._failures.is_unstable(self._pool.ready[load.number].device)
+        unstable = self._failures.is_unstable(self._pool.workers_by_number[load.number].device)
         return load.rate is not None or not len(self.scheduler.waiting) or unstable
 
     def _may_try(self, item: WorkItem[Any], device: str) -> bool:
@@ -246,7 +248,7 @@ class DispatchLoop:
         }
         fresh = self.scheduler.record_results(load, [*results, *failures], self._clock())
         for number, indices in self.scheduler.other_holders(load, fresh).items():
-            self._pool.ready[number].cancel_items(indices)
+            self._pool.workers_by_number[number].cancel_items(indices)
         for index in fresh:
             if index in self._items:
                 self._failures.record_success(index, worker.device)
@@ -315,7 +317,7 @@ class DispatchLoop:
         log.warning(
             "item %d failed: it crashed %d workers", item.index - self._reader.first, crashes
         )
-        self._finish(item.index, failure=ItemFailure("killed", f"its worker {reason}", crashes))
+        self._finish(item.index, failure=ItemFailure("crash", f"its worker {reason}", crashes))
 
     def _handle_returned(self, load: WorkerLoad[Any], indices: tuple[int, ...]) -> None:
         """What a worker could not do goes to another; a suspect stays one."""
@@ -340,7 +342,7 @@ class DispatchLoop:
         for number, load in self.scheduler.workers.items():
             if not load.items:
                 continue
-            worker, limit_s = self._pool.ready[number], self._pool.silence_limit_s
+            worker, limit_s = self._pool.workers_by_number[number], self._pool.silence_limit_s
             heartbeat = worker.last_heartbeat
             if heartbeat is None:
                 rate = self.scheduler.rate_of(load)

@@ -161,7 +161,7 @@ class LiveQueue(Generic[T, R]):
             return len(self._in_flight)
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether items are accepted; not after its pool has failed as a whole."""
         return not self._closed and self._error is None
 
@@ -279,7 +279,7 @@ class LiveQueue(Generic[T, R]):
 def _failure_to_error(failure: ItemFailure) -> AnyrigError:
     if failure is _EXPIRED:
         return OverloadedError(failure.message, hint="Try again when there is less load.")
-    kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemoryError, "killed": PoisonItemError}
+    kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemoryError, "crash": PoisonItemError}
     kind = kinds.get(failure.kind, WorkError)
     return kind(failure.message, hint=failure.hint or "Check the input; -vv shows more.")
 

@@ -12,7 +12,7 @@ from anyrig.units import format_bytes, format_duration
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
-FailureKind = Literal["error", "memory", "killed"]
+FailureKind = Literal["error", "memory", "crash"]
 _POLL_S = 0.5
 
 
@@ -101,11 +101,11 @@ OutcomeQueue = queue.SimpleQueue[ItemOutcome[R] | BaseException | None]
 """Outcomes from a thread; an error ends it, and so does None."""
 
 
-def drain(ready: OutcomeQueue[R]) -> Iterator[ItemOutcome[R]]:
+def drain(outcomes: OutcomeQueue[R]) -> Iterator[ItemOutcome[R]]:
     """Outcomes as they come. Polls, so that Ctrl-C is handled on every system."""
     while True:
         try:
-            outcome = ready.get(timeout=_POLL_S)
+            outcome = outcomes.get(timeout=_POLL_S)
         except queue.Empty:
             continue
         if outcome is None:

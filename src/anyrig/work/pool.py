@@ -65,7 +65,7 @@ class WorkerPool:
         self.numbers = itertools.count(1)
         self.events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
         """Messages of workers, from any thread."""
-        self.ready: dict[int, WorkerHandle] = {}
+        self.workers_by_number: dict[int, WorkerHandle] = {}
         """Workers that have loaded, by number."""
         self.loads: dict[int, WorkerLoad[Any]] = {}
         """What the scheduler knows about each of them."""
@@ -164,25 +164,25 @@ class WorkerPool:
         return self._first_index
 
     def dispatch(
-        self, items: ItemStream, ready: OutcomeQueue[Any], report: RunReport
+        self, items: ItemStream, outcomes: OutcomeQueue[Any], report: RunReport
     ) -> Generator[ItemOutcome[Any]]:
         """Outcomes of a stream's items as they come.
 
         Args:
             items: numbered from `reserve_indices()`.
-            ready: where outcomes go on their way.
+            outcomes: where they go on their way.
             report: filled during the run.
         """
         with self._starting:  # a pool may be closed by another thread at any moment
             if self.closed or self._current is not None:
                 state = "closed" if self.closed else "busy with another run"
                 raise WorkError(f"the pool is {state}", hint="Create a new one.")
-            loop = DispatchLoop(self, items, ready.put, report)
+            loop = DispatchLoop(self, items, outcomes.put, report)
             thread = threading.Thread(target=loop.run, name="anyrig-pool", daemon=True)
             thread.start()
             self._current = (loop, thread)
         try:
-            yield from drain(ready)
+            yield from drain(outcomes)
         finally:
             self._stop_loop()
             for source in self._sources:
@@ -231,7 +231,7 @@ class WorkerPool:
         """Add a worker that is ready or remove one that is gone; False for any other message."""
         if isinstance(message, EngineReady):
             log.info("%s is ready after %s", worker.title, format_duration(message.seconds))
-            self.ready[worker.number] = worker
+            self.workers_by_number[worker.number] = worker
             load = self.loads[worker.number] = WorkerLoad(worker.number)
             worker.source.add_worker(worker, load)
         elif isinstance(message, WorkerExited):
@@ -244,7 +244,7 @@ class WorkerPool:
         self, worker: WorkerHandle, exited: WorkerExited, suspects: Sequence[int] = ()
     ) -> None:
         """A worker is gone, and these items may be the cause."""
-        self.ready.pop(worker.number, None)
+        self.workers_by_number.pop(worker.number, None)
         self.loads.pop(worker.number, None)
         if exited.crashed:
             self.failures.record_crash(worker.device, suspects)

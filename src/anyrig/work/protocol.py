@@ -124,7 +124,7 @@ class WorkerStatus(NamedTuple):
     device: str
     """Device id."""
     kind: DeviceKind
-    word: str
+    selector: str
     """How the backend names the device: `cuda:0`, `cpu`."""
     state: Literal["loading", "ready", "dead"]
     started: float
@@ -161,7 +161,7 @@ class NestedModel(NamedTuple):
 class BatchSizes(NamedTuple):
     """What is known about batch sizes on a device."""
 
-    start: float = 0.0
+    worked: float = 0.0
     """Cost of a batch that is known to be good; 0 starts with one item."""
     failed: float | None = None
     """Cost of a batch that ran out of memory."""

@@ -93,7 +93,7 @@ class LocalWorkers(WorkerSource):
         *,
         environment: Mapping[str, str],
         fallback: Placement | None = None,
-        limits: KnownBatchSizes | None = None,
+        known_sizes: KnownBatchSizes | None = None,
         stamp: str = "",
         deterministic: bool = False,
         heartbeat_s: float = HEARTBEAT_S,
@@ -103,13 +103,13 @@ class LocalWorkers(WorkerSource):
         self._placements, self._fallback = placements, fallback
         self.factory, self.environment = factory, environment
         self.deterministic, self.heartbeat_s = deterministic, heartbeat_s
-        self._limits, self._stamp = limits, stamp
+        self._known, self._stamp = known_sizes, stamp
         self._workers: list[LocalWorker] = []
         self._dead: deque[WorkerStatus] = deque(maxlen=_MAX_DEAD)
         self._suspended: dict[str, list[Placement]] = {}
         """By device: placements that are not used, as their workers died."""
-        self._sizes: dict[str, tuple[Placement, BatchSizes, int | None]] = {}
-        """By device: batch sizes and peak memory of workers that are gone or of earlier runs."""
+        self._sizes: dict[str, tuple[Placement, BatchSizes]] = {}
+        """By device: batch sizes of workers that are gone or of earlier runs."""
         self._load_error: AnyrigError | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -229,26 +229,21 @@ class LocalWorkers(WorkerSource):
         """Store what was learnt about batch sizes."""
         for worker in self._workers:
             self._remember_sizes(worker)
-        if self._limits is None:
+        if self._known is None:
             return
-        for placement, (good, failed), peak_bytes in self._sizes.values():
+        for placement, (good, failed) in self._sizes.values():
             if good or failed is not None:
-                self._limits.record(
-                    self._size_key(placement),
-                    worked=good or None,
-                    failed=failed,
-                    peak_bytes=peak_bytes,
-                )
+                self._known.record(self._size_key(placement), worked=good or None, failed=failed)
 
     def _remember_sizes(self, worker: LocalWorker) -> None:
         if worker.sizes is not None:
-            self._sizes[worker.device] = (worker.placement, worker.sizes, worker.peak_bytes)
+            self._sizes[worker.device] = (worker.placement, worker.sizes)
 
     def _known_sizes(self, placement: Placement) -> BatchSizes:
         """From this pool's other workers on the device, else from earlier runs."""
         if placement.device.id in self._sizes:
             return self._sizes[placement.device.id][1]
-        known = self._limits.get(self._size_key(placement)) if self._limits is not None else None
+        known = self._known.get(self._size_key(placement)) if self._known is not None else None
         return BatchSizes(known.worked or 0.0, known.failed) if known is not None else BatchSizes()
 
     def _size_key(self, placement: Placement) -> BatchSizeKey:
@@ -273,8 +268,7 @@ class LocalWorker:
         self.models: tuple[str, ...] = ()
         self.nested_models: tuple[NestedModel, ...] = ()
         self.sizes: BatchSizes | None = None
-        """What it has learnt about batch sizes, with the peak memory of its last batch."""
-        self.peak_bytes: int | None = None
+        """What it has learnt about batch sizes."""
         self.exit_reason = ""
         """How the process ended; empty while it lives."""
         self._exit_reported = threading.Lock()
@@ -421,7 +415,7 @@ class LocalWorker:
                 if isinstance(message, BatchDone):
                     message = _unpickle_results(message)
                     if message.stats.num_batches:
-                        self.sizes, self.peak_bytes = message.sizes, message.stats.peak_bytes
+                        self.sizes = message.sizes
                 self._events.put(WorkerEvent(self, message))
         except (EOFError, OSError, ValueError):
             pass  # it is gone: `_wait_for_exit` reports it

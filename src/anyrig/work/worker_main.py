@@ -89,7 +89,7 @@ class EngineProcess:
         if engine.handle is not None and placement.budget_bytes is not None:
             engine.handle.limit(placement.budget_bytes)
         self._sizer = BatchSizer(
-            start=request.sizes.start or engine.first_batch_cost,
+            start=request.sizes.worked or engine.first_batch_cost,
             failed=request.sizes.failed,
             max_items=engine.max_items,
             pads=engine.pads,

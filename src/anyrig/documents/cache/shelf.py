@@ -47,7 +47,7 @@ class Marks:
     tokenizer: str
     """The hash of the tokenizer's file."""
     precision: str = "fp32"
-    """The class of number format: `fp32`, `half`, `int8`."""
+    """The precision class: `fp32`, `half`, `int8`."""
     longest: int = 512
     """Tokens of a window."""
     overlap: int = 0

@@ -135,7 +135,7 @@ class Classifier(BaseEngine):
         if not np.isfinite(scores).all():
             raise DeviceError(
                 "the classifier gives no finite score for a text",
-                hint="Its weights may be damaged, or the number format is not precise enough: pass"
+                hint="Its weights may be damaged, or the precision is too low: pass"
                 f" {mention('precision', 'fp32')}.",
             )
         return probabilities(scores.astype(np.float64), self._kind)

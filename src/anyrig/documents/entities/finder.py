@@ -106,7 +106,7 @@ class Finder:
                     self.namer.recipe,
                     environment=environment or {},
                     fallback=placed.fallback,
-                    limits=limits,
+                    known_sizes=limits,
                     stamp=stamp,
                 )
             )

@@ -37,7 +37,7 @@ _ACTIVATIONS = dict(zip(ACTIVATIONS, _STEPS, strict=True))
 
 
 class Encoder:
-    """An encoder on a device, in a number format."""
+    """An encoder on a device, in a precision."""
 
     def __init__(
         self, shape: Shape, weights: Weights[Array], device: torch.device, dtype: torch.dtype
@@ -158,7 +158,7 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype) -> Encoder:
 
 
 def _placed(weights: Weights[Array], device: torch.device, dtype: torch.dtype) -> Weights[Tensor]:
-    """On a device: matrices in a number format, what is added or scales in fp32."""
+    """On a device: matrices in a precision, what is added or scales in fp32."""
 
     def moved(name: str, value: Array) -> Tensor:
         wide = "norm" in name or name in ("positions", "types", "scale")

@@ -82,7 +82,7 @@ class Scribe:
                 writer.recipe(),
                 environment=environment,
                 fallback=placed.fallback,
-                limits=limits,
+                known_sizes=limits,
                 stamp=stamp,
             )
         )

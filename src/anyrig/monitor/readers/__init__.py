@@ -34,8 +34,8 @@ class StaticReader(DeviceReader):
 
 
 def _explain(device: Device) -> str:
-    if device.blocked:
-        return device.blocked.message
+    if device.hardware_block:
+        return device.hardware_block.message
     return f"devices that use {device.driver or 'no driver'} cannot be sampled here"
 
 

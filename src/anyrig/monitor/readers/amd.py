@@ -10,13 +10,14 @@ import struct
 from functools import cached_property
 from typing import Any
 
+from anyrig.devices.amd import list_compute_nodes
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import UnsupportedQuery
 from anyrig.monitor.readers.linux import LinuxGpu, LinuxReader, ProcessUsage, UsageByAddress
 from anyrig.monitor.sample import DeviceProcess, SampleTime, ThrottleReason
 from anyrig.units import is_whole_number
 
-_KFD = "/sys/class/kfd/kfd"
+_KFD_PROCESSES = "/sys/class/kfd/kfd/proc"
 # gpu_metrics tables whose last throttling word means the same on every chip: (format, content)
 # version -> its offset (the kernel's kgd_pp_interface.h).
 _THROTTLE_OFFSETS = {(1, 3): 112, (2, 2): 120, (2, 3): 120, (2, 4): 120}
@@ -80,14 +81,14 @@ class AmdGpu(LinuxGpu):
 
     def _read_max_mhz(self, name: str) -> int:
         """The highest of a table of clocks: `2: 2371Mhz *`."""
-        text = self.system.peek(f"{self.folder}/{name}")
+        text = self.system.read_text(f"{self.folder}/{name}")
         clocks = [int(clock) for clock in re.findall(r"(\d+)\s*Mhz", text, re.IGNORECASE)]
         if not clocks:
             raise UnsupportedQuery(f"no clocks in {name}")
         return max(clocks)
 
     def _read_ecc_errors(self) -> int:
-        text = self.system.peek(f"{self.folder}/ras/umc_err_count")
+        text = self.system.read_text(f"{self.folder}/ras/umc_err_count")
         found = re.search(r"^ue:\s*(\d+)", text, re.MULTILINE)
         if not found:
             raise UnsupportedQuery("the driver does not count memory errors")
@@ -135,21 +136,12 @@ class AmdReader(LinuxReader):
         """ROCm processes: PCI address, pid and bytes."""
         return [
             (address, int(pid), size)
-            for pid in filter(is_whole_number, self.system.names(f"{_KFD}/proc"))
+            for pid in filter(is_whole_number, self.system.list_names(_KFD_PROCESSES))
             for gpu_id, address in self._kfd_addresses.items()
-            if (size := self.system.number(f"{_KFD}/proc/{pid}/vram_{gpu_id}"))
+            if (size := self.system.read_number(f"{_KFD_PROCESSES}/{pid}/vram_{gpu_id}"))
         ]
 
     @cached_property
     def _kfd_addresses(self) -> dict[str, str]:
         """kfd's number of each GPU -> PCI address."""
-        found = {}
-        for name in self.system.names(f"{_KFD}/topology/nodes"):
-            folder = f"{_KFD}/topology/nodes/{name}"
-            gpu_id = self.system.peek(f"{folder}/gpu_id")
-            facts = dict(re.findall(r"(\w+) (\d+)", self.system.peek(f"{folder}/properties")))
-            if gpu_id.strip("0") and "location_id" in facts:
-                location, domain = int(facts["location_id"]), int(facts.get("domain", 0))
-                bus, slot, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
-                found[gpu_id] = f"{domain:04x}:{bus:02x}:{slot:02x}.{function}"
-        return found
+        return {node.gpu_id: node.address for node in list_compute_nodes(self.system)}

@@ -79,7 +79,9 @@ class IntelGpu(LinuxGpu):
     def _read_mhz(self, patterns: Sequence[str]) -> int:
         """The highest clock of all parts."""
         for pattern in patterns:
-            numbers = [self.system.number(f"{self.folder}/{f}") for f in self.find_files(pattern)]
+            numbers = [
+                self.system.read_number(f"{self.folder}/{f}") for f in self.find_files(pattern)
+            ]
             if clocks := [number for number in numbers if number is not None]:
                 return max(clocks)
         raise UnsupportedQuery("the driver does not report clocks")
@@ -91,7 +93,7 @@ class IntelGpu(LinuxGpu):
         words = [
             name.rpartition("reason_")[2]
             for name in files
-            if self.system.number(f"{self.folder}/{name}") == 1
+            if self.system.read_number(f"{self.folder}/{name}") == 1
         ]
         reasons = (_REASONS.get(word, ThrottleReason.OTHER) for word in words if word != "status")
         return tuple(dict.fromkeys(reasons))

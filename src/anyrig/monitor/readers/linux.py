@@ -76,7 +76,7 @@ class LinuxGpu(ABC):
         """The fields of a sample; `all_visible` says whether `listed` has all processes."""
 
     def read(self, at: SampleTime, usages: UsageByAddress, processes: ProcessTable) -> DeviceSample:
-        if not self.system.peek(f"{self.folder}/vendor"):
+        if not self.system.read_text(f"{self.folder}/vendor"):
             lost = f"{self.folder} is gone: the card fell off the bus"
             return DeviceSample(self.device.id, self.device.name, *at, lost=lost)
         listed = tuple(
@@ -103,11 +103,11 @@ class LinuxGpu(ABC):
     def _read_link(self, which: str) -> tuple[int | None, int]:
         """PCIe generation and lanes, `current` or `max`."""
         width = self.read_number(f"{which}_link_width")
-        speed = self.system.peek(f"{self.folder}/{which}_link_speed").partition(" ")[0]
+        speed = self.system.read_text(f"{self.folder}/{which}_link_speed").partition(" ")[0]
         return _PCIE_GENERATIONS.get(speed.removesuffix(".0")), width
 
     def read_number(self, name: str) -> int:
-        number = self.system.number(f"{self.folder}/{name}")
+        number = self.system.read_number(f"{self.folder}/{name}")
         if number is None:
             raise UnsupportedQuery(f"no number in {self.folder}/{name}")
         return number
@@ -115,7 +115,7 @@ class LinuxGpu(ABC):
     def read_sensor(self, *names: str) -> int:
         """The first of these hwmon sensors that the driver has."""
         for name in names if self._hwmon else ():
-            number = self.system.number(f"{self._hwmon}/{name}")
+            number = self.system.read_number(f"{self._hwmon}/{name}")
             if number is not None:
                 return number
         raise UnsupportedQuery(f"no sensor {' or '.join(names)}")
@@ -136,16 +136,16 @@ class LinuxGpu(ABC):
     @cached_property
     def _hwmon(self) -> str:
         """The folder of the sensors; empty where the driver has none."""
-        names = self.system.names(f"{self.folder}/hwmon")
+        names = self.system.list_names(f"{self.folder}/hwmon")
         return f"{self.folder}/hwmon/{names[0]}" if names else ""
 
     @cached_property
     def _sensors(self) -> dict[tuple[str, str], str]:
         """By kind and label: `temp2_label` contains `junction`, so that is `temp2_input`."""
         found = {}
-        for name in self.system.names(self._hwmon) if self._hwmon else ():
+        for name in self.system.list_names(self._hwmon) if self._hwmon else ():
             if match := re.fullmatch(r"(([a-z]+)\d+)_label", name):
-                label = self.system.peek(f"{self._hwmon}/{name}").lower()
+                label = self.system.read_text(f"{self._hwmon}/{name}").lower()
                 found[match[2], label] = f"{match[1]}_input"
         return found
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from anyrig.devices.machine import Device
-from anyrig.devices.probe import System
+from anyrig.devices.probe import System, load_pynvml
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import CPU_SHARE, CounterRates, DeviceGone, Queries, UnsupportedQuery
 from anyrig.monitor.readers import DeviceReader
@@ -85,10 +85,9 @@ class NvidiaReader(DeviceReader):
     def _open(self, at: SampleTime) -> None:
         try:
             if self._nvml is None:
-                import pynvml
-
-                self._nvml = pynvml
-            self._nvml.nvmlInit()
+                self._nvml = load_pynvml()
+            else:
+                self._nvml.nvmlInit()
         except Exception as error:  # noqa: BLE001 - no library or no driver
             self._error = str(error)
             self._retry_s = at.monotonic_s + _RETRY_AFTER_S

@@ -67,7 +67,7 @@ class WindowsReader(DeviceReader):
     @cached_property
     def _luids(self) -> dict[int, int]:
         """By DXGI's number of the adapter."""
-        adapters = self.system.adapters("dxgi")
+        adapters = self.system.list_adapters("dxgi")
         return {number: int(row.get("AdapterLuid", 0)) for number, row in enumerate(adapters)}
 
     def _build_sample(

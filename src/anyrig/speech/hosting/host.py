@@ -194,7 +194,7 @@ def ready_device(ask: dict[str, Any]) -> str:
 
 
 def precision_of(ask: dict[str, Any]) -> Any:
-    """The number format for torch."""
+    """The precision for torch."""
     torch = module("torch")
     names = {"bf16": torch.bfloat16, "fp16": torch.float16}
     return names.get(str(ask.get("precision")), torch.float32)

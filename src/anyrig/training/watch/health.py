@@ -55,7 +55,7 @@ def find_nonfinite(model: nn.Module, run: Callable[[], torch.Tensor | None]) -> 
     Args:
         model: whose modules are looked at.
         run: a forward and a backward pass of the batch in question, as the step does them (with its
-            number format and loss scale). If it gives back the loss, that is looked at too.
+            precision and loss scale). If it gives back the loss, that is looked at too.
     """
     found = _in_state(model)
     if found is not None:

@@ -65,7 +65,7 @@ class Recorder:
         total: the sum of a tensor over all processes, in place (`group.total`): losses and counts
             are then those of all. Called once in every step, by every process.
         flops_per_sample: from `anyrig.training.watch.flops`; may be set later.
-        peaks: measured FLOP/s of the device by number format; no peak, no MFU.
+        peaks: measured FLOP/s of the device by precision; no peak, no MFU.
         monitor: adds the device's temperature, load and power.
         monitor_device: the device's id there; the first of its devices when None.
         rules: when to warn.

@@ -186,7 +186,7 @@ def _figures(story: Story, unit: str) -> Iterator[tuple[str, str]]:
         yield "gradient norm, median", f"{norms:.4g}"
     sizes = sorted({(one.micro_batch, one.num_micro) for one in steps})
     yield "micro batches", ", ".join(f"{num} x {size}" for size, num in sizes[:6])
-    yield "number formats", ", ".join(dict.fromkeys(one.precision for one in steps))
+    yield "precisions", ", ".join(dict.fromkeys(one.precision for one in steps))
 
 
 def shares(steps: Sequence[Figures]) -> dict[str, float]:

@@ -118,7 +118,7 @@ def text(
         phases: list[Row] = [({**label, "phase": k}, v) for k, v in figures.phases.items()]
         lines += _block("phase_seconds", "Mean time of a phase in a step.", "gauge", phases)
         formats: list[Row] = [({**label, "precision": figures.precision}, 1)]
-        lines += _block("precision_info", "1 for the number format in use.", "gauge", formats)
+        lines += _block("precision_info", "1 for the precision in use.", "gauge", formats)
     if validation is not None:
         rows: list[Row] = [({**label, "figure": k}, v) for k, v in validation.figures.items()]
         lines += _block("validation", "The last measurement, by figure.", "gauge", rows)
