@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 COMPARE_ONE_OF = 32
-"""One item of so many is also computed here."""
+"""One item of so many is also computed here..."""
+_MIN_EQUAL, _LATER_ONE_OF = 8, 256
+"""...and one of so many once a worker had so many equal results: comparing costs CPU time here."""
 _MAX_COMPARED = 2
 """Items of one task, at most."""
 
@@ -45,8 +48,8 @@ class ResultChecker:
     ) -> None:
         self._codec, self._open_local, self.hold = codec, open_local, hold
         self._pool: WorkerPool | None = None
-        self._confirmed: set[str] = set()
-        """Instances of workers with a result that was equal to ours."""
+        self._num_equal: Counter[str] = Counter()
+        """Results that were equal to ours, by the instance of their worker."""
         self._secret = f"{uuid.getnode()} {Path.home()}".encode()[:64]
         """Which items are compared is known to this machine and to no worker."""
 
@@ -59,26 +62,27 @@ class ResultChecker:
         Args:
             hurry: many results are waiting: only those of new workers are compared.
         """
-        known = instance in self._confirmed
-        if self._open_local is None or (hurry and known):
+        num_equal = self._num_equal[instance]
+        if self._open_local is None or (hurry and num_equal):
             return ""
-        for index in self._choose(payloads, results, known=known):
+        for index in self._choose(payloads, results, num_equal):
             mine = self._compute(payloads[index])
             if mine is None:
                 continue
             if found := self._codec.compare(payloads[index], mine, results[index]):
                 return found
-            self._confirmed.add(instance)
+            self._num_equal[instance] += 1
         return ""
 
     def _choose(
-        self, payloads: Mapping[int, Any], results: Mapping[int, Any], *, known: bool
+        self, payloads: Mapping[int, Any], results: Mapping[int, Any], num_equal: int
     ) -> Sequence[int]:
         """By a hash that others do not know, so always the same ones."""
+        one_of = COMPARE_ONE_OF if num_equal < _MIN_EQUAL else _LATER_ONE_OF
         drawn = {index: self._draw(payloads[index]) for index in results}
         ordered = sorted(drawn, key=lambda index: drawn[index])
-        chosen = [index for index in ordered if drawn[index] % COMPARE_ONE_OF == 0]
-        return (chosen or ([] if known else ordered[:1]))[:_MAX_COMPARED]
+        chosen = [index for index in ordered if drawn[index] % one_of == 0]
+        return (chosen or ([] if num_equal else ordered[:1]))[:_MAX_COMPARED]
 
     def _draw(self, payload: Any) -> int:
         data = payload if isinstance(payload, bytes) else repr(payload).encode()
