@@ -188,7 +188,7 @@ def _frozen_and_thawed(server: Server) -> None:
         assert "\nanyrig_ready 0.0\n" in server.client.get("/metrics").text
         hangs = {pid for _, pid, worker in rows(told) if worker["status"] == "hangs"}
         assert hangs == set(frozen)
-        assert any("says nothing" in problem for problem in told["problems"])
+        assert any("has not responded" in problem for problem in told["problems"])
         assert embed(server).status_code == 200  # the others are not held up
     finally:
         for pid in frozen:
