@@ -29,7 +29,7 @@ def seen(
 class Clerks:
     """What a clerk's counter shows: one process, and models in others."""
 
-    open, running = True, 0
+    is_open, running = True, 0
 
     def __init__(self, *held: NestedModel, device: str = "cpu", heard: float = 0.0) -> None:
         self.held, self.device, self.heard = list(held), device, heard
