@@ -196,7 +196,7 @@ def test_a_line_that_cannot_be_spoken_fails_alone() -> None:
         with pytest.raises(UnspeakableTextError, match="could not be spoken"):
             list(bad)
         assert len(list(good)) == 2
-        assert made.open
+        assert made.is_open
 
 
 def test_a_bad_take_is_made_again(store: ResultCache) -> None:
@@ -213,6 +213,6 @@ def test_the_end_is_told_to_those_who_wait() -> None:
         made.close()
         with pytest.raises(WorkError):
             futures[-1].result(timeout=10)
-        assert not made.open
+        assert not made.is_open
         with pytest.raises(WorkError):
             made.read(lines("b", 1)).next()
