@@ -306,3 +306,23 @@ def test_a_queued_book_does_not_show_the_brokers_password(anyrig: Anyrig) -> Non
     done = anyrig("book", "b.txt", "--queue", "--cluster", "redis://h:6379/0", "--json")
     assert done.returncode == 0, done.stderr
     assert '"cluster": "redis://h:6379/0"' in done.stdout
+
+
+@pytest.mark.parametrize("command", [("speak", "Hello."), ("book", "b.txt"), ("embed", "b.txt")])
+def test_local_devices_join_no_cluster_that_was_not_named(
+    anyrig: Anyrig, command: tuple[str, ...]
+) -> None:
+    Path("b.txt").write_text("The tide came in.", encoding="utf-8")
+    done = anyrig(*command, "--cluster-local")
+    assert done.returncode == 2, done.stdout
+    assert "--cluster-local needs a cluster" in done.stderr
+
+
+def test_embed_asks_the_cluster_only_if_it_shall(anyrig: Anyrig) -> None:
+    Path("b.txt").write_text("The tide came in.", encoding="utf-8")
+    spread = {"ANYRIG_CLUSTER_SPREAD": "yes", "REDIS_URL": "redis://127.0.0.1:9/0"}
+    done = anyrig("embed", "b.txt", environment=spread)
+    assert done.returncode != 0, done.stdout
+    assert "127.0.0.1:9" in done.stderr
+    done = anyrig("embed", "b.txt", "--cluster", "no", environment=spread)
+    assert done.returncode == 0, done.stderr

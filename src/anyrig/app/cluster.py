@@ -64,6 +64,11 @@ def find_broker(rig: Rig, options: ClusterOptions) -> str:
     """The broker whose workers do the work; empty for this machine's devices."""
     word = options.cluster.strip() or ("yes" if rig.settings.cluster.spread else "no")
     if word.lower() in _NO:
+        if options.cluster_local:
+            raise InvalidInputError(
+                f"{mention('cluster_local')} needs a cluster",
+                hint=f"Pass {mention('cluster')} too, or leave {mention('cluster_local')} out.",
+            )
         return ""
     check_celery()
     return find_default_broker(rig) if word.lower() in _YES else word

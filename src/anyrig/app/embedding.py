@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from anyrig.app.cache import open_cache
-from anyrig.app.cluster import ClusterOptions, open_embedding_pool
+from anyrig.app.cluster import ClusterOptions, find_broker, open_embedding_pool
 from anyrig.app.compute import ComputeOptions, format_stamp, place, test_devices
 from anyrig.app.documents import (
     FailedFile,
@@ -342,7 +342,7 @@ def open_embedder(
 
     open_pool = None
     few = num_characters is not None and num_characters <= _FEW_CHARACTERS
-    if isinstance(options, ClusterOptions) and options.cluster:
+    if isinstance(options, ClusterOptions) and find_broker(rig, options):
         few, shared = False, False
         plan, open_pool = open_embedding_pool(rig, options, options, model, options.deterministic)
     else:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anyrig.jobs import Job
     from anyrig.placement import PlacementPlan, Workload
     from anyrig.recognise.gather import Progress, Transcription
+    from anyrig.recognise.model import Model
     from anyrig.recognise.sound import Sound
     from anyrig.recognise.transcribe import Transcriber
     from anyrig.storage.cache import Cache
@@ -176,7 +177,7 @@ def transcribe(
     What was transcribed is cached segment by segment: a run that was interrupted continues there.
     """
     plan = plan or plan_outputs(request, on_event)
-    check_model(request)
+    find_model(request)
     _choose_device(rig, request)  # a requested device that is missing is reported first
     with borrow_transcriber(rig, request) as transcriber:
         for number, recording in enumerate(plan.recordings, 1):
@@ -275,7 +276,7 @@ def borrow_transcriber(rig: Rig, request: TranscriptionRequest) -> Iterator[Tran
 
 def _describe_model(request: TranscriptionRequest) -> str:
     """What `/health` shows: no two that differ in what is loaded have the same name."""
-    words = [Path(request.model).name or "by language", request.language]
+    words = [Path(request.model or find_model(request).name).name, request.language]
     words += ["translate"] if request.translate else []
     words += ["words"] if request.word_times else []
     if "/" in request.model:  # two folders may have one name
@@ -311,11 +312,13 @@ def resolve_language(request: TranscriptionRequest) -> str:
     return "" if request.language.lower() == "auto" else request.language
 
 
-def check_model(request: TranscriptionRequest) -> None:
-    """Check that the model exists and fits the request, before anything is opened."""
+def find_model(request: TranscriptionRequest) -> Model:
+    """The model that a request names, or the usual one of its language. Raises if it is not here
+    or does not fit the request.
+    """
     from anyrig.recognise.model import find
 
-    find(
+    return find(
         request.model, language=resolve_language(request), engine=request.engine or "",
         translate=request.translate, fetch=request.fetch,
     )  # fmt: skip
@@ -471,7 +474,7 @@ def queue_transcriptions(rig: Rig, options: Mapping[str, Any], on_event: OnEvent
     request = rig.request(TranscriptionRequest, **options)
     plan = plan_outputs(request, on_event)
     if not request.model:  # the model may be fetched until then
-        check_model(request)
+        find_model(request)
     _choose_device(rig, request)
     jobs = []
     for recording in plan.recordings:
