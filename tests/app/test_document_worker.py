@@ -164,7 +164,7 @@ def test_a_transcription_stops_when_nobody_waits(context: WorkerContext, tmp_pat
     context.waiting_file = ""  # the next one uses the same model
     assert TASKS["transcribe"](context, given)["duration"] == pytest.approx(4.0, abs=0.1)
     names = [one.name for one in context.rig.models.loaded_models()]
-    assert names == ["transcription by language en"]
+    assert names == ["transcription moonshine en"]
 
 
 def test_a_bug_is_an_error_without_the_clients_text(

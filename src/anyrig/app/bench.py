@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyrig.app.compute import resolve_devices
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable
 from anyrig.app.speech import SynthesisOptions
-from anyrig.devices.choose import explain_backend_fallback, resolve_request, select_backend
+from anyrig.devices.choose import explain_backend_fallback, select_backend
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceUnusableError, KernelError
 from anyrig.install import format_install
@@ -89,17 +90,6 @@ def choose_devices(rig: Rig, options: DeviceOptions) -> list[Device]:
                 hint=reason.fix or "Run `anyrig doctor`.",
             )
     return devices
-
-
-def resolve_devices(rig: Rig, options: DeviceOptions) -> tuple[Device, ...]:
-    """The devices that a request names; the CPU, with a warning, if there is none of that kind."""
-    from anyrig.devices.choose import DeviceRequest
-
-    request = DeviceRequest(options.device, "flag")
-    match = resolve_request(rig.machine, request, strict=options.strict)
-    if match.warning:
-        rig.warn(match.warning)
-    return match.devices
 
 
 def find_backend(device: Device, selector: str = "") -> DeviceBackend:

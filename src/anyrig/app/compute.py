@@ -14,6 +14,7 @@ from anyrig.precision.profiles import ProfileName
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Device
     from anyrig.placement import Placement, PlacementPlan, Workload
     from anyrig.precision.selftest import SelfTestReport
 
@@ -58,6 +59,17 @@ class ComputeOptions(DeviceOptions):
         None, "processes on each device; a CPU has one on each core where that is faster", ge=1,
         metavar="N", setting="compute.workers_per_device",
     )  # fmt: skip
+
+
+def resolve_devices(rig: Rig, options: DeviceOptions) -> tuple[Device, ...]:
+    """The devices that a request names; the CPU, with a warning, if there is none of that kind."""
+    from anyrig.devices.choose import DeviceRequest, resolve_request
+
+    request = DeviceRequest(options.device, "flag")
+    match = resolve_request(rig.machine, request, strict=options.strict)
+    if match.warning:
+        rig.warn(match.warning)
+    return match.devices
 
 
 def place(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.compute import DeviceOptions
+from anyrig.app.compute import DeviceOptions, resolve_devices
 from anyrig.app.events import Event, WarningEvent
 from anyrig.app.files import check_writable
 from anyrig.devices.choose import (
@@ -234,7 +234,7 @@ def diagnose(
         )
     devices: Sequence[Any] = rig.machine.devices
     if request.device and request.device.strip().lower() != "auto":
-        devices = bench.resolve_devices(rig, request)
+        devices = resolve_devices(rig, request)
     probes = tuple(recorded_probes)
     if not rig.is_recorded and not request.no_kernels:
         probes = bench.check_kernels(rig, devices, on_event)
@@ -307,8 +307,6 @@ def _describe_choice(rig: Rig, options: DeviceOptions) -> Finding:
 
 def select_monitored(rig: Rig, options: DeviceOptions) -> Machine:
     """The machine with the requested GPUs only; the CPU stays, as it is the host."""
-    from anyrig.app.bench import resolve_devices
-
     selector = options.device.strip().lower()
     if selector in ("", "all"):
         return rig.machine
