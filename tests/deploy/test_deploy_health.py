@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyrig.app.heartbeat_file import HeartbeatFile
 from anyrig.cluster.broker import BrokerClient
-from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
+from anyrig.cluster.registry import LOST_S, WorkerInfo, WorkerRegistry
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Workers, until
 from tests.deploy import files
@@ -48,7 +48,7 @@ def grow_old(path: Path, by_s: float) -> None:
 def _join(link: BrokerClient, name: str) -> None:
     """A worker's sign of life, which stays however slow this machine is."""
     WorkerRegistry(link).write(WorkerInfo(name, __version__))
-    link.redis.persist(link.key("alive", name))
+    link.redis.expire(link.key("worker", name), 2 * LOST_S)
 
 
 def test_a_worker_is_well_while_it_beats_and_nobody_asks_the_broker(
@@ -106,11 +106,11 @@ def test_a_worker_has_joined_by_the_names_that_it_has(broker: Broker, program: P
     beat(pod[:48])
     with broker.client_open() as link:
         _join(link, f"{pod[:48]}-2")  # somebody else's, which is lost
-        link.redis.delete(link.key("alive", f"{pod[:48]}-2"))
+        link.redis.delete(link.key("worker", f"{pod[:48]}-2"))
         assert said("joined", environment) == f"no sign of {pod[:48]}"
         _join(link, pod[:48])
         assert said("joined", environment) == ""
-        link.redis.delete(link.key("alive", pod[:48]))  # as when it falls silent
+        link.redis.delete(link.key("worker", pod[:48]))  # as when it falls silent
         assert said("joined", environment) == f"no sign of {pod[:48]}"
 
 

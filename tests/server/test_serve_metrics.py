@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from anyrig.cluster.registry import WorkerInfo, WorkerRegistry
+from anyrig.cluster.registry import LOST_S, WorkerInfo, WorkerRegistry
 from anyrig.monitor.prometheus import METRIC_NAMES
 from anyrig.server.metrics import Metrics
 from anyrig.version import __version__
@@ -145,8 +145,8 @@ def test_the_cluster_has_figures(
     with over.client_open() as link:
         for name, version in (("w1", __version__), ("w2", "0.0.1"), ("w3", __version__)):
             WorkerRegistry(link).write(WorkerInfo(name, version))
-            link.redis.persist(link.key("alive", name))
-        link.redis.delete(link.key("alive", "w3"))  # as when it falls silent
+            link.redis.expire(link.key("worker", name), 2 * LOST_S)
+        link.redis.delete(link.key("worker", "w3"))  # as when it falls silent
     server = start("--cluster", over.url)
     found = until(server.client, lambda now: value(now, "anyrig_cluster_up") == 1)
     states = {s.labels["status"]: s.value for s in found["anyrig_cluster_workers"].samples}
