@@ -1,8 +1,8 @@
 """Checks of results that other machines computed, by the machine that asked for them.
 
-Every result is examined, whatever its worker says about it. Where an engine always gives the same
-result, some items are also computed here, the first of each worker among them, and a worker whose
-results differ is set aside.
+Every result must be valid, and is examined as its worker did it. Where an engine always gives the
+same result, some items are also computed here, the first of each worker among them: a worker whose
+results differ is set aside, and of one whose results were equal fewer are examined.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
-COMPARE_ONE_OF = 32
-"""One item of so many is also computed here..."""
-_MIN_EQUAL, _LATER_ONE_OF = 8, 256
-"""...and one of so many once a worker had so many equal results: comparing costs CPU time here."""
+_EARLY_ONE_OF, _LATER_ONE_OF = 4, 256
+"""One item of so many is also computed here, and later one of so many..."""
+_MIN_EQUAL = 6
+"""...once a worker had so many equal results: comparing costs CPU time here."""
+_EXAMINE_ONE_OF = 8
+"""Then one result of so many is examined: all of them take 3 % of the time of the default voice."""
 _MAX_COMPARED = 2
 """Items of one task, at most."""
 
@@ -53,6 +55,12 @@ class ResultChecker:
         self._secret = f"{uuid.getnode()} {Path.home()}".encode()[:64]
         """Which items are compared is known to this machine and to no worker."""
 
+    def must_examine(self, payload: Any, instance: str) -> bool:
+        """Whether a result is examined here, after its worker did."""
+        if self._open_local is None or self._num_equal[instance] < _MIN_EQUAL:
+            return True
+        return self._draw(payload) % _EXAMINE_ONE_OF == 0
+
     def find_difference(
         self, payloads: Mapping[int, Any], results: Mapping[int, Any], instance: str, *,
         hurry: bool = False,
@@ -78,7 +86,7 @@ class ResultChecker:
         self, payloads: Mapping[int, Any], results: Mapping[int, Any], num_equal: int
     ) -> Sequence[int]:
         """By a hash that others do not know, so always the same ones."""
-        one_of = COMPARE_ONE_OF if num_equal < _MIN_EQUAL else _LATER_ONE_OF
+        one_of = _EARLY_ONE_OF if num_equal < _MIN_EQUAL else _LATER_ONE_OF
         drawn = {index: self._draw(payloads[index]) for index in results}
         ordered = sorted(drawn, key=lambda index: drawn[index])
         chosen = [index for index in ordered if drawn[index] % one_of == 0]

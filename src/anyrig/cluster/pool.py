@@ -720,9 +720,10 @@ class RemoteWorkers(WorkerSource):
                 }
                 if self._checker is not None:
                     for index, one in results.items():
-                        results[index] = self._codec.examine(
-                            task.payloads[index], one, worker.info.name
-                        )
+                        payload, info = task.payloads[index], worker.info
+                        thorough = self._checker.must_examine(payload, info.instance)
+                        check = self._codec.examine if thorough else self._codec.check
+                        results[index] = check(payload, one, info.name)
             except (AnyrigError, ValueError, KeyError, TypeError, AttributeError) as error:
                 log.warning("invalid result of %s: %s", worker.title, error)
                 self._refuse(worker, "its result is not valid")

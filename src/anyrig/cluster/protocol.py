@@ -36,8 +36,8 @@ class EncodedResult(NamedTuple):
 class Codec(Protocol):
     """How the items and results of one kind of work travel, and how results are checked.
 
-    What comes from another machine may be anything: decoding and `examine` raise `ValueError`,
-    `TypeError`, `KeyError` or `InvalidInputError` for what is not valid.
+    What comes from another machine may be anything: decoding, `check` and `examine` raise
+    `ValueError`, `TypeError`, `KeyError` or `InvalidInputError` for what is not valid.
     """
 
     @property
@@ -54,8 +54,11 @@ class Codec(Protocol):
 
     def decode_result(self, encoded: EncodedResult) -> Any: ...
 
+    def check(self, payload: Any, result: Any, worker: str) -> Any:
+        """The result of a worker, if it is valid."""
+
     def examine(self, payload: Any, result: Any, worker: str) -> Any:
-        """The result of a worker with our own judgement of it."""
+        """The same with our own judgement of its quality."""
 
     def compare(self, payload: Any, mine: Any, theirs: Any) -> str:
         """How a result differs from this machine's own; empty if it does not."""

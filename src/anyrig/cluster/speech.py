@@ -14,6 +14,7 @@ from anyrig.speech.booth import Recording
 from anyrig.speech.protocol import Line
 
 if TYPE_CHECKING:
+    from anyrig.speech.audio import Take
     from anyrig.speech.protocol import Found
 
 _MAX_LINE = 100_000
@@ -62,17 +63,25 @@ class SpeechCodec:
             facts["hopeless"] is True,
         )  # fmt: skip
 
+    def check(self, payload: Line, result: Recording, worker: str) -> Recording:
+        self._unpack(result)
+        return replace(result, made_by=worker)
+
     def examine(self, payload: Line, result: Recording, worker: str) -> Recording:
         from anyrig.speech.sound.check import examine
-        from anyrig.speech.sound.pack import num_samples, unpack
 
-        if num_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
-            raise InvalidInputError("a take is too long", hint="Look at that worker.")
-        verdict = examine(unpack(result.data), payload)
+        verdict = examine(self._unpack(result), payload)
         return replace(
             result, problems=tuple(problem.said for problem in verdict.problems),
             hopeless=verdict.score <= 0.0, made_by=worker,
         )  # fmt: skip
+
+    def _unpack(self, result: Recording) -> Take:
+        from anyrig.speech.sound.pack import num_samples, unpack
+
+        if num_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
+            raise InvalidInputError("a take is too long", hint="Look at that worker.")
+        return unpack(result.data)
 
     def compare(self, payload: Line, mine: Recording, theirs: Recording) -> str:
         from anyrig.speech.sound.compare import difference
