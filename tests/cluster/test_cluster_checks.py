@@ -58,7 +58,7 @@ def test_a_worker_with_equal_results_is_checked_less_and_never_not_at_all() -> N
     examined = sum(checker.must_examine(item, "one") for item in _items(0, 800).values())
     assert 60 <= examined <= 150  # about one of 8
     assert all(checker.must_examine(item, "another") for item in _items(0, 50).values())
-    wrong = {index: b"wrong" for index in _items(0, 2000)}
+    wrong = dict.fromkeys(_items(0, 2000), b"wrong")
     assert checker.find_difference(_items(0, 2000), wrong, "one") == "another result"
 
 
