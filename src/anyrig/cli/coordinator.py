@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
+from functools import partial
 
 from anyrig.app.coordinator import CoordinatorRequest, run_coordinator
-from anyrig.app.events import ClusterEvent, Event
+from anyrig.app.events import ClusterEvent
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter
 from anyrig.cli.rig import open_rig
@@ -25,18 +25,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with EventPrinter() as printer:
-
-        def report(event: Event) -> None:
-            if isinstance(event, ClusterEvent):
-                with contextlib.suppress(OSError, ValueError):  # nobody reads any more
-                    print(_format(event, as_json=arguments.json), flush=True)
-            else:
-                printer(event)
-
-        rig = open_rig(arguments, report)
+    with EventPrinter(format_cluster=partial(_format, as_json=arguments.json)) as printer:
+        rig = open_rig(arguments, printer)
         request = rig.request(CoordinatorRequest, **read_flags(arguments, CoordinatorRequest))
-        run_coordinator(rig, request, report)
+        run_coordinator(rig, request, printer)
     if not arguments.json:
         print("stopped", file=sys.stderr)
     return 0

@@ -5,17 +5,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from anyrig.app.events import Event, JsonEvents, NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import (
+    ClusterEvent,
+    Event,
+    JsonEvents,
+    NoticeEvent,
+    ProgressEvent,
+    WarningEvent,
+)
 from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, format_mentions
 from anyrig.install import localize_install_commands
@@ -136,11 +144,17 @@ class EventPrinter:
 
     Args:
         json_lines: print progress as JSON lines on stdout, for a program that follows.
+        format_cluster: the line on stdout for an event of a worker or a coordinator.
     """
 
-    def __init__(self, *, json_lines: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        json_lines: bool = False,
+        format_cluster: Callable[[ClusterEvent], str] | None = None,
+    ) -> None:
         self.warnings: list[str] = []
-        self._json_lines = json_lines
+        self._json_lines, self._format_cluster = json_lines, format_cluster
         self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
         self._began = time.monotonic()
         self._json_events = JsonEvents()
@@ -165,6 +179,9 @@ class EventPrinter:
         elif isinstance(event, NoticeEvent):
             self.pause()
             print(event.message, file=sys.stderr)
+        elif isinstance(event, ClusterEvent) and self._format_cluster is not None:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+                print(self._format_cluster(event), flush=True)
 
     def __enter__(self) -> Self:
         return self

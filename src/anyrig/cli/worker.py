@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+from functools import partial
 
 from anyrig.app.cluster_worker import WorkerRequest, run_worker
-from anyrig.app.events import ClusterEvent, Event
+from anyrig.app.events import ClusterEvent
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter
 from anyrig.cli.rig import open_rig
@@ -28,18 +28,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with EventPrinter() as printer:
-
-        def report(event: Event) -> None:
-            if isinstance(event, ClusterEvent):
-                with contextlib.suppress(OSError, ValueError):  # nobody reads any more
-                    print(_format(event, as_json=arguments.json), flush=True)
-            else:
-                printer(event)
-
-        rig = open_rig(arguments, report)
+    with EventPrinter(format_cluster=partial(_format, as_json=arguments.json)) as printer:
+        rig = open_rig(arguments, printer)
         request = rig.request(WorkerRequest, **read_flags(arguments, WorkerRequest))
-        return run_worker(rig, request, report)
+        return run_worker(rig, request, printer)
 
 
 def _format(event: ClusterEvent, *, as_json: bool) -> str:
