@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import itertools
 import os
 import re
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.cli.main import COMMANDS
+from anyrig.cli.main import COMMANDS, build_parser
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from tests.docs import pages
@@ -111,6 +113,26 @@ def test_every_page_is_in_the_index_and_every_command_in_its_page() -> None:
     assert sorted(re.findall(r"- (?:\w+: )?([\w-]+\.md)$", site, re.MULTILINE)) == sorted(pages)
     commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert all(f"\n## {name}\n" in commands for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_commands_page_has_every_option(name: str) -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    section = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    shared = text.split("\n## Shared options\n")[1].split("\n### ")[1:]
+    titles = [one.splitlines()[0] for one in shared]
+    linked = [
+        part for title, part in zip(titles, shared, strict=True)
+        if title == titles[0] or f"[{title}]" in section
+    ]  # fmt: skip
+    module = importlib.import_module(f"anyrig.cli.{name}")
+    for action in build_parser(name, module)._actions:
+        if action.help != argparse.SUPPRESS and action.option_strings not in ([], ["-h", "--help"]):
+            assert any(
+                re.search(rf"(?<![\w-]){flag}(?![\w-])", part)
+                for part in (section, *linked)
+                for flag in action.option_strings
+            ), action.option_strings
 
 
 def test_the_readme_is_short() -> None:
