@@ -237,7 +237,7 @@ def filled(text: str) -> str:
         return f"{found[1]}```{found[2]}\n{_said(command[1]).rstrip()}\n```"
 
     text = _SETTINGS.sub(lambda found: f"{found[1]}\n{all_settings()}\n", text)
-    text = _FIELDS.sub(lambda found: found[1] + fields_table(found[2], found[3]) + "\n", text)
+    text = _FIELDS.sub(lambda found: f"{found[1]}\n{list_fields(found[2], found[3])}\n", text)
     return _FENCE.sub(fill, text)
 
 
@@ -250,14 +250,14 @@ def all_settings() -> str:
     return settings_table(SCHEMA, {key: variable_name(key) for key in SCHEMA})
 
 
-def fields_table(name: str, path: str) -> str:
+def list_fields(name: str, path: str) -> str:
     """A class's fields, their defaults, and what stands under each, read without running it."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     named = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
     constants = {
         ast.unparse(one.targets[0]): one.value for one in tree.body if isinstance(one, ast.Assign)
     }
-    rows = ["| key | default | |", "|---|---|---|"]
+    rows = []
     for field, under in itertools.pairwise([*named[name].body, ast.Pass()]):
         if not isinstance(field, ast.AnnAssign):
             continue
@@ -265,8 +265,8 @@ def fields_table(name: str, path: str) -> str:
             raise ValueError(f"{path}: nothing is said under {ast.unparse(field.target)}")
         said = " ".join(str(under.value.value).split())
         value = constants.get(ast.unparse(field.value), field.value) if field.value else None
-        shown = "a table" if isinstance(value, ast.Call) else _as_toml(value)
-        rows.append(f"| `{ast.unparse(field.target)}` | {shown} | {_sentence(said)} |")
+        shown = "" if isinstance(value, ast.Call) else _as_toml(value)
+        rows.append(f"- `{ast.unparse(field.target)}{shown}`: {said}")
     return "\n".join(rows) + "\n"
 
 
@@ -275,16 +275,16 @@ def _sentence(said: str) -> str:
 
 
 def _as_toml(value: ast.expr | None) -> str:
-    """A default as a TOML file has it."""
+    """A default as a TOML file has it, after its key."""
     if value is None:
         return ""
     text = ast.unparse(value)
     found = eval(text, {"__builtins__": {}})  # our own source, a literal or a power of two
     if isinstance(found, float) and found.is_integer():
-        return f"`{int(found)}`"
+        found = int(found)
     if isinstance(found, tuple):
         found = list(found)
-    return f"`{json.dumps(found)}`"
+    return f" = {json.dumps(found)}"
 
 
 def _said(command: str) -> str:
