@@ -78,7 +78,7 @@ def commands_page() -> str:
                 also.setdefault(where[key], []).append(key)
             else:
                 own.setdefault(title, []).append(entry)
-        lines = []
+        lines: list[str] = []
         for title, entries in own.items():
             heading = [] if title in _OWN_GROUPS else [f"{title}:"]
             lines += [*([""] if lines and heading else []), *heading, *entries]
@@ -95,8 +95,14 @@ def commands_page() -> str:
         parts += ["", f"Shared options: {', '.join(links)}."] if links else []
     parts += ["", "## Shared options"]
     for title, entries_by_key in shared.items():
-        heading = title[0].upper() + title[1:]
-        parts += ["", f"### {heading}", "", "```text", *entries_by_key.values(), "```"]
+        parts += [
+            "",
+            f"### {title[0].upper()}{title[1:]}",
+            "",
+            "```text",
+            *entries_by_key.values(),
+            "```",
+        ]
     return "\n".join(parts) + "\n"
 
 
