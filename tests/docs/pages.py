@@ -57,70 +57,105 @@ def blocks() -> Iterator[Block]:
 
 
 def commands_page() -> str:
-    """Every command's help; groups of options that several commands have are listed once."""
+    """The options of every command; groups that several commands have are listed once."""
     from anyrig.cli.main import COMMANDS
 
     helps = {name: _split_help(_said(f"anyrig {name} --help")) for name in COMMANDS}
-    count = Counter(
-        (title, _one_line(entry))
-        for _, groups in helps.values()
-        for title, entries in groups.items()
-        for entry in entries
-    )
-    shared: dict[str, dict[str, str]] = {}
-    parts = ["# Commands", "", "Written by `scripts/docs` from the commands' own help.", ""]
-    parts += ["```text", _said("anyrig --help").rstrip(), "```"]
-    for name, (description, groups) in helps.items():
-        own: list[str] = []
-        also: list[str] = []
-        for title, entries in groups.items():
-            kept = []
-            for entry in entries:
-                key = _one_line(entry)
-                if title not in _OWN_GROUPS and count[title, key] >= _SHARED_BY:
-                    shared.setdefault(title, {}).setdefault(key, entry)
-                    also += [] if title in also or title == _EVERY else [title]
-                else:
-                    kept.append(entry)
-            own += [f"{title}:", *kept, ""] if kept else []
-        parts += ["", f"## {name}", "", description]
-        if own:
-            parts += ["", "```text", *own[:-1], "```"]
-        if also:
-            links = ", ".join(f"[{one}](#{one.lower().replace(' ', '-')})" for one in also)
-            parts += ["", f"Shared options: {links}."]
+    count = Counter((title, key) for groups in helps.values() for title, key, _ in groups)
+    shared: dict[str, dict[str, str]] = {_EVERY: {}}
+    for groups in helps.values():
+        for title, key, entry in groups:
+            if title not in _OWN_GROUPS and count[title, key] >= _SHARED_BY:
+                shared.setdefault(title, {}).setdefault(key, entry)
+    where = {key: title for title, entries in shared.items() for key in entries}
+    parts = ["# Commands", "", _COMMANDS, ""]
+    parts += [", ".join(f"[{name}](#{name})" for name in COMMANDS) + "."]
+    for name, groups in helps.items():
+        own: dict[str, list[str]] = {}
+        also: dict[str, list[str]] = {}
+        for title, key, entry in groups:
+            if key in where:
+                also.setdefault(where[key], []).append(key)
+            else:
+                own.setdefault(title, []).append(entry)
+        lines: list[str] = []
+        for title, entries in own.items():
+            heading = [] if title in _OWN_GROUPS else [f"{title}:"]
+            lines += [*([""] if lines and heading else []), *heading, *entries]
+        about = COMMANDS[name]
+        guide = f"[{_title(_GUIDES[name])}]({_GUIDES[name]})"
+        parts += ["", f"## {name}", "", f"{about[0].upper()}{about[1:]}. Guide: {guide}."]
+        parts += ["", "```text", *lines, "```"] if lines else []
+        links = [
+            f"[{title}](#{title.lower().replace(' ', '-')})"
+            + ("" if len(keys) == len(shared[title]) else f" ({', '.join(map(_flag, keys))})")
+            for title, keys in also.items()
+            if title != _EVERY
+        ]
+        parts += ["", f"Shared options: {', '.join(links)}."] if links else []
     parts += ["", "## Shared options"]
-    for title in (_EVERY, *(one for one in shared if one != _EVERY)):
-        heading = title[0].upper() + title[1:]
-        parts += ["", f"### {heading}", "", "```text", *shared[title].values(), "```"]
+    for title, entries_by_key in shared.items():
+        parts += [
+            "",
+            f"### {title[0].upper()}{title[1:]}",
+            "",
+            "```text",
+            *entries_by_key.values(),
+            "```",
+        ]
     return "\n".join(parts) + "\n"
 
 
+_COMMANDS = """\
+Written by `scripts/docs` from the commands' own help. `anyrig COMMAND --help` also describes what
+the command does. Words in capitals are arguments; flags may stand before or after them."""
 _EVERY = "options of every command"
 _OWN_GROUPS = ("options", "positional arguments")
 _SHARED_BY = 3
 """Options that so many commands have in a group of the same name are listed once."""
+_GUIDES = {
+    "devices": "devices.md", "doctor": "troubleshooting.md", "use": "devices.md",
+    "bench": "devices.md", "profile": "memory.md", "top": "monitor.md", "speak": "speech.md",
+    "book": "books.md", "transcribe": "transcribe.md", "embed": "documents.md",
+    "analyse": "documents.md", "summarise": "documents.md", "ocr": "documents.md",
+    "jobs": "jobs.md", "voices": "engines.md", "engines": "engines.md", "index": "documents.md",
+    "search": "documents.md", "cache": "cache.md", "classify": "classify.md",
+    "train": "training.md", "serve": "server.md", "keys": "server.md", "worker": "cluster.md",
+    "coordinator": "cluster.md", "cluster": "cluster.md", "entities": "entities.md",
+}  # fmt: skip
 
 
-def _split_help(text: str) -> tuple[str, dict[str, list[str]]]:
-    """The description of a command, and its options by the title of their group."""
-    _usage, *sections = text.strip().split("\n\n")
-    description: list[str] = []
+def _title(page: str) -> str:
+    return (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+
+def _flag(key: str) -> str:
+    return f"`{key.split()[0].rstrip(',')}`"
+
+
+def _split_help(text: str) -> list[tuple[str, str, str]]:
+    """Of each option: the title of its group, its help on one line, and as it is printed."""
     groups: dict[str, list[str]] = {}
-    for section in sections:
+    for section in text.strip().split("\n\n")[1:]:
         title, *lines = section.splitlines()
         if not title.endswith(":") or not lines or not lines[0].startswith("  "):
-            description.append(section)
-            continue
-        entries = groups.setdefault(title[:-1], [])
+            continue  # the description
+        title = _SAME_GROUP.get(title[:-1], title[:-1])
+        entries = groups.setdefault(title, [])
         for line in lines:
             if re.match(r"  \S", line):
                 entries.append(line)
             else:
                 entries[-1] += f"\n{line}"
-    for entries in groups.values():
-        entries[:] = [one for one in entries if not one.startswith("  -h, --help")]
-    return "\n\n".join(description), groups
+    return [
+        (title, _one_line(entry), entry)
+        for title, entries in groups.items()
+        for entry in entries
+        if not entry.startswith("  -h, --help")
+    ]
+
+
+_SAME_GROUP = {"The device": _EVERY}
 
 
 def _one_line(entry: str) -> str:
@@ -208,7 +243,7 @@ def filled(text: str) -> str:
         return f"{found[1]}```{found[2]}\n{_said(command[1]).rstrip()}\n```"
 
     text = _SETTINGS.sub(lambda found: f"{found[1]}\n{all_settings()}\n", text)
-    text = _FIELDS.sub(lambda found: found[1] + fields_table(found[2], found[3]) + "\n", text)
+    text = _FIELDS.sub(lambda found: f"{found[1]}\n{list_fields(found[2], found[3])}\n", text)
     return _FENCE.sub(fill, text)
 
 
@@ -221,14 +256,14 @@ def all_settings() -> str:
     return settings_table(SCHEMA, {key: variable_name(key) for key in SCHEMA})
 
 
-def fields_table(name: str, path: str) -> str:
+def list_fields(name: str, path: str) -> str:
     """A class's fields, their defaults, and what stands under each, read without running it."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     named = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
     constants = {
         ast.unparse(one.targets[0]): one.value for one in tree.body if isinstance(one, ast.Assign)
     }
-    rows = ["| key | default | |", "|---|---|---|"]
+    rows = []
     for field, under in itertools.pairwise([*named[name].body, ast.Pass()]):
         if not isinstance(field, ast.AnnAssign):
             continue
@@ -236,8 +271,8 @@ def fields_table(name: str, path: str) -> str:
             raise ValueError(f"{path}: nothing is said under {ast.unparse(field.target)}")
         said = " ".join(str(under.value.value).split())
         value = constants.get(ast.unparse(field.value), field.value) if field.value else None
-        shown = "a table" if isinstance(value, ast.Call) else _as_toml(value)
-        rows.append(f"| `{ast.unparse(field.target)}` | {shown} | {_sentence(said)} |")
+        shown = "" if isinstance(value, ast.Call) else _as_toml(value)
+        rows.append(f"- `{ast.unparse(field.target)}{shown}`: {said}")
     return "\n".join(rows) + "\n"
 
 
@@ -246,16 +281,16 @@ def _sentence(said: str) -> str:
 
 
 def _as_toml(value: ast.expr | None) -> str:
-    """A default as a TOML file has it."""
+    """A default as a TOML file has it, after its key."""
     if value is None:
         return ""
     text = ast.unparse(value)
     found = eval(text, {"__builtins__": {}})  # our own source, a literal or a power of two
     if isinstance(found, float) and found.is_integer():
-        return f"`{int(found)}`"
+        found = int(found)
     if isinstance(found, tuple):
         found = list(found)
-    return f"`{json.dumps(found)}`"
+    return f" = {json.dumps(found)}"
 
 
 def _said(command: str) -> str:

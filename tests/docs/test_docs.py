@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import itertools
 import os
 import re
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.cli.main import COMMANDS
+from anyrig.cli.main import COMMANDS, build_parser
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from tests.docs import pages
@@ -83,16 +85,31 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def _find_dead_links(page: Path) -> list[str]:
+    dead = []
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if target.startswith(("http://", "https://")):
             continue
         path, _, anchor = target.partition("#")
         there = (page.parent / path) if path else page
-        assert there.exists(), target
-        if anchor:
-            assert anchor in _anchors(there), target
+        if not there.exists() or (anchor and anchor not in _anchors(there)):
+            dead.append(target)
+    return dead
+
+
+LINKED = (*PAGES, *(ROOT / one for one in ("CHANGELOG.md", "benchmarks/log.md")),
+          *sorted(ROOT.glob("examples/**/*.md")))  # fmt: skip
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    assert _find_dead_links(page) == []
+
+
+def test_dead_links_and_anchors_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n[a](page.md#a-page) [b](#other) [c](no.md) [d](page.md#no)\n")
+    assert _find_dead_links(page) == ["#other", "no.md", "page.md#no"]
 
 
 def test_pages_that_the_program_names_exist() -> None:
@@ -111,6 +128,26 @@ def test_every_page_is_in_the_index_and_every_command_in_its_page() -> None:
     assert sorted(re.findall(r"- (?:\w+: )?([\w-]+\.md)$", site, re.MULTILINE)) == sorted(pages)
     commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert all(f"\n## {name}\n" in commands for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_commands_page_has_every_option(name: str) -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    section = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    shared = text.split("\n## Shared options\n")[1].split("\n### ")[1:]
+    titles = [one.splitlines()[0] for one in shared]
+    linked = [
+        part for title, part in zip(titles, shared, strict=True)
+        if title == titles[0] or f"[{title}]" in section
+    ]  # fmt: skip
+    module = importlib.import_module(f"anyrig.cli.{name}")
+    for action in build_parser(name, module)._actions:
+        if action.help != argparse.SUPPRESS and action.option_strings not in ([], ["-h", "--help"]):
+            assert any(
+                re.search(rf"(?<![\w-]){flag}(?![\w-])", part)
+                for part in (section, *linked)
+                for flag in action.option_strings
+            ), action.option_strings
 
 
 def test_the_readme_is_short() -> None:

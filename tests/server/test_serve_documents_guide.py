@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.server.routes import documents, indexes
 from tests.docs import pages
 from tests.server.conftest import Server
 
@@ -38,14 +37,3 @@ def test_block(block: pages.Block, server: Server, tmp_path: Path) -> None:
         assert '"kind": "person", "text": "John Brown"' in done.stdout
     for upload in server.client.get("/uploads").json()["files"]:
         server.client.delete(f"/uploads/{upload['id']}")
-
-
-def test_the_page_names_every_option() -> None:
-    text = (pages.ROOT / PAGE).read_text(encoding="utf-8")
-    models = (documents.EmbedOptions, documents.ClassifyOptions, documents.EntitiesOptions,
-              documents.OcrOptions, documents.AnalyseOptions, documents.SummariseOptions,
-              indexes.SimilarBody)  # fmt: skip
-    filters = {"folders", "types", "languages", "after", "before", "ocr", "limit"}
-    for model in models:
-        for name in {*model.model_fields} - filters:
-            assert f"`{name}`" in text or f"`{name}=" in text, name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -10,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.app.compute import ComputeOptions
-from anyrig.cli import serve
-from anyrig.cli.flags import add_flags
 from tests.docs import pages
 from tests.server.conftest import Server
 
@@ -35,17 +31,9 @@ def test_block(block: pages.Block, server: Server, tmp_path: Path) -> None:
     assert all(one.stat().st_size for one in tmp_path.iterdir() if one.is_file())
 
 
-def test_the_page_names_every_scope_and_every_option() -> None:
+def test_the_page_names_every_scope() -> None:
     from anyrig.app.keys import SCOPES
 
     text = (pages.ROOT / "docs" / "server.md").read_text(encoding="utf-8")
     for scope, what in SCOPES.items():
         assert re.search(rf"^\| `{scope}` \| {re.escape(what)}", text, re.MULTILINE), scope
-    parser = argparse.ArgumentParser(add_help=False)
-    serve.arguments(parser)
-    of_all = argparse.ArgumentParser(add_help=False)
-    add_flags(of_all, ComputeOptions)
-    shared = set(of_all._option_string_actions)
-    for option, action in parser._option_string_actions.items():
-        if option not in shared and action.help != argparse.SUPPRESS:
-            assert option in text, option

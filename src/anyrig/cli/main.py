@@ -315,7 +315,7 @@ def build_parser(name: str, command: Command) -> argparse.ArgumentParser:
     group = which if which is not None else common
     group.add_argument(
         "--gpu", metavar="N", dest="device", type=_index, default=gpu_default,
-        help="the same, by index",
+        help="the device by its index",
     )  # fmt: skip
     common.add_argument("--json", action="store_true", help="print JSON for programs")
     common.add_argument("--config", metavar="FILE", help="settings file instead of ./anyrig.toml")
