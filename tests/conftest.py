@@ -80,7 +80,13 @@ Anyrig = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def anyrig() -> Anyrig:
+def anyrig(anyrig_process: Anyrig) -> Anyrig:
+    """The command line; tests/cli has one without a process of its own."""
+    return anyrig_process
+
+
+@pytest.fixture
+def anyrig_process() -> Anyrig:
     """The command line in a process of its own."""
 
     def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
