@@ -105,7 +105,7 @@ def pytest_configure() -> None:
         from hypothesis import HealthCheck, settings
 
         settings.register_profile(
-            "gate", derandomize=True, database=None, deadline=None,
+            "gate", max_examples=50, derandomize=True, database=None, deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
         )  # fmt: skip
         settings.load_profile("gate")

@@ -80,7 +80,7 @@ def test_names_are_safe(subtests: pytest.Subtests) -> None:
             assert safe_name(title) == name
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=12), st.text(max_size=200))
 def test_names_are_safe_and_unlike_whatever_the_titles(titles: list[str], book: str) -> None:
     pattern = "{book} - {title}"

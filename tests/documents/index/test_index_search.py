@@ -141,7 +141,7 @@ def test_no_question_is_an_error(searcher: Searcher, subtests: pytest.Subtests) 
                 assert len(answer.hits) <= 10
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_an_error(path: Path, question: str) -> None:
     with Searcher(path) as searcher:

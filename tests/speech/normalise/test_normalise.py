@@ -92,7 +92,7 @@ def _whole(text: str, language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(text=_TEXT | _SIGNS | _WORDS.map(" ".join) | _WORDS.map("".join))
 def test_any_text_is_read_and_no_character_is_lost(language: str, text: str) -> None:
     _whole(text, language)

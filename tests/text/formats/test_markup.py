@@ -251,7 +251,7 @@ def _trees() -> st.SearchStrategy[str]:
     )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(_trees())
 @example("<pre><blockquote>  a</blockquote></pre>")
 @example("<pre><h2>  a  b</h2>  c</pre>")
