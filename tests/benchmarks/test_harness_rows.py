@@ -14,6 +14,7 @@ from benchmarks.harness import Row
 
 
 def test_a_ratio_to_a_peer_without_a_figure_is_not_met(subtests: pytest.Subtests) -> None:
+    end: Any
     for peer in [math.inf, -math.inf, math.nan, 0.0, None, -2.0]:
         for end in [{"low": 0.5}, {"high": 1.5}, {"low": -9.0, "high": 9.0}, {}]:
             with subtests.test(peer=peer, end=end):
@@ -22,6 +23,7 @@ def test_a_ratio_to_a_peer_without_a_figure_is_not_met(subtests: pytest.Subtests
 
 def test_a_ratio_of_nothing_measured_is_not_met(subtests: pytest.Subtests) -> None:
     """A run that failed took no memory and no time: that is no success."""
+    end: Any
     for ours in [math.inf, -math.inf, math.nan, 0.0, -1.0]:
         for end in [{"low": -9.0}, {"high": 1.5}, {}]:
             with subtests.test(ours=ours, end=end):

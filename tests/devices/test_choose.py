@@ -339,11 +339,10 @@ def test_missing_device_is_an_error_unless_foreign(
         with subtests.test(selector=selector):
             here = machine("no-gpu")
             for origin, place in OURS:
+                request = DeviceRequest(selector, origin, place=place)  # type: ignore[arg-type]
                 for strict in (False, True):
                     with pytest.raises(DeviceNotFoundError) as caught:
-                        choose_device(
-                            here, [DeviceRequest(selector, origin, place=place)], strict=strict
-                        )  # type: ignore[arg-type]
+                        choose_device(here, [request], strict=strict)
                     assert here.cpu.name in caught.value.hint
                     assert place in caught.value.message
             for origin, place in FOREIGN:

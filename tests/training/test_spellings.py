@@ -14,7 +14,7 @@ from anyrig.precision.policy import make_policy
 from anyrig.training import Settings, Trainer
 from anyrig.training.step import Step
 
-SPELLINGS = [
+SPELLINGS: list[tuple[Any, str]] = [
     (torch.float16, "fp16"), (torch.half, "fp16"), ("float16", "fp16"), ("fp16", "fp16"),
     ("half", "fp16"), ("torch.float16", "fp16"), ("FP16", "fp16"), ("16-mixed", "fp16"),
     ("f16", "fp16"), (torch.bfloat16, "bf16"), ("bfloat16", "bf16"), ("bf16", "bf16"),
