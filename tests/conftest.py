@@ -80,7 +80,13 @@ Anyrig = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def anyrig() -> Anyrig:
+def anyrig(anyrig_process: Anyrig) -> Anyrig:
+    """The command line; tests/cli has one without a process of its own."""
+    return anyrig_process
+
+
+@pytest.fixture
+def anyrig_process() -> Anyrig:
     """The command line in a process of its own."""
 
     def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -99,7 +105,7 @@ def pytest_configure() -> None:
         from hypothesis import HealthCheck, settings
 
         settings.register_profile(
-            "gate", derandomize=True, database=None, deadline=None,
+            "gate", max_examples=50, derandomize=True, database=None, deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
         )  # fmt: skip
         settings.load_profile("gate")

@@ -27,26 +27,24 @@ def _tree(kind: type[AnyrigError]) -> Iterator[type[AnyrigError]]:
 KINDS = [kind for kind in _tree(AnyrigError) if not kind.__name__.startswith("_")]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [kind for kind in KINDS if kind is not InvalidOptionError],
-    ids=lambda kind: kind.__name__,
-)
-def test_every_error_demands_a_hint(kind: type[AnyrigError]) -> None:
-    with pytest.raises(TypeError, match="hint"):
-        kind("went wrong")  # type: ignore[call-arg]
-    error = kind("went wrong", hint="do this")
-    assert (str(error), error.hint) == ("went wrong", "do this")
-    assert 1 <= error.exit_code <= 125
+def test_every_error_demands_a_hint(subtests: pytest.Subtests) -> None:
+    for kind in [kind for kind in KINDS if kind is not InvalidOptionError]:
+        with subtests.test(kind=kind):
+            with pytest.raises(TypeError, match="hint"):
+                kind("went wrong")  # type: ignore[call-arg]
+            error = kind("went wrong", hint="do this")
+            assert (str(error), error.hint) == ("went wrong", "do this")
+            assert 1 <= error.exit_code <= 125
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_the_drawn_tree_shows_every_error_with_its_exit_code(kind: type[AnyrigError]) -> None:
-    drawing = inspect.getdoc(errors) or ""
-    rows = [line for line in drawing.splitlines() if kind.__name__ in line.split()]
-    rows += [line for line in drawing.splitlines() if f"─ {kind.__name__} " in line]
-    assert rows, f"{kind.__name__} is not drawn"
-    assert f" {kind.exit_code} " in rows[0]
+def test_the_drawn_tree_shows_every_error_with_its_exit_code(subtests: pytest.Subtests) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            drawing = inspect.getdoc(errors) or ""
+            rows = [line for line in drawing.splitlines() if kind.__name__ in line.split()]
+            rows += [line for line in drawing.splitlines() if f"─ {kind.__name__} " in line]
+            assert rows, f"{kind.__name__} is not drawn"
+            assert f" {kind.exit_code} " in rows[0]
 
 
 def test_an_error_crosses_processes_with_its_class_hint_and_fields() -> None:

@@ -135,23 +135,26 @@ def test_no_usable_backend_is_an_error(machine: Machines) -> None:
         plan(machine("h200-linux"), "cpu", workload=Workload("a model", libraries=()))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_small_workload_on_every_recorded_machine(machine: Machines, name: str) -> None:
-    here = machine(name)
-    workload = Workload("small work", ("torch", "onnx"), ("fp32", "bf16", "fp16"))
-    if not any(device.usable for device in here.devices):
-        with pytest.raises(DeviceUnusableError):
-            plan_placement(here, choose(here), workload)
-        return
-    for placement in plan_placement(here, choose(here), workload).placements:
-        assert placement.backend.usable
-        assert placement.threads >= 1
-        assert len(placement.reasons) >= 5
-        total = placement.device.memory.total_bytes
-        if total is not None and placement.budget_bytes is not None:
-            assert 0 <= placement.budget_bytes <= total
-        if placement.precision == "bf16":
-            assert placement.device.features.bf16
+def test_small_workload_on_every_recorded_machine(
+    machine: Machines, subtests: pytest.Subtests
+) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            here = machine(name)
+            workload = Workload("small work", ("torch", "onnx"), ("fp32", "bf16", "fp16"))
+            if not any(device.usable for device in here.devices):
+                with pytest.raises(DeviceUnusableError):
+                    plan_placement(here, choose(here), workload)
+                continue
+            for placement in plan_placement(here, choose(here), workload).placements:
+                assert placement.backend.usable
+                assert placement.threads >= 1
+                assert len(placement.reasons) >= 5
+                total = placement.device.memory.total_bytes
+                if total is not None and placement.budget_bytes is not None:
+                    assert 0 <= placement.budget_bytes <= total
+                if placement.precision == "bf16":
+                    assert placement.device.features.bf16
 
 
 def test_allocator_variables_are_set_for_workers(machine: Machines) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 _PIP = re.compile(r"(?<![\w./\\-])(?<!-m )(?<!uv )pip (install|uninstall)\b")
 _ANYRIG_EXTRAS = re.compile(r"""(?<=\s)(['"]?)anyrig\[([\w,-]+)\]\1(?=[\s.,;)`]|$)""")
 _EXTRA_BY_MODULE = {
-    "torch": "torch", "transformers": "torch", "accelerate": "torch", "torchao": "torch",
+    "torch": "torch", "transformers": "torch", "accelerate": "torch",
     "tensorboard": "torch", "onnx": "torch", "onnxscript": "torch",
     "celery": "cluster", "kombu": "cluster", "redis": "cluster", "flower": "cluster",
     "rapidocr": "ocr", "faiss": "faiss", "spacy": "entities",

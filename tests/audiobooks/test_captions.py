@@ -184,7 +184,7 @@ def test_any_script_fits(text: str) -> None:
     assert len(parts) <= 2 * width(text) / (2 * LINE) + 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.tuples(st.text(max_size=250), st.integers(0, 3000), st.integers(0, 20_000)),

@@ -231,13 +231,14 @@ _WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message", "hint"), _WRONG, ids=[row[1] for row in _WRONG])
-def test_what_is_wrong_is_named(text: str, message: str, hint: str) -> None:
-    with pytest.raises(InvalidInputError) as raised:
-        parse(text, name="cast.toml")
-    assert raised.value.message.startswith("cast.toml")
-    assert message in raised.value.message
-    assert hint in raised.value.hint
+def test_what_is_wrong_is_named(subtests: pytest.Subtests) -> None:
+    for text, message, hint in _WRONG:
+        with subtests.test(text=text, message=message):
+            with pytest.raises(InvalidInputError) as raised:
+                parse(text, name="cast.toml")
+            assert raised.value.message.startswith("cast.toml")
+            assert message in raised.value.message
+            assert hint in raised.value.hint
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:

@@ -13,19 +13,21 @@ from benchmarks import harness
 from benchmarks.harness import Row
 
 
-@pytest.mark.parametrize("peer", [math.inf, -math.inf, math.nan, 0.0, None, -2.0])
-@pytest.mark.parametrize("end", [{"low": 0.5}, {"high": 1.5}, {"low": -9.0, "high": 9.0}, {}])
-def test_a_ratio_to_a_peer_without_a_figure_is_not_met(
-    peer: float | None, end: dict[str, Any]
-) -> None:
-    assert not Row("step", 1.0, "ms", peer, "plain torch", judge="ratio", **end).met
+def test_a_ratio_to_a_peer_without_a_figure_is_not_met(subtests: pytest.Subtests) -> None:
+    end: Any
+    for peer in [math.inf, -math.inf, math.nan, 0.0, None, -2.0]:
+        for end in [{"low": 0.5}, {"high": 1.5}, {"low": -9.0, "high": 9.0}, {}]:
+            with subtests.test(peer=peer, end=end):
+                assert not Row("step", 1.0, "ms", peer, "plain torch", judge="ratio", **end).met
 
 
-@pytest.mark.parametrize("ours", [math.inf, -math.inf, math.nan, 0.0, -1.0])
-@pytest.mark.parametrize("end", [{"low": -9.0}, {"high": 1.5}, {}])
-def test_a_ratio_of_nothing_measured_is_not_met(ours: float, end: dict[str, Any]) -> None:
+def test_a_ratio_of_nothing_measured_is_not_met(subtests: pytest.Subtests) -> None:
     """A run that failed took no memory and no time: that is no success."""
-    assert not Row("memory", ours, "GiB", 2.0, "plain torch", judge="ratio", **end).met
+    end: Any
+    for ours in [math.inf, -math.inf, math.nan, 0.0, -1.0]:
+        for end in [{"low": -9.0}, {"high": 1.5}, {}]:
+            with subtests.test(ours=ours, end=end):
+                assert not Row("memory", ours, "GiB", 2.0, "plain torch", judge="ratio", **end).met
 
 
 @pytest.mark.parametrize("wrong", [math.inf, -math.inf, math.nan])

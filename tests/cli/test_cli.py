@@ -29,21 +29,24 @@ def test_help_lists_every_command(anyrig: Anyrig) -> None:
         assert all(f"  {name} " in done.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_and_the_common_flags(anyrig: Anyrig, name: str) -> None:
-    done = anyrig(name, "--help")
-    assert done.returncode == 0
-    for flag in (
-        "--device",
-        "--gpu",
-        "--strict",
-        "--json",
-        "--log-file",
-        "--verbose",
-        "--no-bench",
-    ):
-        assert flag in done.stdout
-    assert anyrig("help", name).stdout == done.stdout
+def test_every_command_has_help_and_the_common_flags(
+    anyrig: Anyrig, subtests: pytest.Subtests
+) -> None:
+    for name in COMMANDS:
+        with subtests.test(name=name):
+            done = anyrig(name, "--help")
+            assert done.returncode == 0
+            for flag in (
+                "--device",
+                "--gpu",
+                "--strict",
+                "--json",
+                "--log-file",
+                "--verbose",
+                "--no-bench",
+            ):
+                assert flag in done.stdout
+            assert anyrig("help", name).stdout == done.stdout
 
 
 def test_version(anyrig: Anyrig) -> None:
@@ -51,79 +54,80 @@ def test_version(anyrig: Anyrig) -> None:
     assert anyrig("-v", "--version").stdout == f"anyrig {__version__}\n"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
 def test_every_flag_may_stand_before_the_command(
-    name: str, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    def outcome(*words: str) -> tuple[object, str, str]:
-        try:
-            code: object = main(words)
-        except SystemExit as ended:
-            code = ended.code
-        return code, *capsys.readouterr()
+    for name in COMMANDS:
+        with subtests.test(name=name):
 
-    _, shown, _ = outcome(name, "--help")
-    flags = re.findall(r"^  (?:-\w[^,\n]*, )?(--[a-z-]+)( [A-Z{\[])?", shown, re.MULTILINE)
-    assert len(flags) > 5
-    for flag, value in flags:
-        given = "speech" if flag == "--preload" else "1"
-        words = (flag, given) if value else (flag,)
-        assert outcome(*words, name, "--help") == outcome(name, *words, "--help")
+            def outcome(*words: str) -> tuple[object, str, str]:
+                try:
+                    code: object = main(words)
+                except SystemExit as ended:
+                    code = ended.code
+                return code, *capsys.readouterr()
+
+            _, shown, _ = outcome(name, "--help")
+            flags = re.findall(r"^  (?:-\w[^,\n]*, )?(--[a-z-]+)( [A-Z{\[])?", shown, re.MULTILINE)
+            assert len(flags) > 5
+            for flag, value in flags:
+                given = "speech" if flag == "--preload" else "1"
+                words = (flag, given) if value else (flag,)
+                assert outcome(*words, name, "--help") == outcome(name, *words, "--help")
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message", "hint"),
-    [
-        (["devcies"], 2, "unknown command 'devcies'", "Did you mean `anyrig devices`?"),
-        (["-v"], 2, "no command was given", "devices"),
-        (["--device", "cpu", "devcies"], 2, "unknown command 'devcies'", "`anyrig devices`?"),
-        (["--preload", "speech", "srve"], 2, "unknown command 'srve'", "`anyrig serve`?"),
-        (["--prelod", "speech", "serve"], 2, "unrecognized arguments: --prelod", "--preload?"),
-        (["--preload", "speech", "serve", "--port", "99999"], 2, "--port must be", "serve --help"),
-        (["--preload", "--port", "99999", "serve"], 2, "--port must be a", "serve --help"),
-        (["--preload", "serve", "--port=99999"], 2, "--port must be a", "serve --help"),
-        (["--preload", "all", "--port", "9", "serve"], 2, "--preload must be", "serve --help"),
-        (["--format", "txt", "-vv", "--rate=9", "speak", "Hello."], 2, "and 4, not '9'", "speak"),
-        (["devices", "--fast"], 2, "unrecognized arguments: --fast", "--help"),
-        (["devices", "--machine"], 2, "expected one argument", "--help"),
-        (["devices", "--machine", "nowhere.json"], 2, "nowhere.json", "--record"),
-        (["devices", "--device", "nonsense"], 2, "no device matches 'nonsense'", "cpu ("),
-        (["devices", "--config", "none.toml"], 2, "settings file not found", "path"),
-        (["devices", "--log-file", "/proc/nowhere/x.log"], 2, "cannot write the log", "--log-file"),
-        (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "Create the folder"),
-        (["devices", "--machine", H200, "--device", "xpu:0"], 2, "no device matches", "H200"),
-        (["devices", "--machine", H200, "--device", "xpu", "--strict"], 3, "no XPU", "H200"),
-        (["use", "nonsense"], 2, "no device matches", "cpu ("),
-        (["use", "directml", "--strict"], 3, "no DirectML device found", "doctor"),
-        (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
-        (["use", "cpu", "--reset"], 2, "cannot be combined", "Leave"),
-        (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
-        (["devices", "--gpu", "x"], 2, "--gpu must be a number", "numbers the GPUs"),
-        (["devices", "--device", ""], 2, "no name", "auto"),
-        (["devices", "--device", "cpu", "--gpu", "0"], 2, "not allowed with", "--help"),
-        (["devices", "--record", "r.json", "--machine", H200], 2, "--record writes", "one of"),
-        (["bench", "--plot", "/proc/nowhere/x.svg"], 2, "no folder", "Create the folder"),
-        (["devices", "--machine", str(MACHINES / "rx7900xtx-windows.json"), "--strict",
-          "--device", "rocm:0"], 3, "cannot be used as rocm:0", "docs/devices.md"),
-        (["devices", "--machine", PAIR, "--device", "dml:7"], 2, "no device matches", "4090"),
-        (["use"], 2, "no terminal", "anyrig use DEVICE"),
-        (["bench", "--device", "dml:0"], 2, "no device matches", "cpu ("),
-        (["devices", "--strict", "--machine", str(MACHINES / "gtx1080ti-linux.json"),
-          "--device", "0"], 3, "cannot be used", "cu126"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_one_error_with_a_hint(
-    anyrig: Anyrig, words: list[str], code: int, message: str, hint: str
-) -> None:
-    done = anyrig(*words, stdin=subprocess.DEVNULL)
-    assert done.returncode == code
-    assert done.stdout == ""
-    first, second, *rest = done.stderr.splitlines()
-    assert first.startswith("error: ")
-    assert message in first
-    assert second.startswith("  hint: ")
-    assert hint in second
-    assert not rest
+MISTAKES = [
+    (["devcies"], 2, "unknown command 'devcies'", "Did you mean `anyrig devices`?"),
+    (["-v"], 2, "no command was given", "devices"),
+    (["--device", "cpu", "devcies"], 2, "unknown command 'devcies'", "`anyrig devices`?"),
+    (["--preload", "speech", "srve"], 2, "unknown command 'srve'", "`anyrig serve`?"),
+    (["--prelod", "speech", "serve"], 2, "unrecognized arguments: --prelod", "--preload?"),
+    (["--preload", "speech", "serve", "--port", "99999"], 2, "--port must be", "serve --help"),
+    (["--preload", "--port", "99999", "serve"], 2, "--port must be a", "serve --help"),
+    (["--preload", "serve", "--port=99999"], 2, "--port must be a", "serve --help"),
+    (["--preload", "all", "--port", "9", "serve"], 2, "--preload must be", "serve --help"),
+    (["--format", "txt", "-vv", "--rate=9", "speak", "Hello."], 2, "and 4, not '9'", "speak"),
+    (["devices", "--fast"], 2, "unrecognized arguments: --fast", "--help"),
+    (["devices", "--machine"], 2, "expected one argument", "--help"),
+    (["devices", "--machine", "nowhere.json"], 2, "nowhere.json", "--record"),
+    (["devices", "--device", "nonsense"], 2, "no device matches 'nonsense'", "cpu ("),
+    (["devices", "--config", "none.toml"], 2, "settings file not found", "path"),
+    (["devices", "--log-file", "/proc/nowhere/x.log"], 2, "cannot write the log", "--log-file"),
+    (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "Create the folder"),
+    (["devices", "--machine", H200, "--device", "xpu:0"], 2, "no device matches", "H200"),
+    (["devices", "--machine", H200, "--device", "xpu", "--strict"], 3, "no XPU", "H200"),
+    (["use", "nonsense"], 2, "no device matches", "cpu ("),
+    (["use", "directml", "--strict"], 3, "no DirectML device found", "doctor"),
+    (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
+    (["use", "cpu", "--reset"], 2, "cannot be combined", "Leave"),
+    (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
+    (["devices", "--gpu", "x"], 2, "--gpu must be a number", "numbers the GPUs"),
+    (["devices", "--device", ""], 2, "no name", "auto"),
+    (["devices", "--device", "cpu", "--gpu", "0"], 2, "not allowed with", "--help"),
+    (["devices", "--record", "r.json", "--machine", H200], 2, "--record writes", "one of"),
+    (["bench", "--plot", "/proc/nowhere/x.svg"], 2, "no folder", "Create the folder"),
+    (["devices", "--machine", str(MACHINES / "rx7900xtx-windows.json"), "--strict",
+      "--device", "rocm:0"], 3, "cannot be used as rocm:0", "docs/devices.md"),
+    (["devices", "--machine", PAIR, "--device", "dml:7"], 2, "no device matches", "4090"),
+    (["use"], 2, "no terminal", "anyrig use DEVICE"),
+    (["bench", "--device", "dml:0"], 2, "no device matches", "cpu ("),
+    (["devices", "--strict", "--machine", str(MACHINES / "gtx1080ti-linux.json"),
+      "--device", "0"], 3, "cannot be used", "cu126"),
+]  # fmt: skip
+
+
+def test_a_mistake_is_one_error_with_a_hint(anyrig: Anyrig, subtests: pytest.Subtests) -> None:
+    for words, code, message, hint in MISTAKES:
+        with subtests.test(words=words, code=code):
+            done = anyrig(*words, stdin=subprocess.DEVNULL)
+            assert done.returncode == code
+            assert done.stdout == ""
+            first, second, *rest = done.stderr.splitlines()
+            assert first.startswith("error: ")
+            assert message in first
+            assert second.startswith("  hint: ")
+            assert hint in second
+            assert not rest
 
 
 @pytest.mark.parametrize(
@@ -174,18 +178,19 @@ def test_a_refused_record_leaves_nothing_behind(anyrig: Anyrig, tmp_path: Path) 
 # -- devices ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_recorded_machine_prints(anyrig: Anyrig, name: str) -> None:
-    path = str(MACHINES / f"{name}.json")
-    done = anyrig("devices", "--machine", path)
-    assert done.returncode == 0, done.stderr
-    data = json.loads(anyrig("devices", "--machine", path, "--json").stdout)
-    for gpu in data["gpus"]:
-        assert gpu["name"] in done.stdout
-        assert gpu["id"] in done.stdout
-    assert data["cpu"]["name"] in done.stdout
-    assert data["choice"]["devices"]
-    assert "Using " in done.stdout
+def test_every_recorded_machine_prints(anyrig: Anyrig, subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            path = str(MACHINES / f"{name}.json")
+            done = anyrig("devices", "--machine", path)
+            assert done.returncode == 0, done.stderr
+            data = json.loads(anyrig("devices", "--machine", path, "--json").stdout)
+            for gpu in data["gpus"]:
+                assert gpu["name"] in done.stdout
+                assert gpu["id"] in done.stdout
+            assert data["cpu"]["name"] in done.stdout
+            assert data["choice"]["devices"]
+            assert "Using " in done.stdout
 
 
 def test_flags_may_stand_before_the_command(anyrig: Anyrig) -> None:

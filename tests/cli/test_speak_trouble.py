@@ -19,6 +19,12 @@ import soundfile
 
 from tests.conftest import Anyrig
 
+
+@pytest.fixture
+def anyrig(anyrig_process: Anyrig) -> Anyrig:
+    return anyrig_process
+
+
 FRENCH = (
     "Le vieux gardien descendit lentement l'escalier et compta chaque marche, parce qu'il ne "
     "pouvait pas dormir."

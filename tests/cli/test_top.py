@@ -93,16 +93,17 @@ def text_of(machine: Machine, view: View, **changes: object) -> list[str]:
 # -- the frame -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-@pytest.mark.parametrize("name", ["h200-linux", "h100x8-mig", "rtx4090-rtxpro6000-wsl2", "no-gpu"])
-@pytest.mark.parametrize("unicode", [True, False])
 def test_a_frame_fits_every_terminal(
-    name: str, width: int, height: int | None, unicode: bool, machine: Callable[..., Machine]
+    machine: Callable[..., Machine], subtests: pytest.Subtests
 ) -> None:
-    lines = text_of(machine(name), View(width, height, unicode))
-    assert height is None or len(lines) <= height
-    assert all(measure_width(row) <= width for row in lines)
-    assert unicode or all(row.isascii() for row in lines)
+    for width, height in SIZES:
+        for name in ["h200-linux", "h100x8-mig", "rtx4090-rtxpro6000-wsl2", "no-gpu"]:
+            for unicode in [True, False]:
+                with subtests.test(name=name, width=width):
+                    lines = text_of(machine(name), View(width, height, unicode))
+                    assert height is None or len(lines) <= height
+                    assert all(measure_width(row) <= width for row in lines)
+                    assert unicode or all(row.isascii() for row in lines)
 
 
 def test_what_a_frame_of_two_gpus_says(machine: Callable[..., Machine]) -> None:
@@ -351,18 +352,22 @@ def test_our_own_processes_are_listed(anyrig: Anyrig) -> None:
     assert child.pid in [process["pid"] for process in processes if process["ours"]]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_machine_shows_what_is_fixed(name: str, machine: Callable[..., Machine]) -> None:
-    from anyrig.app.devices import describe_recorded
+def test_a_recorded_machine_shows_what_is_fixed(
+    machine: Callable[..., Machine], subtests: pytest.Subtests
+) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            from anyrig.app.devices import describe_recorded
 
-    there = machine(name)
-    snapshot = describe_recorded(there)
-    text = "\n".join(
-        render(row, colours=False) for row in build_frame(snapshot, {}, there, View(120, None))
-    )
-    for gpu in there.gpus:
-        assert gpu.name[:40] in text
-    assert text.count("a recorded machine is not sampled") == 1
+            there = machine(name)
+            snapshot = describe_recorded(there)
+            text = "\n".join(
+                render(row, colours=False)
+                for row in build_frame(snapshot, {}, there, View(120, None))
+            )
+            for gpu in there.gpus:
+                assert gpu.name[:40] in text
+            assert text.count("a recorded machine is not sampled") == 1
 
 
 def test_one_device_of_several(anyrig: Anyrig) -> None:

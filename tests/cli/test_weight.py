@@ -23,8 +23,8 @@ HEAVY = (
     [["devices"], ["devices", "--json"],
      ["devices", "--machine", str(MACHINES / "h100x8-mig.json")],
      ["devices", "--machine", str(MACHINES / "rx640-uhd750-windows.json"), "--device", "0"],
-     ["use", "--list"], ["use", "cpu"]],
-    ids=["plain", "json", "recorded", "asked", "use-list", "use"],
+     ["use", "--list"], ["use", "cpu", "--no-bench"], ["use", "cpu"]],
+    ids=["plain", "json", "recorded", "asked", "use-list", "use", "measured"],
 )  # fmt: skip
 def test_devices_and_use_import_nothing_heavy(words: list[str]) -> None:
     code = (

@@ -12,6 +12,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tests.conftest import ROOT, Anyrig
 
+
+@pytest.fixture
+def anyrig(anyrig_process: Anyrig) -> Anyrig:
+    return anyrig_process
+
+
 HIDE = """
 import importlib.machinery as machinery
 

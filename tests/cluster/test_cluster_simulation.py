@@ -40,21 +40,21 @@ def ratio(count: int, kind: str, fate: str, how: Settings, each: float, seed: in
     return told.end / ideal(costs, workers, lost=told.lost)
 
 
-@pytest.mark.parametrize("kind", SPEEDS)
-@pytest.mark.parametrize("fate", FATES)
-@pytest.mark.parametrize("count", [1, 3, 10])
-def test_all_ends_near_the_ideal_whatever_befalls_the_workers(
-    count: int, fate: str, kind: str
-) -> None:
-    # Who dies near the end is missed after a lease of 14 s: a run must be long beside that.
-    assert ratio(count, kind, fate, FAR, 200) <= MOST
+def test_all_ends_near_the_ideal_whatever_befalls_the_workers(subtests: pytest.Subtests) -> None:
+    for kind in SPEEDS:
+        for fate in FATES:
+            for count in [1, 3, 10]:
+                with subtests.test(count=count, fate=fate):
+                    # A worker that dies near the end is missed after a lease of 14 s.
+                    assert ratio(count, kind, fate, FAR, 200) <= MOST
 
 
-@pytest.mark.parametrize("kind", SPEEDS)
-@pytest.mark.parametrize("fate", ["none", "all"])
-@pytest.mark.parametrize("count", [3, 20])
-def test_and_where_speeds_must_be_learnt_and_vary(count: int, fate: str, kind: str) -> None:
-    assert ratio(count, kind, fate, LEARNT, 120) <= MOST
+def test_and_where_speeds_must_be_learnt_and_vary(subtests: pytest.Subtests) -> None:
+    for kind in SPEEDS:
+        for fate in ["none", "all"]:
+            for count in [3, 20]:
+                with subtests.test(count=count, fate=fate):
+                    assert ratio(count, kind, fate, LEARNT, 120) <= MOST
 
 
 @pytest.mark.parametrize("kind", ["mixed", "two kinds"])

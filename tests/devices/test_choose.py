@@ -25,22 +25,23 @@ Load = Callable[..., Machine]
 PAIR = "rtx4090-rtxpro6000-wsl2"
 
 
-@pytest.mark.parametrize(
-    ("name", "selector", "number"),
-    [
-        (PAIR, "cuda", 1), (PAIR, "CUDA:1", 0), (PAIR, "cuda:0", 1), (PAIR, "0", 0), (PAIR, "1", 1),
-        (PAIR, "rtx 4090", 0), (PAIR, "pro 6000", 1), (PAIR, " gpu ", 1), (PAIR, "0000:02:00.0", 1),
-        ("mi300x-linux", "rocm:0", 0), ("mi300x-linux", "cuda:0", 0), ("mi300x-linux", "rocm", 0),
-        ("arc-b580-linux", "xpu:0", 0), ("arc-b580-linux", "xpu", 0),
-        ("macbook-m4", "mps", 0), ("rx7900xtx-windows", "dml:0", 0),
-        ("rx7900xtx-windows", "directml:0", 0), ("rx640-uhd750-windows", "dml:1", 1),
-        ("low-disk", "webgpu:0", 0), ("h100x8-mig", "6:1", 8), ("h100x8-mig", "7", 9),
-        ("nvidia-nouveau", "cuda:0", 0),
-    ],
-)  # fmt: skip
-def test_selectors(machine: Load, name: str, selector: str, number: int) -> None:
-    here = machine(name)
-    assert match_devices(here, selector)[0] is here.gpus[number]
+SELECTORS = [
+    (PAIR, "cuda", 1), (PAIR, "CUDA:1", 0), (PAIR, "cuda:0", 1), (PAIR, "0", 0), (PAIR, "1", 1),
+    (PAIR, "rtx 4090", 0), (PAIR, "pro 6000", 1), (PAIR, " gpu ", 1), (PAIR, "0000:02:00.0", 1),
+    ("mi300x-linux", "rocm:0", 0), ("mi300x-linux", "cuda:0", 0), ("mi300x-linux", "rocm", 0),
+    ("arc-b580-linux", "xpu:0", 0), ("arc-b580-linux", "xpu", 0),
+    ("macbook-m4", "mps", 0), ("rx7900xtx-windows", "dml:0", 0),
+    ("rx7900xtx-windows", "directml:0", 0), ("rx640-uhd750-windows", "dml:1", 1),
+    ("low-disk", "webgpu:0", 0), ("h100x8-mig", "6:1", 8), ("h100x8-mig", "7", 9),
+    ("nvidia-nouveau", "cuda:0", 0),
+]  # fmt: skip
+
+
+def test_selectors(machine: Load, subtests: pytest.Subtests) -> None:
+    for name, selector, number in SELECTORS:
+        with subtests.test(name=name, selector=selector):
+            here = machine(name)
+            assert match_devices(here, selector)[0] is here.gpus[number]
 
 
 def test_id_prefixes(machine: Load) -> None:
@@ -263,18 +264,21 @@ FOREIGN = tuple(
 )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_number_is_an_index_only(machine: Load, name: str) -> None:
-    here = machine(name)
-    indices = {gpu.indices["gpu"] for gpu in here.gpus if gpu.part != "mig"}
-    written = {int(selector) for d in here.devices for selector in re.findall(r"\d{1,9}", d.name)}
-    for number in {*range(12), *written}:
-        if number in indices:
-            assert match_devices(here, str(number))[0].indices["gpu"] == number
-        else:
-            with pytest.raises(DeviceNotFoundError) as caught:
-                match_devices(here, str(number))
-            assert here.cpu.name in caught.value.hint
+def test_number_is_an_index_only(machine: Load, subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            here = machine(name)
+            indices = {gpu.indices["gpu"] for gpu in here.gpus if gpu.part != "mig"}
+            written = {
+                int(selector) for d in here.devices for selector in re.findall(r"\d{1,9}", d.name)
+            }
+            for number in {*range(12), *written}:
+                if number in indices:
+                    assert match_devices(here, str(number))[0].indices["gpu"] == number
+                else:
+                    with pytest.raises(DeviceNotFoundError) as caught:
+                        match_devices(here, str(number))
+                    assert here.cpu.name in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -328,23 +332,27 @@ def test_missing_kind_falls_back_to_cpu_with_one_warning(machine: Load, selector
         assert here.cpu.name in caught.value.hint
 
 
-@pytest.mark.parametrize("selector", ONE_DEVICE)
-def test_missing_device_is_an_error_unless_foreign(machine: Load, selector: str) -> None:
-    here = machine("no-gpu")
-    for origin, place in OURS:
-        for strict in (False, True):
-            with pytest.raises(DeviceNotFoundError) as caught:
-                choose_device(here, [DeviceRequest(selector, origin, place=place)], strict=strict)  # type: ignore[arg-type]
-            assert here.cpu.name in caught.value.hint
-            assert place in caught.value.message
-    for origin, place in FOREIGN:
-        request = DeviceRequest(selector, origin, place=place)  # type: ignore[arg-type]
-        choice = choose_device(here, [request])
-        assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
-        assert len(choice.warnings) == 1
-        assert f"(requested by {place}); using the CPU" in choice.warnings[0]
-        with pytest.raises(DeviceNotFoundError):
-            choose_device(here, [request], strict=True)
+def test_missing_device_is_an_error_unless_foreign(
+    machine: Load, subtests: pytest.Subtests
+) -> None:
+    for selector in ONE_DEVICE:
+        with subtests.test(selector=selector):
+            here = machine("no-gpu")
+            for origin, place in OURS:
+                request = DeviceRequest(selector, origin, place=place)  # type: ignore[arg-type]
+                for strict in (False, True):
+                    with pytest.raises(DeviceNotFoundError) as caught:
+                        choose_device(here, [request], strict=strict)
+                    assert here.cpu.name in caught.value.hint
+                    assert place in caught.value.message
+            for origin, place in FOREIGN:
+                request = DeviceRequest(selector, origin, place=place)  # type: ignore[arg-type]
+                choice = choose_device(here, [request])
+                assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
+                assert len(choice.warnings) == 1
+                assert f"(requested by {place}); using the CPU" in choice.warnings[0]
+                with pytest.raises(DeviceNotFoundError):
+                    choose_device(here, [request], strict=True)
 
 
 @pytest.mark.parametrize(

@@ -144,11 +144,12 @@ def _found(
     ]
 
 
-@pytest.mark.parametrize("row", FINDINGS, ids=lambda row: f"{row[0]}-{row[1]}-{row[4]}")
-def test_findings(machine: Load, row: tuple[str, str, str, str, str, str]) -> None:
-    check, state, message, fix, has, has_not = row
-    assert _found(machine(has), check, state, message, fix)
-    assert not _found(machine(has_not), check, state, message, fix)
+def test_findings(machine: Load, subtests: pytest.Subtests) -> None:
+    for row in FINDINGS:
+        with subtests.test(row=row):
+            check, state, message, fix, has, has_not = row
+            assert _found(machine(has), check, state, message, fix)
+            assert not _found(machine(has_not), check, state, message, fix)
 
 
 def test_every_check_is_in_the_table(machine: Load) -> None:
@@ -156,13 +157,14 @@ def test_every_check_is_in_the_table(machine: Load) -> None:
     assert checks == {row[0] for row in FINDINGS}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_broken_findings_have_a_fix(machine: Load, name: str) -> None:
-    for finding in diagnose(machine(name)):
-        assert "\n" not in finding.message + finding.fix
-        assert finding.message
-        if finding.state == "broken":
-            assert finding.fix, finding
+def test_broken_findings_have_a_fix(machine: Load, subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            for finding in diagnose(machine(name)):
+                assert "\n" not in finding.message + finding.fix
+                assert finding.message
+                if finding.state == "broken":
+                    assert finding.fix, finding
 
 
 # -- kernels --------------------------------------------------------------------------------------
@@ -226,13 +228,14 @@ def _changed(name: str, **packages: str | None) -> Machine:
     return from_record(record)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_fix_matches_the_finding(machine: Load, name: str) -> None:
+def test_fix_matches_the_finding(machine: Load, subtests: pytest.Subtests) -> None:
     """The fix of a finding mends what the finding says, whatever else is amiss."""
-    for finding in diagnose(machine(name)):
-        if finding.check in ("torch-kernels", "torch", "cuda-runtime"):
-            for word in ("modprobe", "usermod", "docker run", "apt install"):
-                assert word not in finding.fix, finding
+    for name in NAMES:
+        with subtests.test(name=name):
+            for finding in diagnose(machine(name)):
+                if finding.check in ("torch-kernels", "torch", "cuda-runtime"):
+                    for word in ("modprobe", "usermod", "docker run", "apt install"):
+                        assert word not in finding.fix, finding
 
 
 def test_kernel_fix_in_a_container_without_compute(machine: Load) -> None:
@@ -253,16 +256,21 @@ def test_cpu_torch_and_inaccessible_card(machine: Load) -> None:
     assert "usermod" in fixes["amd-access"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_unusable_gpu_is_always_reported(machine: Load, name: str) -> None:
-    here = machine(name)
-    on_purpose = (ReasonCode.HIDDEN, ReasonCode.MIG_PARENT, ReasonCode.PASSED_THROUGH)
-    mine = [g for g in here.gpus if not g.hardware_block or g.hardware_block.code not in on_purpose]
-    if not mine or any(gpu.usable for gpu in here.gpus):
-        return
-    told = [f for f in diagnose(here) if f.state == "broken" or f.check == "usable"]
-    assert told
-    assert any(f.fix for f in told)
+def test_unusable_gpu_is_always_reported(machine: Load, subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            here = machine(name)
+            on_purpose = (ReasonCode.HIDDEN, ReasonCode.MIG_PARENT, ReasonCode.PASSED_THROUGH)
+            mine = [
+                g
+                for g in here.gpus
+                if not g.hardware_block or g.hardware_block.code not in on_purpose
+            ]
+            if not mine or any(gpu.usable for gpu in here.gpus):
+                continue
+            told = [f for f in diagnose(here) if f.state == "broken" or f.check == "usable"]
+            assert told
+            assert any(f.fix for f in told)
 
 
 @pytest.mark.parametrize(

@@ -7,25 +7,25 @@ import pytest
 from anyrig.devices import amd, intel, nvidia, wheels
 from anyrig.devices.machine import Features
 
+SAME_MAJOR = [
+    ((8, 9), "sm_86", True), ((8, 6), "sm_80", True), ((8, 0), "sm_86", False),
+    ((12, 1), "sm_120", True), ((10, 3), "sm_100", True), ((11, 0), "sm_100", False),
+    ((12, 0), "sm_100 sm_90", False), ((6, 1), "sm_60", True), ((7, 0), "sm_75", False),
+    ((12, 0), "sm_90 compute_90", True), ((9, 0), "sm_90a", True), ((9, 1), "sm_90a", False),
+    ((10, 3), "sm_100f", False), ((7, 5), "", False), ((12, 0), "compute_121", False),
+    ((9, 0), "nonsense sm_ sm_x", False),
+    # Systems on a chip run what was built for them, as torch.cuda.DEVICE_REQUIREMENT has it.
+    ((8, 7), "sm_80", False), ((8, 7), "sm_80 sm_86", False), ((8, 7), "sm_87", True),
+    ((8, 9), "sm_87", False), ((8, 7), "sm_80 compute_80", True), ((7, 2), "sm_70", False),
+    ((7, 2), "sm_72", True), ((6, 2), "sm_60 sm_61", False), ((5, 3), "sm_50 sm_52", False),
+    ((10, 1), "sm_100", False), ((11, 0), "sm_101", True), ((10, 3), "sm_101", False),
+]  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("capability", "kernels", "runs"),
-    [
-        ((8, 9), "sm_86", True), ((8, 6), "sm_80", True), ((8, 0), "sm_86", False),
-        ((12, 1), "sm_120", True), ((10, 3), "sm_100", True), ((11, 0), "sm_100", False),
-        ((12, 0), "sm_100 sm_90", False), ((6, 1), "sm_60", True), ((7, 0), "sm_75", False),
-        ((12, 0), "sm_90 compute_90", True), ((9, 0), "sm_90a", True), ((9, 1), "sm_90a", False),
-        ((10, 3), "sm_100f", False), ((7, 5), "", False), ((12, 0), "compute_121", False),
-        ((9, 0), "nonsense sm_ sm_x", False),
-        # Systems on a chip run what was built for them, as torch.cuda.DEVICE_REQUIREMENT has it.
-        ((8, 7), "sm_80", False), ((8, 7), "sm_80 sm_86", False), ((8, 7), "sm_87", True),
-        ((8, 9), "sm_87", False), ((8, 7), "sm_80 compute_80", True), ((7, 2), "sm_70", False),
-        ((7, 2), "sm_72", True), ((6, 2), "sm_60 sm_61", False), ((5, 3), "sm_50 sm_52", False),
-        ((10, 1), "sm_100", False), ((11, 0), "sm_101", True), ((10, 3), "sm_101", False),
-    ],
-)  # fmt: skip
-def test_same_major_rule(capability: tuple[int, int], kernels: str, runs: bool) -> None:
-    assert nvidia.can_run(capability, tuple(kernels.split())) == runs
+
+def test_same_major_rule(subtests: pytest.Subtests) -> None:
+    for capability, kernels, runs in SAME_MAJOR:
+        with subtests.test(capability=capability, kernels=kernels):
+            assert nvidia.can_run(capability, tuple(kernels.split())) == runs
 
 
 @pytest.mark.parametrize(

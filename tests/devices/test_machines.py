@@ -64,21 +64,20 @@ def _formats(device: Device) -> str:
     return " ".join(filter(None, names))
 
 
-@pytest.mark.parametrize("row", GPUS, ids=lambda row: f"{row[0]}:{row[1]}")
-def test_gpu(
-    machine: Load, row: tuple[str, int, str, str, str, str, int, str, tuple[str, ...]]
-) -> None:
-    name, number, title, architecture, capability, kind, gib, formats, selectors = row
-    gpu = machine(name).gpus[number]
-    assert title in gpu.name
-    assert (gpu.architecture, gpu.capability) == (architecture, capability)
-    total = gpu.memory.total_bytes
-    assert (gpu.memory.kind, total and round(total / GIB)) == (kind, gib)
-    assert _formats(gpu) == formats
-    usable = dict.fromkeys(backend.selector for backend in gpu.backends if backend.usable)
-    assert tuple(usable) == selectors
-    assert gpu.usable == bool(selectors)
-    assert bool(gpu.block_reason) != gpu.usable
+def test_gpu(machine: Load, subtests: pytest.Subtests) -> None:
+    for row in GPUS:
+        with subtests.test(row=row):
+            name, number, title, architecture, capability, kind, gib, formats, selectors = row
+            gpu = machine(name).gpus[number]
+            assert title in gpu.name
+            assert (gpu.architecture, gpu.capability) == (architecture, capability)
+            total = gpu.memory.total_bytes
+            assert (gpu.memory.kind, total and round(total / GIB)) == (kind, gib)
+            assert _formats(gpu) == formats
+            usable = dict.fromkeys(backend.selector for backend in gpu.backends if backend.usable)
+            assert tuple(usable) == selectors
+            assert gpu.usable == bool(selectors)
+            assert bool(gpu.block_reason) != gpu.usable
 
 
 # machine: number of GPUs, platform, usable cores of all, memory in GiB, what is chosen
@@ -99,51 +98,54 @@ MACHINES = [
 ]
 
 
-@pytest.mark.parametrize("row", MACHINES, ids=lambda row: row[0])
-def test_machine(machine: Load, row: tuple[str, int, str, float, int, int, str]) -> None:
-    name, num_gpus, title, usable, total, gib, chosen = row
-    here = machine(name)
-    assert len(here.gpus) == num_gpus
-    assert here.platform.title == title
-    assert (here.cpu.cores_usable, here.cpu.cores_total) == (usable, total)
-    assert here.cpu.memory.total_bytes is not None
-    assert round(here.cpu.memory.total_bytes / GIB) == gib
-    device = choose_device(here).device
-    assert device.id == "cpu" if chosen == "cpu" else chosen in device.name
+def test_machine(machine: Load, subtests: pytest.Subtests) -> None:
+    for row in MACHINES:
+        with subtests.test(row=row):
+            name, num_gpus, title, usable, total, gib, chosen = row
+            here = machine(name)
+            assert len(here.gpus) == num_gpus
+            assert here.platform.title == title
+            assert (here.cpu.cores_usable, here.cpu.cores_total) == (usable, total)
+            assert here.cpu.memory.total_bytes is not None
+            assert round(here.cpu.memory.total_bytes / GIB) == gib
+            device = choose_device(here).device
+            assert device.id == "cpu" if chosen == "cpu" else chosen in device.name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_invariants(machine: Load, name: str) -> None:
-    here = machine(name)
-    ids = [device.id for device in here.devices]
-    assert len(set(ids)) == len(ids)
-    for device in here.devices:
-        total, free = device.memory.total_bytes, device.memory.free_bytes
-        assert total is None or total > 0
-        assert free is None or (total is not None and 0 <= free <= total)
-        assert suggest_workers(device) >= 1
-        assert all(backend.reason for backend in device.backends)
-        assert device.usable or device.block_reason
-        assert device.name.strip()
-    assert all(report.reason for report in here.sources)
-    assert here == machine(name)
+def test_invariants(machine: Load, subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            here = machine(name)
+            ids = [device.id for device in here.devices]
+            assert len(set(ids)) == len(ids)
+            for device in here.devices:
+                total, free = device.memory.total_bytes, device.memory.free_bytes
+                assert total is None or total > 0
+                assert free is None or (total is not None and 0 <= free <= total)
+                assert suggest_workers(device) >= 1
+                assert all(backend.reason for backend in device.backends)
+                assert device.usable or device.block_reason
+                assert device.name.strip()
+            assert all(report.reason for report in here.sources)
+            assert here == machine(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_json_has_a_code_for_every_reason(machine: Load, name: str) -> None:
+def test_json_has_a_code_for_every_reason(machine: Load, subtests: pytest.Subtests) -> None:
     """Reasons are translated by code and values, not by matching their English text."""
-    here = machine(name)
-    for device in here.devices:
-        text = json.dumps(device_to_json(replace(device, notes=())))
-        data = json.loads(text)
-        assert bool(data["code"]) == bool(data["why_not"])
-        assert all(bool(row["code"]) != row["usable"] for row in data["drives"])
-        assert json.dumps(device_to_json(device_from_json(data))) == text
-    choice = choose_device(here)
-    for reason in (choice.reason, *(skipped.reason for skipped in choice.skipped)):
-        assert reason.message == ReasonCode(reason.code.value).template.format(
-            **dict(reason.values)
-        )
+    for name in NAMES:
+        with subtests.test(name=name):
+            here = machine(name)
+            for device in here.devices:
+                text = json.dumps(device_to_json(replace(device, notes=())))
+                data = json.loads(text)
+                assert bool(data["code"]) == bool(data["why_not"])
+                assert all(bool(row["code"]) != row["usable"] for row in data["drives"])
+                assert json.dumps(device_to_json(device_from_json(data))) == text
+            choice = choose_device(here)
+            for reason in (choice.reason, *(skipped.reason for skipped in choice.skipped)):
+                assert reason.message == ReasonCode(reason.code.value).template.format(
+                    **dict(reason.values)
+                )
 
 
 def test_mig_instances_replace_their_parent(machine: Load) -> None:
@@ -237,23 +239,26 @@ def test_failed_source_is_reported(machine: Load) -> None:
     assert here.cpu.name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_discover_never_raises(name: str) -> None:
+def test_discover_never_raises(subtests: pytest.Subtests) -> None:
     """Every answer replaced by something of another type: a report, not an exception."""
-    record = record_of(name)
-    for section in [key for key in record if key not in ("format", "about", "cites", "probes")]:
-        answers: tuple[dict[str, Any], ...] = (
-            {},
-            {"error": "gone"},
-            {"devices": [{}]},
-            {"x": None},
-        )
-        for nonsense in answers:
-            changed = {**record, section: nonsense}
-            if section in ("dxgi", "dxcore"):
-                changed[section] = [{}, {"Description": None, "HardwareID": 3}]
-            here = from_record(changed)
-            assert here.cpu_device.id == "cpu"
+    for name in NAMES:
+        with subtests.test(name=name):
+            record = record_of(name)
+            for section in [
+                key for key in record if key not in ("format", "about", "cites", "probes")
+            ]:
+                answers: tuple[dict[str, Any], ...] = (
+                    {},
+                    {"error": "gone"},
+                    {"devices": [{}]},
+                    {"x": None},
+                )
+                for nonsense in answers:
+                    changed = {**record, section: nonsense}
+                    if section in ("dxgi", "dxcore"):
+                        changed[section] = [{}, {"Description": None, "HardwareID": 3}]
+                    here = from_record(changed)
+                    assert here.cpu_device.id == "cpu"
 
 
 # -- on machines changed by a line or two ----------------------------------------------------------

@@ -55,16 +55,17 @@ def test_recording_contains_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers["environment"] == {"CUDA_VISIBLE_DEVICES": "0"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_record_and_replay(name: str) -> None:
+def test_record_and_replay(subtests: pytest.Subtests) -> None:
     """The recorder loses nothing: what it wrote describes the same machine."""
-    from anyrig.devices.probe import RecordedProbe, RecordingProbe
+    for name in NAMES:
+        with subtests.test(name=name):
+            from anyrig.devices.probe import RecordedProbe, RecordingProbe
 
-    original = record_of(name)
-    recorder = RecordingProbe(RecordedProbe(original), original.get("environment", {}))
-    first = discover(original.get("environment", {}), system=System(recorder))
-    again = from_record(json.loads(json.dumps(recorder.record)))
-    assert again == first == from_record(original)
+            original = record_of(name)
+            recorder = RecordingProbe(RecordedProbe(original), original.get("environment", {}))
+            first = discover(original.get("environment", {}), system=System(recorder))
+            again = from_record(json.loads(json.dumps(recorder.record)))
+            assert again == first == from_record(original)
 
 
 def test_discover_in_a_captured_tree(tmp_path: Path) -> None:
@@ -165,9 +166,10 @@ def test_missing_record(tmp_path: Path) -> None:
         load_record(tmp_path / "nowhere.json")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_recorded_machine_loads(name: str) -> None:
-    assert load_record(MACHINES / f"{name}.json")["about"]
+def test_every_recorded_machine_loads(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            assert load_record(MACHINES / f"{name}.json")["about"]
 
 
 @pytest.mark.gpu

@@ -67,36 +67,38 @@ def _describe(record: dict[str, Any]) -> Any:
     return machine_to_json(machine), diagnose(machine, probes)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_field_matters(name: str) -> None:
-    record = record_of(name)
-    truth = _describe(record)
-    idle = []
-    for path in _leaves(record):
-        if path[0] in _UNREAD:
-            continue
-        if all(_describe(changed) == truth for changed in _broken(record, path)):
-            idle.append(".".join(map(str, path)))
-    assert not idle, f"fields that change nothing: {idle}"
+def test_every_field_matters(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            record = record_of(name)
+            truth = _describe(record)
+            idle = []
+            for path in _leaves(record):
+                if path[0] in _UNREAD:
+                    continue
+                if all(_describe(changed) == truth for changed in _broken(record, path)):
+                    idle.append(".".join(map(str, path)))
+            assert not idle, f"fields that change nothing: {idle}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_field_cites_its_source(name: str) -> None:
-    record = record_of(name)
-    patterns = record["cites"]
-    assert all(len(source) > 10 for source in patterns.values())
-    uncited = []
-    used: set[str] = set()
-    for path in _leaves(record):
-        if path[0] in _UNREAD:
-            continue
-        text = ".".join(map(str, path))
-        hits = [pattern for pattern in patterns if _matches(text, pattern)]
-        used |= set(hits)
-        if not hits:
-            uncited.append(text)
-    assert not uncited, f"fields without a source: {uncited}"
-    assert not set(patterns) - used, f"sources of nothing: {sorted(set(patterns) - used)}"
+def test_every_field_cites_its_source(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            record = record_of(name)
+            patterns = record["cites"]
+            assert all(len(source) > 10 for source in patterns.values())
+            uncited = []
+            used: set[str] = set()
+            for path in _leaves(record):
+                if path[0] in _UNREAD:
+                    continue
+                text = ".".join(map(str, path))
+                hits = [pattern for pattern in patterns if _matches(text, pattern)]
+                used |= set(hits)
+                if not hits:
+                    uncited.append(text)
+            assert not uncited, f"fields without a source: {uncited}"
+            assert not set(patterns) - used, f"sources of nothing: {sorted(set(patterns) - used)}"
 
 
 def _matches(text: str, pattern: str) -> bool:

@@ -106,7 +106,7 @@ def test_broken_characters_are_blanks_and_move_nothing() -> None:
     assert len(one.text) == len(file.pages[0].text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(alphabet="ab .\n!?“”(é東", max_size=600), st.integers(20, 200))
 def test_any_text(text: str, budget: int) -> None:
     check(text, budget)

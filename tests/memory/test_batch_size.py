@@ -88,7 +88,7 @@ def check_near_line(device: Simulated) -> None:
     assert found.batch_size >= 0.95 * device.largest(device.capacity_bytes - device.rounding_bytes)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(near_lines.filter(lambda device: num_hidden(device) <= 2))
 def test_nearly_linear(device: Simulated) -> None:
     """Six trials, one failure and 5 %: the bar for the H200, on any near-linear curve."""
@@ -107,7 +107,7 @@ hidden_slopes = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(hidden_slopes)
 @example(
     Simulated(
@@ -140,7 +140,7 @@ anything = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     anything,
     st.none() | st.integers(64, 5000),

@@ -55,28 +55,31 @@ def _name(case: dict[str, Any]) -> str:
     return str(case["source"])[:40]
 
 
-@pytest.mark.parametrize("case", SHORT, ids=_name)
-def test_oom_is_detected(case: dict[str, Any]) -> None:
-    found = detect_oom(_error(case))
-    assert found is not None
-    assert (found.location, found.fatal) == (case["where"], case.get("fatal", False))
-    assert found.requested_bytes == case.get("asked")
-    assert found.free_bytes == case.get("free")
-    assert found.total_bytes == case.get("total")
-    text = case.get("text", "")
-    assert found.message in text or not text or len(found.message) > 300
+def test_oom_is_detected(subtests: pytest.Subtests) -> None:
+    for case in SHORT:
+        with subtests.test(case=case):
+            found = detect_oom(_error(case))
+            assert found is not None
+            assert (found.location, found.fatal) == (case["where"], case.get("fatal", False))
+            assert found.requested_bytes == case.get("asked")
+            assert found.free_bytes == case.get("free")
+            assert found.total_bytes == case.get("total")
+            text = case.get("text", "")
+            assert found.message in text or not text or len(found.message) > 300
 
 
-@pytest.mark.parametrize("case", LOST, ids=_name)
-def test_device_loss_is_detected(case: dict[str, Any]) -> None:
-    assert detect_device_loss(_error(case))
+def test_device_loss_is_detected(subtests: pytest.Subtests) -> None:
+    for case in LOST:
+        with subtests.test(case=case):
+            assert detect_device_loss(_error(case))
 
 
-@pytest.mark.parametrize("case", ALIKE, ids=_name)
-def test_look_alikes_are_not_detected(case: dict[str, Any]) -> None:
-    error = _error(case)
-    assert detect_oom(error) is None
-    assert (detect_device_loss(error) is not None) == case.get("lost", False)
+def test_look_alikes_are_not_detected(subtests: pytest.Subtests) -> None:
+    for case in ALIKE:
+        with subtests.test(case=case):
+            error = _error(case)
+            assert detect_oom(error) is None
+            assert (detect_device_loss(error) is not None) == case.get("lost", False)
 
 
 def test_oom_is_not_device_loss() -> None:

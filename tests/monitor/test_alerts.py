@@ -190,7 +190,7 @@ def test_a_short_history_is_not_a_trend() -> None:
     assert predict_out_of_memory(leak(60, 1.0, 40), 0) is None
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10_000), level=st.floats(45, 85), noise=st.floats(0, 5))
 def test_noise_around_a_level_is_not_a_trend(seed: int, level: float, noise: float) -> None:
     rng = random.Random(seed)

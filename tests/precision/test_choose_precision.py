@@ -43,33 +43,32 @@ def on(
 # -- by description -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "training", "wanted", "words"),
-    [
-        ("h200-linux", False, "bf16", "native here (not measured)"),
-        ("h200-linux", True, "bf16", "native"),
-        ("t4-linux", False, "fp16", "matrix units"),
-        ("t4-linux", True, "fp16", "the loss is scaled"),
-        ("v100-linux", False, "fp16", "matrix units"),
-        ("gtx1080ti-linux", False, "fp32", "fp16 is no faster than fp32"),
-        ("gtx1080ti-linux", True, "fp32", "emulated"),
-        ("mi300x-linux", True, "bf16", "native"),
-        ("rx6700xt-override-linux", False, "fp16", "twice"),
-        ("arc-b580-linux", True, "bf16", "native"),
-        ("macbook-m4", False, "fp32", "no faster"),
-        ("macbook-m4", True, "fp32", "Metal"),
-        ("no-gpu", False, "fp32", "emulated"),
-        ("cpu64-cgroup4", False, "bf16", "native"),
-        ("nvidia-init-fails", False, "fp32", "unknown"),
-    ],
-)
-def test_choice_by_description(
-    machine: Load, name: str, training: bool, wanted: Precision, words: str
-) -> None:
-    chosen = choose_precision(*on(machine(name)), training=training)
-    assert chosen.precision == wanted
-    assert words in chosen.reason
-    assert not chosen.warnings
+CHOICES = [
+    ("h200-linux", False, "bf16", "native here (not measured)"),
+    ("h200-linux", True, "bf16", "native"),
+    ("t4-linux", False, "fp16", "matrix units"),
+    ("t4-linux", True, "fp16", "the loss is scaled"),
+    ("v100-linux", False, "fp16", "matrix units"),
+    ("gtx1080ti-linux", False, "fp32", "fp16 is no faster than fp32"),
+    ("gtx1080ti-linux", True, "fp32", "emulated"),
+    ("mi300x-linux", True, "bf16", "native"),
+    ("rx6700xt-override-linux", False, "fp16", "twice"),
+    ("arc-b580-linux", True, "bf16", "native"),
+    ("macbook-m4", False, "fp32", "no faster"),
+    ("macbook-m4", True, "fp32", "Metal"),
+    ("no-gpu", False, "fp32", "emulated"),
+    ("cpu64-cgroup4", False, "bf16", "native"),
+    ("nvidia-init-fails", False, "fp32", "unknown"),
+]  # fmt: skip
+
+
+def test_choice_by_description(machine: Load, subtests: pytest.Subtests) -> None:
+    for name, training, wanted, words in CHOICES:
+        with subtests.test(name=name, training=training):
+            chosen = choose_precision(*on(machine(name)), training=training)
+            assert chosen.precision == wanted
+            assert words in chosen.reason
+            assert not chosen.warnings
 
 
 def test_turing_without_tensor_cores_never_uses_fp16(machine: Load) -> None:
@@ -307,18 +306,19 @@ def test_profile_table(machine: Load) -> None:
     assert rows[1][2] == "tf32"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_profile_table_of_every_recorded_machine(machine: Load, name: str) -> None:
-    here = machine(name)
-    usable = [device for device in here.devices if device.usable]
-    for training in (False, True):
-        rows = profile_table(here, training=training)
-        assert len(rows) == len(PROFILES) * len(usable)
-        assert all(len(row) == len(PROFILE_COLUMNS) and all(row) for row in rows)
-    for device in here.devices:  # the share that a placement uses
-        _, reason = memory_budget(device, PlacementOptions(profile="fast"))
-        share = f"{PROFILES['fast'].memory_share(device):.0%} of"
-        assert share in reason or "free" in reason or device.memory.total_bytes is None
+def test_profile_table_of_every_recorded_machine(machine: Load, subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            here = machine(name)
+            usable = [device for device in here.devices if device.usable]
+            for training in (False, True):
+                rows = profile_table(here, training=training)
+                assert len(rows) == len(PROFILES) * len(usable)
+                assert all(len(row) == len(PROFILE_COLUMNS) and all(row) for row in rows)
+            for device in here.devices:  # the share that a placement uses
+                _, reason = memory_budget(device, PlacementOptions(profile="fast"))
+                share = f"{PROFILES['fast'].memory_share(device):.0%} of"
+                assert share in reason or "free" in reason or device.memory.total_bytes is None
 
 
 @pytest.mark.parametrize("name", ["low-memory", "LOW_MEMORY", " fast "])

@@ -19,34 +19,35 @@ from tests.server.conftest import MakeApp
 HERE = "http://127.0.0.1:3000"
 
 
-@pytest.mark.parametrize(
-    ("bound", "host", "known"),
-    [
-        ("127.0.0.1", "127.0.0.1:3000", True),
-        ("127.0.0.1", "localhost:3000", True),
-        ("127.0.0.1", "LOCALHOST", True),
-        ("127.0.0.1", "[::1]:3000", True),
-        ("127.0.0.1", "127.9.9.9", True),
-        ("127.0.0.1", "named.example:3000", True),
-        ("127.0.0.1", "named.example.:3000", True),
-        ("127.0.0.1", "evil.example", False),
-        ("127.0.0.1", "127.0.0.1.evil.example", False),
-        ("127.0.0.1", "localhost.evil.example", False),
-        ("127.0.0.1", "evil.example#127.0.0.1", False),
-        ("127.0.0.1", "evil.example@127.0.0.1", False),
-        ("127.0.0.1", "127.0.0.1,evil.example", False),
-        ("127.0.0.1", "127.0.0.1:x", False),
-        ("127.0.0.1", "127.0.0.1 ", False),
-        ("127.0.0.1", "", False),
-        ("127.0.0.1", "[::1", False),
-        ("127.0.0.1", "192.168.1.5", False),
-        ("0.0.0.0", "192.168.1.5:3000", True),
-        ("0.0.0.0", "evil.example", False),
-        ("192.168.1.5", "192.168.1.5", True),
-    ],
-)
-def test_names_that_the_server_answers_to(bound: str, host: str, known: bool) -> None:
-    assert AllowedHosts(bound, ["named.example"]).is_known(host) is known
+HOSTS = [
+    ("127.0.0.1", "127.0.0.1:3000", True),
+    ("127.0.0.1", "localhost:3000", True),
+    ("127.0.0.1", "LOCALHOST", True),
+    ("127.0.0.1", "[::1]:3000", True),
+    ("127.0.0.1", "127.9.9.9", True),
+    ("127.0.0.1", "named.example:3000", True),
+    ("127.0.0.1", "named.example.:3000", True),
+    ("127.0.0.1", "evil.example", False),
+    ("127.0.0.1", "127.0.0.1.evil.example", False),
+    ("127.0.0.1", "localhost.evil.example", False),
+    ("127.0.0.1", "evil.example#127.0.0.1", False),
+    ("127.0.0.1", "evil.example@127.0.0.1", False),
+    ("127.0.0.1", "127.0.0.1,evil.example", False),
+    ("127.0.0.1", "127.0.0.1:x", False),
+    ("127.0.0.1", "127.0.0.1 ", False),
+    ("127.0.0.1", "", False),
+    ("127.0.0.1", "[::1", False),
+    ("127.0.0.1", "192.168.1.5", False),
+    ("0.0.0.0", "192.168.1.5:3000", True),
+    ("0.0.0.0", "evil.example", False),
+    ("192.168.1.5", "192.168.1.5", True),
+]  # fmt: skip
+
+
+def test_names_that_the_server_answers_to(subtests: pytest.Subtests) -> None:
+    for bound, host, known in HOSTS:
+        with subtests.test(bound=bound, host=host):
+            assert AllowedHosts(bound, ["named.example"]).is_known(host) is known
 
 
 @pytest.mark.parametrize(

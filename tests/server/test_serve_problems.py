@@ -26,40 +26,41 @@ HERE = "http://127.0.0.1:3000"
 SECRET = "secretwords"  # a traceback quotes lines of code, so they must not hold it
 
 
-@pytest.mark.parametrize(
-    ("kind", "status"),
-    [
-        (errors.InvalidInputError, 400),
-        (errors.UnspeakableTextError, 400),
-        (errors.UnsupportedLanguageError, 400),
-        (errors.ProtectedFileError, 400),
-        (errors.DeviceNotFoundError, 404),
-        (JobNotFoundError, 404),
-        (UploadNotFoundError, 404),
-        (errors.LimitExceededError, 413),
-        (errors.OverloadedError, 429),
-        (errors.MissingPackageError, 501),
-        (errors.MissingWeightsError, 501),
-        (errors.OutOfMemoryError, 503),
-        (errors.DeviceLostError, 503),
-        (errors.StorageError, 507),
-        (errors.StorageBusyError, 503),
-        (errors.WorkError, 500),
-        (errors.PoisonItemError, 422),
-        (errors.WorkersLostError, 503),
-    ],
-)
-def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], status: int) -> None:
-    error = kind("went wrong", hint="do this")
-    assert error_status(error) == status
-    answer = error_response(error)
-    assert answer.status_code == status
-    assert ("retry-after" in answer.headers) == (status in (429, 503))
-    body = error_event(error)
-    assert body["type"] == "about:blank"
-    hint = "GET /jobs lists them." if kind is JobNotFoundError else "do this"
-    assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, hint)
-    assert body["error"]["message"] == f"went wrong. {hint}"
+STATUSES = [
+    (errors.InvalidInputError, 400),
+    (errors.UnspeakableTextError, 400),
+    (errors.UnsupportedLanguageError, 400),
+    (errors.ProtectedFileError, 400),
+    (errors.DeviceNotFoundError, 404),
+    (JobNotFoundError, 404),
+    (UploadNotFoundError, 404),
+    (errors.LimitExceededError, 413),
+    (errors.OverloadedError, 429),
+    (errors.MissingPackageError, 501),
+    (errors.MissingWeightsError, 501),
+    (errors.OutOfMemoryError, 503),
+    (errors.DeviceLostError, 503),
+    (errors.StorageError, 507),
+    (errors.StorageBusyError, 503),
+    (errors.WorkError, 500),
+    (errors.PoisonItemError, 422),
+    (errors.WorkersLostError, 503),
+]  # fmt: skip
+
+
+def test_the_nearest_class_names_the_status(subtests: pytest.Subtests) -> None:
+    for kind, status in STATUSES:
+        with subtests.test(kind=kind, status=status):
+            error = kind("went wrong", hint="do this")
+            assert error_status(error) == status
+            answer = error_response(error)
+            assert answer.status_code == status
+            assert ("retry-after" in answer.headers) == (status in (429, 503))
+            body = error_event(error)
+            assert body["type"] == "about:blank"
+            hint = "GET /jobs lists them." if kind is JobNotFoundError else "do this"
+            assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, hint)
+            assert body["error"]["message"] == f"went wrong. {hint}"
 
 
 def test_a_problem_has_its_own_headers_and_members() -> None:

@@ -40,29 +40,30 @@ def rig() -> Iterator[Rigs]:
         yield open_
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_recorded_machine_is_told_whole(rig: Rigs, name: str) -> None:
-    part, context, _ = rig(name)
-    told = Devices.model_validate(part.devices())
-    assert [row.id for row in told.devices] == [d.id for d in context.machine.devices]
-    chosen = [device.id for device in context.preview_device(DeviceOptions()).devices]
-    assert [row.id for row in told.devices if row.chosen] == chosen
-    assert told.reason
-    for row, device in zip(told.devices, context.machine.devices, strict=True):
-        assert row.memory_total_bytes == device.memory.total_bytes
-        assert bool(row.why) == (not row.chosen)
-        if device.kind == "gpu" and not device.usable:
-            assert not row.usable
-            assert device.block_reason is not None
-            assert row.why == device.block_reason.message
-            assert row.fix == device.block_reason.fix
-        else:
-            assert row.usable
-            assert row.fix == ""
-    now = part.now()
-    assert {row["device"] for row in now["devices"]} == {row.id for row in told.devices}
-    assert part.history() == []
-    assert part.measurements() == []
+def test_every_recorded_machine_is_told_whole(rig: Rigs, subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            part, context, _ = rig(name)
+            told = Devices.model_validate(part.devices())
+            assert [row.id for row in told.devices] == [d.id for d in context.machine.devices]
+            chosen = [device.id for device in context.preview_device(DeviceOptions()).devices]
+            assert [row.id for row in told.devices if row.chosen] == chosen
+            assert told.reason
+            for row, device in zip(told.devices, context.machine.devices, strict=True):
+                assert row.memory_total_bytes == device.memory.total_bytes
+                assert bool(row.why) == (not row.chosen)
+                if device.kind == "gpu" and not device.usable:
+                    assert not row.usable
+                    assert device.block_reason is not None
+                    assert row.why == device.block_reason.message
+                    assert row.fix == device.block_reason.fix
+                else:
+                    assert row.usable
+                    assert row.fix == ""
+            now = part.now()
+            assert {row["device"] for row in now["devices"]} == {row.id for row in told.devices}
+            assert part.history() == []
+            assert part.measurements() == []
 
 
 def test_an_unused_device_has_its_reason_and_the_command_that_mends_it(rig: Rigs) -> None:

@@ -13,39 +13,44 @@ def _kinds(text: str) -> list[tuple[str, str]]:
     return [(each.kind, text[each.start : each.end]) for each in blocks(text)]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "# Title", "### A longer title of it", "CHAPTER I", "Chapter IV", "Chapter 12: The End",
-        "CHAPTER TWO", "Part Three", "DOWN THE RABBIT-HOLE", "Capítulo 3", "Chapitre XII",
-        "Prologue", "Kapitel 7.", "Act I", "Acte premier", "Libro segundo", "Scene 2.",
-        "Volume Two: The Sea", "Canto XII", "Chapter the Last", "PART FIRST.", "First Part",
-        "Première partie", "Erster Teil", "Book One.", "Tome II", "Escena primera",
-        "Title\n=====", "Smaller title\n---",
-    ],
-)  # fmt: skip
-def test_headings(line: str) -> None:
-    assert _kinds(f"{line}\n\nIt was so.") == [("heading", line), ("sentence", "It was so.")]
+HEADINGS = [
+    "# Title", "### A longer title of it", "CHAPTER I", "Chapter IV", "Chapter 12: The End",
+    "CHAPTER TWO", "Part Three", "DOWN THE RABBIT-HOLE", "Capítulo 3", "Chapitre XII",
+    "Prologue", "Kapitel 7.", "Act I", "Acte premier", "Libro segundo", "Scene 2.",
+    "Volume Two: The Sea", "Canto XII", "Chapter the Last", "PART FIRST.", "First Part",
+    "Première partie", "Erster Teil", "Book One.", "Tome II", "Escena primera",
+    "Title\n=====", "Smaller title\n---",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "NO!", "OK.", "Act now.", "Book it.", "Act fast.", "Book now: rooms are few.", "Act first.",
-        "Act mild.", "Act.", "Book.", "Part with it.", "Book them all.",
-        "Scene set.", "Chapter closed.", "Volume up.", "Section off.",
-        "Part I was over.", "One act.", "One letter.", "Section leaders only.",
-        "Act. Do not wait.", "Parte ya.", "Parte mi pan.", "Actúa ya.", "Acto seguido.",
-        "Libro abierto.", "Escena final.", "Canto mal.", "Canto yo.", "Parte di noi.",
-        "Livre ouvert.", "Partie remise.", "Scène vide.", "Acte manqué.", "Un livre.", "Un acto.",
-        "Una parte.", "Chant perdu.", "Tome ça.", "Teil mit mir.", "Buch das.",
-        "He ate part of it.",
-        "The chapter was long, and he read on.", "#hashtag",
-        "IT IS A VERY LONG CRY IN CAPITALS THAT GOES ON AND ON AND NEVER STOPS",
-    ],
-)  # fmt: skip
-def test_no_headings(line: str) -> None:
-    assert _kinds(line) == [("sentence", line)]
+def test_headings(subtests: pytest.Subtests) -> None:
+    for line in HEADINGS:
+        with subtests.test(line=line):
+            assert _kinds(f"{line}\n\nIt was so.") == [
+                ("heading", line),
+                ("sentence", "It was so."),
+            ]
+
+
+NO_HEADINGS = [
+    "NO!", "OK.", "Act now.", "Book it.", "Act fast.", "Book now: rooms are few.", "Act first.",
+    "Act mild.", "Act.", "Book.", "Part with it.", "Book them all.",
+    "Scene set.", "Chapter closed.", "Volume up.", "Section off.",
+    "Part I was over.", "One act.", "One letter.", "Section leaders only.",
+    "Act. Do not wait.", "Parte ya.", "Parte mi pan.", "Actúa ya.", "Acto seguido.",
+    "Libro abierto.", "Escena final.", "Canto mal.", "Canto yo.", "Parte di noi.",
+    "Livre ouvert.", "Partie remise.", "Scène vide.", "Acte manqué.", "Un livre.", "Un acto.",
+    "Una parte.", "Chant perdu.", "Tome ça.", "Teil mit mir.", "Buch das.",
+    "He ate part of it.",
+    "The chapter was long, and he read on.", "#hashtag",
+    "IT IS A VERY LONG CRY IN CAPITALS THAT GOES ON AND ON AND NEVER STOPS",
+]  # fmt: skip
+
+
+def test_no_headings(subtests: pytest.Subtests) -> None:
+    for line in NO_HEADINGS:
+        with subtests.test(line=line):
+            assert _kinds(line) == [("sentence", line)]
 
 
 def test_a_heading_without_a_blank_line() -> None:

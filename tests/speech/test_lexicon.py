@@ -36,29 +36,30 @@ def _said(text: str, *entries: Entry, **wishes: object) -> str:
     return " ".join(segment.line.text for segment in script.segments)
 
 
-@pytest.mark.parametrize(
-    ("text", "entry", "said"),
-    [
-        ("I saw Kokoro here.", Entry("Kokoro", say="ko-KO-ro"), "I saw ko-KO-ro here."),
-        ("I saw Kokoros here.", Entry("Kokoro", say="ko-KO-ro"), "I saw Kokoros here."),
-        ("I saw kokoro here.", Entry("Kokoro", say="x"), "I saw kokoro here."),
-        ("I saw KOKORO here.", Entry("kokoro", say="x"), "I saw x here."),
-        ("I saw Kokoro here.", Entry("kokoro", say="x", case="sensitive"), "I saw Kokoro here."),
-        ("I saw kokoro here.", Entry("KOKORO", say="x", case="insensitive"), "I saw x here."),
-        ("A New\n York minute", Entry("New York", say="Nieuw York"), "A Nieuw York minute"),
-        ("An élan and élans", Entry("élan", say="ay-lahn"), "An ay-lahn and élans"),
-        ("He knows C++ well", Entry("C++", say="see plus plus"), "He knows see plus plus well"),
-        ("Call Dr. Lee now", Entry("Dr.", say="Doc"), "Call Doc Lee now"),
-        ("Call Dr. Lee now", Entry("Lee", say="li"), "Call Doctor li now"),
-        ("It cost $3.50 today", Entry("$3.50", say="a pittance"), "It cost a pittance today"),
-        ("Get v12 and v3 now", Entry(pattern=r"v(\d+)", say=r"version \1"),
-         "Get version 12 and version 3 now"),
-        ("Der Hund ist da", Entry("Hund", say="x", language="de"), "Der Hund ist da"),
-        ("It is 5 GB here", Entry("GB", say="gigs"), "It is five gigs here"),
-    ],
-)  # fmt: skip
-def test_entries(text: str, entry: Entry, said: str) -> None:
-    assert _said(text, entry) == said
+ENTRIES = [
+    ("I saw Kokoro here.", Entry("Kokoro", say="ko-KO-ro"), "I saw ko-KO-ro here."),
+    ("I saw Kokoros here.", Entry("Kokoro", say="ko-KO-ro"), "I saw Kokoros here."),
+    ("I saw kokoro here.", Entry("Kokoro", say="x"), "I saw kokoro here."),
+    ("I saw KOKORO here.", Entry("kokoro", say="x"), "I saw x here."),
+    ("I saw Kokoro here.", Entry("kokoro", say="x", case="sensitive"), "I saw Kokoro here."),
+    ("I saw kokoro here.", Entry("KOKORO", say="x", case="insensitive"), "I saw x here."),
+    ("A New\n York minute", Entry("New York", say="Nieuw York"), "A Nieuw York minute"),
+    ("An élan and élans", Entry("élan", say="ay-lahn"), "An ay-lahn and élans"),
+    ("He knows C++ well", Entry("C++", say="see plus plus"), "He knows see plus plus well"),
+    ("Call Dr. Lee now", Entry("Dr.", say="Doc"), "Call Doc Lee now"),
+    ("Call Dr. Lee now", Entry("Lee", say="li"), "Call Doctor li now"),
+    ("It cost $3.50 today", Entry("$3.50", say="a pittance"), "It cost a pittance today"),
+    ("Get v12 and v3 now", Entry(pattern=r"v(\d+)", say=r"version \1"),
+     "Get version 12 and version 3 now"),
+    ("Der Hund ist da", Entry("Hund", say="x", language="de"), "Der Hund ist da"),
+    ("It is 5 GB here", Entry("GB", say="gigs"), "It is five gigs here"),
+]  # fmt: skip
+
+
+def test_entries(subtests: pytest.Subtests) -> None:
+    for text, entry, said in ENTRIES:
+        with subtests.test(text=text, entry=entry):
+            assert _said(text, entry) == said
 
 
 def test_the_longest_and_the_nearest_win() -> None:
@@ -122,45 +123,46 @@ def test_files(tmp_path: Path) -> None:
     assert load(commas).entries == (lexicon.entries[0], Entry("a, b", say="a and b"))
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[[say]]\nword = 1\nsay = 'x'", "lexicon, entry 1: word is 1"),
-        ("[[say]]\nword = 'a'", "not one of say and ipa"),
-        ("[[say]]\nword = 'a'\nsay = 'b'\nipa = 'c'", "not one of say and ipa"),
-        ("[[say]]\nsay = 'a'", "not one of word and pattern"),
-        ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\nword = 'a'\nsays = 'b'", "entry 2: 'says'"),
-        ("[[say]]\nword = 'a'\nsay = 'b'\ncase = 'odd'", "case is 'odd'"),
-        ("[[say]]\nword = 'a'\nipa = '[x]'", "no IPA"),
-        ("[[say]]\nword = ''\nsay = 'b'", "word is ''"),
-        ("[[say]\n", "no TOML"), ("say = 3", "not a list"), ("[other]\na = 1", "'other'"),
-        ("[[say]]\npattern = '('\nsay = 'b'", "not a valid regular expression"),
-        ("[[say]]\npattern = 'a*'\nsay = 'b'", "matches the empty text"),
-        ("[[say]]\npattern = '((a{1,10}){1,10}){1,10}b'\nsay = 'b'", "too large"),
-        ("[[say]]\npattern = '((a{1,1000}){1,1000})'\nsay = 'b'", "too large"),
-        ("[[say]]\npattern = 'a{2000}'\nsay = 'b'", "more than 1000 times"),
-        ("[[say]]\npattern = '(a)\\1'\nsay = 'b'", "uses a backreference"),
-        ("[[say]]\npattern = '(?P<x>a)(?P=x)'\nsay = 'b'", "uses a backreference"),
-        ("[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
-        ("[[say]]\npattern = 'a(?!b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
-        ("[[say]]\npattern = '(?<=a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
-        ("[[say]]\npattern = '(?<!a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
-        ("[[say]]\npattern = 'a++b'\nsay = 'b'", "possessive"),
-        ("[[say]]\npattern = '(?>a+)b'\nsay = 'b'", "atomic"),
-        ("[[say]]\npattern = '(a)?(?(1)b|c)'\nsay = 'b'", "conditional"),
-        ("[[say]]\npattern = '(?x)a b'\nsay = 'b'", "flag x"),
-        ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "entry 2"),
-        ("[[say]]\npattern = 'a(b)'\nsay = '\\2'", "no group 2"),
-        ("[[say]]\npattern = 'a(b)'\nsay = '\\g<other>'", "no group other"),
-        ("[[say]]\npattern = 'a(b)'\nsay = '\\q'", "not understood"),
-        (f"[[say]]\npattern = '{'a' * 300}'\nsay = 'b'", "longer than"),
-    ],
-)  # fmt: skip
-def test_wrong_entries_are_named(text: str, words: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        parse(text)
-    assert words in caught.value.message
-    assert caught.value.hint
+WRONG_ENTRIES = [
+    ("[[say]]\nword = 1\nsay = 'x'", "lexicon, entry 1: word is 1"),
+    ("[[say]]\nword = 'a'", "not one of say and ipa"),
+    ("[[say]]\nword = 'a'\nsay = 'b'\nipa = 'c'", "not one of say and ipa"),
+    ("[[say]]\nsay = 'a'", "not one of word and pattern"),
+    ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\nword = 'a'\nsays = 'b'", "entry 2: 'says'"),
+    ("[[say]]\nword = 'a'\nsay = 'b'\ncase = 'odd'", "case is 'odd'"),
+    ("[[say]]\nword = 'a'\nipa = '[x]'", "no IPA"),
+    ("[[say]]\nword = ''\nsay = 'b'", "word is ''"),
+    ("[[say]\n", "no TOML"), ("say = 3", "not a list"), ("[other]\na = 1", "'other'"),
+    ("[[say]]\npattern = '('\nsay = 'b'", "not a valid regular expression"),
+    ("[[say]]\npattern = 'a*'\nsay = 'b'", "matches the empty text"),
+    ("[[say]]\npattern = '((a{1,10}){1,10}){1,10}b'\nsay = 'b'", "too large"),
+    ("[[say]]\npattern = '((a{1,1000}){1,1000})'\nsay = 'b'", "too large"),
+    ("[[say]]\npattern = 'a{2000}'\nsay = 'b'", "more than 1000 times"),
+    ("[[say]]\npattern = '(a)\\1'\nsay = 'b'", "uses a backreference"),
+    ("[[say]]\npattern = '(?P<x>a)(?P=x)'\nsay = 'b'", "uses a backreference"),
+    ("[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
+    ("[[say]]\npattern = 'a(?!b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
+    ("[[say]]\npattern = '(?<=a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
+    ("[[say]]\npattern = '(?<!a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
+    ("[[say]]\npattern = 'a++b'\nsay = 'b'", "possessive"),
+    ("[[say]]\npattern = '(?>a+)b'\nsay = 'b'", "atomic"),
+    ("[[say]]\npattern = '(a)?(?(1)b|c)'\nsay = 'b'", "conditional"),
+    ("[[say]]\npattern = '(?x)a b'\nsay = 'b'", "flag x"),
+    ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "entry 2"),
+    ("[[say]]\npattern = 'a(b)'\nsay = '\\2'", "no group 2"),
+    ("[[say]]\npattern = 'a(b)'\nsay = '\\g<other>'", "no group other"),
+    ("[[say]]\npattern = 'a(b)'\nsay = '\\q'", "not understood"),
+    (f"[[say]]\npattern = '{'a' * 300}'\nsay = 'b'", "longer than"),
+]  # fmt: skip
+
+
+def test_wrong_entries_are_named(subtests: pytest.Subtests) -> None:
+    for text, words in WRONG_ENTRIES:
+        with subtests.test(text=text, words=words):
+            with pytest.raises(InvalidInputError) as caught:
+                parse(text)
+            assert words in caught.value.message
+            assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -198,34 +200,33 @@ def test_no_pattern_is_slow_on_any_text(pattern: str) -> None:
     assert lexicon.marks(text, 0, len(text), "en") == []
 
 
-@pytest.mark.parametrize(
-    ("pattern", "case", "text", "found"),
-    [
-        (r"\bélan\b", "smart", "un élan, Élan, élans", ["élan", "Élan"]),
-        (r"\bélan\b", "sensitive", "un élan, Élan", ["élan"]),
-        (r"caf\b", "smart", "caf café caf.", ["caf", "caf"]),
-        (r"\bÑandú\b", "smart", "el Ñandú y el ñandú", ["Ñandú"]),
-        (r"ÉCOLE", "insensitive", "École école", ["École", "école"]),
-        (r"\w+-\w+", "smart", "l'été-là, наш-дом", ["été-là", "наш-дом"]),
-        (r"\d+", "smart", "12 and ٣٤", ["12", "٣٤"]),
-        (r"a\sb", "smart", "a\u00a0b a b", ["a\u00a0b", "a b"]),
-        (r"[à-ü]+", "sensitive", "naïve à", ["ï", "à"]),
-        (r"\Bb\B", "smart", "b abc éb ébé", ["b", "b"]),
-        (r"(?i:k)m", "sensitive", "Km km KM", ["Km", "km"]),
-        (r"x{,2}y", "smart", "xxxy y", ["xxy", "y"]),
-        (r"a{b", "smart", "a{b", ["a{b"]),
-        (r"(?s)a.b", "smart", "a\nb", ["a\nb"]),
-        (r"(?m)^a", "smart", "a\na ba", ["a", "a"]),
-        (r"end$", "smart", "end end", ["end"]),
-        (r"a+?b|c", "smart", "aab c", ["aab", "c"]),
-    ],
-)  # fmt: skip
-def test_patterns_match_as_python_does(
-    pattern: str, case: str, text: str, found: list[str]
-) -> None:
-    lexicon = parse(f"[[say]]\npattern = '{pattern}'\nsay = 'x'\ncase = '{case}'")
-    marks = lexicon.marks(text, 0, len(text), "en")
-    assert [text[mark.start : mark.end] for mark in marks] == found
+PATTERNS = [
+    (r"\bélan\b", "smart", "un élan, Élan, élans", ["élan", "Élan"]),
+    (r"\bélan\b", "sensitive", "un élan, Élan", ["élan"]),
+    (r"caf\b", "smart", "caf café caf.", ["caf", "caf"]),
+    (r"\bÑandú\b", "smart", "el Ñandú y el ñandú", ["Ñandú"]),
+    (r"ÉCOLE", "insensitive", "École école", ["École", "école"]),
+    (r"\w+-\w+", "smart", "l'été-là, наш-дом", ["été-là", "наш-дом"]),
+    (r"\d+", "smart", "12 and ٣٤", ["12", "٣٤"]),
+    (r"a\sb", "smart", "a\u00a0b a b", ["a\u00a0b", "a b"]),
+    (r"[à-ü]+", "sensitive", "naïve à", ["ï", "à"]),
+    (r"\Bb\B", "smart", "b abc éb ébé", ["b", "b"]),
+    (r"(?i:k)m", "sensitive", "Km km KM", ["Km", "km"]),
+    (r"x{,2}y", "smart", "xxxy y", ["xxy", "y"]),
+    (r"a{b", "smart", "a{b", ["a{b"]),
+    (r"(?s)a.b", "smart", "a\nb", ["a\nb"]),
+    (r"(?m)^a", "smart", "a\na ba", ["a", "a"]),
+    (r"end$", "smart", "end end", ["end"]),
+    (r"a+?b|c", "smart", "aab c", ["aab", "c"]),
+]  # fmt: skip
+
+
+def test_patterns_match_as_python_does(subtests: pytest.Subtests) -> None:
+    for pattern, case, text, found in PATTERNS:
+        with subtests.test(pattern=pattern, case=case):
+            lexicon = parse(f"[[say]]\npattern = '{pattern}'\nsay = 'x'\ncase = '{case}'")
+            marks = lexicon.marks(text, 0, len(text), "en")
+            assert [text[mark.start : mark.end] for mark in marks] == found
 
 
 def test_a_pattern_of_many_letters_has_word_edges() -> None:

@@ -20,44 +20,46 @@ _SPANISH = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        (_FRENCH, "fr"), (_SPANISH, "es"),
-        ("It was the best of times, it was the worst of times.", "en"),
-        ("Bonjour tout le monde", "fr"), ("Le chat est sur la table.", "fr"),
-        ("Elle a dit qu'elle viendrait demain.", "fr"), ("Merci beaucoup.", "fr"),
-        ("El gato está en la mesa.", "es"), ("Buenos días a todos", "es"),
-        ("Hay tres cuartos de litro a veinte grados.", "es"), ("Sólo sé que no sé nada.", "es"),
-        ("Muchas gracias por todo", "es"), ("Por favor, ven aquí.", "es"),
-        ("Ein schöner Tag in München.", "de"), ("Das ist gut.", "de"),
-        ("Una bella giornata a Roma.", "it"), ("Olá, como vai você?", "pt"),
-        ("Привет мир", "ru"), ("你好", "zh"), ("こんにちは", "ja"), ("مرحبا", "ar"),
-        ("안녕하세요", "ko"),
-        ("He said it to me", "en"), ("She sells seashells by the seashore", "en"),
-    ],
-)  # fmt: skip
-def test_enough_to_tell(text: str, language: str) -> None:
-    found = detect(text)
-    assert (found.language, found.sure) == (language, True)
-    assert found.reason
+ENOUGH = [
+    (_FRENCH, "fr"), (_SPANISH, "es"),
+    ("It was the best of times, it was the worst of times.", "en"),
+    ("Bonjour tout le monde", "fr"), ("Le chat est sur la table.", "fr"),
+    ("Elle a dit qu'elle viendrait demain.", "fr"), ("Merci beaucoup.", "fr"),
+    ("El gato está en la mesa.", "es"), ("Buenos días a todos", "es"),
+    ("Hay tres cuartos de litro a veinte grados.", "es"), ("Sólo sé que no sé nada.", "es"),
+    ("Muchas gracias por todo", "es"), ("Por favor, ven aquí.", "es"),
+    ("Ein schöner Tag in München.", "de"), ("Das ist gut.", "de"),
+    ("Una bella giornata a Roma.", "it"), ("Olá, como vai você?", "pt"),
+    ("Привет мир", "ru"), ("你好", "zh"), ("こんにちは", "ja"), ("مرحبا", "ar"),
+    ("안녕하세요", "ko"),
+    ("He said it to me", "en"), ("She sells seashells by the seashore", "en"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", " ", "OK", "Yes.", "12345", "John Smith", "Maria Garcia", "Hello world", "Kokoro",
-        "New York, Los Angeles, San Francisco, San Diego", "Alice in Wonderland", "CHAPTER IV",
-        "Barack Obama, Angela Merkel, Emmanuel Macron", "https://example.com/le/chat/est",
-        "Turn left at Rue de la Paix.", "😀", "\ud800", "Die hard", "* * *",
-        "Homo sapiens, Canis lupus, Felis catus", "wtf lol omg brb",
-        "ten point zero zero zero", "apples, pears, et cetera.", "two C E Os",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("default", ["en", "es"])
-def test_too_little_to_tell_is_the_default(text: str, default: str) -> None:
-    found = detect(text, default=default)
-    assert (found.language, found.sure) == (default, False)
+def test_enough_to_tell(subtests: pytest.Subtests) -> None:
+    for text, language in ENOUGH:
+        with subtests.test(text=text, language=language):
+            found = detect(text)
+            assert (found.language, found.sure) == (language, True)
+            assert found.reason
+
+
+TOO_LITTLE = [
+    "", " ", "OK", "Yes.", "12345", "John Smith", "Maria Garcia", "Hello world", "Kokoro",
+    "New York, Los Angeles, San Francisco, San Diego", "Alice in Wonderland", "CHAPTER IV",
+    "Barack Obama, Angela Merkel, Emmanuel Macron", "https://example.com/le/chat/est",
+    "Turn left at Rue de la Paix.", "😀", "\ud800", "Die hard", "* * *",
+    "Homo sapiens, Canis lupus, Felis catus", "wtf lol omg brb",
+    "ten point zero zero zero", "apples, pears, et cetera.", "two C E Os",
+]  # fmt: skip
+
+
+def test_too_little_to_tell_is_the_default(subtests: pytest.Subtests) -> None:
+    for text in TOO_LITTLE:
+        for default in ["en", "es"]:
+            with subtests.test(text=text, default=default):
+                found = detect(text, default=default)
+                assert (found.language, found.sure) == (default, False)
 
 
 def test_only_the_languages_allowed() -> None:

@@ -78,12 +78,13 @@ _TABLE: list[tuple[str, Role, Role]] = [
 ]
 
 
-@pytest.mark.parametrize(("title", "front", "back"), _TABLE, ids=[row[0] for row in _TABLE])
-def test_a_title_tells_at_the_ends(title: str, front: Role, back: Role) -> None:
-    chapter = _chapter(title)
-    assert _roles(chapter, *_STORY)[0] == front
-    assert _roles(*_STORY, chapter)[-1] == back
-    assert _roles(*_STORY[:3], chapter, *_STORY[3:])[3] == "body"
+def test_a_title_tells_at_the_ends(subtests: pytest.Subtests) -> None:
+    for title, front, back in _TABLE:
+        with subtests.test(title=title, front=front):
+            chapter = _chapter(title)
+            assert _roles(chapter, *_STORY)[0] == front
+            assert _roles(*_STORY, chapter)[-1] == back
+            assert _roles(*_STORY[:3], chapter, *_STORY[3:])[3] == "body"
 
 
 def test_the_ends_reach_over_what_is_read_there() -> None:

@@ -74,13 +74,12 @@ _CASES: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("language", "written"), [(name, case) for name, cases in _CASES.items() for case in cases]
-)
-def test_hard_cases(language: str, written: str) -> None:
-    text = written.replace("|", "")
-    found = [text[start:end] for start, end in sentences(text, language)]
-    assert found == [piece.strip() for piece in written.split("|")]
+def test_hard_cases(subtests: pytest.Subtests) -> None:
+    for language, written in [(name, case) for name, cases in _CASES.items() for case in cases]:
+        with subtests.test(language=language, written=written):
+            text = written.replace("|", "")
+            found = [text[start:end] for start, end in sentences(text, language)]
+            assert found == [piece.strip() for piece in written.split("|")]
 
 
 @settings(deadline=None)

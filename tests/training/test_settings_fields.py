@@ -675,15 +675,16 @@ def test_every_field_has_a_rule() -> None:
     assert named == own
 
 
-@pytest.mark.parametrize(("table", "name"), sorted(RULES, key=str))
-def test_nonsense_is_refused_with_what_it_must_be(table: str | None, name: str) -> None:
-    fits, must = RULES[table, name]
-    refused = [value for value in NONSENSE if not fits(value)]
-    assert len(refused) > 5
-    for value in refused:
-        with pytest.raises(InvalidSettingError, match=name) as caught:
-            made(table, name, value)
-        assert must in caught.value.hint
+def test_nonsense_is_refused_with_what_it_must_be(subtests: pytest.Subtests) -> None:
+    for table, name in sorted(RULES, key=str):
+        with subtests.test(table=table, name=name):
+            fits, must = RULES[table, name]
+            refused = [value for value in NONSENSE if not fits(value)]
+            assert len(refused) > 5
+            for value in refused:
+                with pytest.raises(InvalidSettingError, match=name) as caught:
+                    made(table, name, value)
+                assert must in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", [ScalerSettings, FallbackSettings])

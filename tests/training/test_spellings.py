@@ -14,7 +14,7 @@ from anyrig.precision.policy import make_policy
 from anyrig.training import Settings, Trainer
 from anyrig.training.step import Step
 
-SPELLINGS = [
+SPELLINGS: list[tuple[Any, str]] = [
     (torch.float16, "fp16"), (torch.half, "fp16"), ("float16", "fp16"), ("fp16", "fp16"),
     ("half", "fp16"), ("torch.float16", "fp16"), ("FP16", "fp16"), ("16-mixed", "fp16"),
     ("f16", "fp16"), (torch.bfloat16, "bf16"), ("bfloat16", "bf16"), ("bf16", "bf16"),
@@ -25,14 +25,15 @@ SPELLINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "wanted"), SPELLINGS, ids=[str(one) for one, _ in SPELLINGS])
-def test_number_formats_are_known_by_their_usual_names(given: Any, wanted: str) -> None:
-    assert Settings(precision=given).precision == wanted
-    assert Settings(dtype=given).precision == wanted  # type: ignore[call-arg]
-    assert Settings.of({"dtype": given}).precision == wanted
-    assert Settings.of({"precision": given}).precision == wanted
-    if wanted in ("fp16", "bf16", "fp32"):
-        assert make_policy(given, "cpu", training=True).precision == wanted
+def test_number_formats_are_known_by_their_usual_names(subtests: pytest.Subtests) -> None:
+    for given, wanted in SPELLINGS:
+        with subtests.test(given=given, wanted=wanted):
+            assert Settings(precision=given).precision == wanted
+            assert Settings(dtype=given).precision == wanted  # type: ignore[call-arg]
+            assert Settings.of({"dtype": given}).precision == wanted
+            assert Settings.of({"precision": given}).precision == wanted
+            if wanted in ("fp16", "bf16", "fp32"):
+                assert make_policy(given, "cpu", training=True).precision == wanted
 
 
 @pytest.mark.parametrize("given", ["float17", "int8", torch.int8, 3.5, None, "", ["fp16"], True])

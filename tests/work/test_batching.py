@@ -53,7 +53,7 @@ def test_little_is_padded_on_a_text() -> None:
     assert padding(lengths, BatchBudget(4096)) <= 1.05
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 500), max_size=120),
     st.floats(0, 4000),

@@ -19,7 +19,7 @@ from anyrig.documents.entities.stretches import Stretch, cuts, stretches
 
 _FORMS = iban._FORMS  # the registry itself: numbers are drawn from its forms
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_PLAIN = settings(max_examples=60, deadline=None)
+_PLAIN = settings(max_examples=50, deadline=None)
 
 
 @st.composite
@@ -86,7 +86,7 @@ _PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(_PIECES | st.text(max_size=12), max_size=24).map("".join))
 def test_offsets_slice_to_the_text_and_nothing_overlaps(text: str) -> None:
     reading = read(text, {part.start: part.language for part in stretches(text)})
@@ -102,7 +102,7 @@ def test_a_model_is_not_asked_where_no_word_stands(text: str) -> None:
     assert cuts([Stretch(0, len(text) + 3, "en")], text + " Li", 1000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["word", "a", ".", "\n", "\n\n", "x" * 90]), max_size=200),
        st.integers(20, 400))  # fmt: skip
 def test_windows_cover_a_text_and_each_place_has_one_owner(words: list[str], size: int) -> None:

@@ -1,4 +1,4 @@
-"""What the grammars find: tables of what is written and what it means; a new line is a new test."""
+"""What the grammars find: tables of what is written and what it means."""
 
 from __future__ import annotations
 
@@ -257,13 +257,16 @@ TABLES = {"date": DATES, "money": MONEY, "percent": PERCENT, "phone": PHONES, "e
 ROWS = [(kind, *row.split("|")) for kind, rows in TABLES.items() for row in rows.split("\n") if row]
 
 
-@pytest.mark.parametrize(("kind", "language", "before", "thing", "after", "value"), ROWS)
-def test_found_where_it_stands_with_what_it_means(
-    kind: str, language: str, before: str, thing: str, after: str, value: str
-) -> None:
-    (one,) = found(before + thing + after, language)
-    assert (one.kind, one.text, one.start, one.value) == (kind, thing, len(before), value)
-    assert one.valid is not False
+def test_found_where_it_stands_with_what_it_means() -> None:
+    wrong = []
+    for kind, language, before, thing, after, value in ROWS:
+        entities = found(before + thing + after, language)
+        expected = [(kind, thing, len(before), value)]
+        if [(one.kind, one.text, one.start, one.value) for one in entities] != expected or (
+            entities[0].valid is False
+        ):
+            wrong.append((language, before + thing + after, entities))
+    assert wrong == []
 
 
 NOTHING = """

@@ -133,14 +133,15 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", HOSTILE)
-def test_no_question_is_an_error(searcher: Searcher, question: str) -> None:
-    for mode in MODES:
-        answer = searcher.search(question, BAG, mode=mode)
-        assert len(answer.hits) <= 10
+def test_no_question_is_an_error(searcher: Searcher, subtests: pytest.Subtests) -> None:
+    for question in HOSTILE:
+        with subtests.test(question=question):
+            for mode in MODES:
+                answer = searcher.search(question, BAG, mode=mode)
+                assert len(answer.hits) <= 10
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_an_error(path: Path, question: str) -> None:
     with Searcher(path) as searcher:

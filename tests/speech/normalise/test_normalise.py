@@ -1,4 +1,4 @@
-r"""Each line of the tables is a test: what is written, a tab, and how it is read.
+r"""Tables of what is written, a tab, and how it is read; all lines that are wrong are shown.
 
 A line that begins with `#!` or `# ` and has no tab is a remark; `\n` in a line is a line's end.
 """
@@ -30,7 +30,7 @@ _WORDS = st.lists(st.sampled_from(_PIECES))
 
 
 _ROWS = [
-    piece * (9000 // len(piece))
+    piece * (4000 // len(piece))
     for piece in (
         "7", "1,", "1.", "1-", "1 ", "a.", "A ", "I", "*", "_a", "<", "[", "(", "http://", "@",
         "\x00\x1f", "אבג 123 ", "e\u0301", "\n-", "|", "Mr. ", "$", "1/", "a-\n", "'", "A", "Aa ",
@@ -59,11 +59,15 @@ def _pairs() -> Iterator[_Pair]:
 _PAIRS = list(_pairs())
 
 
-@pytest.mark.parametrize(
-    "pair", _PAIRS, ids=lambda pair: f"{pair.language}-{pair.category}-{pair.written}"
-)
-def test_reads_as_the_table_says(pair: _Pair) -> None:
-    assert normalise(pair.written, pair.language) == pair.spoken
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_reads_as_the_table_says(language: str) -> None:
+    wrong = [
+        f"{pair.category}: {pair.written!r} is read as {spoken!r}, not {pair.spoken!r}"
+        for pair in _PAIRS
+        if pair.language == language
+        and (spoken := normalise(pair.written, language)) != pair.spoken
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -88,16 +92,17 @@ def _whole(text: str, language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(text=_TEXT | _SIGNS | _WORDS.map(" ".join) | _WORDS.map("".join))
 def test_any_text_is_read_and_no_character_is_lost(language: str, text: str) -> None:
     _whole(text, language)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("text", _ROWS, ids=lambda text: text[:8].encode("unicode_escape").decode())
-def test_long_rows_of_anything_are_read(text: str, language: str) -> None:
-    _whole(text, language)
+def test_long_rows_of_anything_are_read(language: str, subtests: pytest.Subtests) -> None:
+    for text in _ROWS:
+        with subtests.test(text=text[:8]):
+            _whole(text, language)
 
 
 def test_a_language_without_rules_is_left_as_it_stands() -> None:

@@ -33,16 +33,18 @@ def damaged(samples: Samples, text: str) -> set[str]:
     return kinds(verdict)
 
 
-@pytest.mark.parametrize("text", [*sentences()[:30], *SHORT])
-def test_real_takes_pass(text: str) -> None:
-    verdict = examine(said(text), Line(text))
-    assert verdict == Verdict((), 1.0)
+def test_real_takes_pass(subtests: pytest.Subtests) -> None:
+    for text in [*sentences()[:30], *SHORT]:
+        with subtests.test(text=text):
+            verdict = examine(said(text), Line(text))
+            assert verdict == Verdict((), 1.0)
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.8, 1.5, 2.0])
-@pytest.mark.parametrize("text", [sentences()[0], sentences()[2], *SHORT[:8]])
-def test_fast_and_slow_takes_pass(text: str, rate: float) -> None:
-    assert examine(said(text, rate), Line(text, rate=rate)).good
+def test_fast_and_slow_takes_pass(subtests: pytest.Subtests) -> None:
+    for rate in [0.5, 0.8, 1.5, 2.0]:
+        for text in [sentences()[0], sentences()[2], *SHORT[:8]]:
+            with subtests.test(text=text, rate=rate):
+                assert examine(said(text, rate), Line(text, rate=rate)).good
 
 
 def test_a_voice_of_another_kind_passes() -> None:
@@ -92,21 +94,22 @@ def test_a_gap_in_the_middle_is_caught(text: str) -> None:
     assert "silence" in damaged(np.concatenate([speech[:middle], gap, speech[middle:]]), text)
 
 
-@pytest.mark.parametrize("text", PLAIN)
-@pytest.mark.parametrize(("period_s", "times"), [(0.4, 7), (1.0, 4)])
-def test_a_looped_tail_is_caught(text: str, period_s: float, times: int) -> None:
-    random = np.random.default_rng(5)
-    speech = trim(said(text)).samples
-    size = int(period_s * RATE)
-    tail = speech[-size - 2400 : -2400]
-    # As a model repeats itself: never quite the same, nor quite as loud.
-    loops = [
-        np.roll(tail, int(random.integers(-100, 100))) * random.uniform(0.8, 1.1)
-        + random.standard_normal(size) * 5e-4
-        for _ in range(times)
-    ]
-    looped = np.concatenate([speech, *loops]).astype(np.float32)
-    assert "repetition" in damaged(looped, text)
+def test_a_looped_tail_is_caught(subtests: pytest.Subtests) -> None:
+    for text in PLAIN:
+        for period_s, times in [(0.4, 7), (1.0, 4)]:
+            with subtests.test(text=text, period_s=period_s):
+                random = np.random.default_rng(5)
+                speech = trim(said(text)).samples
+                size = int(period_s * RATE)
+                tail = speech[-size - 2400 : -2400]
+                # As a model repeats itself: never quite the same, nor quite as loud.
+                loops = [
+                    np.roll(tail, int(random.integers(-100, 100))) * random.uniform(0.8, 1.1)
+                    + random.standard_normal(size) * 5e-4
+                    for _ in range(times)
+                ]
+                looped = np.concatenate([speech, *loops]).astype(np.float32)
+                assert "repetition" in damaged(looped, text)
 
 
 def test_a_text_that_repeats_itself_may_sound_so() -> None:

@@ -38,7 +38,7 @@ def test_packing_again_gives_the_same_bytes(peak: float, small: bool) -> None:
 
 
 @given(st.lists(st.floats(-100, 100, width=32), max_size=50))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_samples_pack_the_same_twice(values: list[float]) -> None:
     once = pack(Take(np.array(values, dtype=np.float32), 22050))
     assert pack(unpack(once)) == once
