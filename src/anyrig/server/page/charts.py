@@ -69,9 +69,12 @@ def draw_line(
     )
 
 
-def draw_bars(rows: Sequence[tuple[str, float, str]]) -> str:
-    """Horizontal bars: of each its name, its value, and the value's text."""
-    highest = max((value for _, value, _ in rows), default=0) or 1
+def draw_bars(rows: Sequence[tuple[str, float, str]], *, top: float | None = None) -> str:
+    """Horizontal bars: of each its name, its value, and the value's text.
+
+    `top` is the value of a full bar, 1 for shares; the highest value by default.
+    """
+    highest = top or max((value for _, value, _ in rows), default=0) or 1
     return "".join(
         f'<div class="hbar"><span>{escape(name)}</span><span class="figures">{escape(text)}'
         f'</span><div class="track"><div class="fill" '

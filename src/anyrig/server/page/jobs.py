@@ -247,7 +247,7 @@ class JobCard:
 
     def __init__(self, page: PageContext, job: Job, refresh: Refresh, *, level: int = 2) -> None:
         self.page, self.id, self._refresh = page, str(job["id"]), refresh
-        self.name = describe_name(page.t, job)
+        self.name, self._kind = describe_name(page.t, job), str(job["kind"])
         self._shown: Any = None
         self._has_files = False
         t = page.t
@@ -362,7 +362,7 @@ class JobCard:
         await self._refresh()
 
     def _cancel(self) -> None:
-        self.page.confirm("jobs.cancel", self.name, lambda: self._post("cancel"), "jobs.cancel")
+        self.page.confirm_stop(self._kind, self.name, lambda: self._post("cancel"))
 
     def _delete(self) -> None:
         async def delete() -> None:
