@@ -126,7 +126,6 @@ def layout(client: Client, page: PageContext, pages: Sequence[PageInfo]) -> Iter
                     icon("mark")
                     tag("span", "anyrig")
                 _build_navigation(page, pages)
-                _build_tools(page)
                 with tag("button", type="button", classes="button quiet menu-button",
                          id="menu-button", aria_expanded="false", aria_controls="pages",
                          aria_label=t("frame.menu")):  # fmt: skip
@@ -163,6 +162,7 @@ def _build_navigation(page: PageContext, pages: Sequence[PageInfo]) -> None:
             if page.api.is_signed_in:
                 with tag("li", classes="leave"), tag("form", method="post", action="/logout"):
                     tag("button", t("frame.sign_out"), type="submit", classes="button quiet")
+        _build_tools(page)
 
 
 def _build_tools(page: PageContext) -> None:
