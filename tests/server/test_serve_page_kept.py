@@ -15,6 +15,7 @@ from anyrig.server.page.translations import get_translator
 from tests.cli.test_without_extras import HIDE
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Server, Start, running
+from tests.server.documents_files import scan
 from tests.server.listening import player
 
 pytestmark = NEEDS
@@ -223,6 +224,10 @@ def test_warnings_of_the_api_are_shown(
         refused = server.client.post("/uploads", files={"files": ("x.txt", large.read_bytes())})
         assert refused.status_code == 413
         assert "limit of 1 MB (the request has 1.5 MB)" in refused.json()["title"]
+        (tmp_path / "boiler.png").write_bytes(scan())
+        visitor.all("input[type=file]")[0].send_keys(str(tmp_path / "boiler.png"))
+        visitor.find(".note", "Files that could not be read: 1")  # indexed at once, and told
+        visitor.find(".note", "OCR")
         visitor.click("[data-tab=entities]")
         visitor.until(
             lambda visitor=visitor: visitor.driver.current_url.endswith("?tab=entities")  # type: ignore[misc]
