@@ -131,13 +131,13 @@ class ReadyCard:
                     self._steps = Field("number", t("training.ready.steps"), "", name="steps",
                                         min=1, max=1_000_000, live=True)  # fmt: skip
                 FileDrop(t, self._add, kinds=t("training.ready.kinds"), any_kind=True,
-                         accept=".txt,.md,.jsonl,.json")  # fmt: skip
+                         multiple=False, accept=".txt,.md,.jsonl,.json")  # fmt: skip
             with row():
                 self._button = button(t("training.ready.do"), self._start, kind="primary",
                                       icon_name="train", data_do="train")  # fmt: skip
             self._error = tag("div")
         self._show_steps(READY_NAMES[0])
-        page.run_soon(self._load)
+        page.run_soon(lambda: self._load())
 
     def _show_steps(self, name: ReadyName) -> None:
         self._steps.set_value(READY_RUNS[name].steps)
