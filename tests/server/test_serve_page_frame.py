@@ -103,13 +103,20 @@ class TestInABrowser:
     def test_the_start_page_is_speak_with_a_line_on_the_machine(
         self, browser: Browser, server: Server
     ) -> None:
+        rates = server.home / ".cache" / "anyrig" / "rates.json"
+        rates.parent.mkdir(parents=True, exist_ok=True)
+        rate = {"seconds_per_character": 0.06, "times_real_time": 30.2}
+        rates.write_text(json.dumps({"hibari heart": rate}))
         browser.open("/")
         browser.find("#speak")
         assert browser.find("#pages a[aria-current=page]").text == "Speak"
         device = server.client.get("/devices").json()["devices"][0]["name"]
-        browser.find("[data-machine=line]", get_translator("en")("rig.line", device=device))
+        told = f"Runs on {device} · books at about 30 times real time"
+        browser.find("[data-machine=line]", told)
         browser.click("[data-machine=line] a")
         browser.find(".device h2", device)
+        browser.find("[data-bench=books]", "one hour of audio takes about 1 min 59 s to make")
+        rates.unlink()
         assert browser.driver.current_url == f"{server.url}/rig"
         foot, content = browser.find(".foot p").rect, browser.find("#content h1").rect
         assert foot["x"] == content["x"]  # the footer is as wide as the content
