@@ -223,7 +223,7 @@ class TestInABrowser:
 
         before = asked.get("/devices").json()["word"]
         for language in ("en", "es", "fr"):
-            browser.open("/")
+            browser.open("/rig")
             browser.speak(language)
             t = get_translator(language)
             browser.find("select[name=device]").send_keys(t("rig.use.all"))

@@ -13,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.layout import PageInfo
 from anyrig.server.page.main import PAGES
+from anyrig.server.page.theme import THEMES
 from anyrig.server.page.translations import LANGUAGES, get_translator
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import MakeApp, Server, Start, environment_of
@@ -99,6 +100,27 @@ class TestInABrowser:
             assert list_overflow(browser) == {}, language
         assert browser.complaints() == []
 
+    def test_the_start_page_is_speak_with_a_line_on_the_machine(
+        self, browser: Browser, server: Server
+    ) -> None:
+        rates = server.home / ".cache" / "anyrig" / "rates.json"
+        rates.parent.mkdir(parents=True, exist_ok=True)
+        rate = {"seconds_per_character": 0.06, "times_real_time": 30.2}
+        rates.write_text(json.dumps({"hibari heart": rate}))
+        browser.open("/")
+        browser.find("#speak")
+        assert browser.find("#pages a[aria-current=page]").text == "Speak"
+        device = server.client.get("/devices").json()["devices"][0]["name"]
+        told = f"Runs on {device} · books at about 30 times real time"
+        browser.find("[data-machine=line]", told)
+        browser.click("[data-machine=line] a")
+        browser.find(".device h2", device)
+        browser.find("[data-bench=books]", "one hour of audio takes about 1 min 59 s to make")
+        rates.unlink()
+        assert browser.driver.current_url == f"{server.url}/rig"
+        foot, content = browser.find(".foot p").rect, browser.find("#content h1").rect
+        assert foot["x"] == content["x"]  # the footer is as wide as the content
+
     def test_overflow_is_detected(self, browser: Browser) -> None:
         browser.open("/jobs")
         browser.script("document.querySelector('h1').style.minWidth = '800px'")
@@ -174,7 +196,7 @@ class TestInABrowser:
         for _ in range(10):
             keys.active_element.send_keys(Keys.TAB)
             seen.append(focus())
-        assert seen[2:4] == ["Rig", "Speak"]
+        assert seen[2:4] == ["Speak", "Books"]
         keys.active_element.send_keys(Keys.SHIFT, Keys.TAB)
         while focus() != "Speak":
             keys.active_element.send_keys(Keys.SHIFT + Keys.TAB)
@@ -195,6 +217,11 @@ class TestInABrowser:
         for _ in PAGES:  # the keys stay in the menu while it is open
             browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         assert browser.script(_FOCUSED) == "Cluster"
+        for _ in THEMES:
+            browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        assert browser.script("return document.activeElement.dataset.themeChoice") == "dark"
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        assert browser.script("return document.activeElement.id") == "language"
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         assert browser.script("return document.activeElement.id") == "menu-close"
         for by_key in (True, False):

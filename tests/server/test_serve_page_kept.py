@@ -15,6 +15,7 @@ from anyrig.server.page.translations import get_translator
 from tests.cli.test_without_extras import HIDE
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Server, Start, running
+from tests.server.documents_files import scan
 from tests.server.listening import player
 
 pytestmark = NEEDS
@@ -143,7 +144,10 @@ def test_a_dead_server_is_named_and_the_text_is_there_when_it_is_back(
     visitor.until(lambda: visitor.script("return window.socket.connected === false"))
     # Through the page's own handlers, as the browser may cover it while it reconnects.
     visitor.script("document.querySelector('#speak').click()")
-    visitor.toast(T("frame.unreachable"))
+    box = visitor.find(".unreachable[role=alert]", T("frame.unreachable"))
+    assert T("frame.unreachable.hint") in box.text
+    button = visitor.find("#speak").rect  # it is said beside the button
+    assert 0 < box.rect["y"] - button["y"] < 2 * button["height"] + 40
     port = server.url.rpartition(":")[2]
     with running(tmp_path / "person", "--port", port):
         visitor.open("/speak")
@@ -183,9 +187,11 @@ def test_a_dropped_folder_is_sent_file_by_file(browser: Browser, server: Server)
     browser.script(_DROP, ".drop", folder)
     for name in ("a.txt", "b.txt"):
         browser.find(".drop-files .done", T("drop.done").format(name=name))
+    browser.find("[data-index=default]")  # indexing follows the drop
     for one in server.client.get("/uploads").json()["files"]:
         if one["name"] in ("a.txt", "b.txt"):
-            server.client.delete(f"/uploads/{one['id']}")
+            assert server.client.delete(f"/uploads/{one['id']}").status_code == 200
+    server.client.delete("/documents/indexes/default")
     browser.script(_DROP, ".drop", {"bare": {}})
     browser.find(".drop-files .failed", T("drop.empty_folder"))
     browser.open("/books")
@@ -196,12 +202,36 @@ def test_a_dropped_folder_is_sent_file_by_file(browser: Browser, server: Server)
 def test_warnings_of_the_api_are_shown(
     driver: webdriver.Chrome, start: Start, tmp_path: Path
 ) -> None:
-    """Names are missed where no model that finds them is installed: that must be said."""
+    """What is not installed is said on its tab, and with the answer; a file that is too large is
+    not sent.
+    """
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "sitecustomize.py").write_text(HIDE)
-    server = start(environment={"PYTHONPATH": str(tmp_path / "hidden")})
+    more = {"PYTHONPATH": str(tmp_path / "hidden"), "PATH": str(tmp_path),
+            "ANYRIG_SERVER_UPLOAD_MB": "1"}  # fmt: skip
+    server = start(environment=more)
     for visitor in visiting(driver, server.url):
-        visitor.open("/documents?tab=entities")
+        visitor.open("/documents?tab=scans")
+        missing = visitor.find("[data-missing=ocr]", T("documents.missing.ocr"))
+        command = missing.find_element("css selector", "[data-copy]").get_attribute("data-copy")
+        assert "anyrig[ocr]" in str(command)
+        assert not visitor.all("[data-missing=transcription]")
+        large = tmp_path / "large.txt"
+        large.write_text("word " * 300_000)
+        visitor.all("input[type=file]")[0].send_keys(str(large))
+        visitor.find(".drop-files .failed", "The file has 1.5 MB; the limit is 1 MB.")
+        refused = server.client.post("/uploads", files={"files": ("x.txt", large.read_bytes())})
+        assert refused.status_code == 413
+        assert "limit of 1 MB (the request has 1.5 MB)" in refused.json()["title"]
+        (tmp_path / "boiler.png").write_bytes(scan())
+        visitor.all("input[type=file]")[0].send_keys(str(tmp_path / "boiler.png"))
+        visitor.find(".note", "Files that could not be read: 1")  # indexed at once, and told
+        visitor.find(".note", "OCR")
+        visitor.click("[data-tab=entities]")
+        visitor.until(
+            lambda visitor=visitor: visitor.driver.current_url.endswith("?tab=entities")  # type: ignore[misc]
+        )
+        visitor.find("[data-missing=names]", T("documents.missing.names"))
         visitor.write("[name=entities-text]", "Anna Smith paid 12 euros on 5 May 2024 in Paris.")
         visitor.click("[data-do=entities]")
         visitor.find("[data-answer=entities] table", "12 euros")
@@ -222,8 +252,9 @@ def test_with_a_cluster_the_page_says_where_texts_go(
 ) -> None:
     server = start("--cluster", broker.url)  # type: ignore[attr-defined]
     for visitor in visiting(driver, server.url):
-        for path in ("/speak", "/books"):
+        for path, text in (("/speak", "frame.cluster"), ("/books", "frame.cluster"),
+                           ("/documents", "documents.cluster")):  # fmt: skip
             visitor.open(path)
-            visitor.says(T("frame.cluster"), ".lead")
+            visitor.says(T(text), ".lead")
             visitor.says(T("frame.stays.cluster"), ".foot")
             assert "Nothing" not in visitor.find("body").text

@@ -17,7 +17,7 @@ T = get_translator("en")
 
 
 def test_a_device_tells_how_it_is_doing(browser: Browser, server: Server) -> None:
-    browser.open("/")
+    browser.open("/rig")
     device = server.client.get("/devices").json()["devices"][0]
     card = f"[data-device='{device['id']}']"
     assert device["name"] in browser.find(card).text
@@ -44,25 +44,25 @@ def _points(browser: Browser, card: str) -> str:
 def test_choosing_a_device_is_kept(browser: Browser, start: Start) -> None:
     server = start()
     browser.url = server.url
-    browser.open("/")
+    browser.open("/rig")
     assert server.client.get("/devices").json()["word"] == "auto"
     browser.find("select[name=device]").send_keys(T("rig.use.all"))
     browser.toast(T("rig.used", name=T("rig.use.all")))
     assert server.client.get("/devices").json()["word"] == "all"
-    browser.open("/")
+    browser.open("/rig")
     assert browser.find("select[name=device]").get_attribute("value") == "all"
 
 
 def test_one_device_is_chosen_by_its_name(browser: Browser, start: Start) -> None:
     server = start("--machine", str(MACHINES / "rtx4090-rtxpro6000-wsl2.json"))
     browser.url = server.url
-    browser.open("/")
+    browser.open("/rig")
     for device in server.client.get("/devices").json()["devices"]:
         browser.find("select[name=device]").send_keys(device["name"])
         browser.toast(T("rig.used", name=device["name"]))
         found = server.client.get("/devices").json()["devices"]
         assert [one["id"] for one in found if one["chosen"]] == [device["id"]]
-        browser.open("/")
+        browser.open("/rig")
         assert browser.find("select[name=device]").get_attribute("value") == device["id"]
         assert browser.find(f"[data-device='{device['id']}'] .badge").text == T("rig.in_use")
 
@@ -70,13 +70,13 @@ def test_one_device_is_chosen_by_its_name(browser: Browser, start: Start) -> Non
 def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) -> None:
     server = start()
     browser.url = server.url
-    browser.open("/")
+    browser.open("/rig")
     browser.says(T("bench.none"), "#bench")
     browser.click("#bench .button.primary")
     job = browser.until(lambda: server.client.get("/jobs").json()["jobs"])[0]
     assert job["kind"] == "bench"
     assert job["arguments"] == {"quick": True}
-    browser.open("/")  # it can be left, and is found again
+    browser.open("/rig")  # it can be left, and is found again
     browser.find("#bench [role=progressbar]")
     browser.until(lambda: browser.all("#bench .hbar"), 240)
     told = server.client.get(f"/jobs/{job['id']}").json()
@@ -91,7 +91,7 @@ def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) ->
 def test_the_benchmark_in_full_is_stopped(browser: Browser, start: Start) -> None:
     server = start()
     browser.url = server.url
-    browser.open("/")
+    browser.open("/rig")
     assert not browser.find("#bench .button.primary").get_attribute("disabled")
     assert not [one for one in browser.all("#bench .button.plain") if one.is_displayed()]
     browser.click("#bench input[type=checkbox]")
@@ -119,7 +119,7 @@ def broken(driver: webdriver.Chrome, start: Start) -> Browser:
 
 
 def test_where_the_chosen_one_cannot_be_used_the_page_says_what_is(broken: Browser) -> None:
-    broken.open("/")
+    broken.open("/rig")
     name = broken.find(".device h2", "RX 6700").text
     broken.find("select[name=device]").send_keys(name)
     broken.toast(T("rig.used", name=name))
@@ -131,7 +131,7 @@ def test_where_the_chosen_one_cannot_be_used_the_page_says_what_is(broken: Brows
 
 
 def test_why_a_device_is_not_used_and_what_mends_it(broken: Browser) -> None:
-    broken.open("/")
+    broken.open("/rig")
     fix = broken.find(".device .copyable code").text
     assert broken.find(".device .badge.bad").text == T("rig.not_usable")
     assert broken.find(".device .note").text.startswith(T("rig.why"))

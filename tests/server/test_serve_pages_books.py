@@ -176,7 +176,7 @@ def test_chapters_are_heard_while_the_rest_is_made(
     person.find(f"{card}[data-state=running]")
 
     person.click(f"{card} [data-do=cancel]")
-    person.click(".ask[open] .button", "Keep it")
+    person.click(".ask[open] .button", "Keep going")
     person.until(lambda: not person.all(".ask[open]"))
     assert job_of(busy, id)["state"] == "running"
     person.click(f"{card} [data-do=cancel]")

@@ -12,12 +12,15 @@ from selenium.webdriver.common.keys import Keys
 from anyrig.server.page.jobs import format_time
 from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
+from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.documents_files import scan
 from tests.server.long_work import fits, fits_in_every_language, job_of, send, told
+from tests.text.formats.pdf_making import Leaf, pdf
 
 pytestmark = NEEDS
+FILE_INPUTS = "input[type=file]:not([webkitdirectory])"
 TEXTS = {
     "lease.txt": "The rent of 850 euros is due on the first Monday of each month. The landlord "
     "may raise it once a year. Repairs of the roof and the boiler are paid by the landlord.",
@@ -31,14 +34,20 @@ TEXTS = {
 @pytest.fixture
 def desk(person: Browser, busy: Server, tmp_path: Path) -> dict[str, str]:
     """Three files that were sent by the page, and nothing else; their ids by name."""
-    for one in told(busy, "/uploads")["files"]:
-        busy.client.delete(f"/uploads/{one['id']}")
+    _clear(busy)
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     person.open("/documents")
+    person.click("[name=follow]")  # these tests index by name
     send(person, *(tmp_path / name for name in TEXTS))
     person.until(lambda: len(person.all("[data-forget]")) == len(TEXTS))
     return {one["name"]: one["id"] for one in told(busy, "/uploads")["files"]}
+
+
+def _clear(busy: Server) -> None:
+    """Delete all uploads; those that an index job reads as soon as it has ended."""
+    for one in told(busy, "/uploads")["files"]:
+        busy.client.delete(f"/uploads/{one['id']}")
 
 
 def _index(person: Browser, busy: Server, name: str) -> Any:
@@ -93,11 +102,57 @@ def test_files_are_indexed_and_searched(
     person.find("[name=mode]").send_keys("Words")
     hit = _search(person, "ferry")
     assert hit.get_attribute("data-hit") == "harbour.md"
-    assert "similar" not in hit.text
-    assert "alike" not in hit.text
+    assert "match" not in hit.text  # words have no similarity
     person.write("[name=question]", "xylophone\n")
     person.says("No matching passages", "[data-answer=search]")
     fits_in_every_language(person)
+
+
+def test_a_folder_is_indexed_when_it_is_chosen_and_hits_open_their_page(
+    person: Browser, busy: Server, tmp_path: Path, axe: str
+) -> None:
+    _clear(busy)
+    folder = tmp_path / "papers"
+    (folder / "deeper").mkdir(parents=True)
+    for name, text in TEXTS.items():
+        (folder / "deeper" / name).write_text(text, encoding="utf-8")
+    leaves = [
+        Leaf().put(60, 500, text)
+        for text in ("The bakery opens at six.", "The zoo closes at noon.")
+    ]
+    (folder / "hours.pdf").write_bytes(pdf(leaves))
+    book = documents_files.send(busy, novel_txt="Chapter one. It rained.")["novel.txt"]
+    job = busy.client.post("/jobs", json={"kind": "book", "arguments": {"file": book}}).json()
+    busy.client.post(f"/jobs/{job['id']}/cancel")
+    person.open("/documents")
+    person.write("[name=index]", "dropped")
+    person.all("input[webkitdirectory]")[0].send_keys(str(folder))
+    person.find(".drop-total", "4 of 4 files uploaded")
+    person.find("[data-index=dropped]")  # without another click
+    assert _told(busy, "dropped")["files"] == 4
+    person.until(lambda: person.find("[name=search-index]").get_attribute("value") == "dropped")
+    hit = _search(person, "when does the zoo close")
+    assert hit.get_attribute("data-hit") == "hours.pdf"
+    address = str(hit.find_element("css selector", "h3 a").get_attribute("href"))
+    assert address.endswith("#page=2")
+    opened = busy.client.get(address.partition("#")[0])
+    assert opened.headers["content-type"] == "application/pdf"
+    assert opened.headers["content-disposition"].startswith("inline")
+    assert opened.content == (folder / "hours.pdf").read_bytes()
+    stranger = address.partition("?")[0] + "?file=/etc/passwd"
+    assert busy.client.get(stranger).status_code == 404
+    # The list: filtered, sorted, the files of books apart.
+    names = "return [...document.querySelectorAll('.file-list:not([data-files]) [data-upload]')]"
+    names += ".filter((one) => one.offsetParent).map((one) => one.dataset.upload)"
+    person.find("[name=sort]").send_keys("Name")
+    person.until(lambda: person.script(names) == sorted([*TEXTS, "hours.pdf"]))
+    person.write("[name=filter]", "har")
+    person.until(lambda: person.script(names) == ["harbour.md"])
+    person.find(".job-details summary", "Files of audiobooks: 1")
+    assert person.find("[name=follow]").is_selected()
+    fits(person, axe)
+    person.size(390)  # the search comes first on a phone
+    assert person.find(".panels").location["y"] < person.find(".drop").location["y"]
 
 
 def test_every_question_has_its_answer(
@@ -109,7 +164,12 @@ def test_every_question_has_its_answer(
     person.write("[name=similar-text]", Keys.DELETE)
     _ask(person, "similar")
     person.until(lambda: len(person.all("[data-answer=similar] .hbar")) == 3)  # each with each
-    pairs = [one.text for one in person.all("[data-answer=similar] .hbar")]
+    bars = person.all("[data-answer=similar] .hbar")
+    for bar in bars:  # on a true scale: 100 % is a full bar
+        share = float(bar.find_element("css selector", ".figures").text.rstrip("%"))
+        style = bar.find_element("css selector", ".fill").get_attribute("style") or ""
+        assert float(style.partition(":")[2].rstrip("%; ")) == pytest.approx(max(0.6, share), abs=1)
+    pairs = [one.text for one in bars]
     for one, other in itertools.combinations(TEXTS, 2):
         assert any(one in pair and other in pair for pair in pairs)
     like = [one.get_attribute("data-like") for one in person.all("[data-like]")]
@@ -190,19 +250,18 @@ def test_files_and_indexes_go_for_good(
 def test_a_file_that_cannot_be_read_is_named_marked_and_deleted(
     person: Browser, busy: Server, tmp_path: Path, axe: str
 ) -> None:
-    for one in told(busy, "/uploads")["files"]:
-        busy.client.delete(f"/uploads/{one['id']}")
+    _clear(busy)
     broken, whole, useless = tmp_path / "torn.pdf", tmp_path / "whole.txt", tmp_path / "run.exe"
     broken.write_bytes(b"%PDF-1.7 and then nothing")
     whole.write_text("The lamp in the hall is new.", encoding="utf-8")
     useless.write_bytes(b"MZ" + bytes(2000))
     person.open("/documents")
+    person.write("[name=index]", "torn")
     send(person, broken, whole, useless)
     person.find(".drop-files .failed", "run.exe is not a supported kind of file")
     person.until(lambda: len(person.all("[data-forget]")) == 2)
     person.until(lambda: len(told(busy, "/uploads")["files"]) == 2)
     ids = {one["name"]: one["id"] for one in told(busy, "/uploads")["files"]}
-    _index(person, busy, "torn")
     person.says("Files that could not be read: 1", ".note")
     assert "torn.pdf is damaged" in person.find(".note").text
     assert ids["torn.pdf"] not in person.find(".note").text
@@ -228,6 +287,7 @@ def test_files_of_one_name_are_told_apart_by_when_they_came(
     file.write_text("The lamp in the hall is new.", encoding="utf-8")
     person.size(360)
     person.open("/documents")
+    person.click("[name=follow]")
     for number in (1, 2):
         send(person, file)
         person.until(lambda number=number: sum(  # type: ignore[misc]
@@ -248,8 +308,8 @@ def test_scans_become_text(person: Browser, tmp_path: Path, axe: str) -> None:
     person.open("/documents?tab=scans")
     person.click("[data-do=scans]")
     person.find("[data-answer=scans] .trouble", t("documents.scans.choose"))
-    person.until(lambda: len(person.all("input[type=file]")) == 3)
-    person.all("input[type=file]")[1].send_keys(str(file))
+    person.until(lambda: len(person.all(FILE_INPUTS)) == 3)
+    person.all(FILE_INPUTS)[1].send_keys(str(file))
     read = person.find("[data-scan='boiler.png']")
     assert "mended by the plumber" in read.text
     fits(person, axe)
@@ -271,8 +331,8 @@ def test_recordings_become_text(person: Browser, busy: Server, tmp_path: Path, a
     person.open("/documents?tab=recordings")
     person.click("[data-do=recordings]")
     person.toast("Choose a recording first")
-    person.until(lambda: len(person.all("input[type=file]")) == 3)
-    person.all("input[type=file]")[2].send_keys(str(file))
+    person.until(lambda: len(person.all(FILE_INPUTS)) == 3)
+    person.all(FILE_INPUTS)[2].send_keys(str(file))
     person.find(".drop-files .done")
     person.until(lambda: any(one["name"] == "talk.wav" for one in told(busy, "/uploads")["files"]))
     assert told(busy, "/jobs?kind=transcribe")["jobs"] == []  # nothing begins unasked

@@ -40,6 +40,11 @@ def test_jobs_are_shown_followed_and_deleted(person: Browser, busy: Server, axe:
     log = person.find(f"{card} [role=log]")
     person.until(lambda: "Done" in log.text)
     assert "Waiting" in log.text
+    assert "2 of 2 lines" in log.text  # in the card's words
+    said = person.find(f"{card} .job-title").text
+    assert "Good morning. and 1 more" in said
+    assert "2 lines" in said
+    assert "of audio" in said
     fits(person, axe)
     fits_in_every_language(person)
 
@@ -110,13 +115,17 @@ def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server)
     # The buttons stay where they are: no other one comes under the pointer.
     assert place("cancel") == before["cancel"]
     assert place("resume") == before["pause"]
+    before["delete"] = place("delete")
     assert job_of(busy, id)["state"] == "paused"
     person.click(f"{card} [data-do=resume]")
     person.until(lambda: job_of(busy, id)["state"] == "running")
     person.find(f"{card}[data-state=running]")
     person.click(f"{card} [data-do=cancel]")
-    person.click(".ask[open] [data-ask=yes]")
-    person.find(f"{card}[data-state=cancelled]")
+    person.find(".ask[open] h2", "Stop making “Houses”?")
+    person.find(".ask[open] [data-ask=no]", "Keep going")
+    person.click(".ask[open] [data-ask=yes]", "Stop")
+    person.find(f"{card}[data-state=cancelled] .badge", "Stopped")
+    assert (place("resume"), place("delete")) == (before["pause"], before["delete"])
     assert job_of(busy, id)["state"] == "cancelled"
 
 
@@ -143,4 +152,4 @@ def test_the_cluster_says_that_there_is_none(person: Browser) -> None:
     person.open("/cluster")
     assert "Only this machine" in person.find(".empty").text
     person.click(".empty a")
-    person.until(lambda: person.driver.current_url == person.url + "/")
+    person.until(lambda: person.driver.current_url == person.url + "/rig")

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, environment_of, running
-from tests.server.long_work import fits, fits_in_every_language, told
+from tests.server.long_work import fits, fits_in_every_language, send, told
 
 pytestmark = NEEDS
 _CONFIG = """
@@ -78,6 +78,14 @@ def test_a_run_shows_its_curves(
     label = person.find("[data-curve=loss] [role=img]").get_attribute("aria-label")
     assert f"{loss:.4g}" in str(label)
     assert "Validation" in person.find("[data-curve=loss]").text
+    for curve, unit in (("loss", ""), ("memory", "MiB"), ("speed", "ms")):
+        axes = person.find(f"[data-curve={curve}] svg").text
+        assert "step" in axes
+        assert unit in axes
+    person.find(f"[data-sample='{run['id']}']")
+    report = busy.client.get(str(person.find("[data-do=report]").get_attribute("href")))
+    assert report.headers["content-type"].startswith("text/html")
+    assert "<svg" in report.text
     fits(person, axe)
     fits_in_every_language(person)
 
@@ -105,3 +113,29 @@ def test_curves_grow_while_it_learns(person: Browser, busy: Server, tmp_path: Pa
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_ready_made_run_is_started_and_stopped(
+    person: Browser, busy: Server, axe: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "chronicle.txt"
+    text.write_text("The ferry waits for the tide, and the tide for none. " * 400)
+    person.open("/training")
+    send(person, text)
+    person.until(lambda: person.find("[name=train-file] option:checked").text == text.name)
+    assert person.find("[name=steps]").get_attribute("value") == "400"
+    person.write("[name=steps]", "100000")
+    person.click("[data-do=train]")
+    person.toast("The run is queued")
+    run = person.until(lambda: _run(busy, "language"), 300)
+    view = f"[data-view='{run['id']}']"
+    person.click(f"[data-run='{run['id']}']")
+    person.until(lambda: "left" in person.find(view).text, 300)
+    fits(person, axe)
+    person.size(1440)
+    person.click(f"{view} [data-do=stop]")
+    person.find(".ask[open] h2", "Stop training “language”?")
+    person.click(".ask[open] [data-ask=yes]")
+    person.find(f"{view} .badge", "Stopped")
+    assert _run(busy, "language")["state"] == "stopped"
+    person.find(f"{view} [data-do=resume]")

@@ -655,6 +655,13 @@ def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
 # -- how fast voices are ---------------------------------------------------------------------------
 
 
+def load_book_speeds(rig: Rig) -> dict[str, float]:
+    """How many times real time books were made on this machine, by engine and voice."""
+    from anyrig.audiobooks import rates
+
+    return rates.load_speeds(rig.folders.rates)
+
+
 def load_rate(rig: Rig, request: BookRequest, engine: EngineChoice) -> Rate:
     """How fast the voice speaks, as measured; a guess before that."""
     from anyrig.audiobooks import rates

@@ -82,13 +82,15 @@ class Uploads:
             folder.chmod(0o700)
         self._delete_incomplete()
 
-    def receive(self, name: str, owner: str = "") -> UploadWriter:
-        """Start an upload; `owner` is the id of the client's key."""
+    def receive(self, name: str, owner: str = "", request_bytes: int = 0) -> UploadWriter:
+        """Start an upload; `owner` is the id of the client's key, `request_bytes` the size of the
+        whole request, if that is known.
+        """
         with self._lock:
             if len(self._list_ids()) + self._num_receiving >= self.max_files:
                 raise self.too_many()
             self._num_receiving += 1
-        return UploadWriter(self, self._folder, clean_name(name), owner)
+        return UploadWriter(self, self._folder, clean_name(name), owner, request_bytes)
 
     def too_many(self) -> LimitExceededError:
         return LimitExceededError(
@@ -220,8 +222,11 @@ class UploadWriter:
 
     upload: Upload
 
-    def __init__(self, uploads: Uploads, folder: Path, name: str, owner: str = "") -> None:
+    def __init__(
+        self, uploads: Uploads, folder: Path, name: str, owner: str = "", request_bytes: int = 0
+    ) -> None:
         self._uploads, self._name, self._owner = uploads, name, owner
+        self._request_bytes = request_bytes
         # The suffix is one of ours, whatever the client calls the file.
         self._part = folder / f"part-{secrets.token_hex(16)}{_get_suffix(_guess_type(name))}"
         self._size = self._checked_size = 0
@@ -250,8 +255,10 @@ class UploadWriter:
     def write(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > self._uploads.max_bytes:
+            size, limit = self._request_bytes / 1e6, self._uploads.max_bytes / 1e6
+            request = f" (the request has {size:,.4g} MB)" if size else ""
             raise LimitExceededError(
-                f"{self._name} is larger than {self._uploads.max_bytes / 1e6:,.6g} MB",
+                f"{self._name} is larger than the limit of {limit:,.6g} MB{request}",
                 hint="Split it, or raise server.upload_mb.",
             )
         with _storage_errors():

@@ -48,6 +48,16 @@ def load(path: Path, engine: str, voice: str) -> Rate:
         return Rate()
 
 
+def load_speeds(path: Path) -> dict[str, float]:
+    """How many times real time each voice was, by its engine and name; the last one comes last."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {str(name): float(one["times_real_time"]) for name, one in known.items()
+                if one.get("times_real_time")}  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 def learn(path: Path, engine: str, voice: str, rate: Rate, num_characters: int) -> None:
     """Keep what a run has shown; a file that cannot be written costs the figure, not the book."""
     if num_characters < _ENOUGH:

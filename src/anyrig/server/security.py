@@ -214,7 +214,7 @@ class SecurityMiddleware:
         limit = self._find_limit(call)
         if int(length) > limit:
             raise Problem(
-                413, _too_large(limit),
+                413, _too_large(limit, int(length)),
                 hint="Send less at once, or raise server.body_mb or server.upload_mb.",
                 headers=_CLOSE,
             )  # fmt: skip
@@ -596,8 +596,11 @@ def limit_body(
     return receive_limited
 
 
-def _too_large(max_bytes: int) -> str:
-    return f"the request is larger than {max_bytes / 1e6:,.6g} MB"
+def _too_large(max_bytes: int, size: int = 0) -> str:
+    limit = f"{max_bytes / 1e6:,.6g} MB"
+    if not size:
+        return f"the request is larger than the limit of {limit}"
+    return f"the request has {size / 1e6:,.4g} MB; the limit is {limit}"
 
 
 # -- headers ---------------------------------------------------------------------------------------

@@ -118,7 +118,9 @@ async def receive_form(
         raise Problem(415, "the request is not a multipart form", hint=_FORM_HINT)
     owner = get_client(request).key
     num_free = await to_thread.run_sync(uploads.count_free)
-    reader = _FormReader(uploads, names, max_field_bytes, owner, max_files, num_free)
+    length = request.headers.get("content-length", "")
+    num_bytes = int(length) if length.isdigit() else 0
+    reader = _FormReader(uploads, names, max_field_bytes, owner, max_files, num_free, num_bytes)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
         async for chunk in request.stream():
@@ -144,9 +146,10 @@ class _FormReader:
 
     def __init__(
         self, uploads: Uploads, names: tuple[str, ...], max_field_bytes: int, owner: str,
-        max_files: int, num_free: int,
+        max_files: int, num_free: int, request_bytes: int,
     ) -> None:  # fmt: skip
         self.form = UploadForm()
+        self._request_bytes = request_bytes
         self.pending_bytes = 0
         self.is_complete = False
         self._uploads, self._names, self._owner = uploads, names, owner
@@ -238,7 +241,9 @@ class _FormReader:
             raise InvalidInputError(
                 f"files belong in the field {expected!r}", hint=f"curl -F {expected}=@book.epub"
             )
-        self._file = self._uploads.receive(_decode(options[b"filename"]), self._owner)
+        self._file = self._uploads.receive(
+            _decode(options[b"filename"]), self._owner, self._request_bytes
+        )
 
     def _write(self, data: bytes) -> None:
         if self._file is not None:
@@ -295,7 +300,7 @@ async def file_response(
         path: of the file.
         name: to save it under.
         media_type: guessed from the suffix if empty.
-        inline: whether a browser may show it; for audio and images only.
+        inline: whether a browser may show it; never for HTML or SVG, which have scripts.
     """
     try:
         found = await to_thread.run_sync(os.stat, path)
@@ -321,6 +326,37 @@ async def file_response(
     return FileResponse(
         path, headers=headers, media_type=media_type or guess_media_type(path), stat_result=found
     )
+
+
+_VIEWED_TYPES: Mapping[str, str] = {
+    ".pdf": "application/pdf", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+    ".gif": "image/gif", ".webp": "image/webp", ".avif": "image/avif", ".bmp": "image/bmp",
+}  # fmt: skip
+_TEXT_SUFFIXES = (".txt", ".md", ".csv", ".tsv", ".log", ".json", ".jsonl", ".srt", ".vtt", ".rst")
+
+
+async def view_response(request: Request, path: Path, name: str) -> Response:
+    """A document that the browser shows if it can: a PDF, an image, plain text; or saves."""
+    suffix = path.suffix.lower()
+    media_type = _VIEWED_TYPES.get(suffix, "")
+    if suffix in _TEXT_SUFFIXES:
+        media_type = f"text/plain; charset={await to_thread.run_sync(_detect_charset, path)}"
+    return await file_response(
+        request, path, name, inline=bool(media_type),
+        media_type=media_type or "application/octet-stream",
+    )  # fmt: skip
+
+
+def _detect_charset(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.read(1 << 16).decode("utf-8")
+    except UnicodeDecodeError as error:
+        is_cut = error.reason == "unexpected end of data"
+        return "utf-8" if is_cut else "windows-1252"
+    except OSError as error:
+        raise _gone() from error
+    return "utf-8"
 
 
 def content_disposition(name: str, *, inline: bool = False) -> str:
@@ -432,6 +468,27 @@ class IndexFiles:
                     hint="GET /documents/indexes/{name}/files lists them.",
                 )
         return found
+
+    def find_file(self, client: Client, stored: str, file: str) -> tuple[Path, str]:
+        """The path and the name of a file of an index; a 404 problem if it is not in it.
+
+        Args:
+            client: who is calling.
+            stored: the name of the index on disk.
+            file: `upload:ID` or a path.
+        """
+        from anyrig.app.index import list_files
+
+        (file,) = self.check_names([file])
+        if file.startswith("upload:"):
+            upload = find_upload(self._server, client, file.partition(":")[2])
+            path, name = self._server.uploads.path(upload.id), upload.name
+        else:
+            path, name = Path(file), Path(file).name
+        if path not in {one for one, _ in list_files(self._server.rig, stored)}:
+            raise Problem(404, "the file is not in this index",
+                          hint="GET /documents/indexes/{name}/files lists them.")  # fmt: skip
+        return path, name
 
     def delete_uploads(
         self, client: Client, paths: Iterable[str], still_indexed: Iterable[str] = ()

@@ -65,6 +65,10 @@ class ApiClient:
         return [folder.strip() for folder in setting.split(",") if folder.strip()]
 
     @property
+    def max_upload_bytes(self) -> int:
+        return self._server.uploads.max_bytes
+
+    @property
     def uses_cluster(self) -> bool:
         """Whether text to speak is sent to other machines."""
         return self._server.cluster is not None

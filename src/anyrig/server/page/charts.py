@@ -69,12 +69,21 @@ def draw_line(
     )
 
 
-def draw_bars(rows: Sequence[tuple[str, float, str]]) -> str:
-    """Horizontal bars: of each its name, its value, and the value's text."""
-    highest = max((value for _, value, _ in rows), default=0) or 1
+def draw_bars(rows: Sequence[tuple[str, float, str]], *, top: float | None = None) -> str:
+    """Horizontal bars: of each its name, its value, and the value's text.
+
+    `top` is the value of a full bar, 1 for shares; the highest value by default. A value alone,
+    with nothing to compare it to, has no bar.
+    """
+    highest = top or max((value for _, value, _ in rows), default=0) or 1
+    has_bars = top is not None or len(rows) > 1
+
+    def draw_bar(value: float) -> str:
+        width = max(_MIN_BAR_PERCENT, 100 * value / highest)
+        return f'<div class="track"><div class="fill" style="width:{width:.1f}%"></div></div>'
+
     return "".join(
-        f'<div class="hbar"><span>{escape(name)}</span><span class="figures">{escape(text)}'
-        f'</span><div class="track"><div class="fill" '
-        f'style="width:{max(_MIN_BAR_PERCENT, 100 * value / highest):.1f}%"></div></div></div>'
+        f'<div class="hbar"><span>{escape(name)}</span><span class="figures">{escape(text)}</span>'
+        f"{draw_bar(value) if has_bars else ''}</div>"
         for name, value, text in rows
     )

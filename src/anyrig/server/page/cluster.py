@@ -44,7 +44,7 @@ async def build(page: PageContext) -> None:
     with empty_state(t("cluster.empty"), t("cluster.empty.do"), "cluster"):
         command_box(t, "anyrig coordinator")
         command_box(t, "anyrig serve --cluster URL")
-        link(t("cluster.rig"), "/", classes="button primary")
+        link(t("cluster.rig"), "/rig", classes="button primary")
 
 
 class ClusterPage:

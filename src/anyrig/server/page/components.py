@@ -29,7 +29,7 @@ ButtonKind = Literal["plain", "primary", "quiet", "danger"]
 Mood = Literal["plain", "good", "warn", "bad"]
 _DROP_TEXTS = (
     "sending", "done", "failed", "unsupported", "no_folder", "empty_folder", "large_folder",
-    "unreadable",
+    "unreadable", "too_large", "choose_folder", "total",
 )  # fmt: skip
 _UNSUPPORTED_KINDS = ("other", "zip")
 
@@ -289,11 +289,12 @@ class FileDrop(ui.element, component="assets/drop.js"):
         accept: as in `<input type=file>`.
         multiple: whether it takes several files.
         any_kind: keep files that are no known document, picture or recording too.
+        folders: whether it has a button that chooses a folder; dropped ones are taken in any case.
     """
 
     def __init__(
         self, t: Translator, on_files: Callable[[list[Mapping[str, Any]]], Any], *, kinds: str,
-        accept: str = "", multiple: bool = True, any_kind: bool = False,
+        accept: str = "", multiple: bool = True, any_kind: bool = False, folders: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self._on_files = on_files
@@ -303,8 +304,9 @@ class FileDrop(ui.element, component="assets/drop.js"):
         texts["unreachable"] = t("frame.unreachable")
         unsupported = [] if any_kind else list(_UNSUPPORTED_KINDS)
         self._props.update(
-            kinds=kinds, accept=accept, multiple=multiple, texts=texts, unsupported=unsupported
-        )
+            kinds=kinds, accept=accept, multiple=multiple, texts=texts, unsupported=unsupported,
+            folders=folders,
+        )  # fmt: skip
         self.on("files", self._handle_files)
 
     async def _handle_files(self, event: GenericEventArguments) -> None:
@@ -314,20 +316,23 @@ class FileDrop(ui.element, component="assets/drop.js"):
 class ConfirmDialog:
     """Asks before something is deleted: the browser's own dialog, so that its keys work."""
 
-    def __init__(self, t: Translator) -> None:
+    def __init__(self) -> None:
         self._on_confirm: Handler | None = None
         with tag("dialog", classes="ask") as self._dialog:
             self._title = tag("h2")
             self._text = tag("p", classes="soft")
             self._dialog.attributes(aria_labelledby=self._title.html_id)
             with row("ask-buttons"):
-                button(t("jobs.keep"), self._close, autofocus=True)
+                with button("", self._close, autofocus=True, data_ask="no"):
+                    self._keep = tag("span")
                 with button("", self._confirm, kind="danger", data_ask="yes"):
                     self._action = tag("span")
 
-    def open(self, title: str, text: str, action: str, on_confirm: Handler) -> None:
+    def open(self, title: str, text: str, action: str, keep: str, on_confirm: Handler) -> None:
+        """`action` and `keep` are the words of its buttons."""
         self._on_confirm = on_confirm
-        self._title.text, self._text.text, self._action.text = title, text, action
+        self._title.text, self._text.text = title, text
+        self._action.text, self._keep.text = action, keep
         ui.run_javascript(f"document.getElementById('{self._dialog.html_id}').showModal()")
 
     def _close(self) -> None:

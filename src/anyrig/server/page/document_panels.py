@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from html import escape
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from nicegui import ui
 
@@ -22,6 +23,7 @@ from anyrig.server.page.components import (
     card,
     empty_state,
     error_box,
+    link,
     row,
     show_error,
     show_warnings,
@@ -52,6 +54,7 @@ _MAX_PASSAGE_CHARS = 700
 _CHARS_BEFORE_MATCH = 120
 _MAX_COMPARED_FILES, _MAX_PAIRS, _MAX_HITS_PER_FILE = 12, 20, 3
 _MAX_ENTITIES = 300
+_ADDRESS_WORDS = 6
 _MAX_REPORT_ITEMS = 12
 _MAX_TRANSCRIPT_CHARS = 100_000
 _TRANSCRIPT_FORMATS = "txt,srt"
@@ -160,9 +163,11 @@ class Panel:
                        lambda: self.files.confirm_delete(upload), kind="quiet", icon_name="bin",
                        data_rid=upload)  # fmt: skip
 
-    def build_chart(self, title: str, rows: Sequence[tuple[str, float, str]]) -> None:
+    def build_chart(
+        self, title: str, rows: Sequence[tuple[str, float, str]], top: float | None = None
+    ) -> None:
         values = ", ".join(f"{name} {text}" for name, _, text in rows)
-        Chart(f"{title}: {values}", draw_bars(rows))
+        Chart(f"{title}: {values}", draw_bars(rows, top=top))
 
 
 # -- search ----------------------------------------------------------------------------------------
@@ -215,25 +220,28 @@ class SearchPanel:
         })  # fmt: skip
 
     def _show(self, answer: Json) -> None:
-        t, hits = self._page.t, answer["hits"]
+        t, hits, index = self._page.t, answer["hits"], str(answer["index"])
+        show_warnings(answer.get("notes") or ())
         if not hits:
             empty_state(t("documents.found.none"), t("documents.found.none.do"), "search")
             if answer.get("nearest"):
-                show_hit(t, answer["nearest"])
+                show_hit(t, answer["nearest"], index)
             return
         one = len(hits) == 1
         tag("p", t("documents.found.one") if one else t("documents.found", count=len(hits)),
             classes="soft")  # fmt: skip
         for hit in hits:
-            show_hit(t, hit)
+            show_hit(t, hit, index)
 
 
-def show_hit(t: Translator, hit: Json) -> None:
-    """A passage with its file, page and similarity."""
+def show_hit(t: Translator, hit: Json, index: str) -> None:
+    """A passage with its file, page and similarity; the name opens the file there."""
     name = str(hit["name"])
     with tag("article", classes="hit", data_hit=name):
         with tag("div", classes="hit-head"):
-            tag("h3", name)
+            with tag("h3"):
+                link(name, build_address(index, hit), target="_blank", rel="noopener",
+                     title=t("documents.open"))  # fmt: skip
             if hit.get("page"):
                 badge(t("documents.page", number=hit["page"]))
             if isinstance(hit.get("similarity"), int | float):
@@ -243,6 +251,15 @@ def show_hit(t: Translator, hit: Json) -> None:
         others = {str(one.get("name") or one.get("file")) for one in hit.get("also") or ()} - {name}
         if others:
             tag("p", t("documents.also", names=", ".join(sorted(others)[:5])), classes="soft")
+
+
+def build_address(index: str, hit: Json) -> str:
+    """Where the file of a hit is opened: a PDF at its page, a text at the passage."""
+    address = f"/documents/indexes/{quote(index, safe='')}/content?file={quote(str(hit['file']))}"
+    if hit.get("page") and str(hit.get("type") or "") == "pdf":
+        return f"{address}#page={hit['page']}"
+    words = str(hit["text"]).split()[:_ADDRESS_WORDS]
+    return f"{address}#:~:text={quote(' '.join(words), safe='')}"
 
 
 def mark_matches(text: str, spans: Sequence[Sequence[int]]) -> str:
@@ -323,14 +340,14 @@ class SimilarPanel(Panel):
             tag("h3", t("documents.similar.pairs"))
             self.build_chart(t("documents.similar.pairs"), [
                 (names, share, t.percent(share)) for names, share in answer["pairs"][:_MAX_PAIRS]
-            ])  # fmt: skip
+            ], top=1.0)  # fmt: skip
         for one in like:
             if len(like) > 1:
                 tag("h3", t("documents.similar.to", name=one["to"]), data_like=one["to"])
             if not one["hits"]:
                 tag("p", t("documents.found.none"), classes="soft")
             for hit in one["hits"][: _MAX_HITS_PER_FILE if len(like) > 1 else None]:
-                show_hit(t, hit)
+                show_hit(t, hit, str(one["index"]))
 
 
 def _list_pairs(name: str, found: Json) -> list[NamePair]:
@@ -469,7 +486,7 @@ class ReportPanel(Panel):
         self.build_chart(t("documents.report.languages"), [
             (t.find(f"language.{code}", code), float(share), t.percent(share))
             for code, share in list(answer["languages"].items())[:6]
-        ])  # fmt: skip
+        ], top=1.0)  # fmt: skip
         tag("h3", t("documents.report.phrases"))
         with tag("ul", classes="tags"):
             for one in answer["phrases"][:_MAX_REPORT_ITEMS]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote
+
+from nicegui import ui
 
 from anyrig.server.page.api import ENGLISH, ApiError
 from anyrig.server.page.components import (
@@ -15,9 +18,11 @@ from anyrig.server.page.components import (
     badge,
     button,
     card,
+    command_box,
     heading,
     row,
     show_toast,
+    show_warnings,
     tag,
 )
 from anyrig.server.page.document_panels import AUDIO_KINDS, PANELS
@@ -31,8 +36,16 @@ from anyrig.server.page.jobs import (
     format_time,
 )
 from anyrig.server.page.layout import PageContext
+from anyrig.server.page.translations import Translator
 
 Json = Mapping[str, Any]
+_NEEDED_FEATURES = {"entities": "names", "scans": "ocr", "recordings": "transcription"}
+_ORDERS: Mapping[str, Callable[[Json], Any]] = {
+    "new": lambda file: -float(file["made_at"]),
+    "name": lambda file: str(file["name"]).lower(),
+    "large": lambda file: -int(file["size"]),
+}
+_MAX_BOOKS = 1000
 _DEFAULT_INDEX = "default"
 _MAX_FAILED_FILES = 10
 _NUM_INDEX_JOBS = 10
@@ -48,20 +61,25 @@ _MOVE_BETWEEN_TABS = """(event) => {
 
 async def build(page: PageContext) -> None:
     t = page.t
-    heading(t("page.documents"), t("documents.lead"))
+    where = t("documents.cluster" if page.api.uses_cluster else "frame.local")
+    heading(t("page.documents"), f"{t('documents.lead')} {where}")
+    found = (await page.api.get("/documents/features", language=t.language))["features"]
+    features = {str(one["name"]): one for one in found}
     with tag("div", classes="columns"):
         with tag("div", classes="stack"):
             files = FilesCard(page)
             index = IndexCard(page, files)
         with card(classes="panels"):
-            _build_tabs(page, files, index)
-    files.on_delete = index.load
+            _build_tabs(page, files, index, features)
+    files.on_add, files.on_delete = index.index_new, index.load
     page.run_soon(files.load)
     page.run_soon(index.load)
     page.run_every(POLL_INTERVAL_S, index.refresh)
 
 
-def _build_tabs(page: PageContext, files: FilesCard, index: IndexCard) -> None:
+def _build_tabs(
+    page: PageContext, files: FilesCard, index: IndexCard, features: Mapping[str, Json]
+) -> None:
     """One panel at a time; arrow keys move between the tabs."""
     t = page.t
     tabs: dict[str, Tag] = {}
@@ -75,6 +93,7 @@ def _build_tabs(page: PageContext, files: FilesCard, index: IndexCard) -> None:
     for name, panel in PANELS.items():
         with tag("div", classes="stack", role="tabpanel", tabindex="-1",
                  aria_labelledby=tabs[name].html_id) as places[name]:  # fmt: skip
+            _show_missing(page.t, features.get(_NEEDED_FEATURES.get(name, "")))
             panel(page, files, index)
         tabs[name].attributes(aria_controls=places[name].html_id)
 
@@ -84,25 +103,54 @@ def _build_tabs(page: PageContext, files: FilesCard, index: IndexCard) -> None:
             element.attributes(aria_selected=str(chosen).lower(), tabindex="0" if chosen else "-1")
             places[name].set_visibility(chosen)
 
+    def open_tab(name: str) -> None:
+        select(name)
+        ui.run_javascript(f"anyrig.setQuery('tab', {json.dumps(name)})")
+
     for name, element in tabs.items():
-        element.on("click", lambda name=name: select(name), args=[])
+        element.on("click", lambda name=name: open_tab(name), args=[])
     first = page.query.get("tab", "")
     select(first if first in PANELS else "search")
 
 
+def _show_missing(t: Translator, feature: Json | None) -> None:
+    """Say what is not installed before anything is uploaded for it, with the command."""
+    if feature is None or feature["installed"]:
+        return
+    name = str(feature["name"])
+    with tag("div", classes="note", role="note", data_missing=name):
+        tag("p", t(f"documents.missing.{name}"), classes="note-title")
+        if feature["fix"]:
+            tag("p", t("documents.missing.fix"))
+            command_box(t, str(feature["fix"]))
+
+
 class FilesCard:
-    """The uploaded files: added, chosen, deleted."""
+    """The uploaded files: added, filtered, sorted, chosen, deleted; those of books apart."""
 
     def __init__(self, page: PageContext) -> None:
         self._page, t = page, page.t
         self.files: list[Json] = []
+        self.on_add: Callable[[Sequence[Json]], Awaitable[None]] | None = None
         self.on_delete: Callable[[], Awaitable[None]] | None = None
+        self._books: set[str] = set()
         self._chosen: list[str] = []
         self._unreadable: set[str] = set()
         self._fields: dict[str, Field] = {}
         self._badges: dict[str, Tag] = {}
+        self._rows: list[tuple[str, Tag]] = []
         with card(t("documents.files")):
-            FileDrop(t, self.add, kinds=t("documents.drop.kinds"))
+            FileDrop(t, self._add_dropped, kinds=t("documents.drop.kinds"), folders=True)
+            with tag("div", classes="list-tools") as self._tools:
+                self._filter = Field(
+                    "search", t("documents.filter"), live=True, bare=True, name="filter",
+                    placeholder=t("documents.filter"), on_change=self._filter_list,
+                )  # fmt: skip
+                self._order = Field(
+                    "select", t("documents.sort"), "new", bare=True, name="sort",
+                    options=[(one, t(f"documents.sort.{one}")) for one in _ORDERS],
+                    on_change=self._show_list, keep="documents.sort",
+                )  # fmt: skip
             with row("ends") as self._head:
                 self._count = tag("p", classes="soft", aria_live="polite")
                 with row():
@@ -110,6 +158,10 @@ class FilesCard:
                         button(t(f"books.{name}"), partial(self._choose_all, chosen),
                                kind="quiet", data_files=name)  # fmt: skip
             self._list = tag("ul", classes="file-list")
+            self._no_match = tag("p", t("documents.filter.none"), classes="soft")
+            with tag("details", classes="job-details") as self._book_files:
+                self._book_title = tag("summary")
+                self._book_list = tag("ul", classes="file-list", data_files="books")
 
     def list_chosen(self, *kinds: str) -> list[Json]:
         """The chosen files, of some kinds or of all."""
@@ -133,26 +185,62 @@ class FilesCard:
         ids = [str(one["id"]) for one in self.files if name in (one["id"], one["name"])]
         return ids[0] if len(ids) == 1 else ""
 
+    async def _add_dropped(self, uploads: Sequence[Json]) -> None:
+        await self.add(uploads)
+        if self.on_add is not None:
+            await self.on_add(uploads)
+
     async def add(self, uploads: Sequence[Json], *, only: bool = False) -> None:
         """Choose new uploads, with `only` instead of the other files."""
         self._chosen = [*([] if only else self._chosen), *(str(one["id"]) for one in uploads)]
         await self.load()
 
     async def load(self) -> None:
-        self.files = list((await self._page.api.get("/uploads"))["files"])
+        api = self._page.api
+        self.files = list((await api.get("/uploads"))["files"])
+        books = (await api.get("/jobs", kind="book", limit=_MAX_BOOKS))["jobs"]
+        files = [str((job.get("arguments") or {}).get("file") or "") for job in books]
+        self._books = {file.partition(":")[2] for file in files}
         ids = [str(one["id"]) for one in self.files]
         self._chosen = [id for id in ids if id in self._chosen]
+        self._show_list()
+
+    def _show_list(self) -> None:
+        """Build the list in the chosen order."""
+        t, key = self._page.t, _ORDERS[str(self._order.value)]
         self._fields.clear()
         self._badges.clear()
+        self._rows.clear()
         self._list.clear()
+        self._book_list.clear()
+        files = sorted(self.files, key=key)
+        books = [file for file in files if file["id"] in self._books]
         with self._list:
-            for file in self.files:
+            for file in files:
+                if file not in books:
+                    self._build_row(file)
+        with self._book_list:
+            for file in books:
                 self._build_row(file)
+        self._book_title.text = t("documents.files.books", count=len(books))
+        self._book_files.set_visibility(bool(books))
         self.mark_unreadable(())
+        self._filter_list()
+
+    def _filter_list(self) -> None:
+        """Show the files whose names have the words of the filter."""
+        words = self._filter.text.lower().split()
+        for name, element in self._rows:
+            element.set_visibility(all(word in name.lower() for word in words))
+        self._no_match.set_visibility(
+            bool(self._rows) and not any(element.visible for _, element in self._rows)
+        )
+        self._update_chosen()
 
     def _build_row(self, file: Json) -> None:
         t, id, name = self._page.t, str(file["id"]), str(file["name"])
-        with tag("li"):
+        with tag("li", data_upload=name) as element:
+            self._rows.append((name, element))
             with tag("div", classes="file-about"):
                 self._fields[id] = Field(
                     "check", name, id in self._chosen, on_change=self._update_chosen,
@@ -177,13 +265,18 @@ class FilesCard:
         self._update_chosen()
 
     def _choose_all(self, chosen: bool) -> None:
-        for field in self._fields.values():
-            field.set_value(chosen)
+        """All that the filter shows; books only one by one."""
+        visible = {name for name, element in self._rows if element.visible}
+        names = {str(one["id"]): str(one["name"]) for one in self.files}
+        for id, field in self._fields.items():
+            if not chosen or (id not in self._books and names[id] in visible):
+                field.set_value(chosen)
         self._update_chosen()
 
     def _update_chosen(self) -> None:
         self._chosen = [id for id, field in self._fields.items() if field.value]
         self._head.set_visibility(bool(self.files))
+        self._tools.set_visibility(len(self.files) > 1)
         self._count.text = self._page.t(
             "documents.files.chosen", some=len(self._chosen), all=len(self.files)
         )
@@ -228,6 +321,8 @@ class IndexCard:
                 "text", t("documents.index.name"), self.selected or _DEFAULT_INDEX, name="index",
                 live=True,
             )  # fmt: skip
+            self._follow = Field("check", t("documents.index.follow"), True, name="follow",
+                                 keep="documents.follow")  # fmt: skip
             button(t("documents.index.add"), self._index_files, kind="primary", icon_name="plus",
                    data_do="index")  # fmt: skip
             if page.api.folders:
@@ -249,6 +344,12 @@ class IndexCard:
         )  # fmt: skip
         button(t("documents.index.folder.add"), self._index_folder, icon_name="plus",
                data_do="folder")  # fmt: skip
+
+    async def index_new(self, uploads: Sequence[Json]) -> None:
+        """Index files that were just dropped; recordings have no text yet."""
+        files = [f"upload:{one['id']}" for one in uploads if one["kind"] not in AUDIO_KINDS]
+        if files and self._follow.value:
+            await self._start({"files": files})
 
     async def _index_files(self) -> None:
         await self._start(self._files.build_sources())
@@ -280,6 +381,8 @@ class IndexCard:
         show_toast(t("documents.indexed", count=t.number(result.get("passages") or 0)), "good")
         failed = result.get("failed") or []
         self._failed.clear()
+        with self._failed:
+            show_warnings(result.get("warnings") or ())
         if failed:
             with self._failed, tag("div", classes="note", role="alert"):
                 tag("p", t("documents.unread", count=t.number(len(failed))), classes="note-title")

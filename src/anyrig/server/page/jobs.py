@@ -34,7 +34,7 @@ from anyrig.server.page.components import (
     tag,
 )
 from anyrig.server.page.layout import PageContext
-from anyrig.server.page.translations import Translator
+from anyrig.server.page.translations import Translator, load_texts
 
 Job = Mapping[str, Any]
 """A job as the API returns it."""
@@ -67,6 +67,9 @@ _ALLOWED_ACTIONS: dict[str, tuple[str, ...]] = {
 _FILTERS: Mapping[str, Sequence[str]] = {
     "all": (), "active": ACTIVE, "over": ("done", "failed", "cancelled"),
 }  # fmt: skip
+_STAGE_KEY = "jobs.stage."
+_PROGRESS_TEXTS = ("chapter", "files", "lines", "step", "loss")
+_LOGGED_KINDS = ("begin", "device", "warning", "alert", "validation", "failed")
 _MAX_LARGE_BUTTONS = 3
 _HALF_DAY_S = 43200.0
 
@@ -127,6 +130,9 @@ def describe_name(t: Translator, job: Job) -> str:
     if job["kind"] == "bench":
         return t("jobs.this_machine")
     title = str(arguments.get("title") or job.get("title") or _describe_kind(t, job))
+    if job["kind"] == "batch" and not arguments.get("file"):
+        num_lines = _count_lines(job)
+        return title if num_lines < 2 else t("jobs.and_more", name=title, count=num_lines - 1)
     # The API names a job of several files "a.txt and 2 more".
     num_more = len(arguments.get("files") or ()) - 1
     name = title.removesuffix(f" and {num_more} more")
@@ -134,26 +140,59 @@ def describe_name(t: Translator, job: Job) -> str:
 
 
 def describe_job(t: Translator, job: Job) -> str:
-    """Its kind, the author or the index, and its time."""
+    """Its kind, the author or the index, of a batch what was made, and its time."""
     arguments: Job = job.get("arguments") or {}
     detail = str(arguments.get("author") or arguments.get("index") or "")
-    return " · ".join(filter(None, [_describe_kind(t, job), detail, _describe_time(t, job)]))
+    parts = [_describe_kind(t, job), detail, *_describe_lines(t, job), _describe_time(t, job)]
+    return " · ".join(filter(None, parts))
 
 
-def describe_progress(t: Translator, job: Job) -> tuple[float, str]:
-    """The share of a job that is done, and a text on where it is and the time left."""
+def _count_lines(job: Job) -> int:
+    """Of a batch; the list of jobs has the number as `200 lines`."""
+    lines = (job.get("arguments") or {}).get("lines")
+    if isinstance(lines, str):
+        number = lines.partition(" ")[0]
+        return int(number) if number.isdecimal() else 0
+    return len(lines) if isinstance(lines, Sequence) else 0
+
+
+def _describe_lines(t: Translator, job: Job) -> list[str]:
+    """Of a batch: how many lines, how many failed, how long they are together."""
+    if job["kind"] != "batch":
+        return []
+    result: Job = job.get("result") or {}
+    num_failed = len(result.get("failed") or ())
+    num_lines = _count_lines(job) or int(result.get("made") or 0) + num_failed
+    parts = [t("jobs.lines.one") if num_lines == 1 else t("jobs.lines", count=t.number(num_lines))]
+    parts += [t("jobs.lines.failed", count=t.number(num_failed))] if num_failed else []
+    parts += [t("jobs.audio", time=t.duration(result["audio_s"]))] if result.get("audio_s") else []
+    return parts if num_lines else []
+
+
+def describe_progress(t: Translator, job: Job, *, is_old: bool = False) -> tuple[float, str]:
+    """The share of a job that is done, and a text on where it is and the time left.
+
+    `is_old`: the progress is that of an earlier attempt, so its rates no longer hold.
+    """
     progress, state = job.get("progress") or {}, str(job["state"])
     if state == "done":
         return 1.0, ""
-    share = progress.get("done")
-    share = max(0.0, min(1.0, float(share))) if isinstance(share, int | float) else 0.0
+    share = _get_share(progress)
     if state == "queued":
         return share, _describe_queue_position(t, job.get("place"))
     parts = [t.percent(share)] if share else []
     parts += _describe_stage(t, progress)
     if state == "running":
-        parts += _describe_speed(t, progress)
+        parts += [t("jobs.loading")] if is_old else _describe_speed(t, progress)
     return share, " · ".join(parts)
+
+
+def _get_share(progress: Job) -> float:
+    """Of an index, files that were read count half until they are indexed."""
+    share, num_files = progress.get("done"), progress.get("num_files")
+    if num_files and "num_read" in progress and share != 1:
+        share = (progress["num_read"] + progress.get("file", 0)) / (2 * num_files)
+    return max(0.0, min(1.0, float(share))) if isinstance(share, int | float) else 0.0
 
 
 def format_time(moment: float | None) -> str:
@@ -184,6 +223,10 @@ def _describe_stage(t: Translator, progress: Job) -> list[str]:
     if progress.get("num_files"):
         number, num = progress.get("file", 0), progress["num_files"]
         return [t("jobs.progress.files", number=number, all=num)]
+    if progress.get("num_all") and progress.get("num_done"):
+        number, num = progress["num_done"], progress["num_all"]
+        if progress.get("stage") == "speaking":
+            return [t("jobs.progress.lines", number=number, all=num)]
     if progress.get("steps") and progress.get("step"):
         step = t("jobs.progress.step", number=progress["step"], all=progress["steps"])
         loss = progress.get("loss")
@@ -230,8 +273,15 @@ class JobLog(ui.element, component="assets/log.js"):
 
     def __init__(self, t: Translator, id: str) -> None:
         super().__init__()
-        texts = {"label": t("jobs.log"), "empty": t("jobs.log.none"),
-                 "states": {state: t(f"state.{state}") for state in _ALLOWED_ACTIONS}}  # fmt: skip
+        texts = {
+            "label": t("jobs.log"), "empty": t("jobs.log.none"),
+            "states": {state: t(f"state.{state}") for state in _ALLOWED_ACTIONS},
+            # As on the card.
+            "stages": {key.removeprefix(_STAGE_KEY): t(key) for key in load_texts()
+                       if key.startswith(_STAGE_KEY)},
+            "progress": {name: t(f"jobs.progress.{name}") for name in _PROGRESS_TEXTS},
+            "kinds": {kind: t(f"jobs.log.{kind}") for kind in _LOGGED_KINDS},
+        }  # fmt: skip
         self._props.update(url=f"/jobs/{id}/events", texts=texts)
 
 
@@ -247,8 +297,9 @@ class JobCard:
 
     def __init__(self, page: PageContext, job: Job, refresh: Refresh, *, level: int = 2) -> None:
         self.page, self.id, self._refresh = page, str(job["id"]), refresh
-        self.name = describe_name(page.t, job)
+        self.name, self._kind = describe_name(page.t, job), str(job["kind"])
         self._shown: Any = None
+        self._old_progress: Any = None
         self._has_files = False
         t = page.t
         with tag("article", classes="card job", data_job=self.id) as self.element:
@@ -308,12 +359,15 @@ class JobCard:
             return
         before, self._shown = self._shown or {}, dict(job)
         t, state = self.page.t, str(job["state"])
+        if before and state == "running" and before["state"] != "running":
+            self._old_progress = before.get("progress")  # until the new attempt reports its own
         requested = {"pause": "pausing", "cancel": "cancelling"}.get(str(job.get("asked") or ""))
         shown_state = requested if requested and state == "running" else state
         set_badge(self._state, t(f"state.{shown_state}"), STATE_MOODS.get(shown_state, "plain"))
         self.element.attributes(data_state=state)
         self._description.text = describe_job(t, job)
-        self._bar.set(*describe_progress(t, job))
+        is_old = bool(job.get("progress")) and job["progress"] == self._old_progress
+        self._bar.set(*describe_progress(t, job, is_old=is_old))
         allowed = () if job.get("asked") else _ALLOWED_ACTIONS.get(state, ())
         for name, element in self._buttons.items():
             element.classes(remove="away") if name in allowed else element.classes("away")
@@ -362,7 +416,7 @@ class JobCard:
         await self._refresh()
 
     def _cancel(self) -> None:
-        self.page.confirm("jobs.cancel", self.name, lambda: self._post("cancel"), "jobs.cancel")
+        self.page.confirm_stop(self._kind, self.name, lambda: self._post("cancel"))
 
     def _delete(self) -> None:
         async def delete() -> None:

@@ -54,9 +54,18 @@ class PageContext:
         self, key: str, name: str, on_confirm: Handler, action: str = "jobs.delete"
     ) -> None:
         """Ask before something is lost: the texts are those of `key.ask` and `key.what`."""
-        assert self.dialog is not None
         t = self.t
-        self.dialog.open(t(f"{key}.ask", name=name), t(f"{key}.what"), t(action), on_confirm)
+        self._ask(t(f"{key}.ask", name=name), t(f"{key}.what"), t(action), "jobs.keep", on_confirm)
+
+    def confirm_stop(self, kind: str, name: str, on_confirm: Handler) -> None:
+        """Ask before a job of a kind is stopped."""
+        t = self.t
+        title = t.find(f"jobs.stop.{kind}", t("jobs.stop.book")).format(name=name)
+        self._ask(title, t("jobs.stop.what"), t("jobs.cancel"), "jobs.keep_going", on_confirm)
+
+    def _ask(self, title: str, text: str, action: str, keep: str, on_confirm: Handler) -> None:
+        assert self.dialog is not None
+        self.dialog.open(title, text, action, self.t(keep), on_confirm)
 
     @property
     def privacy_note(self) -> str:
@@ -117,7 +126,6 @@ def layout(client: Client, page: PageContext, pages: Sequence[PageInfo]) -> Iter
                     icon("mark")
                     tag("span", "anyrig")
                 _build_navigation(page, pages)
-                _build_tools(page)
                 with tag("button", type="button", classes="button quiet menu-button",
                          id="menu-button", aria_expanded="false", aria_controls="pages",
                          aria_label=t("frame.menu")):  # fmt: skip
@@ -127,13 +135,13 @@ def layout(client: Client, page: PageContext, pages: Sequence[PageInfo]) -> Iter
             data_unreachable=t("frame.unreachable"),
             data_unreachable_hint=t("frame.unreachable.hint"))  # fmt: skip
     header.move(target_index=0)
-    with tag("div", id="content", tabindex="-1"):
+    with tag("div", id="content", tabindex="-1", data_upload_bytes=page.api.max_upload_bytes):
         yield
     with tag("footer", classes="foot"):
         tag("p", t("frame.stays.cluster" if page.api.uses_cluster else "frame.stays"))
         with tag("p"):
             tag("a", t("frame.docs"), href="/docs", hreflang="en")
-    page.dialog = ConfirmDialog(t)
+    page.dialog = ConfirmDialog()
 
 
 def _build_navigation(page: PageContext, pages: Sequence[PageInfo]) -> None:
@@ -154,6 +162,7 @@ def _build_navigation(page: PageContext, pages: Sequence[PageInfo]) -> None:
             if page.api.is_signed_in:
                 with tag("li", classes="leave"), tag("form", method="post", action="/logout"):
                     tag("button", t("frame.sign_out"), type="submit", classes="button quiet")
+        _build_tools(page)
 
 
 def _build_tools(page: PageContext) -> None:

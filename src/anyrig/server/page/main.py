@@ -21,18 +21,21 @@ from anyrig.server.page import theme
 from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.components import error_box, heading, link
 from anyrig.server.page.layout import PageContext, PageInfo, create_context, layout, set_head
+from anyrig.server.page.rig import show_machine_line
 from anyrig.server.page.translations import LANGUAGE_COOKIE
 from anyrig.server.state import ServerState
 
 PAGES = (
-    PageInfo("/", "rig", "anyrig.server.page.rig"),
     PageInfo("/speak", "speak", "anyrig.server.page.speak"),
     PageInfo("/books", "books", "anyrig.server.page.books"),
     PageInfo("/documents", "documents", "anyrig.server.page.documents"),
     PageInfo("/training", "training", "anyrig.server.page.training"),
     PageInfo("/jobs", "jobs", "anyrig.server.page.jobs"),
+    PageInfo("/rig", "rig", "anyrig.server.page.rig"),
     PageInfo("/cluster", "cluster", "anyrig.server.page.cluster"),
 )
+START_PATH = "/"
+"""Shows the first page, with a line on the machine."""
 _YEAR_S = 365 * 24 * 3600
 _RESPONSE_TIMEOUT_S = 20.0
 """On a busy machine a page can take several seconds."""
@@ -69,6 +72,7 @@ def attach(app: FastAPI, server: ServerState) -> None:
     core.app.exception_handler(404)(_create_not_found_handler(api))
     for info in PAGES:
         _add_page(info, api)
+    _add_page(PAGES[0], api, START_PATH)
 
 
 class _BrowserRoute(BaseRoute):
@@ -78,7 +82,7 @@ class _BrowserRoute(BaseRoute):
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             return Match.NONE, {}
         accept = dict(scope["headers"]).get(b"accept", b"")
-        is_page = any(scope["path"] == page.path for page in PAGES)
+        is_page = scope["path"] in (START_PATH, *(page.path for page in PAGES))
         return (Match.FULL if is_page and b"text/html" in accept else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,20 +93,24 @@ def _is_nicegui(route: BaseRoute) -> bool:
     return isinstance(route, Mount) and route.app is core.app
 
 
-def _add_page(info: PageInfo, api: ApiClient) -> None:
+def _add_page(info: PageInfo, api: ApiClient, path: str = "") -> None:
+    """Show a page at its path, or at another one."""
     build: Callable[[PageContext], Awaitable[None]] = importlib.import_module(info.module).build
 
     async def show(client: Client) -> None:
         page = create_context(client, api, info.path)
         set_head(client, page, page.t(f"page.{info.key}"), get_version())
         with layout(client, page, PAGES):
+            line = show_machine_line(page) if info is PAGES[0] else None
             try:
                 await build(page)
+                if line is not None:
+                    line.move(target_index=1)  # below the heading
             except ApiError as error:
                 with error_box(error.title, error.hint, lang=error.lang):
                     link(page.t("frame.again"), info.path, classes="button plain")
 
-    ui.page(info.path, response_timeout=_RESPONSE_TIMEOUT_S)(show)
+    ui.page(path or info.path, response_timeout=_RESPONSE_TIMEOUT_S)(show)
 
 
 def _create_not_found_handler(

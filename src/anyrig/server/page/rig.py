@@ -20,6 +20,7 @@ from anyrig.server.page.components import (
     error_box,
     heading,
     icon,
+    link,
     row,
     set_badge,
     show_toast,
@@ -33,6 +34,30 @@ Json = Mapping[str, Any]
 _DEVICES_INTERVAL_S = 2.0
 _BENCH_INTERVAL_S = 1.0
 _NEARLY_FULL = 0.9
+
+
+def show_machine_line(page: PageContext) -> Tag:
+    """What this machine is and how fast it makes books, in one line."""
+    t = page.t
+    with tag("p", classes="soft machine-line", data_machine="line") as element:
+        text = tag("span")
+        link(t("rig.line.more"), "/rig")
+
+    async def load() -> None:
+        devices, bench = await page.api.get("/devices"), await page.api.get("/bench")
+        names = ", ".join(one["name"] for one in devices["devices"] if one["chosen"])
+        speeds = list(bench["books"].values())
+        key, speed = (
+            ("rig.line.books", _format_speed(t, speeds[-1])) if speeds else ("rig.line", "")
+        )
+        text.text = t(key, device=names or t("rig.the_cpu"), speed=speed)
+
+    page.run_soon(load)
+    return element
+
+
+def _format_speed(t: Translator, times_real_time: float) -> str:
+    return t.number(times_real_time, 0 if times_real_time >= 3 else 1)
 
 
 async def build(page: PageContext) -> None:
@@ -327,6 +352,7 @@ class BenchCard:
             with tag("div", role="status"):
                 self._bar = ProgressBar(t("bench.running"))
             self._error = tag("div")
+            self._books = tag("div", data_bench="books")
             self._figures = tag("div", classes="stack")
 
     async def load(self) -> None:
@@ -377,7 +403,9 @@ class BenchCard:
     async def _show_figures(self) -> None:
         t = self._page.t
         by_device: dict[str, list[Json]] = {}
-        for figure in (await self._page.api.get("/bench"))["figures"]:
+        bench = await self._page.api.get("/bench")
+        self._show_books(bench["books"])
+        for figure in bench["figures"]:
             by_device.setdefault(figure["name"], []).append(figure)
         self._figures.clear()
         with self._figures:
@@ -389,6 +417,19 @@ class BenchCard:
                     self._build_chart(name, [one for one in figures if one["unit"] == unit])
                 if when := str(figures[0].get("when") or ""):
                     tag("p", t("bench.when", when=when[:16].replace("T", " ")), classes="soft")
+
+    def _show_books(self, speeds: Mapping[str, float]) -> None:
+        """The figure that people ask for: how long a book takes."""
+        t = self._page.t
+        self._books.clear()
+        with self._books:
+            if not speeds:
+                tag("p", t("rig.books.none"), classes="soft")
+                return
+            voice, speed = list(speeds.items())[-1]
+            time = t.duration(3600 / speed)
+            tag("p", t("rig.books", speed=_format_speed(t, speed), time=time), classes="reason")
+            tag("p", t("rig.books.voice", voice=voice), classes="soft")
 
     def _build_chart(self, name: str, figures: Sequence[Json]) -> None:
         t = self._page.t

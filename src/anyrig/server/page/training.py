@@ -1,4 +1,4 @@
-"""The training page: runs of this machine, with live curves."""
+"""The training page: ready-made runs to start, and the runs of this machine with live curves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
+from anyrig.app.ready_runs import READY_NAMES, READY_RUNS, ReadyName
+from anyrig.server.page.api import ENGLISH, ApiError
 from anyrig.server.page.components import (
+    Field,
+    FileDrop,
     Tag,
     badge,
+    button,
     card,
     catch_errors,
     command_box,
@@ -21,6 +26,8 @@ from anyrig.server.page.components import (
     link,
     row,
     set_badge,
+    show_error,
+    show_toast,
     tag,
 )
 from anyrig.server.page.jobs import STATE_MOODS, describe_loss, format_time
@@ -34,6 +41,9 @@ Points = Sequence[Sequence[float]]
 _POLL_INTERVAL_S = 2.0
 _CURVES = ("loss", "rate", "memory", "speed")
 _MAX_ALERTS = 20
+_UNITS = {"memory": "MiB", "speed": "ms"}
+_DATA_KINDS = ("txt", "md", "json", "jsonl", "csv", "text")
+_NO_FILE = (("", "–"),)
 
 
 async def build(page: PageContext) -> None:
@@ -48,6 +58,7 @@ class TrainingPage:
         self._rows: dict[str, _RunRow] = {}
         self._view: RunView | None = None
         heading(t("page.training"), t("training.lead"))
+        ReadyCard(page)
         self._empty = empty_state(t("training.empty"), t("training.empty.do"), "train")
         with self._empty:
             command_box(t, "anyrig train config.toml")
@@ -101,6 +112,62 @@ class TrainingPage:
         await self.refresh()
 
 
+class ReadyCard:
+    """Starts a run that needs nothing but a file."""
+
+    def __init__(self, page: PageContext) -> None:
+        self._page, t = page, page.t
+        with card(t("training.ready"), note=t("training.ready.note")) as element:
+            element.attributes(data_ready="card")
+            with tag("div", classes="two"):
+                with tag("div", classes="stack"):
+                    self._ready = Field(
+                        "select", t("training.ready.what"), READY_NAMES[0], name="ready",
+                        options=[(name, t(f"training.ready.{name}")) for name in READY_NAMES],
+                        on_change=self._show_steps,
+                    )  # fmt: skip
+                    self._file = Field("select", t("training.ready.file"), "", name="train-file",
+                                       options=_NO_FILE)  # fmt: skip
+                    self._steps = Field("number", t("training.ready.steps"), "", name="steps",
+                                        min=1, max=1_000_000, live=True)  # fmt: skip
+                FileDrop(t, self._add, kinds=t("training.ready.kinds"), any_kind=True,
+                         multiple=False, accept=".txt,.md,.jsonl,.json")  # fmt: skip
+            with row():
+                self._button = button(t("training.ready.do"), self._start, kind="primary",
+                                      icon_name="train", data_do="train")  # fmt: skip
+            self._error = tag("div")
+        self._show_steps(READY_NAMES[0])
+        page.run_soon(lambda: self._load())
+
+    def _show_steps(self, name: ReadyName) -> None:
+        self._steps.set_value(READY_RUNS[name].steps)
+
+    async def _add(self, uploads: Sequence[Json]) -> None:
+        await self._load(str(uploads[-1]["id"]))
+
+    async def _load(self, chosen: str = "") -> None:
+        files = [one for one in (await self._page.api.get("/uploads"))["files"]
+                 if one["kind"] in _DATA_KINDS]  # fmt: skip
+        options = [(str(one["id"]), str(one["name"])) for one in files]
+        before = chosen or str(self._file.value)
+        value = before if before in dict(options) else options[0][0] if options else ""
+        self._file.set_options(options or _NO_FILE, value)
+
+    async def _start(self) -> None:
+        t = self._page.t
+        self._error.clear()
+        body = {"ready": self._ready.value, "file": f"upload:{self._file.value}",
+                "steps": int(self._steps.value or 0) or None}  # fmt: skip
+        try:
+            if not self._file.value:
+                raise ApiError(400, t("training.ready.no_file"), t("training.ready.no_file.do"))
+            await self._page.api.post("/runs", body)
+        except ApiError as error:
+            show_error(self._error, error)
+            return
+        show_toast(t("training.started"), "good")
+
+
 class _RunRow(NamedTuple):
     button: Tag
     state: Tag
@@ -108,11 +175,12 @@ class _RunRow(NamedTuple):
 
 
 class RunView:
-    """A training run: its state, four curves, and its alerts."""
+    """A training run: its state, four curves, a sample of its text, and its alerts."""
 
     def __init__(self, page: PageContext, id: str) -> None:
         self.id, self._page, t = id, page, page.t
         self._shown: tuple[Any, Any] = (None, None)
+        self._run: Json = {}
         self._charts: dict[str, ui.echart] = {}
         self._values: dict[str, Tag] = {}
         with card(classes="run") as element:
@@ -120,11 +188,23 @@ class RunView:
                 self._name = tag("h2")
                 self._state = badge()
             self._description = tag("p", classes="soft figures")
+            with row():
+                self._stop = button(t("training.stop"), self._confirm_stop, icon_name="stop",
+                                    data_do="stop")  # fmt: skip
+                self._resume = button(t("training.resume.do"), partial(self._post, "resume"),
+                                      icon_name="play", data_do="resume")  # fmt: skip
+                self._report = link(t("training.report"), f"/runs/{id}/report", target="_blank",
+                                    classes="button plain", data_do="report")  # fmt: skip
+            self._stop_hint = tag("p", t("training.stop.terminal"), classes="soft")
             self._error = tag("div")
             element.attributes(aria_labelledby=self._name.html_id, data_view=id)
             with tag("div", classes="curves"):
                 for name in _CURVES:
                     self._build_curve(name)
+        with card(t("training.sample")) as self._sample_card:
+            self._sample = tag("p", classes="passage sheet", tabindex="0", role="region",
+                               aria_label=t("training.sample"), data_sample=id)  # fmt: skip
+        self._sample_card.set_visibility(False)
         with card(t("training.alerts")):
             self._alerts = tag("div", classes="alerts")
 
@@ -146,31 +226,51 @@ class RunView:
         summary = await self._page.api.get(f"/runs/{self.id}")
         history = await self._page.api.get(f"/runs/{self.id}/history")
         self._shown = shown
-        self._show_summary({**run, **summary})
+        rows = history["rows"]
+        left_s = rows[-1].get("eta_s") if rows and run["state"] == "running" else None
+        self._show_summary({**run, **summary, "left_s": left_s})
         self._show_curves(history["rows"], history["others"])
         self._show_alerts([one for one in history["others"] if one.get("kind") == "alert"])
 
     def _show_summary(self, run: Json) -> None:
         t = self._page.t
+        self._run = run
         self._name.text = _get_name(run)
         _set_state(t, self._state, run)
-        parts = [_describe_run(t, run), format_time(run.get("created"))]
+        left_s = run["left_s"]
+        left = t("frame.left", time=t.duration(left_s)) if left_s else ""
+        parts = [_describe_run(t, run), left, format_time(run.get("created"))]
         self._description.text = " · ".join(dict.fromkeys(filter(None, parts)))
+        self._show_actions(run)
+        sample = str(((run.get("result") or {}).get("made") or {}).get("sample") or "")
+        self._sample.text = sample
+        self._sample_card.set_visibility(bool(sample.strip()))
         self._error.clear()
         with self._error:
             if run.get("error"):
-                error_box(str(run["error"]))
-            if run["state"] in ("stopped", "failed") and run.get("job"):
-                link(t("training.job"), "/jobs", classes="button plain")
-            elif run["state"] in ("stopped", "failed"):
+                error_box(str(run["error"]), lang=ENGLISH)
+            if run["state"] in ("stopped", "failed") and not run.get("job"):
                 tag("p", t("training.resume"), classes="soft")
                 command_box(t, f"anyrig train --resume {shlex.quote(_get_name(run))}")
+
+    def _show_actions(self, run: Json) -> None:
+        is_running, job = run["state"] == "running", run.get("job")
+        self._stop.set_visibility(is_running and bool(job))
+        self._stop_hint.set_visibility(is_running and not job)
+        self._resume.set_visibility(run["state"] in ("stopped", "failed") and bool(job))
+        self._report.set_visibility(bool(run.get("step")))
+
+    def _confirm_stop(self) -> None:
+        self._page.confirm_stop("train", _get_name(self._run), partial(self._post, "cancel"))
+
+    async def _post(self, action: str) -> None:
+        await self._page.api.post(f"/jobs/{self._run['job']}/{action}")
 
     def _show_curves(self, steps: Sequence[Json], others: Sequence[Json]) -> None:
         t = self._page.t
         loss, rate = _list_points(steps, "loss"), _list_points(steps, "rate")
         memory = _list_points(steps, "memory_bytes", 1 / MIB)
-        speed = _list_points(steps, "step_s")
+        speed = _list_points(steps, "step_s", 1000.0)
         validation = [[one["step"], one["figures"]["loss"]] for one in others
                       if one.get("kind") == "validation"
                       and (one.get("figures") or {}).get("loss") is not None]  # fmt: skip
@@ -179,7 +279,7 @@ class RunView:
         for name, points, text in (
             ("rate", rate, f"{rate[-1][1]:.2g}" if rate else ""),
             ("memory", memory, t.bytes(memory[-1][1] * MIB) if memory else ""),
-            ("speed", speed, f"{t.number(1000 * speed[-1][1], 1)}{NBSP}ms" if speed else ""),
+            ("speed", speed, f"{t.number(speed[-1][1], 1)}{NBSP}ms" if speed else ""),
         ):
             self._show_curve(name, {t(f"training.{name}"): points}, text)
 
@@ -189,7 +289,10 @@ class RunView:
         missing = t("training.unknown" if self._shown[0] else "training.waiting")
         self._values[name].text = value if has_points else ""
         chart.options.clear()
-        chart.options.update(_build_chart(series, placeholder="" if has_points else missing))
+        chart.options.update(_build_chart(
+            series, placeholder="" if has_points else missing, x_name=t("training.axis"),
+            y_name=_UNITS.get(name, ""),
+        ))  # fmt: skip
         label = t("training.chart", name=t(f"training.{name}"))
         chart.props["aria-label"] = f"{label} {value}".strip()
         chart.update()
@@ -235,29 +338,38 @@ def _list_points(steps: Sequence[Json], name: str, scale: float = 1.0) -> list[l
     return [[one["step"], one[name] * scale] for one in steps if one.get(name) is not None]
 
 
-def _build_chart(series: Mapping[str, Points], *, placeholder: str = "") -> dict[str, Any]:
+def _build_chart(
+    series: Mapping[str, Points], *, placeholder: str = "", x_name: str = "", y_name: str = ""
+) -> dict[str, Any]:
     """ECharts options of one or two curves; `placeholder` is shown if there is none.
+
+    `x_name` and `y_name` are what the axes measure.
 
     The colours are those of the light theme. In the SVG, the style sheet replaces each with its
     variable, so that charts follow the theme.
     """
     shown = {name: points for name, points in series.items() if points}
+    name_style = {"color": LIGHT["soft"], "fontSize": 11}
     return {
         "animation": False,
         "color": [LIGHT["accent"], LIGHT["warn"]],
         "textStyle": {"fontFamily": "inherit"},
         "title": {"show": bool(placeholder), "text": placeholder, "left": "center", "top": "middle",
                   "textStyle": {"fontSize": 13, "fontWeight": "normal", "color": LIGHT["soft"]}},
-        "grid": {"left": 4, "right": 18, "top": 32 if len(shown) > 1 else 12, "bottom": 4,
+        "grid": {"left": 4, "right": 18, "bottom": 18,
+                 "top": (32 if len(shown) > 1 else 12) + (14 if y_name else 0),
                  "containLabel": True},
         "tooltip": {"trigger": "axis", "confine": True},
         "legend": {"show": len(shown) > 1, "top": 0, "left": 0, "icon": "roundRect",
                    "itemHeight": 3, "itemWidth": 14, "textStyle": {"color": LIGHT["soft"]}},
         "xAxis": {"type": "value", "min": "dataMin", "max": "dataMax", "show": bool(shown),
+                  "name": x_name, "nameLocation": "middle", "nameGap": 22,
+                  "nameTextStyle": name_style,
                   "axisLine": {"lineStyle": {"color": LIGHT["line"]}}, "axisTick": {"show": False},
                   "axisLabel": {"color": LIGHT["soft"], "hideOverlap": True},
                   "splitLine": {"show": False}},
         "yAxis": {"type": "value", "scale": True, "splitNumber": 3, "show": bool(shown),
+                  "name": y_name, "nameGap": 8, "nameTextStyle": {**name_style, "align": "left"},
                   "axisLabel": {"color": LIGHT["soft"]},
                   "splitLine": {"lineStyle": {"color": LIGHT["line"]}}},
         "series": [

@@ -12,14 +12,24 @@ import shutil
 import time
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
 
 import anyio
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
@@ -30,6 +40,7 @@ from anyrig.app.analyse import AnalyseRequest
 from anyrig.app.classify import ClassifyRequest
 from anyrig.app.embedding import EmbedRequest
 from anyrig.app.entities import EntitiesRequest
+from anyrig.app.installed import list_features
 from anyrig.app.ocr import OcrRequest
 from anyrig.app.summarise import SummariseRequest
 from anyrig.errors import AnyrigError, OverloadedError
@@ -252,6 +263,19 @@ class AnalysisReport(BaseModel):
     failed: list[dict[str, Any]]
 
 
+class FeatureRow(BaseModel):
+    """Something that the work with documents needs."""
+
+    name: Literal["ocr", "transcription", "names"]
+    installed: bool
+    reason: str = Field(description="What is missing; empty if it is installed.")
+    fix: str = Field(description="The command that installs it.")
+
+
+class FeatureList(BaseModel):
+    features: list[FeatureRow]
+
+
 # -- the routes ------------------------------------------------------------------------------------
 
 
@@ -286,6 +310,15 @@ def router(server: ServerState) -> APIRouter:
         add_json_route(routes, tasks, task)
         add_form_route(routes, tasks, task)
     routes.include_router(indexes.router(tasks))
+
+    @routes.get("/features", summary="What is installed", response_model=FeatureList)
+    async def features(
+        language: Annotated[str, Query(pattern="^[a-z]{2,3}$", description="ISO 639-1.")] = "en",
+    ) -> dict[str, Any]:
+        """OCR, transcription, and the finding of names in a language; how to install the others."""
+        found = await to_thread.run_sync(list_features, server.rig.environment, language)
+        return {"features": [asdict(one) for one in found]}
+
     return routes
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, is_shared
@@ -19,11 +20,12 @@ from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.request_models import EXAMPLE_UPLOAD, MAX_FILES, Texts, Upload, build_model
 from anyrig.server.routes.documents import TaskRoute, add_form_route, answer
-from anyrig.server.uploads import IndexFiles
+from anyrig.server.uploads import IndexFiles, view_response
 
 _MAX_SEARCHES = 4
 """Of one request at a time."""
 _PASSAGES = 64
+_BYTES = {"type": "string", "format": "binary"}
 _Name = Annotated[str, Path(min_length=1, max_length=64, examples=["letters"])]
 
 
@@ -242,6 +244,25 @@ def router(tasks: DocumentTasks) -> APIRouter:
             return {"index": name, **found}
 
         return await answer(request, list_files())
+
+    @routes.get(
+        "/indexes/{name}/content", summary="Open a file of an index", response_class=FileResponse,
+        responses={
+            200: {"content": {"application/octet-stream": {"schema": _BYTES}}},
+            **problem_responses(404, 416),
+        },
+    )  # fmt: skip
+    async def content(
+        request: Request,
+        name: _Name,
+        file: Annotated[str, Query(min_length=1, max_length=4000, description="As a hit has it.")],
+    ) -> Response:
+        """Browsers show PDFs, images and plain text; other files are saved."""
+        client = get_client(request)
+        stored = await to_thread.run_sync(find_index, client, name)
+        find_file = partial(tasks.index_files.find_file, client, stored, file)
+        path, title = await to_thread.run_sync(find_file)
+        return await view_response(request, path, title)
 
     @routes.delete("/indexes/{name}", summary="Delete an index for good",
                    response_model=RemovedFiles, responses=problem_responses(404, 409))  # fmt: skip

@@ -240,7 +240,7 @@ def router(server: ServerState) -> APIRouter:
     async def submit(request: Request, new: NewJob) -> dict[str, Any]:
         """It is queued and runs in the background; it continues after a restart of the server."""
         require_scope(request, _scope(new.kind))
-        return await run(partial(_submit, server, new, get_client(request)))
+        return await run(partial(submit_job, server, new, get_client(request)))
 
     @routes.get("", response_model=JobsShown, summary="List jobs")
     async def list_jobs(
@@ -374,7 +374,8 @@ def _list(server: ServerState, found: JobPage) -> Response:
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
 
-def _submit(server: ServerState, new: NewJob, client: Client) -> dict[str, Any]:
+def submit_job(server: ServerState, new: NewJob, client: Client) -> dict[str, Any]:
+    """Queue a job; the job as it is shown."""
     counts = server.jobs.list_page(0).counts
     waiting = counts["queued"] + counts["paused"]
     if waiting >= server.settings.queue:

@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.app.books import load_book_speeds
 from anyrig.server.errors import problem_responses
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.state import ServerState
@@ -123,6 +124,9 @@ class Bench(BaseModel):
     """Measurements of this machine; a job of kind `bench` measures again."""
 
     figures: list[BenchFigure]
+    books: dict[str, float] = Field(
+        description="How many times real time books were made, by engine and voice."
+    )
 
 
 def router(server: ServerState) -> APIRouter:
@@ -151,7 +155,10 @@ def router(server: ServerState) -> APIRouter:
 
     @routes.get("/bench", response_model=Bench, summary="Measurements of this machine")
     async def bench() -> Any:
-        """The results of `anyrig bench` under the present driver and libraries."""
-        return {"figures": await run(machine.measurements)}
+        """The results of `anyrig bench` under the present driver and libraries, and the speed of
+        books that were made.
+        """
+        books = await run(lambda: load_book_speeds(server.rig))
+        return {"figures": await run(machine.measurements), "books": books}
 
     return routes

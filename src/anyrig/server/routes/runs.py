@@ -8,17 +8,23 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app import runs
 from anyrig.app.access import Client
+from anyrig.app.ready_runs import ReadyName, build_ready_config
 from anyrig.app.runs import RegisteredRun
+from anyrig.app.training import write_report
 from anyrig.errors import InvalidInputError
 from anyrig.results import to_json
 from anyrig.server.auth import get_client
 from anyrig.server.errors import Problem, problem_responses
+from anyrig.server.request_models import EXAMPLE_UPLOAD, Upload
+from anyrig.server.routes.jobs import JobShown, NewJob, submit_job
 from anyrig.server.state import ServerState
+from anyrig.server.uploads import file_response
 
 _RUN: dict[str, Any] = {
     "id": "r1f0a9c3be2d4475", "name": "language-2026-11-15-0900", "kind": "language",
@@ -99,6 +105,22 @@ class RunHistory(BaseModel):
     )
 
 
+class NewRun(BaseModel):
+    """A ready-made run."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"ready": "language", "file": EXAMPLE_UPLOAD}]},
+    )
+
+    ready: ReadyName = Field(
+        description="language: a small language model from a text. classifier: the packaged MiniLM"
+        " learns the labels of examples, lines of JSON with `text` and `label`."
+    )
+    file: Upload
+    steps: int | None = Field(None, ge=1, le=1_000_000, description="How many.")
+
+
 RunId = Annotated[str, Path(examples=["r1f0a9c3be2d4475"])]
 
 
@@ -109,6 +131,22 @@ def router(server: ServerState) -> APIRouter:
     async def list_runs(request: Request) -> dict[str, Any]:
         """Those of this key, the oldest first. Submit a job of the kind `train` to start one."""
         return {"runs": await anyio.to_thread.run_sync(_list, server, get_client(request))}
+
+    @routes.post("", status_code=201, response_model=JobShown, summary="Start a ready-made run",
+                 responses=problem_responses(404, 507))  # fmt: skip
+    async def start(request: Request, new: NewRun) -> dict[str, Any]:
+        """Train on an uploaded file with settings that are known to work: a job is queued."""
+        return await anyio.to_thread.run_sync(_start, server, get_client(request), new)
+
+    @routes.get("/{id}/report", summary="The report of a run", response_class=FileResponse,
+                responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}},
+                           **problem_responses(400, 404)})  # fmt: skip
+    async def report(request: Request, id: RunId) -> Response:
+        """A page with its curves, figures and reasons, as the run is now."""
+        client = get_client(request)
+        folder = (await anyio.to_thread.run_sync(_find, server, client, id)).folder
+        path = await anyio.to_thread.run_sync(lambda: write_report(runs.open_run(folder)))
+        return await file_response(request, path, path.name, media_type="text/html", inline=True)
 
     @routes.get("/{id}", response_model=RunSummary, summary="Show a training run",
                 responses=problem_responses(404))  # fmt: skip
@@ -128,6 +166,17 @@ def router(server: ServerState) -> APIRouter:
         return await anyio.to_thread.run_sync(partial(_history, server, client, id, after, most))
 
     return routes
+
+
+def _start(server: ServerState, client: Client, new: NewRun) -> dict[str, Any]:
+    config = build_ready_config(new.ready, new.file, new.steps).encode()
+    with server.uploads.receive(f"{new.ready}.toml", client.key) as writer:
+        writer.write(config)
+    try:
+        job = NewJob(kind="train", arguments={"file": f"upload:{writer.upload.id}"})
+        return submit_job(server, job, client)
+    finally:
+        server.uploads.delete(writer.upload.id)  # the job has a copy
 
 
 def _list(server: ServerState, client: Client) -> list[dict[str, Any]]:

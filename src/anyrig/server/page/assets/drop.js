@@ -1,15 +1,25 @@
-// Uploads files: a file input with its label, in an area that takes dropped files too.
+// Uploads files: inputs for files and folders, in an area that takes dropped ones too.
 const MAX_FILES = 1000;
+const SHOWN_FILES = 5;
 let count = 0;
 export default {
   template: `
     <div class="drop" :class="{ over }" @dragover.prevent="over = true" @dragleave="over = false"
       @drop.prevent="handleDrop">
-      <input :id="name" type="file" :multiple="multiple" :accept="accept || undefined" class="only-read"
-        :aria-describedby="kinds ? name + '-kinds' : undefined" @change="handleChoice" />
-      <label :for="name"><span class="drop-title">{{ texts.prompt }}<span class="only-read">. </span></span>
-        <span class="button plain">{{ texts.choose }}</span></label>
+      <p class="drop-title">{{ texts.prompt }}</p>
+      <div class="row centre">
+        <span class="drop-input"><input :id="name" type="file" :multiple="multiple" :accept="accept || undefined"
+          class="only-read" :aria-describedby="kinds ? name + '-kinds' : undefined" @change="handleChoice" />
+          <label :for="name" class="button plain">{{ texts.choose }}</label></span>
+        <span v-if="folders" class="drop-input"><input :id="name + '-folder'" type="file" webkitdirectory multiple
+          class="only-read" @change="handleChoice" />
+          <label :for="name + '-folder'" class="button plain">{{ texts.choose_folder }}</label></span>
+      </div>
       <p v-if="kinds" :id="name + '-kinds'" class="soft">{{ kinds }}</p>
+      <div v-if="total > 1" class="drop-total" role="status">
+        <span>{{ texts.total.replace("{number}", sent).replace("{all}", total) }}</span>
+        <progress v-if="sent < total" :value="sent" :max="total" :aria-label="texts.prompt"></progress>
+      </div>
       <ul v-if="files.length" class="drop-files" aria-live="polite">
         <li v-for="file in files" :key="file.key" :class="file.state">
           <span>{{ file.text }}</span>
@@ -18,10 +28,10 @@ export default {
         </li>
       </ul>
     </div>`,
-  props: { kinds: String, accept: String, multiple: Boolean, texts: Object, unsupported: Array },
+  props: { kinds: String, accept: String, multiple: Boolean, folders: Boolean, texts: Object, unsupported: Array },
   emits: ["files"],
   data() {
-    return { name: "drop-" + ++count, over: false, files: [], key: 0 };
+    return { name: "drop-" + ++count, over: false, files: [], key: 0, sent: 0, total: 0 };
   },
   methods: {
     async handleDrop(event) {
@@ -29,13 +39,12 @@ export default {
       // Entries exist only during the event, and only they tell folders from files.
       const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
       const entries = items.map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-      if (!entries.some((entry) => entry.isDirectory)) return this.send([...event.dataTransfer.files]);
-      if (!this.multiple) return this.reject(entries.find((entry) => entry.isDirectory).name, this.texts.no_folder);
+      const folder = entries.find((entry) => entry.isDirectory);
+      if (!folder) return this.send([...event.dataTransfer.files]);
+      if (!this.multiple) return this.reject(folder.name, this.texts.no_folder);
       const files = [];
       for (const entry of entries) await this.listFiles(entry, files);
-      if (!files.length) return this.reject(entries[0].name, this.texts.empty_folder);
-      if (files.length > MAX_FILES) return this.reject(entries[0].name, this.texts.large_folder.replace("{count}", files.length));
-      this.send(files);
+      this.sendFolder(folder.name, files);
     },
     async listFiles(entry, files) {
       if (files.length > MAX_FILES || entry.name.startsWith(".")) return;
@@ -51,24 +60,45 @@ export default {
         for (const one of some) await this.listFiles(one, files);
       }
     },
-    reject(name, reason) {
-      this.files = [...this.files.slice(-4), { key: ++this.key, state: "failed", text: this.format("failed", { name }), hint: reason, translated: true }];
-    },
     handleChoice(event) {
-      this.send([...event.target.files]);
+      const files = [...event.target.files];
+      const isFolder = event.target.webkitdirectory;
       event.target.value = "";
+      if (!isFolder) return this.send(files);
+      const isHidden = (file) => file.webkitRelativePath.split("/").some((part) => part.startsWith("."));
+      this.sendFolder(files[0]?.webkitRelativePath.split("/")[0] || "", files.filter((file) => !isHidden(file)));
+    },
+    sendFolder(name, files) {
+      if (!files.length) return this.reject(name, this.texts.empty_folder);
+      if (files.length > MAX_FILES) return this.reject(name, this.texts.large_folder.replace("{count}", files.length));
+      this.send(files);
+    },
+    reject(name, reason) {
+      this.show({ state: "failed", text: this.format("failed", { name }), hint: reason, translated: true });
+    },
+    show(row) {
+      const one = Vue.reactive({ key: ++this.key, share: 0, hint: "", translated: false, ...row });
+      // Failures stay in view, however many files follow.
+      const failed = this.files.filter((file) => file.state === "failed").slice(-20);
+      const others = this.files.filter((file) => file.state !== "failed").slice(1 - SHOWN_FILES);
+      this.files = [...this.files.filter((file) => failed.includes(file) || others.includes(file)), one];
+      return one;
     },
     async send(list) {
+      const files = this.multiple ? list : list.slice(0, 1);
       const uploads = [];
-      for (const file of this.multiple ? list : list.slice(0, 1)) {
+      Object.assign(this, { sent: 0, total: files.length });
+      for (const file of files) {
         const sent = await this.upload(file);
         if (sent) uploads.push(sent);
+        this.sent += 1;
       }
       if (uploads.length) this.$emit("files", uploads);
     },
     upload(file) {
-      const row = Vue.reactive({ key: ++this.key, state: "sending", share: 0, hint: "", text: this.format("sending", file) });
-      this.files = [...this.files.slice(-4), row];
+      const limit = Number(document.getElementById("content")?.dataset.uploadBytes);
+      if (limit && file.size > limit) return this.reject(file.name, this.describeLimit(file.size, limit));
+      const row = this.show({ state: "sending", text: this.format("sending", file) });
       const body = new FormData();
       body.append("files", file, file.name);
       return new Promise((resolve) => {
@@ -97,6 +127,10 @@ export default {
         };
         request.send(body);
       });
+    },
+    describeLimit(size, limit) {
+      const megabytes = new Intl.NumberFormat(document.documentElement.lang, { maximumSignificantDigits: 4 });
+      return this.texts.too_large.replace("{size}", megabytes.format(size / 1e6)).replace("{limit}", megabytes.format(limit / 1e6));
     },
     format(key, file) {
       return this.texts[key].replace("{name}", file.name);

@@ -93,13 +93,25 @@ window.anyrig = (() => {
     else setTimeout(() => whenConnected(act), 50);
   }
 
-  // Buttons are handled by the server: without a connection a press is answered here.
+  // Buttons are handled by the server: without a connection a press is answered here, beside the button.
   function reportDisconnected(event) {
-    const place = document.getElementById("toasts");
+    const words = document.getElementById("toasts")?.dataset;
     const pressed = event.target.closest?.("#content button");
-    if (!place || !pressed || !window.socket || window.socket.connected) return;
-    if (place.querySelector(".unreachable")) return;
-    toast(place.dataset.unreachable, "bad unreachable", place.dataset.unreachableHint);
+    if (!words || !pressed || !window.socket || window.socket.connected) return;
+    const clear = () => document.querySelectorAll(".unreachable").forEach((one) => one.remove());
+    clear();
+    const box = document.createElement("div");
+    box.className = "trouble unreachable";
+    box.setAttribute("role", "alert");
+    for (const [text, name] of [[words.unreachable, "trouble-title"], [words.unreachableHint, ""]]) {
+      const line = document.createElement("p");
+      line.className = name;
+      line.textContent = text;
+      box.append(line);
+    }
+    const row = pressed.closest("dialog, .row, .tabs, .job-actions, li, .search") || pressed;
+    row.tagName === "DIALOG" || row.tagName === "LI" ? row.append(box) : row.after(box);
+    window.socket.once("connect", clear);
   }
 
   // A file that the server does not store is requested by the browser, so that it is not in memory twice.
@@ -148,11 +160,18 @@ window.anyrig = (() => {
     if (event.key === "Escape") toggleMenu(false);
     if (event.key !== "Tab") return;
     // While the menu covers the page, the focus stays in it.
-    const all = [...document.querySelectorAll("#pages a, #pages button")];
+    const all = [...document.querySelectorAll("#pages :is(a, button, select)")];
     const [from, to] = event.shiftKey ? [all[0], all.at(-1)] : [all.at(-1), all[0]];
     if (document.activeElement !== from) return;
     event.preventDefault();
     to.focus();
   });
-  return { toast, save, store, load, whenConnected };
+  // What is open is in the address, so that a reload and a link find it again.
+  function setQuery(name, value) {
+    const url = new URL(location);
+    url.searchParams.set(name, value);
+    history.replaceState(history.state, "", url);
+  }
+
+  return { toast, save, store, load, setQuery, whenConnected };
 })();

@@ -81,16 +81,33 @@ export default {
     },
     format(kind, data) {
       if (kind === "state") return this.texts.states[data.state] || data.state;
-      if (kind === "progress") {
-        const share = typeof data.done === "number" ? Math.round(100 * data.done) + " %" : "";
-        return [share, data.stage, data.title].filter(Boolean).join(" · ");
-      }
+      if (kind === "progress") return this.describeProgress(data);
+      const label = this.texts.kinds[kind] || "";
       const message = data.text || data.error || data.message || data.title;
-      const values = Object.entries(data)
-        .filter(([name, one]) => name !== "event" && ["string", "number", "boolean"].includes(typeof one))
-        .map(([name, one]) => name + " " + one);
+      const figures = data.figures || data;
+      const values = Object.entries(figures)
+        .filter(([name, one]) => name !== "event" && ["string", "number"].includes(typeof one))
+        .map(([name, one]) => name + " " + (typeof one === "number" ? Number(one.toPrecision(4)) : one));
       const hint = data.hint ? " " + data.hint : "";
-      return kind + ": " + (message ? message + hint : values.slice(0, 6).join(", "));
+      return [label, message ? message + hint : values.slice(0, 6).join(", ")].filter(Boolean).join(": ");
+    },
+    // In the words of the job's card.
+    describeProgress(data) {
+      const { progress, stages } = this.texts;
+      const fill = (name, number, all) => progress[name].replace("{number}", number).replace("{all}", all);
+      const percent = new Intl.NumberFormat(document.documentElement.lang, { style: "percent" });
+      const parts = data.done ? [percent.format(data.done)] : [];
+      const stage = stages[data.stage] || data.stage;
+      if (data.num_chapters) {
+        parts.push(stage);
+        if (data.stage !== "writing") parts.push(fill("chapter", data.chapter || 0, data.num_chapters));
+      } else if (data.num_files) parts.push(fill("files", data.file || 0, data.num_files), data.title);
+      else if (data.stage === "speaking" && data.num_all) parts.push(fill("lines", data.num_done, data.num_all), data.title);
+      else if (data.steps && data.step) {
+        parts.push(fill("step", data.step, data.steps));
+        if (typeof data.loss === "number") parts.push(progress.loss.replace("{loss}", Number(data.loss.toPrecision(4))));
+      } else parts.push(stage, data.title);
+      return parts.filter(Boolean).join(" · ");
     },
   },
 };
