@@ -32,6 +32,12 @@ _DROP_TEXTS = (
     "unreadable",
 )  # fmt: skip
 _UNSUPPORTED_KINDS = ("other", "zip")
+_LISTEN_TEXTS = (
+    "player", "chapters", "play", "pause", "previous", "next", "back", "forward", "seek",
+    "position", "speed", "sleep", "sleep_off", "sleep_minutes", "sleep_chapter", "sleep_left",
+    "close", "waiting", "finished", "failed", "not_ready", "untitled", "where", "preview_failed",
+)  # fmt: skip
+_LISTEN_ICONS = ("play", "pause", "previous", "next", "back", "forward", "jobs", "close", "book")
 
 
 class Tag(TextElement):
@@ -148,6 +154,25 @@ def show_warnings(warnings: Sequence[str]) -> None:
     """Show warnings of the API, each once."""
     for text in dict.fromkeys(warnings):
         tag("p", text, classes="note", role="note", lang=ENGLISH)
+
+
+def build_listen_script(t: Translator, version: str) -> str:
+    """The audiobook player as HTML for the head of every page."""
+    data = json.dumps({
+        "texts": {key: t(f"listen.{key}") for key in _LISTEN_TEXTS},
+        "icons": {name: svg(name) for name in _LISTEN_ICONS},
+    })  # fmt: skip
+    escaped = data.replace("<", "\\u003c")  # nothing in it may end the script
+    return (
+        f'<script type="application/json" id="listen-texts">{escaped}</script>'
+        f'<script type="module" src="/page/assets/listen.js?{version}"></script>'
+    )
+
+
+def preview_button(text: str, url: str, label: str = "") -> Tag:
+    """A button that plays a short recording in the browser, or stops it."""
+    return button(text, kind="plain" if text else "quiet", icon_name="speak", label=label,
+                  data_preview=url)  # fmt: skip
 
 
 def command_box(t: Translator, command: str) -> None:

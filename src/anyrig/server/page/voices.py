@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from anyrig.server.page.translations import Translator
 
@@ -22,6 +23,12 @@ def list_ready(config: Mapping[str, Any]) -> list[Voice]:
 
 def get_id(voice: Voice) -> str:
     return f"{voice['engine']}/{voice['name']}"
+
+
+def build_sample_url(engine: str, voice: str, language: str = "") -> str:
+    """Where a voice says a sentence, in a language that it speaks."""
+    query = f"?language={quote(language)}" if language else ""
+    return f"/voices/{quote(engine, safe='')}/{quote(voice, safe='')}/sample{query}"
 
 
 def choose_default(default: str, ready: Sequence[Voice], language: str) -> str:
