@@ -22,6 +22,7 @@ from anyrig.options import option
 from anyrig.speech import engines
 
 if TYPE_CHECKING:
+    from anyrig.app.engines import EngineStatus
     from anyrig.app.rig import Rig
     from anyrig.speech.protocol import Voice
     from anyrig.speech.script import Script
@@ -72,6 +73,26 @@ def list_voices(rig: Rig, request: VoicesRequest) -> list[Voice]:
             "no installed voice matches", hint="`anyrig engines` lists what can be installed."
         )
     return voices
+
+
+def find_sample_sentence(
+    installed: Sequence[EngineStatus], engine: str, voice: str, language: str = ""
+) -> tuple[str, str] | None:
+    """What a voice says in a sample, and in which language; None if there is no such voice.
+
+    The requested language if the voice speaks it, else its own.
+    """
+    all_voices = (
+        one for status in installed if status.spec.name == engine for one in status.voices
+    )
+    found = next((one for one in all_voices if one.name == voice), None)
+    if found is None:
+        return None
+    base = language.lower().partition("-")[0]
+    spoken = [code for code in (found.language, *found.also) if code.partition("-")[0] == base]
+    chosen = spoken[0] if spoken else found.language
+    sentence = SENTENCES.get(chosen.partition("-")[0])
+    return sentence or f"{found.title or found.name}.", chosen
 
 
 def is_installed(rig: Rig, engine: str) -> bool:

@@ -152,6 +152,7 @@ _READ_SCOPES = {
     "/bench": ("read",),
     "/cluster": ("read",),
     "/lexicon": ("read", "speech"),
+    "/voices": ("speech",),
     "/uploads": ("documents", "jobs", "speech", "train"),
     "/books": ("jobs",),
     "/documents": ("documents",),
