@@ -95,6 +95,35 @@ def find_sample_sentence(
     return sentence or f"{found.title or found.name}.", chosen
 
 
+@dataclass(frozen=True)
+class LanguageCheck:
+    """Whether a voice speaks the language of a text."""
+
+    language: str
+    """Of the text; empty if that is not sure."""
+    is_spoken: bool
+    voices: tuple[Voice, ...]
+    """Those that speak it, if the voice does not."""
+
+
+def check_language(
+    installed: Sequence[EngineStatus], text: str, engine: str, voice: str
+) -> LanguageCheck:
+    """Compare the language of a text with those of a voice."""
+    from anyrig.text.language import detect
+
+    language = detect(text, default="").language.partition("-")[0]
+    voices = [one for status in installed for one in status.voices if one.engine != TEST_ENGINE]
+    own = next((one for one in voices if (one.engine, one.name) == (engine, voice)), None)
+    if not language or own is None or _speaks(own, language):
+        return LanguageCheck(language, True, ())
+    return LanguageCheck(language, False, tuple(one for one in voices if _speaks(one, language)))
+
+
+def _speaks(voice: Voice, language: str) -> bool:
+    return any(code.partition("-")[0] == language for code in (voice.language, *voice.also))
+
+
 def is_installed(rig: Rig, engine: str) -> bool:
     try:
         find_weights(rig, VoiceOptions(), engine, engines.engine_class(engine))

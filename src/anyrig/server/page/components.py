@@ -262,22 +262,27 @@ class Field(ui.element, component="assets/field.js"):
         on_change: called with the new value.
         live: report every key, a moment after the last one; by default when the field is left.
         keep: the name under which the browser stores the value, across reloads and restarts.
+        counter: shows how many characters an area has, in place of its {count}.
+        on_submit: called when Ctrl+Enter is pressed in an area.
         more: attributes of the control: `placeholder`, `min`, `max`, `step`, `rows`, `name`.
     """
 
     def __init__(
         self, kind: str, label: str, value: Any = "", *,
         options: Sequence[tuple[str, ...]] = (), hint: str = "", on_change: Handler | None = None,
-        live: bool = False, bare: bool = False, unit: str = "", keep: str = "", **more: object,
+        live: bool = False, bare: bool = False, unit: str = "", keep: str = "", counter: str = "",
+        on_submit: Handler | None = None, **more: object,
     ) -> None:  # fmt: skip
         super().__init__()
         self.value, self._on_change = value, on_change
         self._props.update(
             kind=kind, label=label, value=value, options=_build_options(options), hint=hint,
-            live=live, bare=bare, unit=unit, keep=keep,
+            live=live, bare=bare, unit=unit, keep=keep, counter=counter,
             more={name.replace("_", "-"): v for name, v in more.items()},
         )  # fmt: skip
         self.on("changed", self._handle_change)
+        if on_submit is not None:
+            self.on("submitted", catch_errors(on_submit), args=[])
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""/voices: samples of voices."""
+"""/voices: samples of voices, and whether one speaks the language of a text."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Annotated
 import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.app.voices import find_sample_sentence
+from anyrig.app.voices import LanguageCheck, check_language, find_sample_sentence
 from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem, problem_responses
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.routes.speech import LANGUAGE
 from anyrig.server.state import ServerState
 from anyrig.server.streaming import SpeechStream, StreamThreads
 
+MAX_CHECKED = 20_000
+"""Characters of a text that are looked at."""
 _FORMAT, _MEDIA_TYPE = "mp3", "audio/mpeg"
 _MAX_AGE_S = 3600
 EngineName = Annotated[str, Path(max_length=200, examples=["kokoro"])]
@@ -26,8 +30,32 @@ _Language = Annotated[
 ]  # fmt: skip
 
 
+class VoiceCheck(BaseModel):
+    """A text, and the voice that is to speak it."""
+
+    model_config = ConfigDict(extra="forbid")
+    text: str = Field(max_length=MAX_CHECKED, examples=["Buenos días."])
+    engine: str = Field(max_length=200, examples=["hibari"])
+    voice: str = Field(max_length=300, examples=["heart"])
+
+
+class CheckedVoice(BaseModel):
+    """A voice that speaks the language of the text."""
+
+    engine: str
+    name: str
+
+
+class VoiceCheckResult(BaseModel):
+    """Whether the voice speaks the language of the text."""
+
+    language: str = Field(description="Of the text; empty if that is not sure.")
+    spoken: bool
+    voices: list[CheckedVoice] = Field(description="Those that speak it, if the voice does not.")
+
+
 def router(server: ServerState) -> APIRouter:
-    routes = APIRouter(tags=["speech"])
+    routes = APIRouter(tags=["speech"], route_class=JsonRoute)
     threads = StreamThreads()
     limiter = anyio.CapacityLimiter(2)
 
@@ -64,5 +92,17 @@ def router(server: ServerState) -> APIRouter:
             stream.close()
         headers = {"Cache-Control": f"private, max-age={_MAX_AGE_S}"}
         return Response(audio, media_type=_MEDIA_TYPE, headers=headers)
+
+    @routes.post("/voices/check", response_model=VoiceCheckResult,
+                 summary="Whether a voice speaks the language of a text")  # fmt: skip
+    async def check(body: VoiceCheck) -> VoiceCheckResult:
+        """Nothing is spoken, and no voice is loaded."""
+
+        def work() -> LanguageCheck:
+            return check_language(server.speech.list_engines(), body.text, body.engine, body.voice)
+
+        found = await to_thread.run_sync(work, limiter=limiter)
+        voices = [CheckedVoice(engine=one.engine, name=one.name) for one in found.voices]
+        return VoiceCheckResult(language=found.language, spoken=found.is_spoken, voices=voices)
 
     return routes
