@@ -292,7 +292,7 @@ def test_a_book_plays_on_while_one_walks_about(person: Browser, busy: Server, ax
     assert person.until(lambda: person.script(_PLAYED)).endswith(f"/jobs/{other}/chapters/1")
     _press(person, "close")
     assert not person.find("body").find_element("id", "listen").is_displayed()
-    person.find(f"[data-job='{id}'] [data-listen-where]", f"chapter {number}")
+    person.find(f"[data-job='{id}'] [data-listen-where]", f"Part {number}")
     person.driver.refresh()
     person.click(f"[data-job='{id}'] [data-listen]")
     person.until(lambda: _bar(person)["job"] == id)

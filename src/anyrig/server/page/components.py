@@ -171,8 +171,7 @@ def build_listen_script(t: Translator, version: str) -> str:
 
 def preview_button(text: str, url: str, label: str = "") -> Tag:
     """A button that plays a short recording in the browser, or stops it."""
-    return button(text, kind="plain" if text else "quiet", icon_name="speak", label=label,
-                  data_preview=url)  # fmt: skip
+    return button(text, icon_name="speak", label=label, data_preview=url, title=label or None)
 
 
 def command_box(t: Translator, command: str) -> None:

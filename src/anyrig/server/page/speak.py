@@ -119,6 +119,8 @@ class SpeakPage:
         default = voices.choose_default(config["default_voice"], ready, page.t.language)
         self._options = voices.build_options(page.t, ready)
         self._labels = {id: label for id, label, _ in self._options}
+        self._checked: Mapping[str, Any] = {}
+        """The text and voice whose languages were compared last."""
         self._build_speech_card(default)
         t = page.t
         with card(t("lines.title"), note=t("lines.note")) as element:
@@ -167,7 +169,9 @@ class SpeakPage:
     def _build_advanced(self) -> None:
         """The seed, and the options of the engine."""
         t = self._page.t
-        self._engine, self._fields = "", {}
+        self._engine = ""
+        self._fields: dict[str, Field] = {}
+        """The options of that engine."""
         with tag("details", classes="job-details advanced", id="advanced"):
             tag("summary", t("speak.advanced"))
             with tag("div", classes="stack"):
@@ -235,13 +239,16 @@ class SpeakPage:
     async def _check_language(self) -> None:
         """Warn before a voice reads a language that it does not speak."""
         t, text, voice = self._page.t, self._text.text, self._find_voice()
-        self._language_note.clear()
-        if len(text) < _MIN_DETECTED:
-            return
         body = {"text": text[:MAX_CHECKED], "engine": voice["engine"], "voice": voice["name"]}
-        found = await self._page.api.post("/voices/check", body)
+        if body == self._checked:  # nothing changed: whoever presses the button must meet it
+            return
+        self._checked = body
+        is_short = len(text) < _MIN_DETECTED
+        found = None if is_short else await self._page.api.post("/voices/check", body)
+        if body != self._checked:
+            return
         self._language_note.clear()
-        if found["spoken"]:
+        if found is None or found["spoken"]:
             return
         language = t.find(f"language.{found['language']}", found["language"])
         label = self._labels[voices.get_id(voice)]

@@ -131,7 +131,7 @@ class VoicesCard:
     ) -> None:  # fmt: skip
         self._page, self._use_voice, t = page, use_voice, page.t
         self._ready = list_ready(config)
-        self._engines: dict[str, EngineRow] = {}
+        self._engines: dict[str, EngineCard] = {}
         num_more = sum(not one["ready"] for one in config["engines"])
         with card(t("voices.title"), note=t("voices.note")) as element:
             element.attributes(id="voices")
@@ -152,29 +152,26 @@ class VoicesCard:
                     preview_button("", build_sample_url(engine, name),
                                    t("voices.preview", voice=label))  # fmt: skip
                     tag("span", label)
-                    button(t("voices.use"), partial(self._use, id), kind="quiet",
+                    button(t("voices.use"), partial(self._use_voice, id), kind="quiet",
                            label=t("voices.use.label", voice=label), data_voice=id)  # fmt: skip
-
-    async def _use(self, id: str) -> None:
-        await self._use_voice(id)
 
     async def _show_engines(self) -> None:
         found = await self._page.api.get("/engines")
         with self._more:
             for engine in found["engines"]:
                 if not engine["ready"]:
-                    self._engines[engine["name"]] = EngineRow(self._page, engine)
+                    self._engines[engine["name"]] = EngineCard(self._page, engine)
         self._page.run_every(_POLL_INTERVAL_S, self._refresh)
 
     async def _refresh(self) -> None:
-        if not any(row.is_running for row in self._engines.values()):
+        if not any(one.is_running for one in self._engines.values()):
             return
         for engine in (await self._page.api.get("/engines"))["engines"]:
             if engine["name"] in self._engines:
                 self._engines[engine["name"]].show(engine)
 
 
-class EngineRow:
+class EngineCard:
     """An engine that is not installed: what it takes, and a button or a line that installs it."""
 
     def __init__(self, page: PageContext, engine: Mapping[str, Any]) -> None:

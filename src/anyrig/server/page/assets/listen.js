@@ -21,7 +21,7 @@ const PLAYING_AT = "anyrig.listen.playing"; // of this tab alone
 const SLEEP_AT = "anyrig.listen.sleep";
 
 const root = document.documentElement;
-let book = null; // { job, title, author, cover, number, position, chapters, finished }
+let book = null; // { job, title, author, cover, number, chapter, position, chapters, finished }
 let bar = null;
 let audio = null;
 let storedAt = 0;
@@ -43,7 +43,8 @@ function storePosition() {
   if (!book) return;
   storedAt = Date.now();
   const { title, author, cover, number, position, finished } = book;
-  const books = { ...loadBooks(), [book.job]: { title, author, cover, number, position, finished, at: storedAt } };
+  const chapter = getChapter().title || "";
+  const books = { ...loadBooks(), [book.job]: { title, author, cover, number, chapter, position, finished, at: storedAt } };
   const newest = Object.entries(books).sort(([, a], [, b]) => b.at - a.at).slice(0, MAX_BOOKS);
   anyrig.store("listen.books", Object.fromEntries(newest));
   anyrig.store("listen.current", book.job);
@@ -60,12 +61,12 @@ function forget(job) {
 // -- playing ------------------------------------------------------------------------------------------
 
 function getChapter() {
-  return book.chapters.find((one) => one.number === book.number);
+  return book.chapters.find((one) => one.number === book.number) || { title: book.chapter, number: book.number };
 }
 
 function getDuration() {
   if (Number.isFinite(audio.duration) && audio.duration > 0) return audio.duration;
-  return getChapter()?.seconds || 0;
+  return getChapter().seconds || 0;
 }
 
 function openBook(job, about) {
@@ -79,6 +80,7 @@ function openBook(job, about) {
 function setChapter(number, position, playing) {
   clearTimeout(pollTimer);
   failed = requested = "";
+  if (number !== book.number) book.chapter = "";
   Object.assign(book, { number, position, finished: false });
   audio.preload = playing ? "auto" : "none";
   audio.src = `/jobs/${book.job}/chapters/${number}`;
@@ -270,8 +272,8 @@ function close() {
   showWhere();
 }
 
-function getTitle(chapter) {
-  return chapter?.title || fill(texts.untitled, { number: chapter?.number ?? book.number });
+function getTitle({ title, number }) {
+  return title || fill(texts.untitled, { number });
 }
 
 function render() {
@@ -326,7 +328,7 @@ function showWhere() {
   for (const place of document.querySelectorAll("[data-listen-where]")) {
     const stored = books[place.closest("[data-listen-book]").dataset.listenBook];
     const started = stored && !stored.finished && (stored.position > 1 || stored.number);
-    const text = started ? fill(texts.where, { number: stored.number, time: formatTime(stored.position) }) : "";
+    const text = started ? fill(texts.where, { chapter: getTitle({ title: stored.chapter, number: stored.number }), time: formatTime(stored.position) }) : "";
     if (place.textContent !== text) place.textContent = text;
   }
 }
