@@ -52,9 +52,9 @@ def build_request(voice: Voice) -> dict[str, Any]:
 
 def list_engine_options(config: Mapping[str, Any], engine: str) -> list[Mapping[str, Any]]:
     """Options of an engine of `/config` that a form can show: not texts, which may name folders."""
-    found = next((one for one in config.get("engines", ()) if one["name"] == engine), {})
-    return [one for one in found.get("options", ())
-            if one["choices"] or not isinstance(one["default"], str)]  # fmt: skip
+    found = [option for one in config["engines"] if one["name"] == engine
+             for option in one["options"]]  # fmt: skip
+    return [one for one in found if one["choices"] or not isinstance(one["default"], str)]
 
 
 def get_id(voice: Voice) -> str:
@@ -216,9 +216,9 @@ class EngineCard:
 
     def show(self, engine: Mapping[str, Any]) -> None:
         """Show how far its installation is."""
-        progress, t = engine.get("installation"), self._page.t
+        t, progress = self._page.t, engine.get("installation") or {}
         self._place.clear()
-        self.is_running = bool(progress) and progress["state"] == "running"
+        self.is_running = progress.get("state") == "running"
         if engine["can_install"]:
             self._button.attributes(disabled=self.is_running)
         if not progress:

@@ -44,7 +44,7 @@ class SpeechEngineRow(BaseModel):
     installation: EngineInstallation | None
 
 
-class SpeechEngines(BaseModel):
+class SpeechEngineList(BaseModel):
     engines: list[SpeechEngineRow]
 
 
@@ -64,7 +64,7 @@ def router(server: ServerState) -> APIRouter:
         statuses = [one for one in server.speech.list_engines() if one.spec.name != TEST_ENGINE]
         return [_describe(server, installer, one) for one in statuses]
 
-    @routes.get("/engines", response_model=SpeechEngines, summary="List speech engines")
+    @routes.get("/engines", response_model=SpeechEngineList, summary="List speech engines")
     async def list_engines() -> Any:
         """Those that are ready, and what the others take to install."""
         return {"engines": await to_thread.run_sync(describe, limiter=limiter)}
