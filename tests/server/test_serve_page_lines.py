@@ -91,7 +91,7 @@ def test_voices_are_previewed_warned_of_and_tuned(browser: Browser, start: Start
     joe = next(id for id in voices if id.startswith("piper/"))
     browser.click(f"#all-voices [data-preview='/voices/{joe}/sample']")
     browser.find("#all-voices [data-playing]")
-    browser.until(lambda: not browser.all("[data-playing]"))
+    browser.until(lambda: not browser.all("[data-preview][data-playing]"))
     assert not browser.all("#toasts .toast")
 
     # The engine's own options, and the seed.
