@@ -219,7 +219,7 @@ def test_many_lines_are_spoken_and_heard_one_by_one(server: Server) -> None:
     assert done["result"]["failed"] == ["0003"]
     files = client.get(f"/jobs/{job['id']}/files").json()["files"]
     assert [(one["number"], one["name"]) for one in files] == [
-        (1, "0001.flac"), (2, "0002.flac"), (4, "0004.flac")
+        (1, "0001 One.flac"), (2, "0002 Two.flac"), (4, "0004 Four words here.flac")
     ]  # fmt: skip
     assert client.get(files[1]["url"]).content.startswith(b"fLaC")
     listed = sent(client, b'{"text": "Hello."}\n{"text": "Bye."}\n', "lines.jsonl")

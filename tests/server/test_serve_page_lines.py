@@ -71,6 +71,65 @@ def test_another_voice_is_chosen_and_heard(browser: Browser, server: Server) -> 
     assert len(counts) == 3
 
 
+def test_voices_are_previewed_warned_of_and_tuned(browser: Browser, start: Start, axe: str) -> None:
+    server = start(environment={"HF_ENDPOINT": "http://127.0.0.1:9"})  # a hub that does not answer
+    browser.url = server.url
+    browser.open("/speak")
+    # An English voice, a Spanish text: it is said before anything is spoken.
+    browser.write("[name=text]", "Buenas tardes. Mañana iremos todos juntos a la playa con ella.")
+    browser.find("#language-note .note", "Spanish")
+    browser.click("#language-note [data-do=use-voice]")
+    browser.until(lambda: not browser.all("#language-note .note"))
+    chosen = str(browser.find("[name=voice]").get_attribute("value"))
+    voices = {f"{one['engine']}/{one['name']}": one for one in told(server, "/config")["details"]}
+    assert voices[chosen]["language"].startswith("es")
+
+    # Every voice has a sample.
+    browser.click("#all-voices summary")
+    offered = browser.until(lambda: browser.all("#all-voices li") or None)
+    assert len(offered) == len(browser.all("[name=voice] option"))
+    joe = next(id for id in voices if id.startswith("piper/"))
+    browser.click(f"#all-voices [data-preview='/voices/{joe}/sample']")
+    browser.find("#all-voices [data-playing]")
+    browser.until(lambda: not browser.all("[data-preview][data-playing]"))
+    assert not browser.all("#toasts .toast")
+
+    # The engine's own options, and the seed.
+    browser.click(f"[data-voice='{joe}']")
+    browser.until(lambda: browser.find("[name=voice]").get_attribute("value") == joe)
+    browser.click("#advanced summary")
+    names = [one.get_attribute("name") for one in browser.all("#advanced input")]
+    assert names == ["seed", "option-noise", "option-noise_w"]
+    assert browser.findings(axe) == []
+    usual = spoken(browser, "Good evening, and welcome.")["peak"]
+    browser.write("[name=seed]", "7")
+    browser.write("[name=option-noise]", "1.5" + Keys.TAB)
+    assert spoken(browser, "Good evening, and welcome.")["peak"] != usual
+    body = {"model": "piper", "input": "Hello.", "options": {"noise": 9}}
+    refused = server.client.post("/v1/audio/speech", json=body)
+    assert refused.status_code in (400, 422)
+    assert "noise" in refused.json()["title"]
+
+    # Engines that could be had: with a button where that is possible, with a line in any case.
+    engines = {one["name"]: one for one in told(server, "/engines")["engines"]}
+    missing = [one for one in engines.values() if not one["ready"]]
+    browser.click("#more-voices summary")
+    rows = browser.until(lambda: browser.all("[data-engine]") or None)
+    assert [one.get_attribute("data-engine") for one in rows] == [one["name"] for one in missing]
+    vibevoice = browser.find("[data-engine=vibevoice]")
+    assert "5.0 GB" in vibevoice.text.replace("\u00a0", " ")
+    assert "MIT" in vibevoice.text
+    assert engines["vibevoice"]["command"] in vibevoice.text
+    assert browser.findings(axe) == []
+    if engines["vibevoice"]["can_install"]:
+        browser.click("[data-engine=vibevoice] [data-do=install]")
+        browser.click(".ask[open] [data-ask=yes]")
+        browser.find("[data-engine=vibevoice] .trouble")  # there is no network here
+    answer = server.client.post("/engines/hibari/install", json={})
+    assert answer.status_code == 409
+    assert server.client.post("/engines/nobody/install", json={}).status_code == 404
+
+
 # -- lines -----------------------------------------------------------------------------------------
 
 
@@ -93,11 +152,61 @@ def test_one_line_is_made_again_and_kept_by_itself(browser: Browser) -> None:
     before = set(downloads.iterdir())
     _press(browser, 3, "download")
     kept = browser.until(lambda: saved(downloads, before))
-    assert kept.name.startswith("003")
+    assert kept.name == "003 Thank you And then, wait a while.mp3"
     assert kept.suffix == ".mp3"
     seconds, peak = heard(kept)
     assert seconds == pytest.approx(now[2], abs=0.2)
     assert peak > 0.05
+
+
+def test_a_line_has_a_voice_of_its_own_and_another_take(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    _lined(browser, "Press one for the rig.", "Press two for the voice.")
+    config = told(server, "/config")
+    seeded = {one["name"] for one in config["engines"] if one["seeded"]}
+    other = next(one for one in _others(browser, server) if one["engine"] in seeded)
+    voice = f"{other['engine']}/{other['name']}"
+    browser.find(f".line:nth-child(2) select option[value='{voice}']").click()
+    _press(browser, 2, "hear")  # a line that is not there yet is made first
+    browser.until(lambda: states(browser) == ["new", "made"])
+    playing = "return document.querySelector('.lines audio').currentTime > 0"
+    browser.until(lambda: browser.script(playing))
+
+    def is_of(number: int, seed: int) -> bool:
+        """Whether the line sounds as the API says it with a seed."""
+        body = {"model": other["engine"], "voice": other["name"], "language": other["language"],
+                "input": "Press two for the voice.", "seed": seed}  # fmt: skip
+        answer = server.client.post("/v1/audio/speech", json=body).raise_for_status()
+        before = set(downloads.iterdir())
+        _press(browser, number, "download")
+        kept = browser.until(lambda: saved(downloads, before))
+        return bool(kept.read_bytes() == answer.content)
+
+    downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
+    assert is_of(2, 0)
+    _press(browser, 2, "make")
+    browser.find(".line:nth-child(2) .line-take")
+    assert is_of(2, 0)  # until the new one is chosen
+    browser.click("[data-do=hear-take]")
+    browser.until(lambda: browser.script(playing))
+    browser.click("[data-do=use-take]")
+    browser.until(lambda: not browser.all(".line-take"))
+    assert is_of(2, 1)
+    _press(browser, 2, "make")
+    browser.click("[data-do=drop-take]")
+    assert is_of(2, 1)
+    browser.open("/speak")
+    chosen = browser.find(".line:nth-child(2) select").get_attribute("value")
+    assert chosen == voice
+    browser.click("#as-job")
+    browser.toast(T("lines.queued"))
+    jobs = told(server, "/jobs")["jobs"]
+    lines = [told(server, f"/jobs/{job['id']}")["arguments"]["lines"] for job in jobs]
+    assert sorted(line["text"] for several in lines for line in several) == [
+        "Press one for the rig.", "Press two for the voice."
+    ]  # fmt: skip
+    assert any(line.get("voice") == other["name"] for several in lines for line in several)
 
 
 def test_lines_are_kept_in_the_format_that_is_chosen(browser: Browser, start: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import zipfile
 from pathlib import Path
@@ -83,6 +84,84 @@ def test_stop_and_play_again(browser: Browser) -> None:
     )
 
 
+_COLOURED = """
+const canvas = document.querySelector('.wave canvas');
+const hex = getComputedStyle(canvas).getPropertyValue('--accent').trim();
+const accent = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const { width, height } = canvas;
+const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+const count = [0, 0];
+for (let i = 0; i < data.length; i += 4)
+  if (data[i + 3] > 200 && accent.every((one, k) => Math.abs(one - data[i + k]) < 4))
+    count[(i / 4) % width < width / 2 ? 0 : 1]++;
+return count;
+"""
+"""Pixels of the wave in the colour of what was heard: of the left and of the right half."""
+
+
+def test_pause_seek_and_history_while_it_streams(browser: Browser, axe: str) -> None:
+    def position() -> float:
+        return float(browser.find(".player").get_attribute("data-position") or 0)
+
+    def throttle(bytes_per_s: int) -> None:
+        """The speech comes no faster than that: a second of it is 48,000 bytes."""
+        conditions = {"offline": False, "latency": 0, "downloadThroughput": bytes_per_s,
+                      "uploadThroughput": -1}  # fmt: skip
+        browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+
+    browser.open("/speak")
+    text = " ".join(f"{SENTENCE} That is number {n}." for n in range(8))
+    browser.write("[name=text]", text)
+    browser.says(f"{len(text):,} characters", "#speech")
+    throttle(96_000)
+    browser.find("[name=text]").send_keys(Keys.CONTROL, Keys.ENTER)
+    browser.until(lambda: position() > 0.3)
+    browser.click("#pause")
+    browser.until(lambda: browser.all(".player #play"))
+    paused, count = position(), player(browser).number("samples")
+    assert player(browser)["state"] == "making"
+    # It goes on being generated, not being heard; the wave is coloured as far as that was.
+    browser.until(lambda: player(browser).number("samples") > count)
+    assert position() == pytest.approx(paused, abs=0.2)
+    left, right = browser.script(_COLOURED)
+    assert left > 0
+    assert right == 0
+    wave = browser.find(".wave[role=slider]")
+    wave.send_keys(Keys.HOME)
+    browser.until(lambda: position() == 0)
+    wave.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert position() == pytest.approx(2, abs=0.1)
+    assert player(browser)["state"] == "making"
+    wave.send_keys(" ")  # goes on from there
+    browser.until(lambda: 2.3 < position() < 30)
+    throttle(-1)
+    browser.until(lambda: player(browser)["state"] == "done")
+    before = position()
+    browser.click("#pause")  # from here on a file is played
+    assert position() == pytest.approx(before, abs=3)
+    at = position()
+    browser.click("#play")
+    browser.until(lambda: position() > at + 0.2)
+    wave.send_keys(Keys.END)
+    browser.until(lambda: browser.script(_COLOURED)[1] > 0)
+
+    spoken(browser, "Something else.")
+    browser.driver.refresh()  # what was spoken is still there
+    browser.click(".history summary")
+    browser.until(lambda: len(browser.all(".clip")) == 2)
+    assert browser.findings(axe) == []
+    shown = browser.find(".clip:nth-child(2) .clip-text").text
+    assert shown.startswith(SENTENCE)
+    browser.click(".clip:nth-child(2) [data-do=reuse]")
+    browser.until(lambda: browser.find("[name=text]").get_attribute("value") == text)
+    browser.click(".clip:nth-child(1) [data-do=hear]")
+    browser.until(lambda: player(browser)["state"] == "done")
+    assert player(browser).number("peak") > 0.05
+    browser.click(".clip:nth-child(2) [data-do=remove]")
+    browser.until(lambda: len(browser.all(".clip")) == 1)
+    assert browser.complaints() == []
+
+
 def test_speed_and_voice_are_heard(browser: Browser) -> None:
     browser.open("/speak")
     usual = spoken(browser, SENTENCE).number("seconds")
@@ -161,8 +240,14 @@ def test_lines_are_made_heard_edited_and_made_again(browser: Browser) -> None:
     kept = browser.until(lambda: saved(downloads, before))
     with zipfile.ZipFile(kept) as archive:
         assert archive.testzip() is None
-        assert archive.namelist() == ["001.mp3", "002.mp3"]
-        assert heard(io.BytesIO(archive.read("001.mp3")))[0] == pytest.approx(now[1], abs=0.2)
+        text = "Press two for the voice. And three for everything else."
+        first_name = "001 Press two for the voice And three for everything else.mp3"
+        assert archive.namelist() == [first_name, "002 Thank you.mp3", "lines.csv"]
+        assert heard(io.BytesIO(archive.read(first_name)))[0] == pytest.approx(now[1], abs=0.2)
+        rows = list(csv.DictReader(io.StringIO(archive.read("lines.csv").decode("utf-8-sig"))))
+        assert [(row["file"], row["text"]) for row in rows] == [
+            (first_name, text), ("002 Thank you.mp3", "Thank you.")
+        ]  # fmt: skip
     browser.open("/speak")  # the texts are still there after a reload
     texts = [one.get_attribute("value") for one in browser.all(".line textarea")]
     assert texts == ["Press two for the voice. And three for everything else.", "Thank you."]

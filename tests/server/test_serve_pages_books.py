@@ -187,3 +187,149 @@ def test_chapters_are_heard_while_the_rest_is_made(
     person.click(".ask[open] [data-ask=yes]")
     person.until(lambda: not person.all(card))
     assert busy.client.get(f"/jobs/{id}").status_code == 404
+
+
+# -- listening -------------------------------------------------------------------------------------
+
+_SECONDS = 8
+"""About as long as a chapter of `_made` sounds."""
+
+
+def _made(server: Server, title: str, num_chapters: int = 3) -> str:
+    """The job of a book of short chapters, made by the engine for tests; it is quick."""
+    words = "one two three four five six seven eight nine ten eleven twelve."
+    chapters = [f"# Part {n}\n\nPart {n}. {words} {words}\n" for n in range(1, num_chapters + 1)]
+    files = {"files": (f"{title}.md", "\n".join(chapters).encode())}
+    upload = server.client.post("/uploads", files=files).json()["files"][0]
+    arguments = {"file": f"upload:{upload['id']}", "engine": "tone", "format": "mp3"}
+    answer = server.client.post("/jobs", json={"kind": "book", "arguments": arguments})
+    return str(answer.raise_for_status().json()["id"])
+
+
+def _bar(person: Browser) -> dict[str, str]:
+    """What the player says of itself."""
+    return dict(person.script("return {...document.querySelector('#listen').dataset}"))
+
+
+def _press(person: Browser, part: str) -> None:
+    person.click(f"#listen [data-listen-part={part}]")
+
+
+def _position(person: Browser) -> float:
+    return float(_bar(person)["position"])
+
+
+def test_a_book_plays_on_while_one_walks_about(person: Browser, busy: Server, axe: str) -> None:
+    id = _made(busy, "Walks")
+    person.open("/books")
+    person.until(lambda: person.all(f"[data-job='{id}'][data-state=done]"))
+    person.click(f"[data-job='{id}'] [data-chapter='1']")
+    assert person.until(lambda: person.script(_PLAYED)).endswith(f"/jobs/{id}/chapters/1")
+    playing = {"job": id, "number": "1", "state": "playing"}
+    assert playing.items() <= _bar(person).items()
+
+    # On another page it goes on where it was, by itself.
+    before = _position(person)
+    person.click("#pages a", "Jobs")
+    person.until(lambda: person.script("return location.pathname") == "/jobs")
+    person.until(lambda: person.script(_PLAYED))
+    assert playing.items() <= _bar(person).items()
+    assert before <= _position(person) < before + 6
+    person.find("#listen b", "Part 1")
+
+    # Steps, keys and the keys of a keyboard's media row.
+    _press(person, "play")
+    person.until(lambda: _bar(person)["state"] == "paused")
+    slider = person.find("#listen input[type=range]")
+    person.until(lambda: slider.is_enabled())
+    end = float(slider.get_attribute("max") or 0)
+    assert end > 3
+    _press(person, "back")
+    person.until(lambda: _position(person) == 0)
+    _press(person, "forward")  # no further than the end
+    person.until(lambda: _position(person) > end - 1.5)
+    slider.send_keys("\ue011")  # Home
+    person.until(lambda: _position(person) == 0)
+    slider.send_keys("k")
+    person.until(lambda: _bar(person)["state"] == "playing")
+    metadata = person.script("return navigator.mediaSession.metadata.title")
+    assert metadata == "Part 1"
+    assert person.script("return navigator.mediaSession.metadata.album") == "Walks.md"
+
+    # Faster, and on into the next chapter; the speed is for every chapter and page.
+    person.find("#listen-speed option[value='3']").click()
+    person.until(lambda: _bar(person)["number"] == "2")
+    person.until(lambda: _bar(person)["state"] == "playing")
+    assert person.script("return document.querySelector('#listen audio').playbackRate") == 3
+
+    # The list of chapters, and the timer that ends with one.
+    _press(person, "chapters")
+    titles = [one.text for one in person.all("#listen ol button")]
+    assert titles == ["Part 1", "Part 2", "Part 3"]
+    fits(person, axe)
+    person.size(1440)
+    person.click("#listen ol button", "Part 3")
+    person.until(lambda: _bar(person)["number"] == "3")
+    person.script("document.querySelector('#listen').dispatchEvent("
+                  "new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}))")  # fmt: skip
+    person.until(lambda: not person.find("#listen").find_element(
+        "css selector", ".listen-chapters").is_displayed())  # fmt: skip
+    person.click("#listen [data-listen-part=previous]")
+    person.find("#listen-sleep option[value=chapter]").click()
+    person.until(lambda: _bar(person)["state"] == "paused")
+    number, position = _bar(person)["number"], _position(person)
+    person.find("#listen-sleep option[value='15']").click()
+    person.says("Stops in 14:5", "#listen [role=status]")
+
+    # Another book has its own position; the first one is found again where it was.
+    other = _made(busy, "Rests", 2)
+    person.open("/books")
+    assert _bar(person)["state"] == "paused"  # it starts to play only where it did
+    person.says("Stops in 14:", "#listen [role=status]")
+    person.until(lambda: person.all(f"[data-job='{other}'][data-state=done]"))
+    person.click(f"[data-job='{other}'] [data-listen]")
+    person.until(lambda: _bar(person)["job"] == other)
+    assert person.until(lambda: person.script(_PLAYED)).endswith(f"/jobs/{other}/chapters/1")
+    _press(person, "close")
+    assert not person.find("body").find_element("id", "listen").is_displayed()
+    person.find(f"[data-job='{id}'] [data-listen-where]", f"Part {number}")
+    person.driver.refresh()
+    person.click(f"[data-job='{id}'] [data-listen]")
+    person.until(lambda: _bar(person)["job"] == id)
+    assert _bar(person)["number"] == number
+    assert _position(person) >= position - 0.1
+    # The end of the last chapter is the end of the book.
+    person.click(f"[data-job='{id}'] [data-chapter='3']")
+    person.says("end of the book", "#listen [role=status]")
+    assert person.complaints() == []
+
+
+def test_the_plan_offers_captions_a_read_along_book_and_a_preview(
+    person: Browser, busy: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "Two Lines.md"
+    file.write_text("# The first\n\nI went out.\n\n# The second\n\nI came home.\n")
+    _planned(person, file)
+    chosen = person.all("[name=voice] option")[1]
+    url = person.find("[data-preview]").get_attribute("data-preview")
+    answer = busy.client.get(str(url))
+    assert answer.headers["content-type"] == "audio/mpeg"
+    assert heard(io.BytesIO(answer.content))[0] > 1
+    assert busy.client.get("/voices/kokoro/nobody/sample").status_code == 404
+    chosen.click()
+    person.until(lambda: person.find("[data-preview]").get_attribute("data-preview") != url)
+    person.click("[data-preview]")
+    person.find("[data-preview][data-playing]")
+    person.until(lambda: not person.all("[data-preview][data-playing]"))
+    assert not person.all("#toasts .toast")
+    person.click("[name=captions]")
+    person.click("[name=read-along]")
+    person.click("[data-plan=start]")
+    id = str(person.find("[data-job]", "Two Lines").get_attribute("data-job"))
+    asked = job_of(busy, id)["arguments"]
+    assert asked["captions"] == ["srt", "vtt"]
+    assert asked["read_along"] is True
+    person.until(lambda: person.all(f"[data-job='{id}'][data-state=done]"), 120)
+    names = person.until(lambda: [
+        one.text for one in person.all(f"[data-job='{id}'] .file-name")] or None)  # fmt: skip
+    assert {name.partition(".")[2] for name in names} == {"m4b", "srt", "vtt", "readalong.epub"}

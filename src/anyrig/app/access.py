@@ -310,7 +310,7 @@ def _resolve_option(found: ResolvedOptions, option: Option, value: Any) -> Any:
         form, what = _PLAIN_NAMES[name]
         return check_name(name, value, form, what)
     if option.shape == "mapping" and isinstance(value, Mapping):
-        _check_no_paths(name, value)
+        check_no_paths(name, value)
     return value
 
 
@@ -324,7 +324,8 @@ def _resolve_uploads(found: ResolvedOptions, option: Option, value: Any) -> Any:
     return path
 
 
-def _check_no_paths(name: str, values: Mapping[str, Any]) -> None:
+def check_no_paths(name: str, values: Mapping[str, Any]) -> None:
+    """Refuse values that could be taken for paths, in the mapping of an option."""
     for key, one in values.items():
         if not _KEY_NAME.fullmatch(key):
             raise InvalidInputError(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from anyrig.app.engines import VoiceOptions, find_weights, find_weights_folder, is_restricted
-from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent
+from anyrig.app.engines import (
+    EngineStatus,
+    VoiceOptions,
+    check_engine,
+    find_weights,
+    find_weights_folder,
+    is_restricted,
+)
+from anyrig.app.events import Event, NoticeEvent, OnEvent, ProgressEvent
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.speech.hosting.recipes import Kind
 
+log = logging.getLogger(__name__)
 _IN_ARCHIVE = "kokoro"
 """Its voices come in an archive on the package index, not from the hub."""
 Agree = Callable[[str], bool]
@@ -172,6 +182,113 @@ def remove_engine(rig: Rig, name: str, agree: Agree) -> list[Path]:
     if has_environment:
         environments.remove(name, home)
     return folders
+
+
+# -- in the background -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InstallPlan:
+    """How an engine that is not ready can be installed."""
+
+    command: str
+    """What to type on this machine."""
+    size_bytes: int
+    """About what it takes on disk; 0 if unknown."""
+    can_start: bool
+    """Whether `EngineInstaller` can do it."""
+
+
+def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
+    from anyrig.speech.hosting.recipes import RECIPES
+
+    spec = status.spec
+    is_offline = rig.environment.get("HF_HUB_OFFLINE", "") not in ("", "0")
+    if status.is_ready:
+        return InstallPlan("", 0, False)
+    if status.state == "needs weights" and spec.repository:
+        can_start = spec.name == _IN_ARCHIVE or not is_offline
+        return InstallPlan(f"anyrig engines get {spec.name}", spec.weights_bytes, can_start)
+    if status.state == "needs environment":
+        size_bytes = RECIPES[spec.name].disk(_torch_build(rig)) + spec.weights_bytes
+        return InstallPlan(f"anyrig engines install {spec.name}", size_bytes, not is_offline)
+    command = localize_install_commands(spec.install)
+    return InstallPlan(command, spec.package_bytes + spec.weights_bytes, False)
+
+
+@dataclass(frozen=True)
+class InstallProgress:
+    """An engine that is being installed, or was."""
+
+    engine: str
+    state: Literal["running", "done", "failed"] = "running"
+    done: int = 0
+    total: int = 0
+    """0 while it is not known how much there is to do."""
+    detail: str = ""
+    message: str = ""
+    """Why it failed."""
+    hint: str = ""
+
+
+class EngineInstaller:
+    """Installs engines in threads. Safe to call from many threads."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._lock = threading.Lock()
+        self._progress: dict[str, InstallProgress] = {}
+
+    def get_progress(self, name: str) -> InstallProgress | None:
+        """Of the last installation of an engine since the start of the process."""
+        return self._progress.get(name)
+
+    def start(self, name: str, *, agreed: bool) -> InstallProgress:
+        """Begin to install an engine, unless that is going on; returns at once.
+
+        `agreed` says that a person has agreed to the licence of its weights.
+        """
+        status = check_engine(self._rig, VoiceOptions(), name)
+        if not plan_install(self._rig, status).can_start:
+            raise InvalidInputError(
+                f"{name} cannot be installed from here",
+                hint=status.fix or "It is installed already.",
+            )
+        with self._lock:
+            current = self._progress.get(name)
+            if current is not None and current.state == "running":
+                return current
+            self._progress[name] = InstallProgress(name)
+        threading.Thread(target=self._run, args=(name, agreed), daemon=True).start()
+        return self._progress[name]
+
+    def _run(self, name: str, agreed: bool) -> None:
+        def report(event: Event) -> None:
+            if isinstance(event, ProgressEvent):
+                self._progress[name] = InstallProgress(
+                    name, "running", int(event.done or 0), int(event.total or 0), event.detail
+                )
+
+        def agree(notice: str) -> bool:
+            return agreed
+
+        try:
+            status = check_engine(self._rig, VoiceOptions(), name)
+            if status.state == "needs environment":
+                install_environment(self._rig, name, report, agree)
+                status = check_engine(self._rig, VoiceOptions(), name)
+            if status.state == "needs weights" and status.spec.repository:
+                download_weights(self._rig, DownloadRequest(engine=name), report, agree)
+        except AnyrigError as error:
+            self._fail(name, error.message, error.hint)
+        except Exception as error:  # it ends a thread of its own: nobody else would say so
+            log.exception("the engine %s could not be installed", name)
+            self._fail(name, f"{name} could not be installed: {error}", "See the server's log.")
+        else:
+            self._progress[name] = replace(self._progress[name], state="done")
+
+    def _fail(self, name: str, message: str, hint: str) -> None:
+        self._progress[name] = InstallProgress(name, "failed", message=message, hint=hint)
 
 
 def _require(agree: Agree, notice: str) -> None:

@@ -22,6 +22,7 @@ from anyrig.options import option
 from anyrig.speech import engines
 
 if TYPE_CHECKING:
+    from anyrig.app.engines import EngineStatus
     from anyrig.app.rig import Rig
     from anyrig.speech.protocol import Voice
     from anyrig.speech.script import Script
@@ -72,6 +73,55 @@ def list_voices(rig: Rig, request: VoicesRequest) -> list[Voice]:
             "no installed voice matches", hint="`anyrig engines` lists what can be installed."
         )
     return voices
+
+
+def find_sample_sentence(
+    installed: Sequence[EngineStatus], engine: str, voice: str, language: str = ""
+) -> tuple[str, str] | None:
+    """What a voice says in a sample, and in which language; None if there is no such voice.
+
+    The requested language if the voice speaks it, else its own.
+    """
+    all_voices = (
+        one for status in installed if status.spec.name == engine for one in status.voices
+    )
+    found = next((one for one in all_voices if one.name == voice), None)
+    if found is None:
+        return None
+    base = language.lower().partition("-")[0]
+    spoken = [code for code in (found.language, *found.also) if code.partition("-")[0] == base]
+    chosen = spoken[0] if spoken else found.language
+    sentence = SENTENCES.get(chosen.partition("-")[0])
+    return sentence or f"{found.title or found.name}.", chosen
+
+
+@dataclass(frozen=True)
+class LanguageCheck:
+    """Whether a voice speaks the language of a text."""
+
+    language: str
+    """Of the text; empty if that is not sure."""
+    is_spoken: bool
+    voices: tuple[Voice, ...]
+    """Those that speak it, if the voice does not."""
+
+
+def check_language(
+    installed: Sequence[EngineStatus], text: str, engine: str, voice: str
+) -> LanguageCheck:
+    """Compare the language of a text with those of a voice."""
+    from anyrig.text.language import detect
+
+    language = detect(text, default="").language.partition("-")[0]
+    voices = [one for status in installed for one in status.voices if one.engine != TEST_ENGINE]
+    own = next((one for one in voices if (one.engine, one.name) == (engine, voice)), None)
+    if not language or own is None or _speaks(own, language):
+        return LanguageCheck(language, True, ())
+    return LanguageCheck(language, False, tuple(one for one in voices if _speaks(one, language)))
+
+
+def _speaks(voice: Voice, language: str) -> bool:
+    return any(code.partition("-")[0] == language for code in (voice.language, *voice.also))
 
 
 def is_installed(rig: Rig, engine: str) -> bool:

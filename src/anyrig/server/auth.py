@@ -152,6 +152,8 @@ _READ_SCOPES = {
     "/bench": ("read",),
     "/cluster": ("read",),
     "/lexicon": ("read", "speech"),
+    "/voices": ("speech",),
+    "/engines": ("read", "speech"),
     "/uploads": ("documents", "jobs", "speech", "train"),
     "/books": ("jobs",),
     "/documents": ("documents",),
@@ -160,6 +162,7 @@ _WRITE_SCOPES = {
     "/v1/audio": ("speech",),
     "/stream": ("speech",),
     "/lexicon": ("speech",),
+    "/voices": ("speech",),
     "/v1/embeddings": ("embeddings",),
     "/documents": ("documents",),
     "/uploads": ("documents", "jobs", "speech", "train"),
@@ -167,7 +170,7 @@ _WRITE_SCOPES = {
     "/jobs": ("jobs", "train"),
     "/runs": ("train",),
 }
-_ADMIN_PATHS = ("/devices", "/cluster")
+_ADMIN_PATHS = ("/devices", "/cluster", "/engines")
 _PAGE_SCOPE = ("page",)
 _PAGE_OR_API = frozenset({"/books", "/cluster", "/documents", "/jobs"})
 """Paths that are a page for a browser and a route for a program."""

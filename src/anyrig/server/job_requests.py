@@ -41,6 +41,8 @@ JOBS_FOLDER = "jobs"
 """Below the server's data: a folder for each job that came over HTTP."""
 OUTPUT_FOLDER = "out"
 """Below a job's folder: what it made."""
+LINES_FILE = "lines.jsonl"
+"""In the folder of a batch: its lines."""
 SETTINGS_STEM = "anyrig"
 """The name of a settings file in the folder that a job runs in."""
 _MAX_TEXT, _MAX_KEPT_LINES, _MAX_DEPTH = 10_000, 20_000, 6
@@ -250,7 +252,7 @@ def _prepare_batch(found: ResolvedOptions, given: Mapping[str, Any], folder: Pat
         raise InvalidInputError("'lines' and 'file' were both given", hint="Give one of them.")
     lines = check_lines(rows)
     found.voices += [str(line["voice"]) for line in lines if "voice" in line]
-    file = folder / "lines.jsonl"
+    file = folder / LINES_FILE
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     found.values |= {"file": file, "output": folder / OUTPUT_FOLDER}
     return title or str(lines[0]["text"])[:60]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -28,10 +29,11 @@ import anyio.to_thread
 from anyrig.app.access import hide_key
 from anyrig.app.jobs import get_title
 from anyrig.audiobooks.names import safe_name
+from anyrig.audiobooks.tags import shortened
 from anyrig.errors import AnyrigError, StorageError, format_mentions
 from anyrig.jobs import Job, JobEvent, JobNotFoundError, JobQueue, run_jobs
 from anyrig.server.errors import format_for_http
-from anyrig.server.job_requests import JOBS_FOLDER, OUTPUT_FOLDER
+from anyrig.server.job_requests import JOBS_FOLDER, LINES_FILE, OUTPUT_FOLDER
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import guess_media_type
 from anyrig.storage.keys import JsonValue
@@ -45,6 +47,7 @@ _MAX_WAITING = 2000
 _HIDDEN = ("folder", "files", "beside", "run")
 _MAX_FILES = 500
 _MAX_LISTED = 100
+_MAX_NAME_CHARACTERS = 60  # of a line's text, in the name of its file
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -238,7 +241,7 @@ def list_files(server: ServerState, job: Job) -> list[ResultFile]:
     if job.kind == "batch":
         paths = (folder / OUTPUT_FOLDER).glob("*.*")
         numbered = ((int(path.stem), path) for path in paths if _is_line(path.name))
-        return _describe_files(job, sorted(numbered))
+        return _describe_files(job, sorted(numbered), _read_line_texts(folder))
     result = job.result if isinstance(job.result, Mapping) else {}
     named = [Path(str(path)) for name in ("files", "beside") for path in _list(result.get(name))]
     inside = [one for path in named if _is_below(path, folder) for one in _walk(path)]
@@ -270,7 +273,19 @@ def _walk(path: Path) -> list[Path]:
     return sorted(one for one in path.rglob("*") if one.is_file())[:_MAX_FILES]
 
 
-def _describe_files(job: Job, numbered: Iterable[tuple[int, Path]]) -> list[ResultFile]:
+def _read_line_texts(folder: Path) -> dict[int, str]:
+    """The texts of a batch, by the number of their line."""
+    try:
+        rows = (folder / LINES_FILE).read_text(encoding="utf-8").splitlines()
+        return {number: str(json.loads(row)["text"]) for number, row in enumerate(rows, 1)}
+    except (OSError, ValueError, KeyError):
+        return {}
+
+
+def _describe_files(
+    job: Job, numbered: Iterable[tuple[int, Path]], texts: Mapping[int, str] | None = None
+) -> list[ResultFile]:
+    """The files of a job; those of a batch are named by the texts of their lines."""
     found = []
     for number, path in numbered:
         try:
@@ -278,9 +293,11 @@ def _describe_files(job: Job, numbered: Iterable[tuple[int, Path]]) -> list[Resu
         except OSError:
             continue
         if size is not None:
-            found.append(
-                ResultFile(number, _choose_name(job, path), path, size, guess_media_type(path))
-            )
+            name = _choose_name(job, path)
+            if texts and number in texts:
+                title = safe_name(shortened(texts[number], _MAX_NAME_CHARACTERS))
+                name = f"{path.stem} {title}{path.suffix}"
+            found.append(ResultFile(number, name, path, size, guess_media_type(path)))
     return found
 
 

@@ -58,6 +58,9 @@ class Spec:
     """How to get its weights, in a sentence; empty when they come with the packages."""
     repository: str = ""
     """On the model hub, where there is one."""
+    package_bytes: int = 0
+    weights_bytes: int = 0
+    """About what its packages, without torch, and its weights take; 0 when that is not known."""
     limit: int = 400
     """The most characters of one line."""
     phonemes: bool = False

@@ -25,6 +25,7 @@ from anyrig.server.page.components import (
     empty_state,
     heading,
     icon,
+    preview_button,
     row,
     show_error,
     show_toast,
@@ -45,14 +46,6 @@ from anyrig.server.page.layout import PageContext
 FORMATS = ("m4b", "mp3", "opus", "flac", "m4a")
 _ACCEPT = ".epub,.pdf,.docx,.odt,.fb2,.html,.htm,.xhtml,.md,.txt,.rtf,.mobi,.azw3"
 _MIN_SPEED, _MAX_SPEED, _SPEED_STEP = 0.5, 2.0, 0.05
-# In the browser: audio may only start in the handler of a person's click.
-_PLAY = """() => {{
-  const player = document.getElementById("{player}"), list = document.getElementById("{list}");
-  list.querySelectorAll("[aria-current]").forEach((one) => one.removeAttribute("aria-current"));
-  document.getElementById("{button}").setAttribute("aria-current", "true");
-  player.src = "{url}";
-  player.play();
-}}"""
 Json = Mapping[str, Any]
 
 
@@ -177,10 +170,13 @@ class PlanCard:
         self._title = Field("text", t("books.name"), plan["title"] or "", name="title")
         self._author = Field("text", t("books.author"), plan["author"] or "", name="author")
         options = voices.build_options(t, ready, str(plan.get("language") or ""))
-        self._voice = Field(
-            "select", t("speak.voice"), "", on_change=self._update_plan, name="voice",
-            options=[("", t("books.voice.auto")), *options],
-        )  # fmt: skip
+        with tag("div", classes="with-button"):
+            self._voice = Field(
+                "select", t("speak.voice"), "", on_change=self._update_plan, name="voice",
+                options=[("", t("books.voice.auto")), *options],
+            )  # fmt: skip
+            self._preview = preview_button("", self._build_preview_url(),
+                                           t("books.voice.preview"))  # fmt: skip
         formats = [(one, t("books.format.each", name=one)) for one in FORMATS[1:]]
         formats.insert(0, ("m4b", t("books.format.m4b")))
         self._format = Field("select", t("books.format"), "m4b", options=formats, name="format")
@@ -188,6 +184,14 @@ class PlanCard:
             "range", t("speak.speed"), 1.0, unit=" ×", on_change=self._show_estimate, live=True,
             name="speed", min=_MIN_SPEED, max=_MAX_SPEED, step=_SPEED_STEP,
         )  # fmt: skip
+        with tag("fieldset", classes="field extras"):
+            tag("legend", t("books.extras"))
+            self._captions = Field("check", t("books.captions"), False, name="captions")
+            self._read_along = Field("check", t("books.read_along"), False, name="read-along")
+
+    def _build_preview_url(self) -> str:
+        engine, voice = (str(self._plan[key]) for key in ("engine", "voice"))
+        return voices.build_sample_url(engine, voice, str(self._plan.get("language") or ""))
 
     def _build_chapters(self) -> None:
         t = self._page.t
@@ -234,6 +238,7 @@ class PlanCard:
             self._show_estimate()
             raise
         self._plan = {**self._plan, **plan}
+        self._preview.attributes(data_preview=self._build_preview_url())
         self._warnings.clear()
         with self._warnings:
             show_warnings(plan.get("warnings") or ())
@@ -270,6 +275,10 @@ class PlanCard:
         speed = float(self._speed.value or 1.0)
         if speed != 1.0:
             arguments["rate"] = speed
+        if self._captions.value:
+            arguments["captions"] = ["srt", "vtt"]
+        if self._read_along.value:
+            arguments["read_along"] = True
         self._start_button.attributes(disabled=True)  # a second click starts no second book
         try:
             await self._on_start({name: value for name, value in arguments.items() if value})
@@ -290,7 +299,7 @@ def estimate_seconds(plan: Json, chosen: set[int], speed: float) -> tuple[float,
 
 
 class BookCard(JobCard):
-    """The job of a book, with a player for the chapters that are ready."""
+    """The job of a book, with the chapters that are ready; `listen.js` plays them."""
 
     def __init__(self, page: PageContext, job: Job, refresh: Refresh) -> None:
         super().__init__(page, job, refresh, level=3)
@@ -300,11 +309,17 @@ class BookCard(JobCard):
         self._upload = str((job.get("arguments") or {}).get("file") or "").partition(":")[2]
         self._has_cover = not self._upload
         self._final_state = ""
-        with self.body, tag("div", classes="listen") as self._player:
-            self._audio = tag("audio", controls=True, preload="none", aria_label=self.name)
+        author = str((job.get("arguments") or {}).get("author") or "")
+        with self.body, tag("div", classes="listen", data_listen_book=self.id,
+                            data_title=self.name, data_author=author) as self._player:  # fmt: skip
+            with row() as self._listen:
+                button(page.t("books.listen.start"), kind="primary", icon_name="play",
+                       data_listen="true",
+                       label=f"{page.t('books.listen.start')}: {self.name}")  # fmt: skip
+                tag("span", classes="soft figures", data_listen_where="true")
             self._list = tag("ul", classes="tracks")
         self._player.set_visibility(False)
-        self._audio.set_visibility(False)
+        self._listen.set_visibility(False)
 
     async def refresh(self, job: Job) -> None:
         """Show its cover, chapters and files while they change."""
@@ -331,6 +346,7 @@ class BookCard(JobCard):
             await self.page.api.get(url)
         except ApiError:
             return
+        self._player.attributes(data_cover=url)
         self.symbol.clear()
         with self.symbol:
             tag("img", src=url, alt="")
@@ -362,9 +378,6 @@ class BookCard(JobCard):
         track = button(title, kind="quiet", icon_name="play", data_chapter=number,
                        label=t("books.listen", number=number, title=title))  # fmt: skip
         track.classes("track")
-        track.on("click", js_handler=_PLAY.format(
-            player=self._audio.html_id, list=self._list.html_id, button=track.html_id, url=url
-        ))  # fmt: skip
         length = t.duration(chapter["seconds"]) if chapter.get("seconds") else ""
         self._lengths[number] = tag("span", length, classes="soft figures")
-        self._audio.set_visibility(True)
+        self._listen.set_visibility(True)

@@ -32,6 +32,12 @@ _DROP_TEXTS = (
     "unreadable", "too_large", "choose_folder", "total",
 )  # fmt: skip
 _UNSUPPORTED_KINDS = ("other", "zip")
+_LISTEN_TEXTS = (
+    "player", "chapters", "play", "pause", "previous", "next", "back", "forward", "seek",
+    "position", "speed", "sleep", "sleep_off", "sleep_minutes", "sleep_chapter", "sleep_left",
+    "close", "waiting", "finished", "failed", "not_ready", "untitled", "where", "preview_failed",
+)  # fmt: skip
+_LISTEN_ICONS = ("play", "pause", "previous", "next", "back", "forward", "jobs", "close", "book")
 
 
 class Tag(TextElement):
@@ -150,6 +156,24 @@ def show_warnings(warnings: Sequence[str]) -> None:
         tag("p", text, classes="note", role="note", lang=ENGLISH)
 
 
+def build_listen_script(t: Translator, version: str) -> str:
+    """The audiobook player as HTML for the head of every page."""
+    data = json.dumps({
+        "texts": {key: t(f"listen.{key}") for key in _LISTEN_TEXTS},
+        "icons": {name: svg(name) for name in _LISTEN_ICONS},
+    })  # fmt: skip
+    escaped = data.replace("<", "\\u003c")  # nothing in it may end the script
+    return (
+        f'<script type="application/json" id="listen-texts">{escaped}</script>'
+        f'<script type="module" src="/page/assets/listen.js?{version}"></script>'
+    )
+
+
+def preview_button(text: str, url: str, label: str = "") -> Tag:
+    """A button that plays a short recording in the browser, or stops it."""
+    return button(text, icon_name="speak", label=label, data_preview=url, title=label or None)
+
+
 def command_box(t: Translator, command: str) -> None:
     """A command with a button that copies it."""
     with tag("div", classes="copyable"):
@@ -237,22 +261,27 @@ class Field(ui.element, component="assets/field.js"):
         on_change: called with the new value.
         live: report every key, a moment after the last one; by default when the field is left.
         keep: the name under which the browser stores the value, across reloads and restarts.
+        counter: shows how many characters an area has, in place of its {count}.
+        on_submit: called when Ctrl+Enter is pressed in an area.
         more: attributes of the control: `placeholder`, `min`, `max`, `step`, `rows`, `name`.
     """
 
     def __init__(
         self, kind: str, label: str, value: Any = "", *,
         options: Sequence[tuple[str, ...]] = (), hint: str = "", on_change: Handler | None = None,
-        live: bool = False, bare: bool = False, unit: str = "", keep: str = "", **more: object,
+        live: bool = False, bare: bool = False, unit: str = "", keep: str = "", counter: str = "",
+        on_submit: Handler | None = None, **more: object,
     ) -> None:  # fmt: skip
         super().__init__()
         self.value, self._on_change = value, on_change
         self._props.update(
             kind=kind, label=label, value=value, options=_build_options(options), hint=hint,
-            live=live, bare=bare, unit=unit, keep=keep,
+            live=live, bare=bare, unit=unit, keep=keep, counter=counter,
             more={name.replace("_", "-"): v for name, v in more.items()},
         )  # fmt: skip
         self.on("changed", self._handle_change)
+        if on_submit is not None:
+            self.on("submitted", catch_errors(on_submit), args=[])
 
     @property
     def text(self) -> str:

@@ -15,7 +15,14 @@ from typing import Any, Literal
 from nicegui import Client, ui
 
 from anyrig.server.page.api import ApiClient, ApiError
-from anyrig.server.page.components import ConfirmDialog, Handler, catch_errors, icon, tag
+from anyrig.server.page.components import (
+    ConfirmDialog,
+    Handler,
+    build_listen_script,
+    catch_errors,
+    icon,
+    tag,
+)
 from anyrig.server.page.theme import THEME_COOKIE, THEMES
 from anyrig.server.page.translations import (
     LANGUAGE_COOKIE,
@@ -111,6 +118,7 @@ def set_head(client: Client, page: PageContext, title: str, version: str) -> Non
         f"<script>document.documentElement.dataset.theme={json.dumps(page.theme)}</script>"
         f'<link rel="stylesheet" href="/page/theme.css?{version}">'
         f'<script src="/page/assets/frame.js?{version}"></script>'
+        + build_listen_script(page.t, version)
     )
 
 

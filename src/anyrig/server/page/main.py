@@ -161,6 +161,7 @@ def _add_assets(app: FastAPI) -> None:
 
 @lru_cache
 def get_version() -> str:
-    """Changes with style and script, so that browsers may cache them forever."""
-    sheet = theme.css() + (theme.ASSETS / "frame.js").read_text(encoding="utf-8")
+    """Changes with style and scripts, so that browsers may cache them forever."""
+    scripts = sorted(theme.ASSETS.glob("*.js"))
+    sheet = theme.css() + "".join(one.read_text(encoding="utf-8") for one in scripts)
     return hashlib.sha256(sheet.encode()).hexdigest()[:12]

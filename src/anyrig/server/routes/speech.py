@@ -16,6 +16,7 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketState
 
+from anyrig.app.access import check_no_paths
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
 from anyrig.server import errors
@@ -41,7 +42,7 @@ MEDIA_TYPES: dict[AudioFormat, str] = {
 }  # fmt: skip
 LANGUAGE = r"^(auto|[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)$"
 VoiceName = Annotated[PlainName, Field(max_length=300)]
-_OPENAI_FIELDS = {"text": "input", "engine": "model", "rate": "speed"}
+_OPENAI_FIELDS = {"text": "input", "engine": "model", "rate": "speed", "set": "options"}
 """Options of a `LiveSpeechRequest` that are called otherwise here."""
 
 
@@ -89,6 +90,16 @@ class CreateSpeechRequest(BaseModel):
     lane: Literal["live", "bulk"] = Field(
         "live", description="bulk if nobody waits: clients that listen come first."
     )
+    seed: int | None = Field(
+        None,
+        ge=0,
+        lt=1 << 31,
+        description="Another one is another take, if the engine is `seeded`.",
+    )
+    options: dict[str, bool | int | float | str] = Field(
+        default_factory=dict, max_length=50, description="Of the engine: GET /config lists them.",
+        examples=[{}],
+    )  # fmt: skip
 
     @property
     def voice_name(self) -> str:
@@ -105,6 +116,17 @@ class CreateSpeechRequest(BaseModel):
         return found + [name for name in (self.model_extra or {}) if name.isidentifier()][:20]
 
 
+class EngineOption(BaseModel):
+    """An option of an engine."""
+
+    name: str
+    default: bool | int | float | str
+    help: str
+    choices: list[str]
+    low: float | None
+    high: float | None
+
+
 class EngineRow(BaseModel):
     """An engine on this machine."""
 
@@ -114,6 +136,8 @@ class EngineRow(BaseModel):
     ready: bool
     why: str | None = Field(None, description="What it lacks, and how to get it.")
     licence: str
+    seeded: bool = Field(description="Whether another seed gives another take.")
+    options: list[EngineOption] = Field(description="What `options` of a request may set.")
 
 
 class VoiceRow(BaseModel):
@@ -267,6 +291,11 @@ def _build_options(body: CreateSpeechRequest) -> dict[str, Any]:
         options["language"] = body.language
     if body.speed != 1.0:
         options["rate"] = body.speed
+    if body.seed is not None:
+        options["seed"] = body.seed
+    if body.options:
+        check_no_paths("set", body.options)
+        options["set"] = body.options
     return options
 
 
@@ -326,6 +355,8 @@ def _describe_config(server: ServerState) -> dict[str, Any]:
                 "languages": list(one.languages or one.spec.languages), "ready": one.is_ready,
                 "why": _format_problem(one),
                 "licence": one.spec.weights_licence or one.spec.code_licence,
+                "seeded": one.spec.seeded,
+                "options": [vars(option) for option in one.spec.options],
             }
             for one in engines
         ],

@@ -42,6 +42,7 @@ SPEC = Spec(
     modules=("hibari", "onnxruntime"),
     install=format_install("hibari-tts==0.2.1"),
     repository="maureesewilliams/hibari",
+    package_bytes=16_000_000,
     limit=400,
     phonemes=True,
     word_times=True,

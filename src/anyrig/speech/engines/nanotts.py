@@ -35,6 +35,7 @@ SPEC = Spec(
     weights_licence="Apache-2.0",
     modules=("py_nanotts",),
     install=format_install("anyrig[nanotts]"),
+    package_bytes=8_000_000,
     limit=600,
     options=(Option("pitch", 1.0, "How high it speaks", low=0.5, high=2.0),),
 )

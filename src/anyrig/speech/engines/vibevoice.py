@@ -44,6 +44,7 @@ SPEC = Spec(
     "config.json, *.safetensors, tokenizer.json. Samples of voices go into the folder "
     "voices beside them.",
     repository="vibevoice/VibeVoice-1.5B-hf",
+    weights_bytes=5_000_000_000,
     limit=1200,
     seeded=True,
     streams=True,

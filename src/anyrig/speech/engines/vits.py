@@ -49,6 +49,7 @@ SPEC = Spec(
     weights="A model in transformers' form with model.safetensors: facebook/mms-tts-eng, -fra, "
     "-spa and so on, on the model hub.",
     repository="facebook/mms-tts-eng",
+    weights_bytes=145_000_000,
     limit=400,
     seeded=True,
     options=(

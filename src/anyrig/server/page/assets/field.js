@@ -7,7 +7,7 @@ export default {
       <label v-if="kind !== 'check'" :for="name" :class="{ 'only-read': bare }">{{ label }}
         <output v-if="kind === 'range'" class="figures">{{ inner }}{{ unit }}</output></label>
       <textarea v-if="kind === 'area'" :id="name" v-bind="more" v-model="inner" :aria-describedby="hintId"
-        @input="handleInput" @change="report"></textarea>
+        @input="handleInput" @change="report" @keydown.ctrl.enter.prevent="submit" @keydown.meta.enter.prevent="submit"></textarea>
       <select v-else-if="kind === 'select'" :id="name" v-bind="more" v-model="inner"
         :aria-describedby="hintId" @change="report">
         <template v-for="group in groups" :key="group.name">
@@ -21,15 +21,16 @@ export default {
         v-model="inner" @change="report" /><span :class="{ 'only-read': bare }">{{ label }}</span></label>
       <input v-else :id="name" :type="kind" v-bind="more" v-model="inner" :aria-describedby="hintId"
         @input="handleInput" @change="report" @keydown.enter="$emit('enter', inner)" />
+      <p v-if="counter" class="soft figures">{{ counter.replace("{count}", inner.length.toLocaleString(lang)) }}</p>
       <p v-if="hint" :id="name + '-hint'" class="soft">{{ hint }}</p>
     </div>`,
   props: {
     kind: String, label: String, value: null, options: Array, hint: String, live: Boolean,
-    bare: Boolean, unit: String, more: Object, keep: String,
+    bare: Boolean, unit: String, more: Object, keep: String, counter: String,
   },
-  emits: ["changed", "enter"],
+  emits: ["changed", "enter", "submitted"],
   data() {
-    return { inner: this.value, name: "field-" + ++count, timer: null };
+    return { inner: this.value, name: "field-" + ++count, timer: null, lang: document.documentElement.lang };
   },
   mounted() {
     const stored = this.keep ? anyrig.load(this.keep) : undefined;
@@ -64,8 +65,13 @@ export default {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.report(), 250);
     },
+    submit() {
+      this.report();
+      this.$emit("submitted");
+    },
     setValue(value) {
       this.inner = value;
+      if (this.keep) anyrig.store(this.keep, value);
     },
   },
 };

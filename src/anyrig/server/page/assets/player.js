@@ -1,23 +1,30 @@
-// Plays speech while it is synthesized: samples are queued in WebAudio and drawn as they arrive. When
-// all are there, they can be played from any position and downloaded.
+// Plays speech while it is synthesized: samples are queued in WebAudio and drawn as they arrive, and can
+// be paused and played from any position meanwhile. When all are there, an audio element takes over.
 import { Peaks, RATE, requestSpeech, formatTime, pcmChunks, save, createUnreachableError, wav } from "/page/assets/sound.js";
 
+const AHEAD_S = 10; // that are queued in WebAudio: more would cost memory, and time at every seek
+const LATENCY_S = 0.05;
+const HISTORY = "speak.history";
+const MAX_CLIPS = 20;
+const MAX_STORED_CHARACTERS = 20000;
+const MIN_SPANS = 100; // of the drawing: the first second is not stretched over the whole width
 export default {
   template: `
-    <div class="player" :data-state="state" :data-samples="count" :data-peak="peak.toFixed(4)"
-      :data-seconds="seconds.toFixed(3)" :data-played="played.toFixed(3)" :data-first-ms="first" :data-pieces="numChunks">
-      <div class="wave" ref="wave" :role="ready ? 'slider' : 'img'" :tabindex="ready ? 0 : undefined"
-        :aria-label="ready ? texts.seek : texts.wave" :aria-valuemin="ready ? 0 : undefined"
-        :aria-valuemax="ready ? Math.round(seconds) : undefined" :aria-valuenow="ready ? Math.round(position) : undefined"
-        :aria-valuetext="ready ? clock : undefined" @click="handleClick" @keydown="handleKey">
+    <div class="player" :data-state="state" :data-samples="count" :data-peak="peak.toFixed(4)" :data-playing="playing"
+      :data-seconds="seconds.toFixed(3)" :data-played="played.toFixed(3)" :data-position="position.toFixed(3)"
+      :data-first-ms="first" :data-pieces="numChunks">
+      <div class="wave" ref="wave" :role="count ? 'slider' : 'img'" :tabindex="count ? 0 : undefined"
+        :aria-label="count ? texts.seek : texts.wave" :aria-valuemin="count ? 0 : undefined"
+        :aria-valuemax="count ? Math.round(seconds) : undefined" :aria-valuenow="count ? Math.round(position) : undefined"
+        :aria-valuetext="count ? clock : undefined" @click="handleClick" @keydown="handleKey">
         <canvas ref="canvas" aria-hidden="true"></canvas>
         <p v-if="state === 'empty'" class="soft">{{ texts.empty }}</p>
       </div>
       <div class="row ends">
         <div class="row">
-          <button v-if="!active" type="button" class="button plain" :disabled="!ready" id="play" @click="play">
-            <span class="icon" v-html="icons.play"></span><span>{{ texts.play }}</span></button>
-          <button v-else type="button" class="button plain" id="stop" @click="stop">
+          <button type="button" class="button plain" :disabled="!count" :id="playing ? 'pause' : 'play'" @click="playing ? pause() : play()">
+            <span class="icon" v-html="playing ? icons.pause : icons.play"></span><span>{{ playing ? texts.pause : texts.play }}</span></button>
+          <button v-if="generating || playing" type="button" class="button plain" id="stop" @click="stop">
             <span class="icon" v-html="icons.stop"></span><span>{{ texts.stop }}</span></button>
           <span class="soft figures" role="status">{{ status }}</span>
         </div>
@@ -28,13 +35,29 @@ export default {
             <span class="icon" v-html="icons.download"></span><span>{{ texts.download }}</span></button>
         </div>
       </div>
+      <details v-if="clips.length" class="job-details history">
+        <summary>{{ texts.history }} ({{ clips.length }})</summary>
+        <ul class="clips">
+          <li v-for="clip in clips" :key="clip.at" class="clip">
+            <button type="button" class="button quiet" data-do="hear" :aria-label="texts.clip_play + ': ' + clip.text.slice(0, 60)" @click="speak(clip.request, clip.label)">
+              <span class="icon" v-html="icons.play"></span></button>
+            <p><span class="clip-text">{{ clip.text }}</span><span class="soft figures">{{ clip.label }} · {{ time(clip.seconds) }}</span></p>
+            <button type="button" class="button quiet" data-do="reuse" @click="$emit('reused', clip.text)">{{ texts.clip_reuse }}</button>
+            <button type="button" class="button quiet" data-do="remove" :aria-label="texts.clip_remove + ': ' + clip.text.slice(0, 60)" @click="removeClip(clip)">
+              <span class="icon" v-html="icons.bin"></span></button>
+          </li>
+        </ul>
+      </details>
       <audio ref="audio" @timeupdate="position = $refs.audio.currentTime" @ended="playing = false" @pause="playing = false"
         @playing="playing = true"></audio>
     </div>`,
   props: { texts: Object, icons: Object, formats: Array },
-  emits: ["began", "made", "failed"],
+  emits: ["began", "made", "failed", "reused"],
   data() {
-    return { state: "empty", count: 0, peak: 0, first: "", numChunks: 0, playing: false, position: 0, played: 0, format: "wav", fetching: false };
+    return {
+      state: "empty", count: 0, peak: 0, first: "", numChunks: 0, playing: false, position: 0, played: 0, format: "wav",
+      fetching: false, cut: false, clips: [],
+    };
   },
   computed: {
     seconds() {
@@ -43,21 +66,24 @@ export default {
     ready() {
       return this.state === "done" || (this.state === "stopped" && this.count > 0);
     },
-    active() {
-      return this.playing || this.state === "making" || this.state === "waiting";
+    generating() {
+      return this.state === "making" || this.state === "waiting";
     },
     clock() {
       return formatTime(this.position) + " / " + formatTime(this.seconds);
     },
     status() {
       if (this.state === "waiting") return this.texts.waiting;
-      if (this.state === "making") return this.texts.making + " " + formatTime(this.seconds);
+      if (this.state === "making") return this.texts.making + " " + this.clock;
+      if (this.cut) return this.clock + " · " + this.texts.cut;
       return this.count ? this.clock : "";
     },
   },
   created() {
     this.chunks = []; // Vue must not observe every sample
     this.peaks = new Peaks();
+    const stored = anyrig.load(HISTORY);
+    if (Array.isArray(stored)) this.clips = stored;
   },
   mounted() {
     this.watcher = new ResizeObserver(() => this.draw());
@@ -68,12 +94,15 @@ export default {
         this.draw();
       });
     };
+    this.yield = (event) => event.detail !== "speak" && this.playing && this.pause();
     window.addEventListener("anyrig-theme", this.redraw);
+    window.addEventListener("anyrig-sound", this.yield);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.redraw);
   },
   beforeUnmount() {
     this.watcher.disconnect();
     window.removeEventListener("anyrig-theme", this.redraw);
+    window.removeEventListener("anyrig-sound", this.yield);
     this.stop();
   },
   watch: {
@@ -82,69 +111,122 @@ export default {
     },
   },
   methods: {
-    async speak(request) {
+    time: formatTime,
+    // `label` names the voice in the history; what has none is not kept there.
+    async speak(request, label = "") {
       this.stop();
       this.chunks = [];
       this.peaks = new Peaks();
       this.$refs.audio.removeAttribute("src");
-      Object.assign(this, { count: 0, peak: 0, position: 0, played: 0, first: "", numChunks: 0, state: "waiting" });
+      Object.assign(this, { count: 0, peak: 0, position: 0, played: 0, first: "", numChunks: 0, cut: false, state: "waiting" });
       this.request = request;
       this.draw();
+      this.claim();
       const abort = (this.abort = new AbortController());
-      const context = (this.context = new AudioContext({ sampleRate: RATE }));
-      context.resume();
+      this.openLive();
       const startedAt = performance.now();
       try {
         const response = await requestSpeech({ ...request, response_format: "pcm" }, abort.signal);
-        let next = 0;
         for await (const chunk of pcmChunks(response)) {
           if (abort.signal.aborted) return;
           if (!this.count) {
             this.first = Math.round(performance.now() - startedAt);
             this.state = "making";
+            this.playing = true;
             this.$emit("began", this.first);
           }
-          next = this.queue(context, chunk, next);
           this.append(chunk);
+          this.pump();
         }
         if (abort.signal.aborted) return;
         if (!this.count) return (this.state = "empty");
         this.finish("done");
-        this.playing = true;
-        this.trackPlayback(context, next);
+        if (label) this.addClip(label);
         this.$emit("made", { seconds: this.seconds, first_ms: this.first });
+        if (!this.playing) this.useFile(); // paused meanwhile
       } catch (error) {
         if (abort.signal.aborted) return;
-        this.closeContext();
-        this.state = this.count ? "stopped" : "empty";
-        if (this.count) this.finish("stopped");
+        this.cut = this.count > 0;
+        this.count ? this.finish("stopped") : (this.state = "empty");
+        this.count ? this.useFile() : this.closeLive();
         const shown = error instanceof TypeError ? createUnreachableError() : error; // the stream broke off
         this.$emit("failed", { title: shown.message, hint: shown.hint || "" });
       }
     },
-    queue(context, chunk, next) {
-      const buffer = context.createBuffer(1, chunk.length, RATE);
-      const samples = buffer.getChannelData(0);
-      for (let i = 0; i < chunk.length; i++) samples[i] = chunk[i] / 32768;
-      const source = context.createBufferSource();
-      source.buffer = buffer;
-      source.connect(context.destination);
-      const when = Math.max(next, context.currentTime + 0.05);
-      source.onended = () => (this.played += buffer.duration);
-      source.start(when);
-      return when + buffer.duration;
+    claim() {
+      window.dispatchEvent(new CustomEvent("anyrig-sound", { detail: "speak" })); // whatever else plays is paused
     },
-    trackPlayback(context, end) {
-      // Queued audio plays on after the last sample has arrived.
+
+    // -- while it is synthesized: WebAudio
+
+    openLive() {
+      const context = new AudioContext({ sampleRate: RATE });
+      context.resume();
+      // `chunk` and `offset` are the next samples to queue, `position` is theirs in seconds, `end` when
+      // those before them have been heard.
+      this.live = { context, sources: [], chunk: 0, offset: 0, position: 0, end: 0 };
+      this.timer = setInterval(() => this.track(), 60);
+    },
+    pump() {
+      const { live, chunks } = this;
+      if (!live) return;
+      const { context } = live;
+      while (live.chunk < chunks.length && live.end < context.currentTime + AHEAD_S) {
+        const chunk = chunks[live.chunk].subarray(live.offset);
+        const buffer = context.createBuffer(1, Math.max(1, chunk.length), RATE);
+        const samples = buffer.getChannelData(0);
+        for (let i = 0; i < chunk.length; i++) samples[i] = chunk[i] / 32768;
+        const source = context.createBufferSource();
+        source.buffer = buffer;
+        source.connect(context.destination);
+        const [when, { duration }] = [Math.max(live.end, context.currentTime + LATENCY_S), buffer];
+        const queued = { source, when, duration, from: live.position };
+        source.onended = () => {
+          this.played += duration;
+          live.sources.splice(live.sources.indexOf(queued), 1);
+        };
+        source.start(when);
+        live.sources.push(queued);
+        Object.assign(live, { chunk: live.chunk + 1, offset: 0, position: live.position + duration, end: when + duration });
+      }
+    },
+    track() {
+      const { live } = this;
+      if (!live) return;
+      this.pump();
+      const now = live.context.currentTime;
+      const heard = live.sources.find((one) => now < one.when + one.duration);
+      this.position = Math.min(this.seconds, heard ? heard.from + Math.max(0, now - heard.when) : live.position);
+      // A moment later, so that the last chunk's `onended` comes before the context is closed.
+      if (this.ready && live.chunk >= this.chunks.length && now >= live.end + 0.3) {
+        this.position = this.seconds;
+        this.closeLive();
+      }
+    },
+    seekLive(position) {
+      const { live } = this;
+      for (const { source } of live.sources) {
+        source.onended = null;
+        source.stop();
+      }
+      let [chunk, offset] = [0, Math.round(position * RATE)];
+      while (chunk < this.chunks.length && offset >= this.chunks[chunk].length) offset -= this.chunks[chunk++].length;
+      Object.assign(live, { sources: [], chunk, offset: chunk < this.chunks.length ? offset : 0, position, end: 0 });
+      this.position = position;
+      this.pump();
+    },
+    closeLive() {
       clearInterval(this.timer);
-      this.timer = setInterval(() => {
-        this.position = Math.max(0, Math.min(this.seconds, this.seconds - (end - context.currentTime)));
-        // A moment later, so that the last chunk's `onended` comes before the context is closed.
-        if (context.currentTime >= end + 0.3) {
-          this.position = this.seconds;
-          this.closeContext();
-        }
-      }, 60);
+      this.live?.context.close().catch(() => {});
+      this.live = undefined;
+      this.playing = false;
+    },
+    // Continue in the audio element, from where it was.
+    useFile() {
+      const { position } = this;
+      this.closeLive();
+      this.$refs.audio.currentTime = position;
+      this.position = position;
     },
     append(chunk) {
       this.numChunks = this.chunks.push(chunk);
@@ -160,40 +242,54 @@ export default {
       this.$refs.audio.src = this.url;
       this.state = state;
     },
-    closeContext() {
-      clearInterval(this.timer);
-      this.context?.close().catch(() => {});
-      this.context = undefined;
-      this.playing = false;
-    },
+
+    // -- controls
+
     stop() {
       this.abort?.abort(); // the server notices and stops as well
-      this.closeContext();
+      this.closeLive();
       this.$refs.audio?.pause();
-      if (this.state === "making" || this.state === "waiting")
-        this.count ? this.finish("stopped") : (this.state = "empty");
+      if (this.generating) this.count ? this.finish("stopped") : (this.state = "empty");
+      this.position = 0;
+      if (this.ready) this.$refs.audio.currentTime = 0;
+    },
+    pause() {
+      if (!this.live) return this.$refs.audio.pause();
+      if (this.ready) return this.useFile();
+      this.live.context.suspend();
+      this.playing = false;
     },
     async play() {
+      this.claim();
+      if (this.live) {
+        this.playing = true;
+        return this.live.context.resume();
+      }
       const audio = this.$refs.audio;
       if (this.position >= this.seconds - 0.05) audio.currentTime = 0;
       await audio.play();
     },
     handleClick(event) {
-      if (!this.ready) return;
+      if (!this.count) return;
       const box = this.$refs.wave.getBoundingClientRect();
-      this.seek((this.seconds * (event.clientX - box.left)) / box.width);
+      const width = box.width * Math.min(1, this.peaks.count / MIN_SPANS);
+      this.seek((this.seconds * (event.clientX - box.left)) / width);
     },
     handleKey(event) {
       const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: 10, PageDown: -10 }[event.key];
-      if (!this.ready || (step === undefined && !["Home", "End", " "].includes(event.key))) return;
+      if (!this.count || (step === undefined && !["Home", "End", " "].includes(event.key))) return;
       event.preventDefault();
-      if (event.key === " ") return this.playing ? this.stop() : this.play();
+      if (event.key === " ") return this.playing ? this.pause() : this.play();
       this.seek(event.key === "Home" ? 0 : event.key === "End" ? this.seconds : this.position + step);
     },
     seek(position) {
-      this.closeContext();
-      this.position = Math.max(0, Math.min(this.seconds, position));
-      this.$refs.audio.currentTime = this.position;
+      position = Math.max(0, Math.min(this.seconds, position));
+      if (this.live && !this.ready) return this.seekLive(position);
+      const { playing } = this;
+      this.position = position;
+      if (this.live) this.useFile();
+      this.$refs.audio.currentTime = position;
+      if (playing) this.$refs.audio.play();
     },
     async download() {
       if (this.format === "wav") return save(this.blob, "speech.wav");
@@ -205,6 +301,22 @@ export default {
         this.$emit("failed", { title: error.message, hint: error.hint || "" });
       }
       this.fetching = false;
+    },
+
+    // -- history: requests, whose audio is in the cache of the server
+
+    addClip(label) {
+      const key = JSON.stringify(this.request);
+      const clip = { text: this.request.input, label, seconds: this.seconds, at: Date.now(), request: this.request };
+      this.clips = [clip, ...this.clips.filter((one) => JSON.stringify(one.request) !== key)].slice(0, MAX_CLIPS);
+      this.storeClips();
+    },
+    removeClip(clip) {
+      this.clips = this.clips.filter((one) => one !== clip);
+      this.storeClips();
+    },
+    storeClips() {
+      anyrig.store(HISTORY, this.clips.filter((one) => one.text.length <= MAX_STORED_CHARACTERS));
     },
     draw() {
       const canvas = this.$refs.canvas;
@@ -219,8 +331,8 @@ export default {
       const bars = Math.floor(box.width / 4);
       const { peaks } = this;
       if (!peaks.count || bars < 1) return;
-      const span = Math.max(peaks.count, 100); // do not stretch the first second over the whole width
-      const played = this.state === "making" ? 1 : this.seconds ? this.position / this.seconds : 0;
+      const span = Math.max(peaks.count, MIN_SPANS);
+      const played = this.seconds ? this.position / this.seconds : 0;
       for (let i = 0; i < bars; i++) {
         const from = Math.floor((i * span) / bars);
         const to = Math.max(from + 1, Math.floor(((i + 1) * span) / bars));

@@ -126,8 +126,10 @@ export function save(blob, name) {
 }
 
 export function formatTime(seconds) {
-  const whole = Math.floor(seconds);
-  return Math.floor(whole / 60) + ":" + String(whole % 60).padStart(2, "0");
+  const whole = Math.max(0, Math.floor(seconds));
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  const parts = hours ? [hours, String(minutes).padStart(2, "0")] : [minutes];
+  return [...parts, String(whole % 60).padStart(2, "0")].join(":");
 }
 
 const table = Array.from({ length: 256 }, (_, n) => {
