@@ -332,4 +332,6 @@ def test_the_plan_offers_captions_a_read_along_book_and_a_preview(
     person.until(lambda: person.all(f"[data-job='{id}'][data-state=done]"), 120)
     names = person.until(lambda: [
         one.text for one in person.all(f"[data-job='{id}'] .file-name")] or None)  # fmt: skip
-    assert {name.partition(".")[2] for name in names} == {"m4b", "srt", "vtt", "readalong.epub"}
+    assert {name.partition(".")[2] for name in names} == {
+        "m4b", "srt", "vtt", "chapters.vtt", "readalong.epub"
+    }  # fmt: skip

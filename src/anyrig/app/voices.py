@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.app.engines import TEST_ENGINE, VoiceOptions, choose_engine, find_weights
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anyrig.speech.protocol import Voice
     from anyrig.speech.script import Script
 
+DEFAULT_VOICE = "default"
 _LOUDNESS = -19.0  # of all, so that voices are compared and not volumes
 _FORBIDDEN = re.compile(r'[\x00-\x1f<>:"/\\|?* ]')
 SENTENCES = {
@@ -75,24 +76,34 @@ def list_voices(rig: Rig, request: VoicesRequest) -> list[Voice]:
     return voices
 
 
-def find_sample_sentence(
-    installed: Sequence[EngineStatus], engine: str, voice: str, language: str = ""
-) -> tuple[str, str] | None:
-    """What a voice says in a sample, and in which language; None if there is no such voice.
+class VoiceSample(NamedTuple):
+    """What a voice says in a sample."""
 
-    The requested language if the voice speaks it, else its own.
+    voice: str
+    text: str
+    language: str
+
+
+def find_sample(
+    installed: Sequence[EngineStatus], engine: str, voice: str, language: str = ""
+) -> VoiceSample | None:
+    """The sample of a voice of an engine; None if there is no such voice.
+
+    It is in the requested language if the voice speaks that, else in its own. `default` is the
+    engine's first voice for the language.
     """
-    all_voices = (
-        one for status in installed if status.spec.name == engine for one in status.voices
-    )
-    found = next((one for one in all_voices if one.name == voice), None)
-    if found is None:
-        return None
     base = language.lower().partition("-")[0]
+    voices = [one for status in installed if status.spec.name == engine for one in status.voices]
+    named = [one for one in voices if one.name == voice]
+    if voice == DEFAULT_VOICE:
+        named = [one for one in voices if _speaks(one, base)] or voices
+    if not named:
+        return None
+    found = named[0]
     spoken = [code for code in (found.language, *found.also) if code.partition("-")[0] == base]
     chosen = spoken[0] if spoken else found.language
-    sentence = SENTENCES.get(chosen.partition("-")[0])
-    return sentence or f"{found.title or found.name}.", chosen
+    text = SENTENCES.get(chosen.partition("-")[0]) or f"{found.title or found.name}."
+    return VoiceSample(found.name, text, chosen)
 
 
 @dataclass(frozen=True)

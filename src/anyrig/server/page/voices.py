@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from nicegui.events import GenericEventArguments
 
+from anyrig.app.voices import DEFAULT_VOICE
 from anyrig.server.page.api import ENGLISH, ApiError, explain_forbidden
 from anyrig.server.page.components import (
     ProgressBar,
@@ -62,7 +63,8 @@ def get_id(voice: Voice) -> str:
 
 
 def build_sample_url(engine: str, voice: str, language: str = "") -> str:
-    """Where a voice says a sentence, in a language that it speaks."""
+    """Where a voice, or an engine's default one, says a sentence in a language that it speaks."""
+    voice = voice or DEFAULT_VOICE
     query = f"?language={quote(language)}" if language else ""
     return f"/voices/{quote(engine, safe='')}/{quote(voice, safe='')}/sample{query}"
 

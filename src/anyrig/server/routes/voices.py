@@ -9,7 +9,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.app.voices import LanguageCheck, check_language, find_sample_sentence
+from anyrig.app.voices import LanguageCheck, check_language, find_sample
 from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
@@ -72,15 +72,12 @@ def router(server: ServerState) -> APIRouter:
     async def sample(
         request: Request, engine: EngineName, voice: _VoicePath, language: _Language = None
     ) -> Response:
-        """A short sentence, as mp3."""
+        """A short sentence, as mp3. `default` is the engine's first voice for the language."""
         engines = await to_thread.run_sync(server.speech.list_engines, limiter=limiter)
-        found = find_sample_sentence(engines, engine, voice, language or "")
+        found = find_sample(engines, engine, voice, language or "")
         if found is None:
             raise Problem(404, "no such voice", hint="GET /config lists the voices.")
-        text, spoken = found
-        options = {
-            "text": text, "engine": engine, "voice": voice, "language": spoken, "lane": "live"
-        }  # fmt: skip
+        options = {**found._asdict(), "engine": engine, "lane": "live"}
         stream = SpeechStream(server, options, _FORMAT, threads)
 
         async def read() -> bytes:
