@@ -164,7 +164,7 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(app_client: T
 
 
 def test_figures_are_read_anew_each_time(app_client: TestClient) -> None:
-    assert app_client.get("/bench").json() == {"figures": []}
+    assert app_client.get("/bench").json() == {"figures": [], "books": {}}
     state = app_client.app.state.server  # type: ignore[attr-defined]
     rig: Rig = state.rig
     device, machine = rig.machine.cpu_device, rig.machine
