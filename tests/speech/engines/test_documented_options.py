@@ -30,7 +30,7 @@ _SPOKEN = [
     for line in _COMING_FROM.splitlines()
     if (found := re.search(r"--engine ([a-z-]+) --(?:set|precision)", line))
     for engine in [found[1]]
-    for cell in re.findall(r"--(?:set|precision) [^`;,|]+", line)
+    for cell in re.findall(r"--(?:set|precision) [^`;,| ]+", line)
 ]
 
 
