@@ -205,7 +205,7 @@ class EngineCard:
         self._page.dialog.open(
             t("voices.install.ask", name=name),
             t("voices.install.what", licence=self._engine["licence"]),
-            t("voices.install"), self._install,
+            t("voices.install"), t("voices.install.no"), self._install,
         )  # fmt: skip
 
     async def _install(self) -> None:
