@@ -32,7 +32,7 @@ _BAR_WIDTH = 30
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add_flags(parser, BenchRequest, exclude=("cluster",))
+    add_flags(parser, BenchRequest, exclude=("cluster", "cluster_local"))
     parser.add_argument(
         "--events", action="store_true", help="with --json: a JSON line for each event"
     )

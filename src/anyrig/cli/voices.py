@@ -18,7 +18,7 @@ engines` lists what else can be installed."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add_flags(parser, VoicesRequest, exclude=("cluster",))
+    add_flags(parser, VoicesRequest, exclude=("cluster", "cluster_local"))
 
 
 def run(arguments: argparse.Namespace) -> int:
