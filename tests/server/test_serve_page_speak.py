@@ -205,6 +205,7 @@ def test_what_is_refused_is_told_with_what_to_do(browser: Browser, server: Serve
     browser.open("/speak")
     text = "far too long " * 20_000
     refused = server.client.post("/v1/audio/speech", json={"input": text}).json()
+    browser.find("[name=text]")
     browser.script(_PASTE, "[name=text]", text)
     browser.click("#speak")
     browser.toast(refused["title"])
@@ -296,6 +297,7 @@ def test_the_lexicon_is_kept_and_heard(browser: Browser, start: Start) -> None:
 def test_a_visitor_gets_a_voice_of_their_language(browser: Browser, server: Server) -> None:
     language = "fr"
     browser.open("/")
+    browser.find("#language")
     browser.script(_PASTE, "#language", language)
     browser.until(lambda: browser.script("return document.documentElement.lang") == language)
     browser.open("/speak")
