@@ -80,6 +80,17 @@ def test_a_file_that_was_sent_is_found_under_its_own_name(
     assert some == files["files"][1:2]
 
 
+def test_files_of_an_index_open_only_where_the_server_allows_their_folder(
+    server: Server, index: dict[str, str]
+) -> None:
+    path = "/documents/indexes/post/content"
+    opened = server.client.get(path, params={"file": index["upload"]})
+    assert (opened.status_code, opened.text) == (200, ODD * 3)
+    refused = server.client.get(path, params={"file": f"{index['folder']}/letter.txt"})
+    assert refused.status_code == 400, refused.text
+    assert "server.folders" in refused.json()["hint"]
+
+
 def test_filters_limits_and_several_questions(server: Server, index: dict[str, str]) -> None:
     assert search(server, "the", types=["md"], all=True)["hits"][0]["name"] == "recipe.md"
     only = search(server, "the", folders=[index["folder"]], all=True, per_file=True)

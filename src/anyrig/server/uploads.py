@@ -20,7 +20,13 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
-from anyrig.app.access import find_upload, get_index_name, get_shown_index, is_shared
+from anyrig.app.access import (
+    find_upload,
+    get_index_name,
+    get_shown_index,
+    is_shared,
+    resolve_path,
+)
 from anyrig.app.uploads import Upload, Uploads, UploadWriter
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.jobs import ACTIVE_STATES
@@ -475,7 +481,8 @@ class IndexFiles:
         Args:
             client: who is calling.
             stored: the name of the index on disk.
-            file: `upload:ID` or a path.
+            file: `upload:ID`, or a path in a folder that `server.folders` allows: an index made on
+                the command line may contain files of any folder.
         """
         from anyrig.app.index import list_files
 
@@ -484,6 +491,7 @@ class IndexFiles:
             upload = find_upload(self._server, client, file.partition(":")[2])
             path, name = self._server.uploads.path(upload.id), upload.name
         else:
+            resolve_path(self._server, client, file, "folders")
             path, name = Path(file), Path(file).name
         if path not in {one for one, _ in list_files(self._server.rig, stored)}:
             raise Problem(404, "the file is not in this index",
