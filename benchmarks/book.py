@@ -190,7 +190,6 @@ def _length_s(path: Path) -> float:
 def _timed(command: list[str], num_words: int, own: dict[str, str]) -> tuple[Ran, str]:
     """Wall and CPU seconds of a command and its children, and the most memory they had."""
     env = {**os.environ, **own}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # as a user has it
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     process = subprocess.Popen(
         command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -35,6 +35,8 @@ benchmark = importlib.import_module(f"benchmarks.{theme}")
 if quick:
     for name in {"ROUNDS", "NUM_ROUNDS"} & set(vars(benchmark)):
         setattr(benchmark, name, 1)
+    if hasattr(benchmark, "KILLS"):
+        benchmark.KILLS = 6
     if hasattr(benchmark, "PEERS"):
         benchmark.PEERS = {}
     find_spec = importlib.util.find_spec
@@ -223,6 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help="keep finished repeats here, and continue from them")  # fmt: skip
     parser.add_argument("--no-write", action="store_true", help="print, write no result file")
     options = parser.parse_args(arguments)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as `benchmarks/run` does
     if options.repeats < MIN_REPEATS:
         parser.error(f"--repeats must be at least {MIN_REPEATS}")
     themes = options.only or [name for name, on in THEMES.items() if options.hardware in on]

@@ -105,7 +105,6 @@ def _whole(command: list[str]) -> tuple[float, float]:
         "print(json.dumps([u.ru_utime+u.ru_stime,u.ru_maxrss/1024]))"
     )
     environment = {**os.environ, "PYTHONPATH": _PATHS}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a person's second run finds its bytecode
     found = []
     for _ in range(ROUNDS + 1):
         done = subprocess.run(

@@ -97,7 +97,6 @@ def _part(ordered: list[float], share: float) -> float:
 def _environment(home: Path) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("ANYRIG_")}
     env |= {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/c", "XDG_CONFIG_HOME": f"{home}/d"}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)
     return env
 
 

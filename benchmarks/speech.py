@@ -93,7 +93,6 @@ def _ours(source: Path, home: Path) -> tuple[float, float]:
 def _timed(command: list[str], environment: dict[str, str] | None = None) -> tuple[float, float]:
     """Wall and CPU seconds of a command and its children."""
     env = {**os.environ, **(environment or {})}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # as a user has it
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, capture_output=True, env=env, text=True)
     wall = time.perf_counter() - began

@@ -36,9 +36,6 @@ class CoordinatorRequest(Request):
     port: int | None = option(
         None, "of the broker; that of last time, else 6379; 0 any free one", ge=0, le=65535
     )
-    box_port: int | None = option(
-        None, "ignored; results of any size go through the broker", ge=0, le=65535
-    )
     address: str = option(
         "", "how other machines call this one; its address if not given", metavar="NAME"
     )

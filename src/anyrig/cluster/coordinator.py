@@ -248,7 +248,7 @@ class Coordinator:
         """Where everything is, and the token."""
         token = Token(self._url).text
         found: dict[str, Any] = {
-            "broker": mask_password(self._url), "box": self._info.box,
+            "broker": mask_password(self._url),
             "flower": self._info.flower, "token": token, "join": f"anyrig worker --join {token}",
             "adopted": self._server is not None and self._server.adopted,
             "warnings": self.warnings,

@@ -175,8 +175,6 @@ class CoordinatorInfo:
     pid: int = 0
     flower: str = ""
     """Address of Flower, if it was started."""
-    box: str = ""
-    """Always empty: there was an address of a store for large results, which programs may read."""
 
 
 _WORKER, _COORDINATOR = TypeAdapter(WorkerInfo), TypeAdapter(CoordinatorInfo)

@@ -44,7 +44,6 @@ class CoordinatorResponse(BaseModel):
 
     version: str
     protocol: int
-    box: str = Field(description="Always empty; kept for older programs.")
     host: str
     pid: int
     flower: str = Field(description="The address of Flower, if it runs.")
