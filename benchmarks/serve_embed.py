@@ -65,7 +65,7 @@ def run(hardware: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _folder(folder / "minilm")
-        commands = {"anyrig": _ours, "sentence-transformers": _plain}
+        commands = {"anyrig": _ours, **PEERS}
         if venv := os.environ.get("BENCHMARK_INFINITY"):
             _older(folder / "minilm", folder / "older")
             _exported(Path(venv), folder / "older", folder / "exported")
@@ -84,7 +84,12 @@ def run(hardware: str) -> list[Row]:
 def _rows(loads: dict[str, list[Load]]) -> list[Row]:
     ours = loads["anyrig"]
     mean, spread = middle([load.rate for load in ours])
-    rows = []
+    rows = [
+        Row(f"{CLIENTS} mixed clients: texts per CPU second of the server", mean, "texts/s",
+            spread=spread),
+        Row("a request of one text meanwhile, median",
+            statistics.median(statistics.median(load.single_s) for load in ours), "s"),
+    ]  # fmt: skip
     for peer, theirs in loads.items():
         if peer == "anyrig":
             continue
@@ -313,6 +318,9 @@ def _plain_server(folder: str, port: int) -> None:
     app.post("/v1/embeddings")(embeddings)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
+
+PEERS = {"sentence-transformers": _plain}
+"""How each is started; infinity is added where its environment is given."""
 
 if __name__ == "__main__":
     _plain_server(sys.argv[1], int(sys.argv[2]))

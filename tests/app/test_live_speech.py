@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +74,10 @@ def test_vectors_of_the_default_model(rig: Rig) -> None:
     vectors = [future.result() for future in futures]
     assert [vector.dtype for vector in vectors] == [np.float32] * 2
     assert names(rig) == [("embeddings hashing", 0)]
+    with rig.models.borrow("embeddings hashing", nullcontext) as embedder:
+        assert embedder.is_open
+    rig.models.unload("embeddings hashing")
+    assert not embedder.is_open
     with pytest.raises(ModelNotFoundError) as unknown:
         embedding.find_model("/etc")
     assert unknown.value.option == "model"

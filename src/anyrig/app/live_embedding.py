@@ -263,7 +263,7 @@ class LiveEmbedding:
                 )
             )  # fmt: skip
             live = LiveEmbedder(desk, embedder)
-            stack.callback(setattr, live, "open", False)
+            stack.callback(setattr, live, "is_open", False)
             yield live
 
 
