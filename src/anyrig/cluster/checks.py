@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
-_EARLY_ONE_OF, _LATER_ONE_OF = 4, 256
+_EARLY_ONE_OF, _LATER_ONE_OF = 2, 256
 """One item of so many is also computed here, and later one of so many..."""
-_MIN_EQUAL = 6
+_MIN_EQUAL = 4
 """...once a worker had so many equal results: comparing costs CPU time here."""
 _EXAMINE_ONE_OF = 8
 """Then one result of so many is examined: all of them take 3 % of the time of the default voice."""
