@@ -204,16 +204,17 @@ def catch_errors(handler: Handler) -> Handler:
     """The handler, with its errors shown as toasts."""
 
     async def run(*values: Any) -> None:
-        try:
-            result = handler(*values)
-            if isinstance(result, Awaitable):
-                await result
-        except ApiError as error:
-            show_toast(error.title, "bad", error.hint, lang=error.lang)
-        except Exception:
-            log.exception("a handler of the page failed")
-            t = get_translator((ui.context.client.page.resolve_language() or "en")[:2])
-            show_toast(t("frame.failed"), "bad", t("frame.unexpected"))
+        with ui.context.client as client:  # stays, though the page may be left meanwhile
+            try:
+                result = handler(*values)
+                if isinstance(result, Awaitable):
+                    await result
+            except ApiError as error:
+                show_toast(error.title, "bad", error.hint, lang=error.lang)
+            except Exception:
+                log.exception("a handler of the page failed")
+                t = get_translator((client.page.resolve_language() or "en")[:2])
+                show_toast(t("frame.failed"), "bad", t("frame.unexpected"))
 
     async def run_with_event(event: GenericEventArguments) -> None:
         await run(event)
