@@ -134,7 +134,8 @@ class FilesCard:
         self._fields: dict[str, Field] = {}
         self._badges: dict[str, Tag] = {}
         self._rows: list[tuple[str, Tag]] = []
-        with card(t("documents.files")):
+        with card(t("documents.files")) as element:
+            element.attributes(id="files")
             FileDrop(t, self._add_dropped, kinds=t("documents.drop.kinds"), folders=True)
             with tag("div", classes="list-tools") as self._tools:
                 self._filter = Field(
@@ -311,7 +312,8 @@ class IndexCard:
         self._listeners: list[Callable[[], None]] = []
         self._query = JobQuery(page.api, "index")
         self._done: set[str] | None = None
-        with card(t("documents.index")):
+        with card(t("documents.index")) as element:
+            element.attributes(id="index")
             self._list = tag("ul", classes="file-list", data_indexes="list")
             self._name = Field(
                 "text", t("documents.index.name"), self.selected or _DEFAULT_INDEX, name="index",

@@ -43,6 +43,8 @@ class PageInfo:
     path: str
     key: str
     module: str
+    parts: tuple[str, ...] = ()
+    """Ids of parts that the menu of a phone leads to, where they are far down."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,8 @@ class Layout:
             for info in pages:
                 with tag("li"):
                     entries[info.path] = tag("a", t(f"page.{info.key}"), href=info.path)
+                    if info.parts:
+                        _build_parts(t, info)
             if self._api.is_signed_in:
                 with tag("li", classes="leave"), tag("form", method="post", action="/logout"):
                     tag("button", t("frame.sign_out"), type="submit", classes="button quiet")
@@ -212,6 +216,13 @@ def _set_head(client: Client, t: Translator, theme: str, version: str) -> None:
         f'<link rel="stylesheet" href="/page/theme.css?{version}">'
         f'<script src="/page/assets/frame.js?{version}"></script>' + build_listen_script(t, version)
     )
+
+
+def _build_parts(t: Translator, info: PageInfo) -> None:
+    with tag("ul", classes="parts"):
+        for part in info.parts:
+            with tag("li"):
+                tag("a", t(f"{info.key}.{part}"), href=f"{info.path}#{part}")
 
 
 def _build_tools(t: Translator, chosen: str) -> None:

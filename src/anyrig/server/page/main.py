@@ -31,7 +31,7 @@ from anyrig.server.state import ServerState
 PAGES = (
     PageInfo("/speak", "speak", "anyrig.server.page.speak"),
     PageInfo("/books", "books", "anyrig.server.page.books"),
-    PageInfo("/documents", "documents", "anyrig.server.page.documents"),
+    PageInfo("/documents", "documents", "anyrig.server.page.documents", ("files", "index")),
     PageInfo("/training", "training", "anyrig.server.page.training"),
     PageInfo("/jobs", "jobs", "anyrig.server.page.jobs"),
     PageInfo("/rig", "rig", "anyrig.server.page.rig"),

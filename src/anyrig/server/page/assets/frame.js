@@ -183,11 +183,11 @@ window.anyrig = (() => {
   // The server calls it when the page is built.
   function showPage() {
     root.toggleAttribute("data-opening", false);
-    const heading = document.querySelector("#content h1");
-    if (heading) heading.tabIndex = -1;
-    heading?.focus({ preventScroll: true });
-    const target = location.hash && document.getElementById(location.hash.slice(1));
-    target ? target.scrollIntoView() : scrollTo(0, history.state?.scroll || 0);
+    const part = location.hash && document.getElementById(location.hash.slice(1));
+    const heading = (part || document.getElementById("content")).querySelector("h1, h2");
+    heading.tabIndex = -1;
+    heading.focus({ preventScroll: true });
+    part ? part.scrollIntoView() : scrollTo(0, history.state?.scroll || 0);
   }
 
   // What is open is in the address, so that a reload and a link find it again.
@@ -200,8 +200,7 @@ window.anyrig = (() => {
 
   function isPage(link) {
     const pages = [...document.querySelectorAll(".brand, #pages a")].map((one) => one.pathname);
-    const isHere = link.hash && link.pathname + link.search === address;
-    return link.origin === location.origin && !link.target && !isHere && pages.includes(link.pathname);
+    return link.origin === location.origin && !link.target && pages.includes(link.pathname);
   }
 
   document.addEventListener("click", (event) => {
@@ -209,6 +208,12 @@ window.anyrig = (() => {
     if (link?.closest("#pages")) toggleMenu(false);
     const isPlain = !event.button && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
     if (!link || !isPlain || !isPage(link) || !window.socket?.connected) return; // the browser follows it
+    if (link.hash && link.pathname === location.pathname) {
+      if (link.search === location.search) return;
+      event.preventDefault(); // the tab that is open stays in the address
+      location.hash = link.hash;
+      return;
+    }
     event.preventDefault();
     history.replaceState({ ...history.state, scroll: scrollY }, "");
     if (link.href === location.href) history.replaceState({}, "");
