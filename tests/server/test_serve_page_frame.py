@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from anyrig.server.page.theme import THEMES
 from anyrig.server.page.translations import LANGUAGES, get_translator
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import MakeApp, Server, Start, environment_of
+from tests.server.listening import player
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 NARROW, WIDE = 320, 1440
@@ -25,6 +27,36 @@ _FOCUSED = """
 const at = document.activeElement;
 return at.getAttribute('aria-label') || at.textContent;
 """
+
+
+_TOP = "return document.getElementById(arguments[0]).getBoundingClientRect().top"
+_NUM_ELEMENTS = "return Object.keys(mounted_app.elements).length"
+
+
+def arrive(browser: Browser, title: str) -> None:
+    """Wait until a page is built and its heading has the focus."""
+    focused = "const at = document.activeElement; return at.tagName === 'H1' && at.textContent"
+    browser.until(lambda: browser.script(focused) == title)
+
+
+def follow(browser: Browser, title: str) -> None:
+    """Click on a page in the menu, and wait for it."""
+    browser.click("#pages a", title)
+    arrive(browser, title)
+
+
+def shown(browser: Browser) -> tuple[str, str]:
+    """Path and title of the page; the menu marks the page of the title alone."""
+    (current,) = browser.all("#pages [aria-current]")
+    assert f"{current.text} · anyrig" == browser.driver.title
+    return str(browser.script("return location.pathname")), browser.driver.title
+
+
+def count_requests(server: Server) -> float:
+    """How many requests the API has answered, those of the page included."""
+    lines = server.client.get("/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines
+               if line.startswith("anyrig_requests_total") and "/metrics" not in line)  # fmt: skip
 
 
 def list_overflow(browser: Browser) -> dict[int, list[str]]:
@@ -169,7 +201,7 @@ class TestInABrowser:
         browser.find("#language").send_keys("F")
         browser.until(lambda: browser.script("return document.documentElement.lang") == "fr")
         browser.open("/jobs")
-        assert [one.text for one in browser.all("#pages a")] == [
+        assert [one.text for one in browser.all("#pages > ul > li > a")] == [
             t(f"page.{one.key}") for one in PAGES
         ]
         assert browser.find(".foot a").text == t("frame.docs")
@@ -204,6 +236,92 @@ class TestInABrowser:
         browser.until(lambda: browser.driver.current_url.endswith("/speak"))
         assert browser.find("#pages a[aria-current=page]").text == "Speak"
 
+    def test_links_replace_the_page_and_keep_the_document(
+        self, browser: Browser, server: Server
+    ) -> None:
+        t = get_translator("en")
+        browser.open("/speak")
+        browser.script("window.kept = true; scrollTo(0, 300)")
+        browser.click("[data-theme-choice=dark]")
+        browser.write("[name=text]", "Typed before the walk.")
+        for page in PAGES[1:]:
+            follow(browser, t(f"page.{page.key}"))
+            assert shown(browser) == (page.path, f"{t(f'page.{page.key}')} · anyrig")
+            assert browser.script("return scrollY") == 0
+        browser.driver.back()
+        arrive(browser, t(f"page.{PAGES[-2].key}"))
+        assert shown(browser) == (PAGES[-2].path, f"{t(f'page.{PAGES[-2].key}')} · anyrig")
+        browser.driver.forward()
+        arrive(browser, t(f"page.{PAGES[-1].key}"))
+        follow(browser, t("page.documents"))
+        browser.click("[data-tab=scans]")
+        browser.until(lambda: browser.driver.current_url.endswith("/documents?tab=scans"))
+        follow(browser, t("page.speak"))
+        browser.until(lambda: browser.find("[name=text]").get_attribute("value")
+                      == "Typed before the walk.")  # fmt: skip
+        browser.click("#speak")  # the page that came later works as the first one
+        browser.until(lambda: player(browser)["state"] == "done")
+        browser.driver.back()
+        arrive(browser, t("page.documents"))
+        browser.find("[data-tab=scans][aria-selected=true]")
+        browser.click(".brand")
+        arrive(browser, t("page.speak"))
+        assert shown(browser) == ("/", f"{t('page.speak')} · anyrig")
+        assert browser.script("return document.documentElement.dataset.theme") == "dark"
+        assert browser.script("return window.kept")
+        # What is no page of ours is another document.
+        browser.click(".foot a", t("frame.docs"))
+        browser.find("h1", "HTTP API")
+        assert not browser.script("return window.kept")
+        browser.driver.back()
+        browser.find("#speak")
+        follow(browser, t("page.jobs"))
+        browser.driver.refresh()
+        browser.until(lambda: browser.script("return window.did_handshake === true"))
+        assert shown(browser) == ("/jobs", f"{t('page.jobs')} · anyrig")
+        assert browser.complaints() == []
+
+    def test_a_page_that_was_left_ends(self, browser: Browser, server: Server) -> None:
+        t = get_translator("en")
+        rest = t("page.cluster")  # it asks for nothing while there is no cluster
+
+        def walk() -> None:
+            for page in PAGES:
+                follow(browser, t(f"page.{page.key}"))
+
+        browser.open("/jobs")
+        before = count_requests(server)
+        browser.until(lambda: count_requests(server) > before)  # it asks every second
+        walk()
+        elements = int(browser.script(_NUM_ELEMENTS))
+        for _ in range(2):
+            walk()
+        # A request that is answered when its page was left.
+        follow(browser, t("page.documents"))
+        browser.click("[data-tab=summary]")
+        browser.write("[name=summary-text]", "The tide came in at noon. It left at six.")
+        browser.click("[data-do=summary]")
+        follow(browser, rest)
+        time.sleep(3)
+        before = count_requests(server)
+        time.sleep(2.5)
+        assert count_requests(server) == before
+        walk()
+        browser.until(lambda: int(browser.script(_NUM_ELEMENTS)) == elements)
+        assert "Traceback" not in server.log()
+
+    def test_quick_clicks_end_at_the_last_page(self, browser: Browser) -> None:
+        t = get_translator("en")
+        browser.open("/jobs")
+        browser.script(
+            "for (const one of document.querySelectorAll('#pages > ul > li > a')) one.click()"
+        )
+        arrive(browser, t("page.cluster"))
+        time.sleep(1)
+        assert [one.text for one in browser.all("h1")] == [t("page.cluster")]
+        assert shown(browser) == ("/cluster", f"{t('page.cluster')} · anyrig")
+        assert browser.complaints() == []
+
     def test_the_menu_of_a_phone(self, browser: Browser) -> None:
         browser.size(NARROW)
         browser.open("/")
@@ -214,7 +332,8 @@ class TestInABrowser:
             lambda: browser.script("return document.activeElement.closest('#pages') !== null")
         )
         assert browser.find(".menu-head").text == get_translator("en")("frame.menu")
-        for _ in PAGES:  # the keys stay in the menu while it is open
+        num_parts = sum(len(page.parts) for page in PAGES)
+        for _ in range(len(PAGES) + num_parts):  # the keys stay in the menu while it is open
             browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         assert browser.script(_FOCUSED) == "Cluster"
         for _ in THEMES:
@@ -232,8 +351,20 @@ class TestInABrowser:
             browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
             assert browser.script("return document.activeElement.id") == "menu-button"
             browser.click("#menu-button")
-        browser.click("#pages a", "Speak")
-        browser.until(lambda: browser.driver.current_url.endswith("/speak"))
+        follow(browser, "Speak")
+        browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
+        # Files and index are below the search on a phone: the menu leads there.
+        browser.click("#menu-button")
+        browser.click("#pages .parts a", get_translator("en")("documents.index"))
+        browser.until(lambda: browser.script("return document.activeElement.textContent")
+                      == get_translator("en")("documents.index"))  # fmt: skip
+        assert browser.script("return location.pathname + location.hash") == "/documents#index"
+        browser.until(lambda: 0 <= browser.script(_TOP, "index") < 200)
+        browser.click("[data-tab=scans]")
+        browser.click("#menu-button")
+        browser.click("#pages .parts a", get_translator("en")("documents.files"))
+        browser.until(lambda: browser.driver.current_url.endswith("?tab=scans#files"))
+        browser.until(lambda: 0 <= browser.script(_TOP, "files") < 200)
 
     def test_with_a_key_one_signs_in_and_out(
         self, browser: Browser, axe: str, start: Start, tmp_path: Path
