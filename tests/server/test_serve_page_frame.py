@@ -29,6 +29,15 @@ return at.getAttribute('aria-label') || at.textContent;
 """
 
 
+_NUM_BYTES = """
+const files = ["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind));
+return files.reduce((sum, one) => sum + one.transferSize, window.messageBytes || 0);
+"""
+_COUNT_MESSAGES = """
+if (window.messageBytes === undefined)
+  window.socket.io.engine.on("data", (message) => (window.messageBytes += message.length));
+window.messageBytes ??= 0;
+"""
 _TOP = "return document.getElementById(arguments[0]).getBoundingClientRect().top"
 _NUM_ELEMENTS = "return Object.keys(mounted_app.elements).length"
 
@@ -280,6 +289,22 @@ class TestInABrowser:
         browser.until(lambda: browser.script("return window.did_handshake === true"))
         assert shown(browser) == ("/jobs", f"{t('page.jobs')} · anyrig")
         assert browser.complaints() == []
+
+    def test_little_is_sent(self, browser: Browser) -> None:
+        t = get_translator("en")
+        browser.driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+        browser.open("/speak")
+        browser.find("#speak")
+        assert 50_000 < browser.script(_NUM_BYTES) < 450_000
+        browser.open("/speak")
+        browser.find("#speak")
+        assert 1_000 < browser.script(_NUM_BYTES) < 20_000
+        for page in PAGES:  # once, for scripts that only some pages need
+            follow(browser, t(f"page.{page.key}"))
+        for page in PAGES:
+            before = browser.script(_COUNT_MESSAGES + _NUM_BYTES)
+            follow(browser, t(f"page.{page.key}"))
+            assert 0 < browser.script(_NUM_BYTES) - before < 20_000, page.key
 
     def test_a_page_that_was_left_ends(self, browser: Browser, server: Server) -> None:
         t = get_translator("en")

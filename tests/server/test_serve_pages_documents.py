@@ -364,7 +364,7 @@ def test_scans_become_text(person: Browser, tmp_path: Path, axe: str) -> None:
     person.open("/documents?tab=scans")
     person.click("[data-do=scans]")
     person.find("[data-answer=scans] .trouble", t("documents.scans.choose"))
-    person.until(lambda: len(person.all(FILE_INPUTS)) == 3)
+    person.until(lambda: len(person.all(FILE_INPUTS)) == 2)
     person.all(FILE_INPUTS)[1].send_keys(str(file))
     read = person.find("[data-scan='boiler.png']")
     assert "mended by the plumber" in read.text
@@ -387,8 +387,8 @@ def test_recordings_become_text(person: Browser, busy: Server, tmp_path: Path, a
     person.open("/documents?tab=recordings")
     person.click("[data-do=recordings]")
     person.toast("Choose a recording first")
-    person.until(lambda: len(person.all(FILE_INPUTS)) == 3)
-    person.all(FILE_INPUTS)[2].send_keys(str(file))
+    person.until(lambda: len(person.all(FILE_INPUTS)) == 2)
+    person.all(FILE_INPUTS)[1].send_keys(str(file))
     person.find(".drop-files .done")
     person.until(lambda: any(one["name"] == "talk.wav" for one in told(busy, "/uploads")["files"]))
     assert told(busy, "/jobs?kind=transcribe")["jobs"] == []  # nothing begins unasked

@@ -275,11 +275,13 @@ class Field(ui.element, component="assets/field.js"):
     ) -> None:  # fmt: skip
         super().__init__()
         self.value, self._on_change = value, on_change
-        self._props.update(
-            kind=kind, label=label, value=value, options=_build_options(options), hint=hint,
-            live=live, bare=bare, unit=unit, keep=keep, counter=counter,
-            more={name.replace("_", "-"): v for name, v in more.items()},
-        )  # fmt: skip
+        given = {
+            "options": _build_options(options), "hint": hint, "live": live, "bare": bare,
+            "unit": unit, "keep": keep, "counter": counter,
+            "more": {name.replace("_", "-"): v for name, v in more.items()},
+        }  # fmt: skip
+        self._props.update(kind=kind, label=label, value=value)
+        self._props.update({name: v for name, v in given.items() if v})
         self.on("changed", self._handle_change)
         if on_submit is not None:
             self.on("submitted", catch_errors(on_submit), args=[])

@@ -76,7 +76,7 @@ async def build(page: PageContext) -> None:
 def _build_tabs(
     page: PageContext, files: FilesCard, index: IndexCard, features: Mapping[str, Json]
 ) -> None:
-    """One panel at a time; arrow keys move between the tabs."""
+    """One panel at a time, built when it is first opened; arrow keys move between the tabs."""
     t = page.t
     tabs: dict[str, Tag] = {}
     places: dict[str, Tag] = {}
@@ -86,18 +86,22 @@ def _build_tabs(
                 "button", t(f"documents.tab.{name}"), type="button", role="tab", data_tab=name
             )
     bar.on("keydown", js_handler=_MOVE_BETWEEN_TABS)
-    for name, panel in PANELS.items():
-        with tag("div", classes="stack", role="tabpanel", tabindex="-1",
-                 aria_labelledby=tabs[name].html_id) as places[name]:  # fmt: skip
-            _show_missing(page.t, features.get(_NEEDED_FEATURES.get(name, "")))
-            panel(page, files, index)
+    for name in PANELS:
+        places[name] = tag("div", classes="stack", role="tabpanel", tabindex="-1",
+                           aria_labelledby=tabs[name].html_id)  # fmt: skip
         tabs[name].attributes(aria_controls=places[name].html_id)
+    built: set[str] = set()
 
     def select(selected: str) -> None:
         for name, element in tabs.items():
             chosen = name == selected
             element.attributes(aria_selected=str(chosen).lower(), tabindex="0" if chosen else "-1")
             places[name].set_visibility(chosen)
+        if selected not in built:
+            built.add(selected)
+            with places[selected]:
+                _show_missing(page.t, features.get(_NEEDED_FEATURES.get(selected, "")))
+                PANELS[selected](page, files, index)
 
     def open_tab(name: str) -> None:
         select(name)

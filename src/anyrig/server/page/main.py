@@ -112,11 +112,10 @@ class Visit:
         page = self.layout.create_page(info.path, query, title)
         build: Callable[[PageContext], Awaitable[None]] = importlib.import_module(info.module).build
         with page.content:
-            line = show_machine_line(page) if info is PAGES[0] else None
             try:
                 await build(page)
-                if line is not None:
-                    line.move(target_index=1)  # below the heading
+                if info is PAGES[0]:
+                    show_machine_line(page).move(target_index=1)  # below the heading
             except ApiError as error:
                 if error.status == 401:
                     ui.navigate.reload()  # the session has ended: to the login
