@@ -176,6 +176,7 @@ window.anyrig = (() => {
   function openPage() {
     address = getAddress();
     root.toggleAttribute("data-opening", true);
+    document.querySelector("dialog[open]")?.close();
     window.dispatchEvent(new Event("anyrig-page"));
     emitEvent("open_page", address);
   }
