@@ -71,12 +71,15 @@ async def request_answer(
     with place:
         tag("p", page.t("documents.working"), classes="soft", role="status")
     try:
-        answer = await request()
-    except ApiError as error:
+        answer, error = await request(), None
+    except ApiError as problem:
+        answer, error = None, problem
+    if place.is_deleted:
+        return  # the page was left meanwhile
+    pressed.attributes(disabled=False)
+    if error is not None:
         show_error(place, error)
         return
-    finally:
-        pressed.attributes(disabled=False)
     place.clear()
     with place:
         show(answer)
