@@ -57,6 +57,7 @@ THEMES = {
     "training_shares": ("cpu",),
     "serve_memory": ("cpu",),
     "serve_speech": ("cpu",),
+    "page": ("cpu",),
     "cluster_schedule": ("cpu",),
     "cluster_real": ("cpu",),
     "cluster_faults": ("cpu",),

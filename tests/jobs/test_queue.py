@@ -221,6 +221,19 @@ def test_progress_resets_the_number_of_crashes(queue: JobQueue, clock: Clock) ->
     assert queue.get(job.id).state == "queued"
 
 
+def test_a_new_attempt_keeps_the_progress_without_its_rates(queue: JobQueue) -> None:
+    job = queue.submit("long", {})
+    claim(queue)
+    progress = {"done": 0.4, "stage": "speaking", "speed": 21.5, "left_s": 48.0}
+    queue.report_event("worker", job.id, "progress", progress)
+    queue.pause(job.id)
+    queue.finish("worker", job.id, JobOutcome(stopped=True))
+    assert queue.get(job.id).progress == progress
+    queue.resume(job.id)
+    claim(queue)
+    assert queue.get(job.id).progress == {"done": 0.4, "stage": "speaking"}
+
+
 def test_events_are_bounded(tmp_path: Path) -> None:
     with JobQueue(tmp_path / "jobs.sqlite", max_events=50) as queue:
         job = queue.submit("long", {})

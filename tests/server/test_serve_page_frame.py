@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from nicegui import Client, ui
+from nicegui.background_tasks import running_tasks
+from nicegui.events import GenericEventArguments, handle_event
 from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.layout import PageInfo
@@ -17,6 +22,7 @@ from anyrig.server.page.theme import THEMES
 from anyrig.server.page.translations import LANGUAGES, get_translator
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import MakeApp, Server, Start, environment_of
+from tests.server.listening import player
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 NARROW, WIDE = 320, 1440
@@ -25,6 +31,45 @@ _FOCUSED = """
 const at = document.activeElement;
 return at.getAttribute('aria-label') || at.textContent;
 """
+
+
+_NUM_BYTES = """
+const files = ["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind));
+return files.reduce((sum, one) => sum + one.transferSize, window.messageBytes || 0);
+"""
+_COUNT_MESSAGES = """
+if (window.messageBytes === undefined)
+  window.socket.io.engine.on("data", (message) => (window.messageBytes += message.length));
+window.messageBytes ??= 0;
+"""
+_TOP = "return document.getElementById(arguments[0]).getBoundingClientRect().top"
+_NUM_ELEMENTS = "return Object.keys(mounted_app.elements).length"
+
+
+def arrive(browser: Browser, title: str) -> None:
+    """Wait until a page is built and its heading has the focus."""
+    focused = "const at = document.activeElement; return at.tagName === 'H1' && at.textContent"
+    browser.until(lambda: browser.script(focused) == title)
+
+
+def follow(browser: Browser, title: str) -> None:
+    """Click on a page in the menu, and wait for it."""
+    browser.click("#pages a", title)
+    arrive(browser, title)
+
+
+def shown(browser: Browser) -> tuple[str, str]:
+    """Path and title of the page; the menu marks the page of the title alone."""
+    (current,) = browser.all("#pages [aria-current]")
+    assert f"{current.text} · anyrig" == browser.driver.title
+    return str(browser.script("return location.pathname")), browser.driver.title
+
+
+def count_requests(server: Server, path: str = "") -> float:
+    """How many requests the API has answered, those of the page included."""
+    lines = server.client.get("/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if path in line
+               and line.startswith("anyrig_requests_total") and "/metrics" not in line)  # fmt: skip
 
 
 def list_overflow(browser: Browser) -> dict[int, list[str]]:
@@ -169,7 +214,7 @@ class TestInABrowser:
         browser.find("#language").send_keys("F")
         browser.until(lambda: browser.script("return document.documentElement.lang") == "fr")
         browser.open("/jobs")
-        assert [one.text for one in browser.all("#pages a")] == [
+        assert [one.text for one in browser.all("#pages > ul > li > a")] == [
             t(f"page.{one.key}") for one in PAGES
         ]
         assert browser.find(".foot a").text == t("frame.docs")
@@ -204,6 +249,114 @@ class TestInABrowser:
         browser.until(lambda: browser.driver.current_url.endswith("/speak"))
         assert browser.find("#pages a[aria-current=page]").text == "Speak"
 
+    def test_links_replace_the_page_and_keep_the_document(
+        self, browser: Browser, server: Server
+    ) -> None:
+        t = get_translator("en")
+        browser.open("/speak")
+        browser.script("window.kept = true; scrollTo(0, 300)")
+        browser.click("[data-theme-choice=dark]")
+        browser.write("[name=text]", "Typed before the walk.")
+        for page in PAGES[1:]:
+            follow(browser, t(f"page.{page.key}"))
+            assert shown(browser) == (page.path, f"{t(f'page.{page.key}')} · anyrig")
+            assert browser.script("return scrollY") == 0
+        browser.driver.back()
+        arrive(browser, t(f"page.{PAGES[-2].key}"))
+        assert shown(browser) == (PAGES[-2].path, f"{t(f'page.{PAGES[-2].key}')} · anyrig")
+        browser.driver.forward()
+        arrive(browser, t(f"page.{PAGES[-1].key}"))
+        follow(browser, t("page.documents"))
+        browser.click("[data-tab=scans]")
+        browser.until(lambda: browser.driver.current_url.endswith("/documents?tab=scans"))
+        follow(browser, t("page.speak"))
+        browser.until(lambda: browser.find("[name=text]").get_attribute("value")
+                      == "Typed before the walk.")  # fmt: skip
+        browser.click("#speak")  # the page that came later works as the first one
+        browser.until(lambda: player(browser)["state"] == "done")
+        browser.driver.back()
+        arrive(browser, t("page.documents"))
+        browser.find("[data-tab=scans][aria-selected=true]")
+        browser.click(".brand")
+        arrive(browser, t("page.speak"))
+        assert shown(browser) == ("/", f"{t('page.speak')} · anyrig")
+        assert browser.script("return document.documentElement.dataset.theme") == "dark"
+        assert browser.script("return window.kept")
+        assert browser.complaints() == []
+        # What is no page of ours is another document.
+        browser.click(".foot a", t("frame.docs"))
+        browser.find("h1", "HTTP API")
+        assert not browser.script("return window.kept")
+        browser.driver.back()
+        browser.find("#speak")
+        follow(browser, t("page.jobs"))
+        browser.driver.refresh()
+        browser.until(lambda: browser.script("return window.did_handshake === true"))
+        assert shown(browser) == ("/jobs", f"{t('page.jobs')} · anyrig")
+        assert browser.complaints() == []
+
+    def test_little_is_sent(
+        self, browser: Browser, start: Start, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        t = get_translator("en")
+        monkeypatch.delenv("PYTEST_CURRENT_TEST")  # NiceGUI does not compress under pytest
+        browser.url = start().url
+        browser.driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+        browser.open("/speak")
+        browser.find("#speak")
+        assert 50_000 < browser.script(_NUM_BYTES) < 450_000
+        browser.open("/speak")
+        browser.find("#speak")
+        assert 1_000 < browser.script(_NUM_BYTES) < 20_000
+        for page in PAGES:  # once, for scripts that only some pages need
+            follow(browser, t(f"page.{page.key}"))
+        for page in PAGES:
+            before = browser.script(_COUNT_MESSAGES + _NUM_BYTES)
+            follow(browser, t(f"page.{page.key}"))
+            assert 0 < browser.script(_NUM_BYTES) - before < 20_000, page.key
+
+    def test_a_page_that_was_left_ends(self, browser: Browser, server: Server) -> None:
+        t = get_translator("en")
+
+        def walk() -> None:
+            """To the last page, which asks for nothing while there is no cluster."""
+            for page in PAGES:
+                follow(browser, t(f"page.{page.key}"))
+
+        browser.open("/jobs")
+        before = count_requests(server)
+        browser.until(lambda: count_requests(server) > before)  # it asks every second
+        walk()
+        elements = int(browser.script(_NUM_ELEMENTS))
+        for _ in range(2):
+            walk()
+        time.sleep(1)
+        before = count_requests(server)
+        time.sleep(2.5)
+        assert count_requests(server) == before
+        # A request that is answered when its page was left.
+        follow(browser, t("page.documents"))
+        browser.click("[data-tab=summary]")
+        browser.write("[name=summary-text]", "The tide came in at noon. It left at six.")
+        browser.click("[data-do=summary]")
+        walk()
+        browser.until(lambda: count_requests(server, "/documents/summarise"))
+        walk()
+        browser.until(lambda: int(browser.script(_NUM_ELEMENTS)) == elements)
+        assert "Traceback" not in server.log()
+
+    def test_quick_clicks_end_at_the_last_page(self, browser: Browser) -> None:
+        t = get_translator("en")
+        browser.open("/jobs")
+        browser.script(
+            "for (const one of document.querySelectorAll('#pages > ul > li > a')) one.click()"
+        )
+        arrive(browser, t("page.cluster"))
+        time.sleep(1)
+        assert [one.text for one in browser.all("h1")] == [t("page.cluster")]
+        assert shown(browser) == ("/cluster", f"{t('page.cluster')} · anyrig")
+        assert browser.complaints() == []
+
     def test_the_menu_of_a_phone(self, browser: Browser) -> None:
         browser.size(NARROW)
         browser.open("/")
@@ -214,7 +367,8 @@ class TestInABrowser:
             lambda: browser.script("return document.activeElement.closest('#pages') !== null")
         )
         assert browser.find(".menu-head").text == get_translator("en")("frame.menu")
-        for _ in PAGES:  # the keys stay in the menu while it is open
+        num_parts = sum(len(page.parts) for page in PAGES)
+        for _ in range(len(PAGES) + num_parts):  # the keys stay in the menu while it is open
             browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         assert browser.script(_FOCUSED) == "Cluster"
         for _ in THEMES:
@@ -232,8 +386,20 @@ class TestInABrowser:
             browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
             assert browser.script("return document.activeElement.id") == "menu-button"
             browser.click("#menu-button")
-        browser.click("#pages a", "Speak")
-        browser.until(lambda: browser.driver.current_url.endswith("/speak"))
+        follow(browser, "Speak")
+        browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
+        # Files and index are below the search on a phone: the menu leads there.
+        browser.click("#menu-button")
+        browser.click("#pages .parts a", get_translator("en")("documents.index"))
+        browser.until(lambda: browser.script("return document.activeElement.textContent")
+                      == get_translator("en")("documents.index"))  # fmt: skip
+        assert browser.script("return location.pathname + location.hash") == "/documents#index"
+        browser.until(lambda: 0 <= browser.script(_TOP, "index") < 800)
+        browser.click("[data-tab=scans]")
+        browser.click("#menu-button")
+        browser.click("#pages .parts a", get_translator("en")("documents.files"))
+        browser.until(lambda: browser.driver.current_url.endswith("?tab=scans#files"))
+        browser.until(lambda: 0 <= browser.script(_TOP, "files") < 800)
 
     def test_with_a_key_one_signs_in_and_out(
         self, browser: Browser, axe: str, start: Start, tmp_path: Path
@@ -288,6 +454,40 @@ def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
         app = make_app(page=True)
         with TestClient(app, base_url="http://127.0.0.1:3000") as client:
             assert client.get("/speak", headers=HTML).status_code == 200
+
+
+def test_a_change_of_page_leaves_no_timer_and_no_element(make_app: MakeApp) -> None:
+    """Without a browser: events as one sends them, and what the server holds of the document."""
+    app = make_app(page=True)
+    paths = [page.path for page in PAGES]
+
+    async def walk() -> list[tuple[int, int]]:
+        (client,) = Client.instances.values()
+        client.tab_id = "a tab"
+        client._connected.set()
+        (listener,) = (
+            one for one in client.layout._event_listeners.values() if one.type == "open_page"
+        )
+        held = []
+        for path in paths:
+            event = GenericEventArguments(sender=client.layout, client=client, args=path)
+            handle_event(listener.handler, event)
+            await asyncio.sleep(0)
+            while any("run_with_event" in task.get_name() for task in running_tasks):
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)  # what is loaded once the page is shown
+            timers = [one for one in client.elements.values() if isinstance(one, ui.timer)]
+            held.append((len(client.elements), len(timers)))
+        return held
+
+    Client.instances.clear()
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        client.get("/speak", headers=HTML)
+        assert client.portal is not None
+        first, again = client.portal.call(walk), client.portal.call(walk)
+    assert first[-1] == again[-1]
+    assert again[-1][1] == 0  # the cluster's page has no timer without a cluster
+    assert again[paths.index("/jobs")][1] == 1
 
 
 def test_the_login_says_what_is_wrong_with_a_key(make_app: MakeApp) -> None:

@@ -154,6 +154,24 @@ def test_a_dead_server_is_named_and_the_text_is_there_when_it_is_back(
         visitor.until(lambda: typed(visitor) == written)
 
 
+def test_sound_that_was_cut_off_does_not_look_finished(visitor: Browser) -> None:
+    server = visitor.server  # type: ignore[attr-defined]
+    visitor.open("/speak")
+    visitor.write(
+        "[name=text]", "It rained all day, and nobody went out to see the harbour. " * 400
+    )
+    visitor.click("#speak")
+    visitor.until(lambda: player(visitor).number("samples") > 24000)
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    visitor.until(lambda: player(visitor)["state"] == "stopped")
+    visitor.says(T("player.cut"), ".player [role=status]")
+    visitor.toast(T("frame.unreachable"))
+    assert not visitor.all(".history")  # only what is whole is kept there
+    assert player(visitor).number("seconds") > 1
+    visitor.find("#play")  # what came can be heard
+
+
 def test_what_was_typed_is_forgotten_when_one_signs_out(browser: Browser) -> None:
     browser.open("/speak")
     browser.script("anyrig.store('speak.text', 'secret')")

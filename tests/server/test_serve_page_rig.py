@@ -67,6 +67,33 @@ def test_one_device_is_chosen_by_its_name(browser: Browser, start: Start) -> Non
         assert browser.find(f"[data-device='{device['id']}'] .badge").text == T("rig.in_use")
 
 
+_BROKEN_WORDS = """
+const range = document.createRange();
+return [...document.querySelectorAll('.device h2')].flatMap((heading) => {
+  const [node, text] = [heading.firstChild, heading.textContent];
+  return [...text.matchAll(/[^\\s-]+/g)].filter((word) => {
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map((word) => word[0]);
+});
+"""
+
+
+def test_names_of_devices_break_between_words_on_a_phone(browser: Browser, start: Start) -> None:
+    server = start("--machine", str(MACHINES / "rtx4090-rtxpro6000-wsl2.json"))
+    browser.url = server.url
+    for width in (320, 390):
+        browser.size(width)
+        browser.open("/rig")
+        browser.find(".device h2", "RTX PRO 6000")
+        assert browser.script(_BROKEN_WORDS) == [], width
+        assert browser.overflow() == []
+    narrow = "width: 3rem; overflow-wrap: anywhere"
+    browser.script("document.querySelector('.device h2').style = arguments[0]", narrow)
+    assert browser.script(_BROKEN_WORDS)  # it would be seen
+
+
 def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) -> None:
     server = start()
     browser.url = server.url

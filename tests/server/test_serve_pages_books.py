@@ -195,10 +195,10 @@ _SECONDS = 8
 """About as long as a chapter of `_made` sounds."""
 
 
-def _made(server: Server, title: str, num_chapters: int = 3) -> str:
+def _made(server: Server, title: str, num_chapters: int = 3, num_sentences: int = 2) -> str:
     """The job of a book of short chapters, made by the engine for tests; it is quick."""
-    words = "one two three four five six seven eight nine ten eleven twelve."
-    chapters = [f"# Part {n}\n\nPart {n}. {words} {words}\n" for n in range(1, num_chapters + 1)]
+    words = " one two three four five six seven eight nine ten eleven twelve." * num_sentences
+    chapters = [f"# Part {n}\n\nPart {n}.{words}\n" for n in range(1, num_chapters + 1)]
     files = {"files": (f"{title}.md", "\n".join(chapters).encode())}
     upload = server.client.post("/uploads", files=files).json()["files"][0]
     arguments = {"file": f"upload:{upload['id']}", "engine": "tone", "format": "mp3"}
@@ -228,10 +228,9 @@ def test_a_book_plays_on_while_one_walks_about(person: Browser, busy: Server, ax
     playing = {"job": id, "number": "1", "state": "playing"}
     assert playing.items() <= _bar(person).items()
 
-    # On another page it goes on where it was, by itself.
+    # In another document it goes on where it was, by itself.
     before = _position(person)
-    person.click("#pages a", "Jobs")
-    person.until(lambda: person.script("return location.pathname") == "/jobs")
+    person.open("/jobs")
     person.until(lambda: person.script(_PLAYED))
     assert playing.items() <= _bar(person).items()
     assert before <= _position(person) < before + 6
@@ -301,6 +300,43 @@ def test_a_book_plays_on_while_one_walks_about(person: Browser, busy: Server, ax
     # The end of the last chapter is the end of the book.
     person.click(f"[data-job='{id}'] [data-chapter='3']")
     person.says("end of the book", "#listen [role=status]")
+    assert person.complaints() == []
+
+
+_WATCH_AUDIO = """
+const audio = document.querySelector('#listen audio');
+window.watched = { audio, breaks: [], since: performance.now(), from: audio.currentTime };
+for (const name of ['pause', 'emptied', 'seeking', 'waiting', 'stalled'])
+  audio.addEventListener(name, () => window.watched.breaks.push(name));
+"""
+_HEARD = """
+const { audio, breaks, since, from } = window.watched;
+return { same: audio === document.querySelector('#listen audio'), breaks, now: audio.currentTime,
+  lost: (performance.now() - since) / 1000 - (audio.currentTime - from) };
+"""
+
+
+def test_sound_plays_on_from_page_to_page(person: Browser, busy: Server) -> None:
+    id = _made(busy, "Plays on", 1, 30)
+    person.open("/books")
+    person.until(lambda: person.all(f"[data-job='{id}'][data-state=done]"))
+    person.click(f"[data-job='{id}'] [data-chapter='1']")
+    person.until(lambda: person.script(_PLAYED))
+    person.script(_WATCH_AUDIO)
+    for page in ("Jobs", "Rig", "Documents", "Books"):
+        before = person.script(_HEARD)["now"]
+        person.click("#pages a", page)
+        person.find("h1", page)
+        person.until(lambda before=before: person.script(_HEARD)["now"] > before + 0.5)  # type: ignore[misc]
+    heard = person.script(_HEARD)
+    assert heard["same"]
+    assert heard["breaks"] == []
+    assert abs(heard["lost"]) < 0.5  # as much was heard as time has passed
+    person.find(f"[data-job='{id}'] [data-chapter='1'][aria-current]")
+    person.driver.back()
+    person.find("h1", "Documents")
+    assert person.script(_HEARD)["breaks"] == []
+    _press(person, "close")
     assert person.complaints() == []
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
 from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server
+from tests.server.conftest import Server, environment_of
 from tests.server.documents_files import scan
 from tests.server.long_work import fits, fits_in_every_language, job_of, send, told
 from tests.text.formats.pdf_making import Leaf, pdf
@@ -124,6 +126,8 @@ def test_a_folder_is_indexed_when_it_is_chosen_and_hits_open_their_page(
     book = documents_files.send(busy, novel_txt="Chapter one. It rained.")["novel.txt"]
     job = busy.client.post("/jobs", json={"kind": "book", "arguments": {"file": book}}).json()
     busy.client.post(f"/jobs/{job['id']}/cancel")
+    planned = documents_files.send(busy, story_txt="Chapter one. It snowed.")["story.txt"]
+    busy.client.post("/books/plan", json={"file": planned}).raise_for_status()
     person.open("/documents")
     person.write("[name=index]", "dropped")
     person.all("input[webkitdirectory]")[0].send_keys(str(folder))
@@ -148,7 +152,7 @@ def test_a_folder_is_indexed_when_it_is_chosen_and_hits_open_their_page(
     person.until(lambda: person.script(names) == sorted([*TEXTS, "hours.pdf"]))
     person.write("[name=filter]", "har")
     person.until(lambda: person.script(names) == ["harbour.md"])
-    person.find(".job-details summary", "Files of audiobooks: 1")
+    person.find(".job-details summary", "Files of audiobooks: 2")
     assert person.find("[name=follow]").is_selected()
     fits(person, axe)
     person.size(390)  # the search comes first on a phone
@@ -224,6 +228,58 @@ def test_a_folder_that_is_allowed_is_indexed_by_its_name(
     person.find("[name=search-index]").send_keys("notes")
     hit = _search(person, "where is the spare key")
     assert "keys.txt" in hit.text
+
+
+def test_files_that_may_not_be_opened_are_shown_with_their_path(
+    person: Browser, busy: Server, folders: Path, tmp_path: Path, axe: str
+) -> None:
+    """An index of the command line may contain files of any folder."""
+    outside, inside = tmp_path / "elsewhere", folders / "allowed"
+    for folder, text in ((outside, "The lantern hangs in the cellar."),
+                         (inside, "The ladder stands in the attic.")):  # fmt: skip
+        folder.mkdir()
+        (folder / f"{folder.name}.txt").write_text(text)
+    order = [sys.executable, "-m", "anyrig", "index", str(outside), str(inside), "--index", "mixed"]
+    subprocess.run(order, env=environment_of(busy.home), check=True, capture_output=True)
+    person.open("/documents?index=mixed")
+    person.until(lambda: person.find("[name=search-index]").get_attribute("value") == "mixed")
+    hit = _search(person, "where is the lantern")
+    assert hit.get_attribute("data-hit") == "elsewhere.txt"
+    assert str(outside / "elsewhere.txt") in hit.text
+    assert not hit.find_elements("css selector", "a")
+    fits(person, axe)
+    person.size(1440)
+    hit = _search(person, "where is the ladder")
+    address = str(hit.find_element("css selector", "h3 a").get_attribute("href"))
+    assert busy.client.get(address.partition("#")[0]).text == "The ladder stands in the attic."
+    assert str(folders) not in hit.text
+
+
+def test_the_progress_of_an_index_moves_with_its_files(
+    person: Browser, busy: Server, folders: Path
+) -> None:
+    folder = folders / "many"
+    folder.mkdir()
+    for number in range(150):
+        words = " ".join(f"Note {number} on house {one}." for one in range(400))
+        (folder / f"{number}.txt").write_text(words)
+    person.open("/documents")
+    person.write("[name=index]", "many")
+    person.write("[name=folder]", str(folder))
+    person.click("[data-do=folder]")
+    seen: dict[int, str] = {}
+
+    def look() -> bool:
+        for card in person.all("#index [data-job]"):
+            share = card.find_element("css selector", "[role=progressbar]")
+            text = card.find_element("css selector", ".meter").text
+            seen[int(share.get_attribute("aria-valuenow") or 0)] = text
+        return bool(person.all("[data-index=many]"))
+
+    person.until(look, 240)
+    moving = [share for share in seen if 0 < share < 100]
+    assert len(moving) >= 3, seen
+    assert any("of 150 files" in text for text in seen.values())
 
 
 def test_files_and_indexes_go_for_good(
@@ -308,7 +364,7 @@ def test_scans_become_text(person: Browser, tmp_path: Path, axe: str) -> None:
     person.open("/documents?tab=scans")
     person.click("[data-do=scans]")
     person.find("[data-answer=scans] .trouble", t("documents.scans.choose"))
-    person.until(lambda: len(person.all(FILE_INPUTS)) == 3)
+    person.until(lambda: len(person.all(FILE_INPUTS)) == 2)
     person.all(FILE_INPUTS)[1].send_keys(str(file))
     read = person.find("[data-scan='boiler.png']")
     assert "mended by the plumber" in read.text
@@ -331,8 +387,8 @@ def test_recordings_become_text(person: Browser, busy: Server, tmp_path: Path, a
     person.open("/documents?tab=recordings")
     person.click("[data-do=recordings]")
     person.toast("Choose a recording first")
-    person.until(lambda: len(person.all(FILE_INPUTS)) == 3)
-    person.all(FILE_INPUTS)[2].send_keys(str(file))
+    person.until(lambda: len(person.all(FILE_INPUTS)) == 2)
+    person.all(FILE_INPUTS)[1].send_keys(str(file))
     person.find(".drop-files .done")
     person.until(lambda: any(one["name"] == "talk.wav" for one in told(busy, "/uploads")["files"]))
     assert told(busy, "/jobs?kind=transcribe")["jobs"] == []  # nothing begins unasked

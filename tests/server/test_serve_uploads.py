@@ -297,7 +297,14 @@ def test_what_a_job_needs_stays_until_the_job_is_over(make_app: MakeApp) -> None
 def test_a_json_file_comes_back_as_it_was_sent(app_client: TestClient) -> None:
     data = b'[{"text": "pay me", "label": "bill"}]'
     sent = app_client.post("/uploads", files={"files": ("x.json", data)}).json()["files"][0]
-    assert set(sent) == {"id", "name", "size", "kind", "made_at"}  # not whose key sent it
+    assert set(sent) == {
+        "id",
+        "name",
+        "size",
+        "kind",
+        "made_at",
+        "purpose",
+    }  # not whose key sent it
     assert (sent["kind"], sent["size"]) == ("json", len(data))
     assert app_client.get(f"/uploads/{sent['id']}/content").content == data
     assert app_client.delete(f"/uploads/{sent['id']}").status_code == 200

@@ -21,11 +21,12 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, StorageError
+from anyrig.storage.files import write_atomic
 from anyrig.text.files import FORMATS, format_of, format_of_name, guarded
 from anyrig.text.formats.limits import Limits
 
@@ -54,6 +55,8 @@ class Upload:
     made_at: float
     owner: str = ""
     """The id of the client's key; empty if it needed none."""
+    purpose: str = ""
+    """`book` once it was planned or made as an audiobook."""
 
 
 class Uploads:
@@ -169,6 +172,14 @@ class Uploads:
                 hint="POST /uploads takes files and returns their ids.",
             )
         return upload_id
+
+    def set_purpose(self, upload_id: str, purpose: str) -> None:
+        """Remember what an upload is used for."""
+        with self._lock:
+            upload = self.get(upload_id)
+            if upload.purpose != purpose:
+                text = json.dumps(asdict(replace(upload, purpose=purpose)))
+                write_atomic(self._metadata_path(upload_id), text)
 
     def delete(self, upload_id: str) -> Upload:
         upload = self.get(upload_id)

@@ -71,6 +71,8 @@ def prepare_job(
     found = ResolvedOptions(server, client)
     try:
         title = _resolve(server, found, kind, given, folder)
+        if kind == "book":
+            _mark_book_uploads(server, found)
         arguments = build_arguments(kind, found.values, folder)
         details: dict[str, JsonValue] = {
             "asked": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
@@ -94,7 +96,13 @@ def prepare_plan(
     folder = server.data_folder.absolute() / JOBS_FOLDER / "plan"
     found = ResolvedOptions(server, client)
     _resolve(server, found, "book", given, folder)
+    _mark_book_uploads(server, found)
     return build_arguments("book", found.values, folder)
+
+
+def _mark_book_uploads(server: ServerState, found: ResolvedOptions) -> None:
+    for upload_id in found.uploads:
+        server.uploads.set_purpose(upload_id, "book")
 
 
 def check_uploads(server: ServerState, arguments: Mapping[str, JsonValue]) -> None:

@@ -21,6 +21,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from anyrig.app.access import (
+    UPLOAD_PREFIX,
+    find_named_upload,
     find_upload,
     get_index_name,
     get_shown_index,
@@ -487,8 +489,8 @@ class IndexFiles:
         from anyrig.app.index import list_files
 
         (file,) = self.check_names([file])
-        if file.startswith("upload:"):
-            upload = find_upload(self._server, client, file.partition(":")[2])
+        if file.startswith(UPLOAD_PREFIX):
+            upload = find_named_upload(self._server, client, file)
             path, name = self._server.uploads.path(upload.id), upload.name
         else:
             resolve_path(self._server, client, file, "folders")
@@ -497,6 +499,19 @@ class IndexFiles:
             raise Problem(404, "the file is not in this index",
                           hint="GET /documents/indexes/{name}/files lists them.")  # fmt: skip
         return path, name
+
+    def add_urls(self, client: Client, index: str, rows: Iterable[dict[str, Any]]) -> None:
+        """Add `url` to rows that have a `file`: where a client opens it; None if it may not."""
+        address = f"/documents/indexes/{quote(index, safe='')}/content?file="
+        for row in rows:
+            file, may_open = str(row["file"]), False
+            with contextlib.suppress(AnyrigError):
+                if file.startswith(UPLOAD_PREFIX):
+                    find_named_upload(self._server, client, file)
+                else:
+                    resolve_path(self._server, client, file, "folders")
+                may_open = True
+            row["url"] = f"{address}{quote(file)}" if may_open else None
 
     def delete_uploads(
         self, client: Client, paths: Iterable[str], still_indexed: Iterable[str] = ()

@@ -11,8 +11,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from nicegui import ui
-
 from anyrig.server.page import voices
 from anyrig.server.page.api import ApiError
 from anyrig.server.page.components import (
@@ -88,14 +86,14 @@ class BooksPage:
         self._place.clear()
         with self._place, card(classes="centre"):
             tag("p", t("books.reading"), role="status")
-        ui.navigate.history.replace(f"/books?file={id}")
+        self._page.set_query("file", id)
         try:
             plan = await api.post("/books/plan", {"file": f"upload:{id}"})
             config = await api.get("/config")
         except ApiError as error:
             with show_error(self._place, error):
                 button(t("books.other"), self._close_plan)
-            ui.navigate.history.replace("/books")
+            self._page.set_query("file", "")
             return error.status != 400
         self._place.clear()
         with self._place:
@@ -103,7 +101,7 @@ class BooksPage:
         return True
 
     def _close_plan(self) -> None:
-        ui.navigate.history.replace("/books")
+        self._page.set_query("file", "")
         self._show_drop()
 
     async def _start(self, arguments: Json) -> None:

@@ -204,16 +204,17 @@ def catch_errors(handler: Handler) -> Handler:
     """The handler, with its errors shown as toasts."""
 
     async def run(*values: Any) -> None:
-        try:
-            result = handler(*values)
-            if isinstance(result, Awaitable):
-                await result
-        except ApiError as error:
-            show_toast(error.title, "bad", error.hint, lang=error.lang)
-        except Exception:
-            log.exception("a handler of the page failed")
-            t = get_translator((ui.context.client.page.resolve_language() or "en")[:2])
-            show_toast(t("frame.failed"), "bad", t("frame.unexpected"))
+        with ui.context.client as client:  # stays, though the page may be left meanwhile
+            try:
+                result = handler(*values)
+                if isinstance(result, Awaitable):
+                    await result
+            except ApiError as error:
+                show_toast(error.title, "bad", error.hint, lang=error.lang)
+            except Exception:
+                log.exception("a handler of the page failed")
+                t = get_translator((client.page.resolve_language() or "en")[:2])
+                show_toast(t("frame.failed"), "bad", t("frame.unexpected"))
 
     async def run_with_event(event: GenericEventArguments) -> None:
         await run(event)
@@ -274,11 +275,13 @@ class Field(ui.element, component="assets/field.js"):
     ) -> None:  # fmt: skip
         super().__init__()
         self.value, self._on_change = value, on_change
-        self._props.update(
-            kind=kind, label=label, value=value, options=_build_options(options), hint=hint,
-            live=live, bare=bare, unit=unit, keep=keep, counter=counter,
-            more={name.replace("_", "-"): v for name, v in more.items()},
-        )  # fmt: skip
+        given = {
+            "options": _build_options(options), "hint": hint, "live": live, "bare": bare,
+            "unit": unit, "keep": keep, "counter": counter,
+            "more": {name.replace("_", "-"): v for name, v in more.items()},
+        }  # fmt: skip
+        self._props.update(kind=kind, label=label, value=value)
+        self._props.update({name: v for name, v in given.items() if v})
         self.on("changed", self._handle_change)
         if on_submit is not None:
             self.on("submitted", catch_errors(on_submit), args=[])

@@ -71,12 +71,15 @@ async def request_answer(
     with place:
         tag("p", page.t("documents.working"), classes="soft", role="status")
     try:
-        answer = await request()
-    except ApiError as error:
+        answer, error = await request(), None
+    except ApiError as problem:
+        answer, error = None, problem
+    if place.is_deleted:
+        return  # the page was left meanwhile
+    pressed.attributes(disabled=False)
+    if error is not None:
         show_error(place, error)
         return
-    finally:
-        pressed.attributes(disabled=False)
     place.clear()
     with place:
         show(answer)
@@ -220,32 +223,40 @@ class SearchPanel:
         })  # fmt: skip
 
     def _show(self, answer: Json) -> None:
-        t, hits, index = self._page.t, answer["hits"], str(answer["index"])
+        t, hits = self._page.t, answer["hits"]
         show_warnings(answer.get("notes") or ())
         if not hits:
             empty_state(t("documents.found.none"), t("documents.found.none.do"), "search")
             if answer.get("nearest"):
-                show_hit(t, answer["nearest"], index)
+                show_hit(t, answer["nearest"])
             return
         one = len(hits) == 1
         tag("p", t("documents.found.one") if one else t("documents.found", count=len(hits)),
             classes="soft")  # fmt: skip
         for hit in hits:
-            show_hit(t, hit, index)
+            show_hit(t, hit)
 
 
-def show_hit(t: Translator, hit: Json, index: str) -> None:
-    """A passage with its file, page and similarity; the name opens the file there."""
+def show_hit(t: Translator, hit: Json) -> None:
+    """A passage with its file, page and similarity; the name opens the file there.
+
+    A file that the page may not open is shown with its path.
+    """
     name = str(hit["name"])
     with tag("article", classes="hit", data_hit=name):
         with tag("div", classes="hit-head"):
             with tag("h3"):
-                link(name, build_address(index, hit), target="_blank", rel="noopener",
-                     title=t("documents.open"))  # fmt: skip
+                if hit["url"]:
+                    link(name, build_address(hit), target="_blank", rel="noopener",
+                         title=t("documents.open"))  # fmt: skip
+                else:
+                    tag("span", name)
             if hit.get("page"):
                 badge(t("documents.page", number=hit["page"]))
             if isinstance(hit.get("similarity"), int | float):
                 badge(t("documents.alike", share=t.percent(max(0.0, hit["similarity"]))))
+        if not hit["url"]:
+            tag("p", str(hit["file"]), classes="soft")
         passage = mark_matches(str(hit["text"]), hit.get("matches") or ())
         ui.html(passage, sanitize=False, tag="p").classes("passage")
         others = {str(one.get("name") or one.get("file")) for one in hit.get("also") or ()} - {name}
@@ -253,13 +264,12 @@ def show_hit(t: Translator, hit: Json, index: str) -> None:
             tag("p", t("documents.also", names=", ".join(sorted(others)[:5])), classes="soft")
 
 
-def build_address(index: str, hit: Json) -> str:
+def build_address(hit: Json) -> str:
     """Where the file of a hit is opened: a PDF at its page, a text at the passage."""
-    address = f"/documents/indexes/{quote(index, safe='')}/content?file={quote(str(hit['file']))}"
     if hit.get("page") and str(hit.get("type") or "") == "pdf":
-        return f"{address}#page={hit['page']}"
+        return f"{hit['url']}#page={hit['page']}"
     words = str(hit["text"]).split()[:_ADDRESS_WORDS]
-    return f"{address}#:~:text={quote(' '.join(words), safe='')}"
+    return f"{hit['url']}#:~:text={quote(' '.join(words), safe='')}"
 
 
 def mark_matches(text: str, spans: Sequence[Sequence[int]]) -> str:
@@ -347,7 +357,7 @@ class SimilarPanel(Panel):
             if not one["hits"]:
                 tag("p", t("documents.found.none"), classes="soft")
             for hit in one["hits"][: _MAX_HITS_PER_FILE if len(like) > 1 else None]:
-                show_hit(t, hit, str(one["index"]))
+                show_hit(t, hit)
 
 
 def _list_pairs(name: str, found: Json) -> list[NamePair]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote
-
-from nicegui import ui
 
 from anyrig.server.page.api import ENGLISH, ApiError
 from anyrig.server.page.components import (
@@ -45,7 +42,6 @@ _ORDERS: Mapping[str, Callable[[Json], Any]] = {
     "name": lambda file: str(file["name"]).lower(),
     "large": lambda file: -int(file["size"]),
 }
-_MAX_BOOKS = 1000
 _DEFAULT_INDEX = "default"
 _MAX_FAILED_FILES = 10
 _NUM_INDEX_JOBS = 10
@@ -80,7 +76,7 @@ async def build(page: PageContext) -> None:
 def _build_tabs(
     page: PageContext, files: FilesCard, index: IndexCard, features: Mapping[str, Json]
 ) -> None:
-    """One panel at a time; arrow keys move between the tabs."""
+    """One panel at a time, built when it is first opened; arrow keys move between the tabs."""
     t = page.t
     tabs: dict[str, Tag] = {}
     places: dict[str, Tag] = {}
@@ -90,22 +86,26 @@ def _build_tabs(
                 "button", t(f"documents.tab.{name}"), type="button", role="tab", data_tab=name
             )
     bar.on("keydown", js_handler=_MOVE_BETWEEN_TABS)
-    for name, panel in PANELS.items():
-        with tag("div", classes="stack", role="tabpanel", tabindex="-1",
-                 aria_labelledby=tabs[name].html_id) as places[name]:  # fmt: skip
-            _show_missing(page.t, features.get(_NEEDED_FEATURES.get(name, "")))
-            panel(page, files, index)
+    for name in PANELS:
+        places[name] = tag("div", classes="stack", role="tabpanel", tabindex="-1",
+                           aria_labelledby=tabs[name].html_id)  # fmt: skip
         tabs[name].attributes(aria_controls=places[name].html_id)
+    built: set[str] = set()
 
     def select(selected: str) -> None:
         for name, element in tabs.items():
             chosen = name == selected
             element.attributes(aria_selected=str(chosen).lower(), tabindex="0" if chosen else "-1")
             places[name].set_visibility(chosen)
+        if selected not in built:
+            built.add(selected)
+            with places[selected]:
+                _show_missing(page.t, features.get(_NEEDED_FEATURES.get(selected, "")))
+                PANELS[selected](page, files, index)
 
     def open_tab(name: str) -> None:
         select(name)
-        ui.run_javascript(f"anyrig.setQuery('tab', {json.dumps(name)})")
+        page.set_query("tab", name)
 
     for name, element in tabs.items():
         element.on("click", lambda name=name: open_tab(name), args=[])
@@ -133,13 +133,13 @@ class FilesCard:
         self.files: list[Json] = []
         self.on_add: Callable[[Sequence[Json]], Awaitable[None]] | None = None
         self.on_delete: Callable[[], Awaitable[None]] | None = None
-        self._books: set[str] = set()
         self._chosen: list[str] = []
         self._unreadable: set[str] = set()
         self._fields: dict[str, Field] = {}
         self._badges: dict[str, Tag] = {}
         self._rows: list[tuple[str, Tag]] = []
-        with card(t("documents.files")):
+        with card(t("documents.files")) as element:
+            element.attributes(id="files")
             FileDrop(t, self._add_dropped, kinds=t("documents.drop.kinds"), folders=True)
             with tag("div", classes="list-tools") as self._tools:
                 self._filter = Field(
@@ -196,11 +196,7 @@ class FilesCard:
         await self.load()
 
     async def load(self) -> None:
-        api = self._page.api
-        self.files = list((await api.get("/uploads"))["files"])
-        books = (await api.get("/jobs", kind="book", limit=_MAX_BOOKS))["jobs"]
-        files = [str((job.get("arguments") or {}).get("file") or "") for job in books]
-        self._books = {file.partition(":")[2] for file in files}
+        self.files = list((await self._page.api.get("/uploads"))["files"])
         ids = [str(one["id"]) for one in self.files]
         self._chosen = [id for id in ids if id in self._chosen]
         self._show_list()
@@ -214,10 +210,10 @@ class FilesCard:
         self._list.clear()
         self._book_list.clear()
         files = sorted(self.files, key=key)
-        books = [file for file in files if file["id"] in self._books]
+        books = [file for file in files if _is_book(file)]
         with self._list:
             for file in files:
-                if file not in books:
+                if not _is_book(file):
                     self._build_row(file)
         with self._book_list:
             for file in books:
@@ -267,9 +263,10 @@ class FilesCard:
     def _choose_all(self, chosen: bool) -> None:
         """All that the filter shows; books only one by one."""
         visible = {name for name, element in self._rows if element.visible}
-        names = {str(one["id"]): str(one["name"]) for one in self.files}
+        files = {str(one["id"]): one for one in self.files}
         for id, field in self._fields.items():
-            if not chosen or (id not in self._books and names[id] in visible):
+            file = files[id]
+            if not chosen or (not _is_book(file) and file["name"] in visible):
                 field.set_value(chosen)
         self._update_chosen()
 
@@ -304,6 +301,10 @@ class FilesCard:
             await self.on_delete()
 
 
+def _is_book(file: Json) -> bool:
+    return bool(file["purpose"] == "book")
+
+
 class IndexCard:
     """The indexes: built from files or a folder, followed while they grow, deleted."""
 
@@ -315,7 +316,8 @@ class IndexCard:
         self._listeners: list[Callable[[], None]] = []
         self._query = JobQuery(page.api, "index")
         self._done: set[str] | None = None
-        with card(t("documents.index")):
+        with card(t("documents.index")) as element:
+            element.attributes(id="index")
             self._list = tag("ul", classes="file-list", data_indexes="list")
             self._name = Field(
                 "text", t("documents.index.name"), self.selected or _DEFAULT_INDEX, name="index",

@@ -169,11 +169,8 @@ def _describe_lines(t: Translator, job: Job) -> list[str]:
     return parts if num_lines else []
 
 
-def describe_progress(t: Translator, job: Job, *, is_old: bool = False) -> tuple[float, str]:
-    """The share of a job that is done, and a text on where it is and the time left.
-
-    `is_old`: the progress is that of an earlier attempt, so its rates no longer hold.
-    """
+def describe_progress(t: Translator, job: Job) -> tuple[float, str]:
+    """The share of a job that is done, and a text on where it is and the time left."""
     progress, state = job.get("progress") or {}, str(job["state"])
     if state == "done":
         return 1.0, ""
@@ -183,7 +180,7 @@ def describe_progress(t: Translator, job: Job, *, is_old: bool = False) -> tuple
     parts = [t.percent(share)] if share else []
     parts += _describe_stage(t, progress)
     if state == "running":
-        parts += [t("jobs.loading")] if is_old else _describe_speed(t, progress)
+        parts += _describe_speed(t, progress)
     return share, " · ".join(parts)
 
 
@@ -299,7 +296,6 @@ class JobCard:
         self.page, self.id, self._refresh = page, str(job["id"]), refresh
         self.name, self._kind = describe_name(page.t, job), str(job["kind"])
         self._shown: Any = None
-        self._old_progress: Any = None
         self._has_files = False
         t = page.t
         with tag("article", classes="card job", data_job=self.id) as self.element:
@@ -359,15 +355,12 @@ class JobCard:
             return
         before, self._shown = self._shown or {}, dict(job)
         t, state = self.page.t, str(job["state"])
-        if before and state == "running" and before["state"] != "running":
-            self._old_progress = before.get("progress")  # until the new attempt reports its own
         requested = {"pause": "pausing", "cancel": "cancelling"}.get(str(job.get("asked") or ""))
         shown_state = requested if requested and state == "running" else state
         set_badge(self._state, t(f"state.{shown_state}"), STATE_MOODS.get(shown_state, "plain"))
         self.element.attributes(data_state=state)
         self._description.text = describe_job(t, job)
-        is_old = bool(job.get("progress")) and job["progress"] == self._old_progress
-        self._bar.set(*describe_progress(t, job, is_old=is_old))
+        self._bar.set(*describe_progress(t, job))
         allowed = () if job.get("asked") else _ALLOWED_ACTIONS.get(state, ())
         for name, element in self._buttons.items():
             element.classes(remove="away") if name in allowed else element.classes("away")

@@ -1,14 +1,13 @@
 """The layout of every page: header with navigation, language and theme, content, footer.
 
-A page is a function `async def build(page: PageContext) -> None`, called inside the layout.
+A page is a function `async def build(page: PageContext) -> None`, called inside its content.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.components import (
     ConfirmDialog,
     Handler,
+    Tag,
     build_listen_script,
     catch_errors,
     icon,
@@ -43,45 +43,47 @@ class PageInfo:
     path: str
     key: str
     module: str
+    parts: tuple[str, ...] = ()
+    """Ids of parts that the menu of a phone leads to, where they are far down."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class PageContext:
     """A page that a visitor has opened."""
 
     t: Translator
     api: ApiClient
-    theme: str
-    path: str
-    query: dict[str, str]
-    dialog: ConfirmDialog | None = None
-    """Built with the layout."""
+    query: Mapping[str, str]
+    content: Tag
+    """What the page is built in; deleted when another page is opened."""
+    dialog: ConfirmDialog
 
     def confirm(
         self, key: str, name: str, on_confirm: Handler, action: str = "jobs.delete"
     ) -> None:
         """Ask before something is lost: the texts are those of `key.ask` and `key.what`."""
-        t = self.t
-        self._ask(t(f"{key}.ask", name=name), t(f"{key}.what"), t(action), "jobs.keep", on_confirm)
+        t, keep = self.t, self.t("jobs.keep")
+        self.dialog.open(t(f"{key}.ask", name=name), t(f"{key}.what"), t(action), keep, on_confirm)
 
     def confirm_stop(self, kind: str, name: str, on_confirm: Handler) -> None:
         """Ask before a job of a kind is stopped."""
-        t = self.t
+        t, keep = self.t, self.t("jobs.keep_going")
         title = t.find(f"jobs.stop.{kind}", t("jobs.stop.book")).format(name=name)
-        self._ask(title, t("jobs.stop.what"), t("jobs.cancel"), "jobs.keep_going", on_confirm)
-
-    def _ask(self, title: str, text: str, action: str, keep: str, on_confirm: Handler) -> None:
-        assert self.dialog is not None
-        self.dialog.open(title, text, action, self.t(keep), on_confirm)
+        self.dialog.open(title, t("jobs.stop.what"), t("jobs.cancel"), keep, on_confirm)
 
     @property
     def privacy_note(self) -> str:
         """Where text to speak is sent."""
         return self.t("frame.cluster" if self.api.uses_cluster else "frame.local")
 
+    def set_query(self, name: str, value: str) -> None:
+        """Put what is open into the address, so that a reload finds it again; or remove it."""
+        if not self.content.is_deleted:
+            ui.run_javascript(f"anyrig.setQuery({json.dumps(name)}, {json.dumps(value)})")
+
     def run_soon(self, load: Callable[[], Awaitable[Any]]) -> None:
         """Call it once the page is shown, so that slow data does not delay the page."""
-        ui.timer(0.0, catch_errors(load), once=True)
+        self._start_timer(0.0, catch_errors(load), once=True)
 
     def run_every(self, seconds: float, load: Callable[[], Awaitable[Any]]) -> None:
         """Call it repeatedly while the page is open."""
@@ -92,48 +94,77 @@ class PageContext:
             except ApiError:
                 return  # the next call may succeed, and a toast for each failure would not help
 
-        ui.timer(seconds, load_quietly)
+        self._start_timer(seconds, load_quietly)
+
+    def _start_timer(self, seconds: float, load: Handler, *, once: bool = False) -> None:
+        if not self.content.is_deleted:
+            with self.content:  # it ends with the page
+                ui.timer(seconds, load, once=once)
 
 
-def create_context(client: Client, api: ApiClient, path: str) -> PageContext:
-    request = client.request
-    language = request.cookies.get(LANGUAGE_COOKIE, "")
-    if language not in LANGUAGES:
-        language = choose_language(request.headers.get("accept-language", ""))
-    theme = request.cookies.get(THEME_COOKIE, "")
-    if theme not in THEMES:
-        theme = "auto"
-    query = dict(request.query_params)
-    return PageContext(get_translator(language), api.for_visitor(request.scope), theme, path, query)
+class Layout:
+    """The document of a visitor: header with navigation, language and theme, and footer.
 
+    The page between them is replaced when another one is opened: the document stays, and with it
+    the player of audiobooks.
 
-def set_head(client: Client, page: PageContext, title: str, version: str) -> None:
-    """Set language, theme, title, style and script of a visitor's page."""
-    settings = copy.copy(client.page)  # the original is shared by all visitors
-    settings.language = _HTML_LANGUAGES[page.t.language]
-    settings.dark = {"light": False, "dark": True}.get(page.theme)
-    client.page = settings
-    client.title = f"{title} · anyrig"
-    ui.add_head_html(
-        f"<script>document.documentElement.dataset.theme={json.dumps(page.theme)}</script>"
-        f'<link rel="stylesheet" href="/page/theme.css?{version}">'
-        f'<script src="/page/assets/frame.js?{version}"></script>'
-        + build_listen_script(page.t, version)
-    )
+    Args:
+        client: of NiceGUI.
+        api: called with the permissions of the visitor.
+        pages: in the order of the menu.
+        version: of style and scripts.
+    """
 
+    def __init__(
+        self, client: Client, api: ApiClient, pages: Sequence[PageInfo], version: str
+    ) -> None:
+        self._client, request = client, client.request
+        language = request.cookies.get(LANGUAGE_COOKIE, "")
+        if language not in LANGUAGES:
+            language = choose_language(request.headers.get("accept-language", ""))
+        theme = request.cookies.get(THEME_COOKIE, "")
+        if theme not in THEMES:
+            theme = "auto"
+        self.t, self._api = get_translator(language), api.for_visitor(request.scope)
+        self._content: Tag | None = None
+        _set_head(client, self.t, theme, version)
+        with client.layout:
+            header = self._build_header(pages, theme)
+        header.move(target_index=0)
+        self._build_footer()
+        self._dialog = ConfirmDialog()
 
-@contextmanager
-def layout(client: Client, page: PageContext, pages: Sequence[PageInfo]) -> Iterator[None]:
-    """Header and footer around the content that is built inside."""
-    t = page.t
-    with client.layout:
+    def create_page(self, path: str, query: Mapping[str, str], title: str) -> PageContext:
+        """An empty page, in place of the one that is shown."""
+        if self._content is not None:
+            self._content.delete()
+            self._delete_orphans()
+        with self._client:
+            self._content = tag("div", id="content", tabindex="-1",
+                                data_upload_bytes=self._api.max_upload_bytes)  # fmt: skip
+        self._content.move(target_index=0)
+        for other, entry in self._entries.items():
+            entry.attributes(aria_current="page" if other == path else None)
+        ui.page_title(f"{title} · anyrig")
+        return PageContext(self.t, self._api, query, self._content, self._dialog)
+
+    def _delete_orphans(self) -> None:
+        """Delete what handlers of an earlier page have built after it was left."""
+        client = self._client
+        attached = {one.id for one in client.layout.descendants(include_self=True)}
+        client.remove_elements([one for id, one in client.elements.items() if id not in attached])
+
+    def _build_header(self, pages: Sequence[PageInfo], theme: str) -> Tag:
+        t = self.t
         with tag("header", classes="top") as header:
             tag("a", t("frame.skip"), href="#content", classes="skip")
             with tag("div", classes="top-bar"):
                 with tag("a", href="/", classes="brand", aria_label=t("frame.home")):
                     icon("mark")
                     tag("span", "anyrig")
-                _build_navigation(page, pages)
+                with tag("nav", id="pages", aria_label=t("frame.pages")):
+                    self._entries = self._build_menu(pages)
+                    _build_tools(t, theme)
                 with tag("button", type="button", classes="button quiet menu-button",
                          id="menu-button", aria_expanded="false", aria_controls="pages",
                          aria_label=t("frame.menu")):  # fmt: skip
@@ -142,19 +173,12 @@ def layout(client: Client, page: PageContext, pages: Sequence[PageInfo]) -> Iter
         tag("div", id="toasts", role="status", aria_live="polite", data_close=t("frame.close"),
             data_unreachable=t("frame.unreachable"),
             data_unreachable_hint=t("frame.unreachable.hint"))  # fmt: skip
-    header.move(target_index=0)
-    with tag("div", id="content", tabindex="-1", data_upload_bytes=page.api.max_upload_bytes):
-        yield
-    with tag("footer", classes="foot"):
-        tag("p", t("frame.stays.cluster" if page.api.uses_cluster else "frame.stays"))
-        with tag("p"):
-            tag("a", t("frame.docs"), href="/docs", hreflang="en")
-    page.dialog = ConfirmDialog()
+        return header
 
-
-def _build_navigation(page: PageContext, pages: Sequence[PageInfo]) -> None:
-    t = page.t
-    with tag("nav", id="pages", aria_label=t("frame.pages")):
+    def _build_menu(self, pages: Sequence[PageInfo]) -> dict[str, Tag]:
+        """The link of each page, by its path."""
+        t = self.t
+        entries = {}
         with tag("div", classes="menu-head"):
             with tag("p", classes="brand"):
                 icon("mark")
@@ -165,22 +189,50 @@ def _build_navigation(page: PageContext, pages: Sequence[PageInfo]) -> None:
         with tag("ul"):
             for info in pages:
                 with tag("li"):
-                    current = "page" if info.path == page.path else None
-                    tag("a", t(f"page.{info.key}"), href=info.path, aria_current=current)
-            if page.api.is_signed_in:
+                    entries[info.path] = tag("a", t(f"page.{info.key}"), href=info.path)
+                    if info.parts:
+                        _build_parts(t, info)
+            if self._api.is_signed_in:
                 with tag("li", classes="leave"), tag("form", method="post", action="/logout"):
                     tag("button", t("frame.sign_out"), type="submit", classes="button quiet")
-        _build_tools(page)
+        return entries
+
+    def _build_footer(self) -> None:
+        t = self.t
+        with tag("footer", classes="foot"):
+            tag("p", t("frame.stays.cluster" if self._api.uses_cluster else "frame.stays"))
+            with tag("p"):
+                tag("a", t("frame.docs"), href="/docs", hreflang="en")
 
 
-def _build_tools(page: PageContext) -> None:
-    t = page.t
+def _set_head(client: Client, t: Translator, theme: str, version: str) -> None:
+    """Set language, theme, style and scripts of a visitor's document."""
+    settings = copy.copy(client.page)  # the original is shared by all visitors
+    settings.language = _HTML_LANGUAGES[t.language]
+    settings.dark = {"light": False, "dark": True}.get(theme)
+    client.page = settings
+    ui.add_head_html(
+        f"<script>document.documentElement.dataset.theme={json.dumps(theme)}</script>"
+        f'<link rel="stylesheet" href="/page/theme.css?{version}">'
+        f'<script src="/page/assets/frame.js?{version}"></script>' + build_listen_script(t, version)
+    )
+
+
+def _build_parts(t: Translator, info: PageInfo) -> None:
+    with tag("ul", classes="parts"):
+        for part in info.parts:
+            with tag("li"):
+                tag("a", t(f"{info.key}.{part}"), href=f"{info.path}#{part}")
+
+
+def _build_tools(t: Translator, chosen: str) -> None:
+    """Theme and language."""
     with tag("div", classes="tools"):
         with tag("div", classes="themes", role="group", aria_label=t("frame.theme")):
             for theme in THEMES:
                 title = t(f"frame.theme.{theme}")
                 with tag("button", type="button", data_theme_choice=theme, aria_label=title,
-                         title=title, aria_pressed=str(theme == page.theme).lower()):  # fmt: skip
+                         title=title, aria_pressed=str(theme == chosen).lower()):  # fmt: skip
                     icon(_THEME_ICONS[theme])
         tag("label", t("frame.language"), for_="language", classes="only-read")
         with tag("select", id="language"):

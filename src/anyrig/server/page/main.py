@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 from nicegui import Client, core, ui
+from nicegui.events import GenericEventArguments
 from nicegui.storage import Storage
 from pydantic import BaseModel, ConfigDict
 from starlette.routing import BaseRoute, Match, Mount
@@ -19,8 +22,8 @@ from starlette.types import Receive, Scope, Send
 from anyrig.server.errors import problem_response
 from anyrig.server.page import theme
 from anyrig.server.page.api import ApiClient, ApiError
-from anyrig.server.page.components import error_box, heading, link
-from anyrig.server.page.layout import PageContext, PageInfo, create_context, layout, set_head
+from anyrig.server.page.components import catch_errors, error_box, heading, link
+from anyrig.server.page.layout import Layout, PageContext, PageInfo
 from anyrig.server.page.rig import show_machine_line
 from anyrig.server.page.translations import LANGUAGE_COOKIE
 from anyrig.server.state import ServerState
@@ -28,14 +31,13 @@ from anyrig.server.state import ServerState
 PAGES = (
     PageInfo("/speak", "speak", "anyrig.server.page.speak"),
     PageInfo("/books", "books", "anyrig.server.page.books"),
-    PageInfo("/documents", "documents", "anyrig.server.page.documents"),
+    PageInfo("/documents", "documents", "anyrig.server.page.documents", ("files", "index")),
     PageInfo("/training", "training", "anyrig.server.page.training"),
     PageInfo("/jobs", "jobs", "anyrig.server.page.jobs"),
     PageInfo("/rig", "rig", "anyrig.server.page.rig"),
     PageInfo("/cluster", "cluster", "anyrig.server.page.cluster"),
 )
-START_PATH = "/"
-"""Shows the first page, with a line on the machine."""
+_PAGES_BY_PATH = {"/": PAGES[0], **{page.path: page for page in PAGES}}
 _YEAR_S = 365 * 24 * 3600
 _RESPONSE_TIMEOUT_S = 20.0
 """On a busy machine a page can take several seconds."""
@@ -70,9 +72,8 @@ def attach(app: FastAPI, server: ServerState) -> None:
     _add_assets(app)
     api = ApiClient(app, server)
     core.app.exception_handler(404)(_create_not_found_handler(api))
-    for info in PAGES:
-        _add_page(info, api)
-    _add_page(PAGES[0], api, START_PATH)
+    for path in _PAGES_BY_PATH:
+        _add_page(path, api)
 
 
 class _BrowserRoute(BaseRoute):
@@ -82,7 +83,7 @@ class _BrowserRoute(BaseRoute):
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             return Match.NONE, {}
         accept = dict(scope["headers"]).get(b"accept", b"")
-        is_page = scope["path"] in (START_PATH, *(page.path for page in PAGES))
+        is_page = scope["path"] in _PAGES_BY_PATH
         return (Match.FULL if is_page and b"text/html" in accept else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,24 +94,50 @@ def _is_nicegui(route: BaseRoute) -> bool:
     return isinstance(route, Mount) and route.app is core.app
 
 
-def _add_page(info: PageInfo, api: ApiClient, path: str = "") -> None:
-    """Show a page at its path, or at another one."""
-    build: Callable[[PageContext], Awaitable[None]] = importlib.import_module(info.module).build
+class Visit:
+    """A document that a visitor has opened, with the page in it.
 
-    async def show(client: Client) -> None:
-        page = create_context(client, api, info.path)
-        set_head(client, page, page.t(f"page.{info.key}"), get_version())
-        with layout(client, page, PAGES):
-            line = show_machine_line(page) if info is PAGES[0] else None
+    A link to another page replaces the page only, so that sound plays on. NiceGUI's `sub_pages`
+    would take every link of the document, also those that the API answers.
+    """
+
+    def __init__(self, client: Client, api: ApiClient) -> None:
+        self.layout = Layout(client, api, PAGES, get_version())
+        self._task: asyncio.Task[Any] | None = None
+        ui.on("open_page", catch_errors(self._follow))
+
+    async def open(self, path: str, query: Mapping[str, str]) -> None:
+        info = _PAGES_BY_PATH[path]
+        title = self.layout.t(f"page.{info.key}")
+        page = self.layout.create_page(info.path, query, title)
+        build: Callable[[PageContext], Awaitable[None]] = importlib.import_module(info.module).build
+        with page.content:
             try:
                 await build(page)
-                if line is not None:
-                    line.move(target_index=1)  # below the heading
+                if info is PAGES[0]:
+                    show_machine_line(page).move(target_index=1)  # below the heading
             except ApiError as error:
+                if error.status == 401:
+                    ui.navigate.reload()  # the session has ended: to the login
                 with error_box(error.title, error.hint, lang=error.lang):
-                    link(page.t("frame.again"), info.path, classes="button plain")
+                    link(page.t("frame.again"), path, classes="button plain")
 
-    ui.page(path or info.path, response_timeout=_RESPONSE_TIMEOUT_S)(show)
+    async def _follow(self, event: GenericEventArguments) -> None:
+        """Open the page that a link of the document leads to."""
+        if self._task is not None:
+            self._task.cancel()  # the one before is not wanted any more
+        self._task = asyncio.current_task()
+        url = urlsplit(str(event.args))
+        if url.path in _PAGES_BY_PATH:
+            await self.open(url.path, dict(parse_qsl(url.query)))
+            ui.run_javascript("anyrig.showPage()")
+
+
+def _add_page(path: str, api: ApiClient) -> None:
+    async def show(client: Client) -> None:
+        await Visit(client, api).open(path, client.request.query_params)
+
+    ui.page(path, response_timeout=_RESPONSE_TIMEOUT_S)(show)
 
 
 def _create_not_found_handler(
@@ -120,11 +147,10 @@ def _create_not_found_handler(
         if "text/html" not in request.headers.get("accept", ""):
             return problem_response(404, "Not Found", "See /docs for the available routes.")
         with Client(ui.page(""), request=request) as client:
-            page = create_context(client, api, "")
-            title = page.t("frame.not_found")
-            set_head(client, page, title, get_version())
-            with layout(client, page, PAGES):
-                heading(title, page.t("frame.not_found.hint"))
+            layout = Visit(client, api).layout
+            title = layout.t("frame.not_found")
+            with layout.create_page("", {}, title).content:
+                heading(title, layout.t("frame.not_found.hint"))
         return client.build_response(request, 404)
 
     return answer

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from anyrig.app.ready_runs import READY_NAMES, READY_RUNS, ReadyName
+from anyrig.app.training_config import READY_NAMES, READY_RUNS, ReadyName
 from anyrig.server.page.api import ENGLISH, ApiError
 from anyrig.server.page.components import (
     Field,
@@ -109,6 +109,7 @@ class TrainingPage:
 
     async def _select(self, id: str) -> None:
         self._selected = id
+        self._page.set_query("run", id)
         await self.refresh()
 
 

@@ -201,7 +201,6 @@ class EngineCard:
 
     def _ask(self) -> None:
         t, name = self._page.t, str(self._engine["name"])
-        assert self._page.dialog is not None
         self._page.dialog.open(
             t("voices.install.ask", name=name),
             t("voices.install.what", licence=self._engine["licence"]),

@@ -38,9 +38,9 @@ from starlette.types import Receive, Scope, Send
 from anyrig.app.access import Client, is_shared
 from anyrig.app.analyse import AnalyseRequest
 from anyrig.app.classify import ClassifyRequest
+from anyrig.app.documents import list_features
 from anyrig.app.embedding import EmbedRequest
 from anyrig.app.entities import EntitiesRequest
-from anyrig.app.installed import list_features
 from anyrig.app.ocr import OcrRequest
 from anyrig.app.summarise import SummariseRequest
 from anyrig.errors import AnyrigError, OverloadedError

@@ -79,6 +79,9 @@ class SearchHit(BaseModel):
 
     name: str = Field(description="The name of the file.")
     file: str = Field(description="`upload:ID`, or its path.")
+    url: str | None = Field(
+        description="Where the file can be opened; null for a path outside of `server.folders`."
+    )
     score: float
     similarity: float | None
     text: str
@@ -347,9 +350,16 @@ async def _search(tasks: DocumentTasks, client: Client, question: str, body: Any
     stored = await to_thread.run_sync(tasks.index_files.find_index, client, body.index)
     given = {**body.read_given(), "index": stored, "question": question}
     found = await tasks.ask("search", given)
-    rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
-    await to_thread.run_sync(tasks.index_files.add_names, rows)
+    hits = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
+    await to_thread.run_sync(_describe_hits, tasks.index_files, client, body.index, hits)
     return {"question": question, "index": body.index, **found}
+
+
+def _describe_hits(
+    index_files: IndexFiles, client: Client, index: str, hits: Sequence[dict[str, Any]]
+) -> None:
+    index_files.add_names(hits)
+    index_files.add_urls(client, index, hits)
 
 
 async def _find_similar_to_first(
@@ -373,7 +383,7 @@ async def _find_similar(
     if to.path is not None:
         to = await _read_text(tasks, to, given)
     found = await tasks.ask("similar", {**given, "index": stored, "to_text": to.text})
-    await to_thread.run_sync(tasks.index_files.add_names, found["hits"])
+    await to_thread.run_sync(_describe_hits, tasks.index_files, client, index, found["hits"])
     return {"to": to.name, "index": index, "hits": found["hits"]}
 
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app import runs
 from anyrig.app.access import Client
-from anyrig.app.ready_runs import ReadyName, build_ready_config
 from anyrig.app.runs import RegisteredRun
 from anyrig.app.training import write_report
+from anyrig.app.training_config import ReadyName, build_ready_config
 from anyrig.errors import InvalidInputError
 from anyrig.results import to_json
 from anyrig.server.auth import get_client

@@ -22,6 +22,7 @@ EXAMPLE: dict[str, Any] = {
     "size": 48213,
     "kind": "epub",
     "made_at": 1794700800.5,
+    "purpose": "book",
 }
 
 
@@ -37,6 +38,7 @@ class UploadedFile(BaseModel):
         description="Detected from its content: epub, pdf, wav, ...; `other` if unknown."
     )
     made_at: float = Field(description="Seconds since 1970.")
+    purpose: str = Field(description="`book` once it was planned or made as an audiobook.")
 
 
 class UploadedFiles(BaseModel):

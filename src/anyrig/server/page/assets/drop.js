@@ -33,6 +33,10 @@ export default {
   data() {
     return { name: "drop-" + ++count, over: false, files: [], key: 0, sent: 0, total: 0 };
   },
+  unmounted() {
+    this.left = true;
+    this.request?.abort();
+  },
   methods: {
     async handleDrop(event) {
       this.over = false;
@@ -89,6 +93,7 @@ export default {
       const uploads = [];
       Object.assign(this, { sent: 0, total: files.length });
       for (const file of files) {
+        if (this.left) return;
         const sent = await this.upload(file);
         if (sent) uploads.push(sent);
         this.sent += 1;
@@ -102,7 +107,7 @@ export default {
       const body = new FormData();
       body.append("files", file, file.name);
       return new Promise((resolve) => {
-        const request = new XMLHttpRequest(); // fetch does not report upload progress
+        const request = (this.request = new XMLHttpRequest()); // fetch does not report upload progress
         request.open("POST", "/uploads");
         request.responseType = "json";
         request.upload.onprogress = (event) => (row.share = event.loaded / event.total);

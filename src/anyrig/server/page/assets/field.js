@@ -35,7 +35,7 @@ export default {
   mounted() {
     const stored = this.keep ? anyrig.load(this.keep) : undefined;
     if (stored === undefined || stored === this.inner) return;
-    if (this.kind === "select" && !this.options.some((one) => one.value === stored)) return;
+    if (this.kind === "select" && !this.options?.some((one) => one.value === stored)) return;
     this.inner = stored;
     anyrig.whenConnected(() => this.report());
   },

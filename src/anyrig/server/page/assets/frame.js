@@ -1,4 +1,5 @@
-// The layout's behaviour in the browser: menu, theme, language, copying, toasts, stored input.
+// The layout's behaviour in the browser: menu, theme, language, copying, toasts, stored input, and
+// links to other pages.
 window.anyrig = (() => {
   const root = document.documentElement;
   const savePreferences = (preferences) =>
@@ -166,12 +167,64 @@ window.anyrig = (() => {
     event.preventDefault();
     to.focus();
   });
+
+  // -- pages: the server replaces the content of this document, so that sound plays on
+
+  const getAddress = () => location.pathname + location.search;
+  let address = getAddress(); // of the page that is shown
+
+  function openPage() {
+    address = getAddress();
+    root.toggleAttribute("data-opening", true);
+    document.querySelector("dialog[open]")?.close();
+    window.dispatchEvent(new Event("anyrig-page"));
+    emitEvent("open_page", address);
+  }
+
+  // The server calls it when the page is built.
+  function showPage() {
+    root.toggleAttribute("data-opening", false);
+    const part = location.hash && document.getElementById(location.hash.slice(1));
+    const heading = (part || document.getElementById("content")).querySelector("h1, h2");
+    heading.tabIndex = -1;
+    heading.focus({ preventScroll: true });
+    part ? part.scrollIntoView() : scrollTo(0, history.state?.scroll || 0);
+  }
+
   // What is open is in the address, so that a reload and a link find it again.
   function setQuery(name, value) {
     const url = new URL(location);
-    url.searchParams.set(name, value);
+    value ? url.searchParams.set(name, value) : url.searchParams.delete(name);
     history.replaceState(history.state, "", url);
+    address = getAddress();
   }
 
-  return { toast, save, store, load, setQuery, whenConnected };
+  function isPage(link) {
+    const pages = [...document.querySelectorAll(".brand, #pages a")].map((one) => one.pathname);
+    return link.origin === location.origin && !link.target && pages.includes(link.pathname);
+  }
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href]");
+    if (link?.closest("#pages")) toggleMenu(false);
+    const isPlain = !event.button && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+    if (!link || !isPlain || !isPage(link) || !window.socket?.connected) return; // the browser follows it
+    if (link.hash && link.pathname === location.pathname) {
+      if (link.search === location.search) return;
+      event.preventDefault(); // the tab that is open stays in the address
+      location.hash = link.hash;
+      return;
+    }
+    event.preventDefault();
+    history.replaceState({ ...history.state, scroll: scrollY }, "");
+    if (link.href === location.href) history.replaceState({}, "");
+    else history.pushState({}, "", link.href);
+    openPage();
+  });
+  window.addEventListener("popstate", () => {
+    if (getAddress() === address) return; // another part of the same page
+    window.socket?.connected ? openPage() : location.reload();
+  });
+
+  return { toast, save, store, load, setQuery, showPage, whenConnected };
 })();

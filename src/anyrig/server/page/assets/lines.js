@@ -89,6 +89,9 @@ export default {
   },
   beforeUnmount() {
     window.removeEventListener("anyrig-sound", this.yield);
+    this.stopAll();
+    this.$refs.audio.pause();
+    for (const row of this.rows) for (const { url } of [row, row.take || {}]) if (url) URL.revokeObjectURL(url);
   },
   watch: {
     request(now, before) {

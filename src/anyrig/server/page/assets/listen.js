@@ -1,5 +1,5 @@
 // The player of audiobooks, and previews of voices. It belongs to no single page: it is outside of what
-// the framework renders, and continues where it was when another page of the site is opened.
+// the framework renders, plays on when another page is opened, and continues where it was after a reload.
 //
 // Elements that control it, in any page:
 //   [data-listen-book=JOB] with data-title, data-author, data-cover around
@@ -14,7 +14,7 @@ const SLEEP_MINUTES = [5, 15, 30, 45, 60];
 const BACK_S = 15;
 const FORWARD_S = 30;
 const MAX_BOOKS = 50; // whose positions are stored
-const RESUME_MS = 60000; // after which another page does not start to play by itself
+const RESUME_MS = 60000; // after which a document does not start to play by itself
 const STORE_MS = 2000;
 const POLL_MS = 3000;
 const PLAYING_AT = "anyrig.listen.playing"; // of this tab alone
@@ -483,6 +483,7 @@ window.addEventListener("anyrig-sound", (event) => {
   if (event.detail !== "listen") audio?.pause();
   if (event.detail !== "preview") preview.pause();
 });
+window.addEventListener("anyrig-page", () => preview.pause());
 window.addEventListener("pagehide", () => {
   if (!book) return;
   if (!audio.paused) sessionStorage.setItem(PLAYING_AT, String(Date.now()));

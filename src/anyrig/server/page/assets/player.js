@@ -97,13 +97,16 @@ export default {
     this.yield = (event) => event.detail !== "speak" && this.playing && this.pause();
     window.addEventListener("anyrig-theme", this.redraw);
     window.addEventListener("anyrig-sound", this.yield);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.redraw);
+    this.scheme = matchMedia("(prefers-color-scheme: dark)");
+    this.scheme.addEventListener("change", this.redraw);
   },
   beforeUnmount() {
     this.watcher.disconnect();
     window.removeEventListener("anyrig-theme", this.redraw);
     window.removeEventListener("anyrig-sound", this.yield);
+    this.scheme.removeEventListener("change", this.redraw);
     this.stop();
+    if (this.url) URL.revokeObjectURL(this.url);
   },
   watch: {
     position() {
