@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anyrig.app.index import IndexResult
     from anyrig.app.rig import Rig
     from anyrig.documents.index.progress import Progress
+    from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import Failed
 
 HELP = """Index the files of folders so that `anyrig search` finds what is in them: PDF, Office
@@ -296,8 +297,8 @@ def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
             print(f"  {name}: " + ", ".join(f"{one} {count:,}" for one, count in counts.items()))
     if status.num_ocr:
         print(f"  read by OCR: {pluralize(status.num_ocr, 'page')}")
-    if status.roots and not status.num_files and not status.troubles:
-        print("  nothing is indexed yet: `anyrig index` starts, or goes on")
+    if unfinished := _format_unfinished(status):
+        print(f"  {unfinished}")
     missing = status.num_texts - status.num_vectors
     if missing:
         print(f"  {pluralize(missing, 'passage')} without a vector: `anyrig index` makes them")
@@ -307,3 +308,15 @@ def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
         hint = localize_install_commands(trouble.hint)
         print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")
     return 0
+
+
+def _format_unfinished(status: Status) -> str:
+    """What is still to come: of a run at work, of one that was interrupted, or everything."""
+    if not status.num_pending:
+        nothing = status.roots and not status.num_files and not status.troubles
+        return "nothing is indexed yet: `anyrig index` starts" if nothing else ""
+    are = "file is" if status.num_pending == 1 else "files are"
+    pending = f"{status.num_pending:,} {are} not indexed yet (a file is added when complete)"
+    if status.indexing:
+        return f"being indexed: {pending}"
+    return f"the last run was interrupted: {pending}; `anyrig index` continues"

@@ -148,6 +148,8 @@ class IndexInfo(BaseModel):
     languages: dict[str, int]
     failed: list[dict[str, Any]]
     size_bytes: int
+    pending: int = Field(0, description="Files that the last run has found and not finished.")
+    indexing: bool = Field(False, description="Whether a process is at work on it.")
 
 
 class IndexList(BaseModel):
