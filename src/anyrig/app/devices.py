@@ -180,10 +180,10 @@ def forget_device(rig: Rig) -> bool:
 class DoctorRequest(DeviceOptions):
     """Checks."""
 
-    no_kernels: bool = option(False, "run nothing on the devices")
+    no_kernels: bool = option(False, "do not run kernels on the devices")
     selftest: bool = option(
-        False, "also compare every attention backend and precision of torch; what is wrong is"
-        " not used from then on (up to a minute per GPU)",
+        False, "also test every attention backend and precision of torch, and disable those with"
+        " wrong results (up to a minute per GPU)",
     )  # fmt: skip
 
 

@@ -36,14 +36,18 @@ _MAX_TITLES = 4
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="the book; with --verify both")
-    parser.add_argument("-o", "--output", metavar="PATH", help=_help("output"))
-    parser.add_argument("--list", action="store_true", help="show the chapters and how long")
     parser.add_argument(
-        "--speakers", action="store_true", help="show who speaks, to write a cast file by"
+        "files", nargs="+", metavar="FILE", help="the book; with --verify: BOOK SOURCE"
     )
-    parser.add_argument("--queue", action="store_true", help="as a job, for `anyrig jobs run`")
-    parser.add_argument("--verify", action="store_true", help="check a finished book: BOOK SOURCE")
+    parser.add_argument("-o", "--output", metavar="PATH", help=_help("output"))
+    parser.add_argument("--list", action="store_true", help="list chapters and estimated durations")
+    parser.add_argument(
+        "--speakers", action="store_true", help="list speakers, to write a cast file"
+    )
+    parser.add_argument("--queue", action="store_true", help="queue it; `anyrig jobs run` runs it")
+    parser.add_argument(
+        "--verify", action="store_true", help="check a finished book against its source"
+    )
     add_flags(parser, BookRequest, exclude=("file", "output"))
     for request in (SampleRequest, VerifyRequest):
         add_flags(parser, request, exclude=list_options(BookRequest))

@@ -50,7 +50,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_flags(parser, PruneRequest)
     parser.add_argument(
-        "--from", dest="worker", metavar="WORKER", help="forget what this worker of a cluster made"
+        "--from",
+        dest="worker",
+        metavar="WORKER",
+        help="with forget: the cluster worker whose results are deleted",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before pruning everything")
 

@@ -61,28 +61,29 @@ _MAX_CONFUSION_LABELS = 12
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="FILE",
-        help="files, folders, - for the standard input; or train, list, show, delete",
+        help="files, folders, - for stdin; or train, list, show, delete",
     )  # fmt: skip
     parser.add_argument(
-        "--labels", dest="label_list", metavar="LIST", help="what a text may be: 'invoice,letter'"
+        "--labels",
+        dest="label_list",
+        metavar="LIST",
+        help="labels to choose from: 'invoice,letter'",
     )
     parser.add_argument(
         "--with", "--classifier", dest="classifier", metavar="NAME",
         help="a trained classifier, a folder, or owner/name on the hub",
     )  # fmt: skip
     parser.add_argument(
-        "--text", metavar="TEXT", action="append", default=[], help="classify this text as well"
+        "--text", metavar="TEXT", action="append", default=[], help="also classify this text"
     )
-    parser.add_argument("--lines", metavar="FILE", help="a text per line; - is the standard input")
+    parser.add_argument("--lines", metavar="FILE", help="classify each line of a file; - is stdin")
     parser.add_argument(
         "--template", dest="templates", metavar="TEXT", action="append", default=[],
-        help="with --labels: a sentence with {} for the label, instead of the three defaults",
+        help="with --labels: a sentence with {} for the label, instead of the defaults",
     )  # fmt: skip
-    parser.add_argument("--list", action="store_true", help="list what was trained")
+    parser.add_argument("--list", action="store_true", help="list trained classifiers")
     parser.add_argument("--yes", action="store_true", help="do not ask before deleting")
-    parser.add_argument(
-        "--train", metavar="EXAMPLES", help="the same as the words `train EXAMPLES`"
-    )
+    parser.add_argument("--train", metavar="EXAMPLES", help="the same as `classify train EXAMPLES`")
     known: set[str] = set()
     for request in (ClassifyRequest, TrainClassifierRequest, FineTuneRequest):
         add_flags(parser, request, exclude=known)

@@ -48,13 +48,13 @@ did not change is listed by --status only."""
 RESUME = "Files that were indexed stay in the index: the same command continues."
 MIXED = True
 _ACTIONS = {
-    "watch": "go on with whatever changes",
-    "status": "show what the index holds",
+    "watch": "keep running and index changes",
+    "status": "show what is indexed",
     "list": "list all indexes",
-    "remove": "remove files or folders for good",
-    "include": "include again what was removed, and index it",
+    "remove": "permanently remove files or folders from the index",
+    "include": "include removed files again, and index them",
     "drop": "delete the whole index",
-    "queue": "queue it as a job; `anyrig jobs run` runs it",
+    "queue": "queue it; `anyrig jobs run` runs it",
 }
 _MAX_NAMED = 20
 _MIN_PASSAGES = 100

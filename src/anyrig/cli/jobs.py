@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--at-once", type=_parse_count, metavar="N", default=1,
-        help="with run: how many jobs run at once; 1 by default, as a book uses every device",
+        help="with run: number of parallel jobs; default 1",
     )  # fmt: skip
 
 

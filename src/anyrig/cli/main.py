@@ -253,6 +253,16 @@ class _Parser(argparse.ArgumentParser):
         raise InvalidInputError(message, hint=hint)
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Names the value of an option once: `-o, --output FILE`."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
+
 def format_overview() -> str:
     """The help of the program."""
     width = max(map(len, COMMANDS))
@@ -291,7 +301,9 @@ def _load(name: str) -> Command:
 
 def build_parser(name: str, command: Command) -> argparse.ArgumentParser:
     """A command's parser: its own flags, then those that all commands share."""
-    parser = _Parser(prog=f"anyrig {name}", description=command.HELP)
+    parser = _Parser(
+        prog=f"anyrig {name}", description=command.HELP, formatter_class=_HelpFormatter
+    )
     command.arguments(parser)
     common = parser.add_argument_group("options of every command")
     which, gpu_default = None, None
@@ -315,12 +327,14 @@ def build_parser(name: str, command: Command) -> argparse.ArgumentParser:
     group = which if which is not None else common
     group.add_argument(
         "--gpu", metavar="N", dest="device", type=_index, default=gpu_default,
-        help="the device by its index",
+        help="device by index",
     )  # fmt: skip
     common.add_argument("--json", action="store_true", help="print JSON for programs")
     common.add_argument("--config", metavar="FILE", help="settings file instead of ./anyrig.toml")
     common.add_argument("--log-file", metavar="FILE", help="also write the log to this file")
-    common.add_argument("-v", "--verbose", action="count", default=0, help="log more; -vv: all")
+    common.add_argument(
+        "-v", "--verbose", action="count", default=0, help="log more; -vv logs everything"
+    )
     return parser
 
 
