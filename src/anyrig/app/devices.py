@@ -263,7 +263,7 @@ def parse_recorded_probes(record: Mapping[str, Any]) -> tuple[KernelResult, ...]
         except TypeError as error:
             raise InvalidRecordError(
                 f"probe {key!r} is not valid: {error}",
-                hint="docs/recorded-machines.md describes the format.",
+                hint="tests/machines/README.md describes the format.",
             ) from error
     return tuple(found)
 
