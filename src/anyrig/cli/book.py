@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.progress import Progress
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
-chapters, cover and tags out, or with --format a file for each chapter. --list shows the chapters
-with their words and durations; --sample 60s --voices a,b writes previews. A run that was stopped or
-killed continues where it was; only what changed is made again, and --again 3:17 makes one sentence
-of chapter 3 again. --verify BOOK.m4b SOURCE listens to a finished book."""
+chapters, cover and tags out, or with --format one file per chapter. --list shows the chapters with
+their words and durations; --sample 60s --voices a,b writes previews. An interrupted run continues
+where it was; only what changed is made again, and --again 3:17 makes one sentence of chapter 3
+again. --verify BOOK.m4b SOURCE checks a finished book against its text."""
 RESUME = "What was spoken is cached: the same command continues the book."
 MIXED = True
 _MAX_TITLES = 4

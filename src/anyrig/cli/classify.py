@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 HELP = """Classify documents by labels. `--labels invoice,letter` needs no examples: the names
 decide (add a description as 'invoice: a bill to pay', or use --labels @FILE with one label per
-line). `train EXAMPLES --name bills` trains on a folder of folders, a CSV (text,label or
-file,label; a|b is two labels) or JSON lines, and prints the result of cross-validation; `--with
-bills` then uses it, `--with bills@2` an older version. `train EXAMPLES --fine-tune FOLDER` trains
-all weights of a model instead: for many examples, see below. `--with FOLDER` uses such a model, or
+line). `train EXAMPLES --name bills` trains on a folder of folders, a CSV (text,label or file,label;
+a|b is two labels) or JSON lines, and prints the result of cross-validation; `--with bills` then
+uses it, `--with bills@2` an older version. `train EXAMPLES --fine-tune FOLDER` trains all weights
+of a model instead, for dozens of examples per label or more. `--with FOLDER` uses such a model, or
 one of transformers, or its name on the hub. --other allows the answer that no label fits. Without
 arguments the command lists what was trained; `show NAME` and `delete NAME` manage it. A long text
 counts as the mean of its passages. By names alone, probabilities are a guide; those of a trained

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 HELP = """Index the files of folders so that `anyrig search` finds what is in them: PDF, Office
 files, e-mails, tables, books, texts, and pictures through OCR. Only what changed is read again;
-deleted files leave the index; a run that was stopped or killed goes on where it was. Without a
-folder, every folder of the index is brought up to date. --watch goes on with whatever changes.
---remove takes a file or folder out for good, from the index and from the cache; it stays excluded
-until --include. Files that could not be read are listed, and are tried again when they change, with
---retry, or, if OCR was missing, as soon as it is installed. --status and --list show what is there.
-The exit code is 1 if a file could not be read in this run; one that failed in an earlier run and
-did not change is listed by --status only."""
+deleted files leave the index; an interrupted run continues where it was, and a file is added when
+it is complete. Without a folder, every folder of the index is updated. --watch keeps running and
+indexes changes. --remove permanently removes a file or folder from the index and the cache; it
+stays excluded until --include. Files that could not be read are listed, and are tried again when
+they change, with --retry, or, if OCR was missing, as soon as it is installed. --status and --list
+show what is indexed. The exit code is 1 if a file could not be read in this run; one that failed in
+an earlier run and did not change is listed by --status only."""
 RESUME = "Files that were indexed stay in the index: the same command continues."
 MIXED = True
 _ACTIONS = {

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from anyrig.monitor.sample import DeviceSample
 
 HELP = """Show load, memory, power, temperature and clocks of every device, the processes on them
-and the host, once a second. Keys: q quits, s sorts, a shows everybody's processes, p pauses, h
-helps. Without a terminal it prints one frame. Loads no framework."""
+and the host, once a second. Keys: q quits, s sorts, a shows all processes, p pauses, h helps.
+Without a terminal it prints one frame. Loads no framework."""
 # Between the two samples that one frame needs: load is a difference.
 _LOAD_INTERVAL_S = 0.5
 _KEY_TIMEOUT_S = 0.2
