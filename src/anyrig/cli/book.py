@@ -16,6 +16,7 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.install import localize_install_commands
 from anyrig.options import list_options
 from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, pluralize
@@ -79,7 +80,9 @@ def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
     rig = open_rig(arguments, printer)
     if arguments.verify:
         report = books.verify_book(rig, rig.request(VerifyRequest, **given), printer)
-        text = "\n".join(format_mentions(line, "command") for line in report.lines())
+        text = localize_install_commands(
+            "\n".join(format_mentions(line, "command") for line in report.lines())
+        )
         _show(arguments, printer, report.plain(), text)
         return 0 if report.good else 1
     if "sample" in given:
