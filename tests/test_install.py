@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -119,6 +120,7 @@ def test_command_names_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr("anyrig.install.sys.executable", "/my env/bin/python")
     monkeypatch.setattr("anyrig.install.sys.prefix", str(tmp_path / "anyrig"))
     monkeypatch.setattr("anyrig.install._find_checkout", lambda: None)
+    monkeypatch.setattr("anyrig.install._find_installed_folder", lambda: None)
     line = format_install("anyrig[torch]", uninstall=["torch"])
     python = "'/my env/bin/python'"
 
@@ -144,6 +146,36 @@ def test_a_checkout_installs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     local = localize_install_commands(text)
     assert f"-c {root}/constraints.txt -e '{root}[ocr,torch]'`, then try again" in local
     assert localize_install_commands(local) == local
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_an_installed_package_names_the_folder_it_came_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exists: bool
+) -> None:
+    """`pipx install .`: no index has anyrig, but the folder does while it exists."""
+    project, packages = tmp_path / "my anyrig", tmp_path / "site-packages"
+    info = packages / "anyrig-0.1.0.dist-info"
+    for folder in (project, info):
+        folder.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: anyrig\nVersion: 0.1.0\n")
+    (info / "direct_url.json").write_text(json.dumps({"url": project.as_uri(), "dir_info": {}}))
+    if exists:
+        (project / "pyproject.toml").touch()
+        (project / "constraints.txt").touch()
+    monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
+    monkeypatch.setattr("anyrig.install._find_checkout", lambda: None)
+    monkeypatch.syspath_prepend(packages)
+    local = localize_install_commands(format_install("anyrig[ocr]"))
+    expected = f"-c '{project}/constraints.txt' '{project}[ocr]'" if exists else "'anyrig[ocr]'"
+    assert local.endswith(f"pip install {expected}")
+    assert localize_install_commands(local) == local
+
+
+def test_pip_takes_extras_of_the_installed_package() -> None:
+    """`pip install 'anyrig[cluster]'` works although no index has anyrig."""
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run"]
+    done = subprocess.run([*command, "anyrig[cluster]"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_missing_package_is_one_error(anyrig: Anyrig, tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """The pip commands that errors and diagnostics suggest.
 
-Messages carry the portable form, `pip install 'anyrig[ocr]'`. What is printed on this machine goes
-through `localize_install_commands`, which names this interpreter, the source checkout if there is
-one, and the tool that manages this environment (pip, uv or pipx).
+Messages carry the portable form, `pip install 'anyrig[ocr]'`: pip takes the extra of the anyrig
+that is installed. What is printed on this machine goes through `localize_install_commands`, which
+names this interpreter, the tool that manages this environment (pip, uv or pipx), and the folder
+that anyrig was installed from, so that it works without a package index that has anyrig.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -59,12 +61,8 @@ def localize_install_commands(text: str) -> str:
     """Rewrite the pip commands in a text for this environment. Idempotent."""
     if "pip " not in text:
         return text
-    checkout = _find_checkout()
-    if checkout is not None and _PIP.search(text):
-        constraints = _quote(str(checkout / "constraints.txt"))
-        text = _ANYRIG_EXTRAS.sub(
-            lambda match: f"-c {constraints} -e {_quote(f'{checkout}[{match[2]}]')}", text
-        )
+    if _PIP.search(text):
+        text = _ANYRIG_EXTRAS.sub(lambda match: _localize_extras(match[2]) or match[0], text)
     return _PIP.sub(lambda match: _localize_pip(match[1]), text)
 
 
@@ -74,10 +72,39 @@ def _quote(text: str) -> str:
     return shlex.quote(text)
 
 
+def _localize_extras(extras: str) -> str:
+    """Return the requirement of anyrig with extras from the folder that it was installed from."""
+    checkout = _find_checkout()
+    folder = checkout or _find_installed_folder()
+    if folder is None:
+        return ""
+    constraints = f"-c {_quote(str(folder / 'constraints.txt'))} "
+    return f"{constraints}{'-e ' if checkout else ''}{_quote(f'{folder}[{extras}]')}"
+
+
 def _find_checkout() -> Path | None:
-    root = Path(__file__).resolve().parents[2]
-    exists = (root / "pyproject.toml").is_file() and (root / "constraints.txt").is_file()
-    return root if exists else None
+    """Find the project's folder, if this module is run from there."""
+    return _check_project(Path(__file__).resolve().parents[2])
+
+
+def _find_installed_folder() -> Path | None:
+    """Find the project's folder that `pip install .` was given, if it still exists."""
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        source = json.loads(distribution("anyrig").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None
+    if "dir_info" not in source:  # from an index, an archive or a repository
+        return None
+    return _check_project(Path(url2pathname(urlsplit(source["url"]).path)))
+
+
+def _check_project(folder: Path) -> Path | None:
+    needed = ("pyproject.toml", "constraints.txt")
+    return folder if all((folder / name).is_file() for name in needed) else None
 
 
 def _localize_pip(verb: str) -> str:

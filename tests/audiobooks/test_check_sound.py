@@ -41,7 +41,7 @@ def test_nothing_is_wrong_with_a_good_book(tmp_path: Path, name: str) -> None:
         assert -20 <= row.lufs <= -18
         assert row.true_peak_db < -3
         assert row.ms_per_character == pytest.approx(64, abs=8)
-    assert report.notes == ("nobody listened to the words",)
+    assert report.notes == ("the words were not transcribed",)
     assert report.plain()["good"] is True
     assert report.lines()[-1].startswith("nothing wrong in 3 chapters")
 

@@ -66,11 +66,11 @@ def test_what_nobody_can_hear_is_said(tmp_path: Path) -> None:
     assert deaf.unchecked == ("the words: there is no recogniser",)
     foreign = _in_language("tlh")
     report = verify(book, foreign, words="all", ears=OneEar())
-    assert len(report.unchecked) == 3
-    assert all("no recogniser hears 'tlh'" in said for said in report.unchecked)
+    (unchecked,) = report.unchecked  # once, not by chapter
+    assert "no recogniser hears 'tlh'" in unchecked
     assert report.whole.heard_s == 0
     assert report.good, "nothing else is wrong"
-    assert "not checked: words of chapter 1" in "\n".join(report.lines())
+    assert "not checked: words of chapters 1, 2, 3: " in "\n".join(report.lines())
 
 
 def _in_language(code: str) -> Plan:

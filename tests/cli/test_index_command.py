@@ -285,6 +285,23 @@ def test_an_index_that_was_stopped_early_is_known_of(anyrig: Anyrig, docs: Path)
     assert "3 new" in done.stdout, done.stderr
 
 
+def test_the_status_names_a_run_that_was_interrupted(anyrig: Anyrig, docs: Path) -> None:
+    from anyrig.documents.index import rows
+    from anyrig.documents.index.database import IndexFile, alone
+
+    assert anyrig("index", str(docs), *HASHING).returncode == 0
+    (made,) = Path(os.environ["XDG_DATA_HOME"]).rglob("default.sqlite")
+    with IndexFile(made) as file:
+        file.write(lambda connection: rows.set_pending(connection, 2, time.time() + 1))
+    said = anyrig("index", "--status").stdout
+    assert "the last run was interrupted: 2 files are not indexed yet" in said
+    assert "`anyrig index` continues" in said
+    with alone(made):
+        assert "being indexed: 2 files are not indexed yet" in anyrig("index", "--status").stdout
+    assert anyrig("index").returncode == 0
+    assert "not indexed yet" not in anyrig("index", "--status").stdout
+
+
 def test_a_folder_comes_back_by_include_alone(anyrig: Anyrig, docs: Path) -> None:
     (docs / "tune.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt " + bytes(200))
     (docs / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")

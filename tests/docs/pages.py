@@ -111,7 +111,7 @@ Written by `scripts/docs` from the commands' own help. `anyrig COMMAND --help` a
 the command does. Words in capitals are arguments; flags may stand before or after them."""
 _EVERY = "options of every command"
 _OWN_GROUPS = ("options", "positional arguments")
-_SHARED_BY = 3
+_SHARED_BY = 2
 """Options that so many commands have in a group of the same name are listed once."""
 _GUIDES = {
     "devices": "devices.md", "doctor": "troubleshooting.md", "use": "devices.md",

@@ -49,8 +49,8 @@ class AnalyseRequest(EmbeddingOptions, SourceOptions):
         http=False,
     )  # fmt: skip
     title: str = option("", "title of the report")
-    no_vectors: bool = option(False, "compare documents by their words only: no model, less time")
-    seed: int = option(0, "seed of the clustering; another one may give other clusters")
+    no_vectors: bool = option(False, "compare documents by words only; faster")
+    seed: int = option(0, "random seed of the clustering")
 
 
 def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:

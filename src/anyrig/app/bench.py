@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class BenchRequest(SynthesisOptions):
     """Measuring."""
 
-    quick: bool = option(False, "a few seconds per device, without the large product")
+    quick: bool = option(False, "a few seconds per device, without the large matrix product")
     plot: Path | None = option(None, "also write a plot as SVG", http=False, metavar="FILE")
     speech: bool = option(
         False, "measure a speech engine instead: load time, first audio, real-time factor"

@@ -117,9 +117,7 @@ class ReadingOptions(Request):
     titles: str = _reading("titles", "titles that only the table of contents has")
     matter: str = _reading("matter", "covers, copyright pages, tables of contents")
     foreign: str = _reading("foreign", "paragraphs in a language that the voice does not speak")
-    cast: Path | None = option(
-        None, "file that says who speaks in which voice", upload=True, metavar="FILE"
-    )
+    cast: Path | None = option(None, "cast file: voices by character", upload=True, metavar="FILE")
 
     @property
     def ways(self) -> Ways:
@@ -130,25 +128,26 @@ class ReadingOptions(Request):
 class BookFileOptions(Request):
     """The files."""
 
-    title: str = option("", "instead of the book's own")
+    title: str = option("", "title; default: from the file")
     untitled: str = option("", "title of a book that has none", http=False)
-    author: str = option("", "instead of the book's own", metavar="NAME")
-    narrator: str = option("", "instead of the voice's name", metavar="NAME")
-    genre: str = option("Audiobook", "genre that players show", setting="book.genre")
+    author: str = option("", "author; default: from the file", metavar="NAME")
+    narrator: str = option("", "narrator; default: name of the voice", metavar="NAME")
+    genre: str = option("Audiobook", "genre tag", setting="book.genre")
     cover: Path | None = option(
-        None, "a JPEG or PNG instead of the book's own", upload=True, metavar="FILE"
+        None, "cover image, JPEG or PNG; default: from the file", upload=True, metavar="FILE"
     )
     captions: tuple[Literal["srt", "vtt"], ...] = option(
-        (), "srt, vtt or both, beside the book", normalize=str.lower
+        (), "write captions: srt, vtt or both", normalize=str.lower
     )
-    read_along: bool = option(False, "also an EPUB 3 that highlights the words as they are spoken")
+    read_along: bool = option(False, "also write an EPUB 3 that highlights spoken words")
     loudness: float | None = option(
-        None, "-19 if not given; 0 leaves it as it is", ge=-70, le=0, unit="LUFS",
+        None, "target loudness; default -19; 0: unchanged", ge=-70, le=0, unit="LUFS",
         setting="speech.loudness", fill=False, metavar="LUFS",
     )  # fmt: skip
     bitrate: int | None = option(
-        None, "such as 96k; an m4b has 64k", ge=1, unit="bits per second, such as 64k or 96000",
-        normalize=_parse_bitrate, setting="book.bitrate", metavar="N",
+        None, "bit rate, such as 96k; default of an m4b: 64k", ge=1,
+        unit="bits per second, such as 64k or 96000", normalize=_parse_bitrate,
+        setting="book.bitrate", metavar="N",
     )  # fmt: skip
     rest_before: float = pause_option(0.5, "silence before a chapter", "book.rest_before")
     rest_after: float = pause_option(1.5, "silence after a chapter", "book.rest_after")
@@ -166,20 +165,20 @@ class BookRequest(ReadingOptions, BookFileOptions, SynthesisOptions):
 
     file: Path = option(help="the book", positional=True, upload=True, metavar="FILE")
     output: Path | None = option(
-        None, "the m4b, or the folder for a file for each chapter", short="-o", http=False
+        None, "the m4b file, or a folder for one file per chapter", short="-o", http=False
     )
     format: str | None = option(
-        None, "m4b, or a file for each chapter: mp3, opus, flac, m4a, wav",
+        None, "m4b, or one file per chapter: mp3, opus, flac, m4a, wav",
         choices=(BOOK_FORMAT, *CHAPTER_FORMATS), metavar="NAME",
         normalize=lambda text: text.lower().lstrip("."),
     )  # fmt: skip
-    chapters: tuple[str, ...] = option((), "such as 3-7,9 or 5-; all but front matter if not given")
+    chapters: tuple[str, ...] = option((), "such as 3-7,9 or 5-; default: all but front matter")
     again: tuple[str, ...] = option(
         (), "make segments again, as chapter:segment, such as 3:17,4:2", http=False
     )
-    allow_gaps: bool = option(False, "write the book even if passages failed, with silence there")
-    fresh: bool = option(False, "make again what is cached")
-    levels: Literal["book", "acx"] = option("book", "loudness: ours, or that of ACX")
+    allow_gaps: bool = option(False, "write the book even if passages failed, as silence")
+    fresh: bool = option(False, "ignore cached results")
+    levels: Literal["book", "acx"] = option("book", "loudness standard")
 
     def __post_init__(self) -> None:
         # Jobs and HTTP clients may name captions as one text, and chapters by number.
@@ -202,7 +201,7 @@ class SampleRequest(BookRequest):
         help="write previews of this length, such as 60s", ge=1, le=3600,
         unit="seconds, such as 60s or 2min", normalize=_parse_seconds, metavar="TIME",
     )  # fmt: skip
-    voices: tuple[str, ...] = option((), "the voices to compare; the request's if not given")
+    voices: tuple[str, ...] = option((), "with --sample: voices to compare")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +210,7 @@ class VerifyRequest(BookRequest):
 
     finished: Path = option(help="the finished book, or the folder of its chapters", flag=False)
     words: Literal["none", "sample", "all"] = option(
-        "sample", "of a finished book: how much is listened to"
+        "sample", "with --verify: how much is transcribed"
     )
 
 

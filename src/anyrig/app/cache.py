@@ -42,8 +42,8 @@ class PruneRequest(Request):
     kind: str | None = option(None, "prune or export only this kind: speech", metavar="KIND")
     engine: str | None = option(None, "prune what this engine made", metavar="NAME")
     all: bool = option(False, "prune everything")
-    held: bool = option(False, "prune also what unfinished jobs need")
-    dry_run: bool = option(False, "say what would be dropped")
+    held: bool = option(False, "also prune what unfinished jobs need")
+    dry_run: bool = option(False, "print what would be deleted")
 
     @property
     def max_bytes(self) -> int | None:

@@ -65,8 +65,8 @@ class ClassifierModelOptions(EmbeddingOptions, FileOptions):
 
     # Not filled in from the settings: a trained classifier brings its own model.
     model: str = option(
-        "auto", "the embedding model: a name from `anyrig embed --models`, a folder, or owner/name"
-        " on the hub; auto chooses by the language of the texts", setting="documents.model",
+        "auto", "embedding model: a name from `anyrig embed --models`, a folder, or a hub name;"
+        " auto chooses by the language of the texts", setting="documents.model",
         fill=False, metavar="NAME",
     )  # fmt: skip
     multi: bool = option(False, "a text may have any number of labels")
@@ -92,7 +92,7 @@ class ClassifyRequest(ClassifierModelOptions, SourceOptions):
         0.0, "minimum probability of a label; 0.5 if a text may have several", ge=0, le=1
     )
     pool: Literal["mean", "vote"] = option(
-        "mean", "a long text counts as the mean of its passages' vectors, or of their answers"
+        "mean", "long texts: average the passages' vectors, or their answers"
     )
     output: Path | None = option(
         None, "write a table: .csv or .jsonl", short="-o", http=False, metavar="FILE"
@@ -108,7 +108,7 @@ class TrainClassifierRequest(ClassifierModelOptions):
     )
     name: str = option("", "name of the classifier", metavar="NAME")
     prior: Literal["even", "examples"] = option(
-        "even", "labels are equally common, or as common as among the examples"
+        "even", "prior of labels: equal, or as in the examples"
     )
 
 

@@ -51,12 +51,12 @@ class ClusterOptions(Request):
     """The cluster."""
 
     cluster: str = option(
-        "", "run on the workers of a broker, such as redis://HOST:6379/0, or of the token that"
-        " `anyrig coordinator` prints; `yes` uses the broker of the settings, the environment or"
-        " this machine's own coordinator, `no` none", metavar="URL", http=False,
+        "", "use the workers of this broker: an address such as redis://HOST:6379/0, a token, `yes`"
+        " for the configured broker or this machine's coordinator, or `no`", metavar="URL",
+        http=False,
     )  # fmt: skip
     cluster_local: bool = option(
-        False, "with a cluster: this machine's devices work on it as well", http=False
+        False, "with a cluster: also use this machine's devices", http=False
     )
 
 

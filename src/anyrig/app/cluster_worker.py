@@ -68,13 +68,13 @@ class WorkerRequest(ComputeOptions):
         metavar="URL",
     )  # fmt: skip
     join: str = option(
-        "", "the token that `anyrig coordinator` printed; in the variable ANYRIG_CLUSTER_BROKER"
-        " other users of this machine cannot see it", metavar="TOKEN",
+        "", "the token that `anyrig coordinator` printed; use the variable ANYRIG_CLUSTER_BROKER"
+        " to hide it from other users of this machine", metavar="TOKEN",
     )  # fmt: skip
-    name: str = option("", "name of the worker; this machine's name if not given", metavar="NAME")
-    nodes: int | None = option(None, "workers on each device; 1 if not given", metavar="N")
+    name: str = option("", "name of the worker; default: the host name", metavar="NAME")
+    nodes: int | None = option(None, "workers on each device; default 1", metavar="N")
     wait: float | None = option(
-        None, "seconds to wait for the broker at the start; 0 fails at once; for ever if not given",
+        None, "seconds to wait for the broker at the start; 0: none; default: no limit",
         metavar="S", ge=0,
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ class ComputeOptions(DeviceOptions):
     """Computing."""
 
     precision: str = option(
-        "auto", "auto, fp32, tf32, fp16, bf16 or fp8; auto picks what was measured to be best",
+        "auto", "auto, fp32, tf32, fp16, bf16 or fp8; auto uses the best measured one",
         choices=PRECISIONS, normalize=parse_precision, setting="compute.precision",
         metavar="FORMAT",
     )  # fmt: skip

@@ -26,24 +26,26 @@ class CoordinatorRequest(Request):
     """Coordinator."""
 
     broker: str = option(
-        "", "use the broker there: redis://:PASSWORD@HOST:6379/0; REDIS_URL if not given",
+        "", "use this broker: redis://:PASSWORD@HOST:6379/0; default: REDIS_URL",
         metavar="URL",
     )  # fmt: skip
     host: str = option(
-        "", "address to listen on; this machine's address in its own network if not given",
+        "", "address to listen on; default: this machine's private address",
         metavar="ADDRESS",
     )  # fmt: skip
     port: int | None = option(
-        None, "of the broker; that of last time, else 6379; 0 any free one", ge=0, le=65535
+        None,
+        "port of the broker; default: the last one, else 6379; 0: any free one",
+        ge=0,
+        le=65535,
     )
     address: str = option(
-        "", "how other machines call this one; its address if not given", metavar="NAME"
+        "", "name or address that other machines use; default: its address", metavar="NAME"
     )
-    flower: bool = option(False, "start Flower, Celery's own page, as well")
-    flower_port: int = option(5555, "of Flower; 0 any free one", ge=0, le=65535)
+    flower: bool = option(False, "also start Flower, Celery's web page")
+    flower_port: int = option(5555, "port of Flower; 0: any free one", ge=0, le=65535)
     new_token: bool = option(
-        False, "replace all passwords: the old token is worthless, and every machine must join with"
-        " the new one",
+        False, "create new passwords; every machine must join again with the new token",
     )  # fmt: skip
 
 

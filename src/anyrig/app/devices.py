@@ -180,10 +180,10 @@ def forget_device(rig: Rig) -> bool:
 class DoctorRequest(DeviceOptions):
     """Checks."""
 
-    no_kernels: bool = option(False, "run nothing on the devices")
+    no_kernels: bool = option(False, "do not run kernels on the devices")
     selftest: bool = option(
-        False, "also compare every attention backend and precision of torch; what is wrong is"
-        " not used from then on (up to a minute per GPU)",
+        False, "also test every attention backend and precision of torch, and disable those with"
+        " wrong results (up to a minute per GPU)",
     )  # fmt: skip
 
 
@@ -263,7 +263,7 @@ def parse_recorded_probes(record: Mapping[str, Any]) -> tuple[KernelResult, ...]
         except TypeError as error:
             raise InvalidRecordError(
                 f"probe {key!r} is not valid: {error}",
-                hint="docs/recorded-machines.md describes the format.",
+                hint="tests/machines/README.md describes the format.",
             ) from error
     return tuple(found)
 

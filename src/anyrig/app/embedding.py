@@ -58,20 +58,17 @@ class EmbeddingOptions(ComputeOptions):
     """The embedding model."""
 
     model: str = option(
-        "auto", "a name from `anyrig embed --models`, a folder, or owner/name on the hub; auto"
-        " chooses by the language of the texts", setting="documents.model", metavar="NAME",
+        "auto", "embedding model: a name from `anyrig embed --models`, a folder, or a hub name;"
+        " auto chooses by the language of the texts", setting="documents.model", metavar="NAME",
     )  # fmt: skip
     fetch: bool = option(
         False, "download a model of the hub that is not on this machine", http=False
     )
     long: LongTexts = option(
-        "windows", "texts longer than the model takes: windows embeds them in parts and takes the"
-        " mean, cut ignores the rest",
+        "windows", "texts longer than the model's limit: embed in windows and average, or cut",
     )  # fmt: skip
-    deterministic: bool = option(
-        False, "the same bytes for a text whatever texts are beside it; slower"
-    )
-    no_cache: bool = option(False, "do not use or keep cached vectors")
+    deterministic: bool = option(False, "the same bytes for a text in any batch; slower")
+    no_cache: bool = option(False, "do not read or write cached vectors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +85,7 @@ class EmbedRequest(EmbeddingOptions, ClusterOptions, SourceOptions):
         None, f"write the vectors to a file: {', '.join(VECTOR_FORMATS)}", short="-o",
         http=False, metavar="FILE",
     )  # fmt: skip
-    query: bool = option(False, "the texts are search queries, where the model distinguishes them")
+    query: bool = option(False, "the texts are search queries (for models that distinguish them)")
     similar: bool = option(False, "compare the texts with each other")
 
 

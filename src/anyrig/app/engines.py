@@ -55,12 +55,12 @@ class VoiceOptions(Request):
     rate: float = option(
         1.0, "speaking rate; 2 is twice as fast", ge=0.25, le=4, setting="speech.rate"
     )
-    seed: int = option(0, "another take of the same words", ge=0)
+    seed: int = option(0, "random seed; another number gives another take", ge=0)
     set: Mapping[str, Any] = option(
         {}, "an option of the engine; `anyrig engines show NAME` lists them"
     )
     lexicon: Path | None = option(
-        None, "file with the pronunciation of words", setting="speech.lexicon", upload=True,
+        None, "lexicon file with pronunciations", setting="speech.lexicon", upload=True,
         metavar="FILE",
     )  # fmt: skip
 

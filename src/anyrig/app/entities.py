@@ -49,20 +49,20 @@ class EntitiesRequest(SourceOptions):
     )
     kinds: tuple[str, ...] = option((), "find only these kinds, such as person,iban")
     language: str = option(
-        "", "language of the texts: en, fr, es, en-GB; by default detected for each paragraph",
+        "", "language of the texts: en, fr, es, en-GB; default: detected by paragraph",
         metavar="CODE",
     )  # fmt: skip
     engine: Literal["auto", "grammar", "spacy", "gliner", "tokens"] = option(
-        "auto", "what finds names; grammar finds no names"
+        "auto", "what finds names; grammar: none"
     )
     model: str = option(
-        "", "a token-classification or GLiNER model as a folder or by its name on the hub, or a"
-        " spaCy model", metavar="PATH_OR_NAME",
+        "", "a token-classification or GLiNER model (folder or hub name), or a spaCy model",
+        metavar="PATH_OR_NAME",
     )  # fmt: skip
     labels: tuple[str, ...] = option((), "what a GLiNER model looks for: 'disease,medicine'")
-    threshold: float = option(0.5, "minimum score of what a neural model finds", ge=0, le=1)
+    threshold: float = option(0.5, "minimum score of a neural model's entities", ge=0, le=1)
     unchecked: bool = option(
-        False, "also numbers that fail their check and dates that do not exist, marked as such"
+        False, "also report numbers that fail validation and invalid dates, marked"
     )
     distinct: bool = option(False, "each entity once per document, with its count")
     redact: bool = option(False, "replace each entity in the text by its kind, such as [PERSON]")

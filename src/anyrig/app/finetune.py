@@ -63,17 +63,17 @@ class FineTuneRequest(ClassifierModelOptions):
         help="a folder of folders, a CSV or JSON lines", flag=False, upload=True
     )
     fine_tune: Path = option(
-        help="train all weights of the model, and save the new model in this folder; it needs the"
-        " torch extra", http=False, metavar="FOLDER",
+        help="train all weights and save the new model in this folder; needs the extra torch",
+        http=False, metavar="FOLDER",
     )  # fmt: skip
     epochs: int = option(4, "passes over the examples", ge=1)
-    batch: int = option(16, "examples in a step", ge=1)
+    batch: int = option(16, "batch size", ge=1)
     learning_rate: float = option(2e-4, "learning rate", gt=0, lt=1)
-    seed: int = option(0, "of the split, new layers and the order of examples")
+    seed: int = option(0, "random seed of the split, new layers and order of examples")
     held: float = option(
-        HELD_OUT_SHARE, "share of the examples that is held out to measure", ge=0, lt=1
+        HELD_OUT_SHARE, "fraction of the examples held out for evaluation", ge=0, lt=1
     )
-    balanced: bool = option(False, "rare labels count as much as common ones")
+    balanced: bool = option(False, "give rare labels the same weight as common ones")
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ _LONG_TEXTS: tuple[Literal["windows", "cut"], ...] = ("windows", "cut")
 class IndexOptions(Request):
     """The index."""
 
-    index: str = option(DEFAULT_INDEX, "name of the index; `default` if not given", metavar="NAME")
+    index: str = option(DEFAULT_INDEX, "name of the index; default: `default`", metavar="NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +56,14 @@ class IndexRequest(IndexOptions, EmbeddingOptions, ClusterOptions, FileOptions):
     """Indexing."""
 
     folders: tuple[Path, ...] = option(
-        (), "folders, or single files; all folders of the index if not given", positional=True,
+        (), "folders or files; default: all folders of the index", positional=True,
         metavar="FOLDER",
     )  # fmt: skip
     model: str = option(
-        "", "a name from `anyrig embed --models`, a folder, or owner/name on the hub; if not"
-        " given, the model that the index has, or one for the language of the files",
+        "", "embedding model; default: the index's own, or one for the language of the files",
         setting="documents.model", fill=False, metavar="NAME",
     )  # fmt: skip
-    retry: bool = option(False, "try again to read files that could not be read")
+    retry: bool = option(False, "retry files that could not be read")
 
 
 @dataclass(frozen=True, kw_only=True)

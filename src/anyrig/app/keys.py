@@ -63,16 +63,16 @@ class AddKeyRequest(Request):
 
     name: str = option(help="who uses the key", flag=False)
     scopes: tuple[str, ...] = option(
-        ("admin",), "what the key allows, such as speech,read; everything if not given",
+        ("admin",), "what the key allows, such as speech,read; default: everything",
         metavar="NAMES",
     )  # fmt: skip
     rate: int = option(
-        0, "requests per minute; server.requests_per_minute if not given", ge=0, le=1_000_000,
+        0, "requests per minute; default: server.requests_per_minute", ge=0, le=1_000_000,
         metavar="N",
     )  # fmt: skip
     expires: str = option(
-        "", "how long the key is valid (12h, 30d, 1y), or until when (2027-01-31); it does not"
-        " expire if not given", metavar="WHEN",
+        "", "how long the key is valid (12h, 30d, 1y), or until when (2027-01-31);"
+        " default: no limit", metavar="WHEN",
     )  # fmt: skip
 
 

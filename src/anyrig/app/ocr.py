@@ -55,17 +55,17 @@ class OcrRequest(FileLimitOptions):
         "", "the file, or the folder for several", short="-o", http=False, metavar="PATH"
     )
     format: OcrFormat | None = option(
-        None, "txt, json, pdf or hocr; by default what the output's name says",
+        None, "txt, json, pdf or hocr; default: by the output's suffix",
         normalize=lambda text: text.strip().lower().lstrip("."), metavar="NAME",
     )  # fmt: skip
     language: str = option("", "language of the pages, such as en, es or fr", metavar="CODE")
     engine: Literal["auto", "rapidocr", "tesseract"] = option(
-        "auto", "OCR engine; auto takes the one that was measured to be best"
+        "auto", "OCR engine; auto uses the best measured one"
     )
     pages: str = option("", "page numbers, such as 1-3,7", metavar="LIST")
-    dpi: int = option(DPI, "resolution at which pages of a PDF are drawn", ge=36, le=1200)
-    always: bool = option(False, "also read pages that have text of their own")
-    fresh: bool = option(False, "read again what is cached")
+    dpi: int = option(DPI, "resolution at which PDF pages are rendered", ge=36, le=1200)
+    always: bool = option(False, "also run OCR on pages that have text")
+    fresh: bool = option(False, "ignore cached results")
 
 
 @dataclass(frozen=True)

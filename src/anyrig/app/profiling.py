@@ -61,15 +61,15 @@ class ProfileRequest(ComputeOptions):
     )
     tokens: int | None = option(None, "inputs are token ids below N instead of floats", ge=1)
     length: int | None = option(
-        None, "sequence length; in an .onnx file every other open axis", ge=1
+        None, "sequence length; also of other dynamic axes of an .onnx file", ge=1
     )
     sizes: tuple[int, ...] = option(
-        (), "batch sizes to measure; by default 1, 2, 4, ... as long as they fit", ge=1,
+        (), "batch sizes to measure; default: 1, 2, 4, ... while they fit", ge=1,
         metavar="N,N",
     )  # fmt: skip
     most: int | None = option(None, "largest batch size to try", ge=1)
     longest: float = option(
-        30.0, "seconds after which a batch is too slow (30)", gt=0, unit="seconds", metavar="S"
+        30.0, "maximum seconds per step; default 30", gt=0, unit="seconds", metavar="S"
     )
     plot: Path | None = option(None, "also write a plot as SVG", http=False, metavar="FILE")
     workers_per_device: int | None = option(1, flag=False, http=False)

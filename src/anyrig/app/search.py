@@ -82,16 +82,14 @@ class SearchRequest(FilterOptions, IndexOptions, EmbeddingOptions):
     """Search."""
 
     question: str = option(help="what to search for", flag=False)
-    mode: SearchMode = option("hybrid", "by meaning and words, by meaning, or by words")
-    limit: int = option(10, "how many passages", ge=1, le=1000, metavar="N")
+    mode: SearchMode = option("hybrid", "by vectors and keywords, by vectors, or by keywords")
+    limit: int = option(10, "maximum number of passages", ge=1, le=1000, metavar="N")
     files: bool = option(False, "only the best passage of each file")
-    all: bool = option(False, "also passages that are not near the question")
+    all: bool = option(False, "also passages below the similarity threshold")
     min: float | None = option(
-        None, "lowest similarity of passages that have no word of the question", ge=0, le=1
+        None, "minimum similarity of passages without a word of the question", ge=0, le=1
     )
-    model: str = option(
-        "", "embedding model; if not given, the model that the index has", metavar="NAME"
-    )
+    model: str = option("", "embedding model; default: the index's own", metavar="NAME")
 
 
 def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:

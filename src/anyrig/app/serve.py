@@ -19,15 +19,15 @@ class ServeRequest(ListenOptions, ComputeOptions, ClusterOptions):
     """The server."""
 
     preload: tuple[Preload, ...] = option(
-        (), "load models before the server is ready: speech,embeddings if no names are given;"
+        (), "load models before the server is ready; default: speech,embeddings;"
         f" any of {', '.join(PRELOADS)}", metavar="NAMES", if_bare="speech,embeddings",
     )  # fmt: skip
     insecure: bool | None = option(
-        None, "allow everyone who can reach the address, without an API key",
+        None, "allow access without an API key on any address",
         excludes="require_keys",
     )  # fmt: skip
     require_keys: bool | None = option(None, "require API keys on this machine too")
     no_page: bool = option(False, "serve the API only, without the web page")
-    no_cache: bool = option(False, "do not use or keep cached results")
+    no_cache: bool = option(False, "do not read or write the result cache")
     no_jobs: bool = option(False, "queue jobs without running them")
     log_json: bool = option(False, "log requests and events as lines of JSON")

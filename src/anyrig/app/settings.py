@@ -173,7 +173,7 @@ class ClusterSettings(Request):
     )  # fmt: skip
     # Meant for the broker beside it: texts must not go to another one.
     spread: bool = option(
-        False, "whether books and speech use the cluster unless told otherwise",
+        False, "whether books and speech use the cluster by default",
         restricted_with="cluster.broker",
     )  # fmt: skip
     name: str = option("", "name of a worker on this machine; empty uses the host name")

@@ -66,13 +66,15 @@ class PauseOptions(Request):
     """Pauses, in seconds."""
 
     pause_clause: float = pause_option(
-        0.12, "inside a long sentence, where it was split", "speech.pause_clause"
+        0.12, "pause inside a long sentence, where it was split", "speech.pause_clause"
     )
-    pause_sentence: float = pause_option(0.3, "after a sentence", "speech.pause_sentence")
-    pause_paragraph: float = pause_option(0.6, "after a paragraph", "speech.pause_paragraph")
-    pause_heading: float = pause_option(0.9, "before and after a heading", "speech.pause_heading")
+    pause_sentence: float = pause_option(0.3, "pause after a sentence", "speech.pause_sentence")
+    pause_paragraph: float = pause_option(0.6, "pause after a paragraph", "speech.pause_paragraph")
+    pause_heading: float = pause_option(
+        0.9, "pause before and after a heading", "speech.pause_heading"
+    )
     pause_dialogue: float = pause_option(
-        0.45, "between the speakers of a dialogue", "speech.pause_dialogue"
+        0.45, "pause between speakers of a dialogue", "speech.pause_dialogue"
     )
 
 
@@ -86,10 +88,10 @@ class AudioOptions(Request):
     """The audio."""
 
     loudness: float = option(
-        -19.0, "loudness of files; 0 leaves it as it is", ge=-70, le=0, unit="LUFS",
+        -19.0, "target loudness of files; 0: unchanged", ge=-70, le=0, unit="LUFS",
         setting="speech.loudness", metavar="LUFS",
     )  # fmt: skip
-    fresh: bool = option(False, "make again what is cached")
+    fresh: bool = option(False, "ignore cached results")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,14 +43,14 @@ class SummariseRequest(SourceOptions):
         (), "files and folders; - is stdin", positional=True, http=False, metavar="FILE"
     )
     sentences: int | None = option(
-        None, "how many sentences; 5 if no length is given", ge=1, le=1_000_000, metavar="N",
+        None, "number of sentences; default 5", ge=1, le=1_000_000, metavar="N",
         excludes="words",
     )  # fmt: skip
     words: int | None = option(
-        None, "at most so many words", ge=1, le=1_000_000, metavar="N", excludes="share"
+        None, "at most N words", ge=1, le=1_000_000, metavar="N", excludes="share"
     )
     share: float | None = option(
-        None, "this share of the sentences", gt=0, le=1, metavar="X", excludes="sentences"
+        None, "this fraction of the sentences", gt=0, le=1, metavar="X", excludes="sentences"
     )
     by_chapter: bool = option(False, "summarise each chapter of a book")
     model: str = option(
@@ -60,10 +60,8 @@ class SummariseRequest(SourceOptions):
     fetch: bool = option(
         False, "download a model of the hub that is not on this machine", http=False
     )
-    vectors: bool = option(
-        False, "choose sentences by the embedding model as well as by their words"
-    )
-    language: str = option("", "language of the text; detected if not given", metavar="CODE")
+    vectors: bool = option(False, "also use the embedding model to choose sentences")
+    language: str = option("", "language of the text; default: detected", metavar="CODE")
     places: bool = option(False, "show the page and offset of each sentence")
     output: Path | None = option(
         None, f"write the summaries to a file: {', '.join(SUMMARY_FORMATS)}", short="-o",

@@ -66,30 +66,30 @@ class TrainingRequest(DeviceOptions):
         metavar="CONFIG",
     )  # fmt: skip
     run: Path | None = option(
-        None, "folder of the run, by default runs/NAME-DATE; a run that it holds is resumed",
+        None, "folder of the run; default: runs/NAME-DATE; an existing run is resumed",
         short="--folder", http=False, metavar="RUN",
     )  # fmt: skip
-    resume: Path | None = option(None, "resume a run, by its folder", http=False, metavar="RUN")
-    fresh: bool = option(False, "start again from the first step in a folder", http=False)
+    resume: Path | None = option(None, "folder of a run to resume", http=False, metavar="RUN")
+    fresh: bool = option(False, "discard the run in the folder and start over", http=False)
     set: Mapping[str, Any] = option(
         {}, "replace a value of the file, such as train.learning_rate=1e-3"
     )
     steps: int | None = option(None, "the same as train.steps", ge=1)
     nproc: str = option(
-        "", "number of processes that train together, each on a device; auto: one for each device"
-        " of the chosen kind", metavar="N",
+        "", "number of processes, one per device; auto: all devices of the chosen kind",
+        metavar="N",
     )  # fmt: skip
     strategy: str = option(
-        "", "ddp: each process has the whole model; fsdp: each holds a part of it", metavar="NAME"
+        "", "ddp: each process has the whole model; fsdp: each has a shard", metavar="NAME"
     )
     export: Path | None = option(
-        None, "also copy the trained model into this folder, or its ONNX file to X.onnx",
+        None, "also copy the trained model to this folder, or its ONNX file to X.onnx",
         http=False, metavar="PATH",
     )  # fmt: skip
     tensorboard: bool = option(False, "also write TensorBoard files into the run's folder")
     # The file comes between these options and the settings: see `merge_settings`.
     precision: str | None = option(
-        None, "auto, fp32, tf32, fp16, bf16 or fp8; auto picks what was measured to be best",
+        None, "auto, fp32, tf32, fp16, bf16 or fp8; auto uses the best measured one",
         choices=PRECISIONS, normalize=parse_precision, setting="compute.precision", fill=False,
         metavar="FORMAT",
     )  # fmt: skip

@@ -235,17 +235,17 @@ class ClassifierTable:
     """The `[task]` table of a classifier."""
 
     examples: str = ""
-    """A folder of folders, a CSV or JSON lines, as `anyrig classify train` takes them."""
+    """A folder of folders, a CSV or JSON lines, as for `anyrig classify train`."""
     files: str = ""
-    """A JSON object that says where each file lies that the examples name; no other is opened."""
+    """A JSON file that maps file names in the examples to paths; no other file is opened."""
     model: str = "minilm"
-    """The encoder to begin with: a packaged one, or a folder."""
+    """The encoder to start from: a packaged model or a folder."""
     multi: bool = False
-    """Whether a text may have any number of labels; it may where an example has several."""
+    """Allow any number of labels per text; implied if an example has several."""
     validation: float = HELD_OUT_SHARE
-    """The share of each label's examples that is only measured."""
+    """Fraction of each label's examples used for validation."""
     class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
-    """`balanced` lets rare labels count as much as common ones; or a number for each label."""
+    """`balanced` weights rare labels more; or a weight per label."""
 
 
 @dataclass(frozen=True)
@@ -253,15 +253,15 @@ class EmbeddingTable:
     """The `[task]` table of an embedding model."""
 
     pairs: str = ""
-    """JSON lines or a CSV: query and passage (and negatives), or text1, text2 and score."""
+    """JSON lines or CSV: query and passage (and negatives), or text1, text2 and score."""
     model: str = "minilm"
-    """The model to begin with: a packaged one, or a folder."""
+    """The model to start from: a packaged model or a folder."""
     validation: float = HELD_OUT_SHARE
-    """The share of the pairs that is only measured."""
+    """Fraction of the pairs used for validation."""
     scale: float = 20.0
-    """What cosines are multiplied by before the softmax."""
+    """Factor applied to cosine similarities before the softmax."""
     piece: int = PIECE
-    """Texts computed at once; the loss sees the whole micro batch all the same."""
+    """Texts per forward pass; the loss still covers the whole micro batch."""
 
 
 def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:

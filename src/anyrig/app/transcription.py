@@ -57,9 +57,7 @@ class TranscriptionRequest(ComputeOptions):
     format: tuple[FormName, ...] = option(
         (), "txt, md, srt, vtt, json; several as srt,txt", normalize=_normalize_format
     )
-    language: str = option(
-        "", "language that is spoken, such as en or es; detected if not given", metavar="CODE"
-    )
+    language: str = option("", "spoken language, such as en; default: detected", metavar="CODE")
     model: str = option(
         "", "a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
         metavar="NAME",
@@ -68,11 +66,11 @@ class TranscriptionRequest(ComputeOptions):
         False, "download a model of the hub that is not on this machine", http=False
     )
     engine: Literal["moonshine", "whisper", "transformers"] | None = option(
-        None, "what runs the model; by default what its files are made for"
+        None, "what runs the model; default: by its files"
     )
     translate: bool = option(False, "translate into English")
-    word_times: bool = option(False, "the times of words as well; Whisper only")
-    fresh: bool = option(False, "transcribe again what is cached")
+    word_times: bool = option(False, "include word times (Whisper only)")
+    fresh: bool = option(False, "ignore cached results")
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ class VoicesRequest(SynthesisOptions):
     samples: Path | None = option(
         None, "write a sample of each voice into this folder", http=False, metavar="FOLDER"
     )
-    format: str = option("wav", "of the samples: wav, flac, mp3, opus, m4a", metavar="NAME")
-    text: str = option("", "what the samples say")
+    format: str = option("wav", "format of the samples: wav, flac, mp3, opus, m4a", metavar="NAME")
+    text: str = option("", "text of the samples")
     ssml: bool = option(False, "the text is SSML; detected if it begins with <speak")
 
 

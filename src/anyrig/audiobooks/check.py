@@ -97,7 +97,7 @@ def verify(
 
 
 def _notes(book: Finished, levels: Levels, words: Words) -> tuple[str, ...]:
-    heard = ("nobody listened to the words",) if words == "none" else ()
+    heard = ("the words were not transcribed",) if words == "none" else ()
     return (*heard, *notes(book, levels))
 
 
@@ -205,9 +205,12 @@ def _unheard(chapters: Sequence[Checked], words: Words, ears: Ears | None) -> It
 
 
 def _deaf(chapters: Sequence[Checked], tasks: Sequence[Task | None]) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
     for chapter, task in zip(chapters, tasks, strict=True):
         for why in dict.fromkeys(task.unheard) if task is not None else ():
-            yield f"words of chapter {chapter.number or chapter.track.title!r}: {why}"
+            by_reason.setdefault(why, []).append(str(chapter.number or repr(chapter.track.title)))
+    for why, names in by_reason.items():
+        yield f"words of chapter{'s' if len(names) > 1 else ''} {', '.join(names)}: {why}"
 
 
 def _passages(

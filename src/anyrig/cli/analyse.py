@@ -22,12 +22,12 @@ from anyrig.units import format_bytes, format_duration, pluralize
 if TYPE_CHECKING:
     from anyrig.documents.analyse.folder import Analysis, Doc
 
-HELP = """Show what documents hold: languages, key phrases, near-duplicates with what differs,
-clusters with names, passages in common, and how readable each is. Give a folder, or files. -o
-writes a page of HTML with plots, one file that needs no network; --similar FILE lists the documents
-most similar to one. Documents are compared by the vectors of an embedding model, or, with
---no-vectors, by the words they share, which needs no model. Files that cannot be read are listed,
-and the others are analysed."""
+HELP = """Analyse documents: languages, key phrases, near-duplicates and their differences, named
+clusters, shared passages, readability. Give a folder, or files. -o writes a page of HTML with
+plots, one file that needs no network; --similar FILE lists the documents most similar to one.
+Documents are compared by the vectors of an embedding model, or, with --no-vectors, by the words
+they share, which needs no model. Files that cannot be read are listed, and the others are
+analysed."""
 MIXED = True
 _MAX_CLUSTERS = 12
 _MAX_DUPLICATES = 8

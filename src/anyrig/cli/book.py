@@ -16,6 +16,7 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.install import localize_install_commands
 from anyrig.options import list_options
 from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, pluralize
@@ -26,24 +27,28 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.progress import Progress
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
-chapters, cover and tags out, or with --format a file for each chapter. --list shows the chapters
-with their words and durations; --sample 60s --voices a,b writes previews. A run that was stopped or
-killed continues where it was; only what changed is made again, and --again 3:17 makes one sentence
-of chapter 3 again. --verify BOOK.m4b SOURCE listens to a finished book."""
+chapters, cover and tags out, or with --format one file per chapter. --list shows the chapters with
+their words and durations; --sample 60s --voices a,b writes previews. An interrupted run continues
+where it was; only what changed is made again, and --again 3:17 makes one sentence of chapter 3
+again. --verify BOOK.m4b SOURCE checks a finished book against its text."""
 RESUME = "What was spoken is cached: the same command continues the book."
 MIXED = True
 _MAX_TITLES = 4
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="the book; with --verify both")
-    parser.add_argument("-o", "--output", metavar="PATH", help=_help("output"))
-    parser.add_argument("--list", action="store_true", help="show the chapters and how long")
     parser.add_argument(
-        "--speakers", action="store_true", help="show who speaks, to write a cast file by"
+        "files", nargs="+", metavar="FILE", help="the book; with --verify: BOOK SOURCE"
     )
-    parser.add_argument("--queue", action="store_true", help="as a job, for `anyrig jobs run`")
-    parser.add_argument("--verify", action="store_true", help="check a finished book: BOOK SOURCE")
+    parser.add_argument("-o", "--output", metavar="PATH", help=_help("output"))
+    parser.add_argument("--list", action="store_true", help="list chapters and estimated durations")
+    parser.add_argument(
+        "--speakers", action="store_true", help="list speakers, to write a cast file"
+    )
+    parser.add_argument("--queue", action="store_true", help="queue it; `anyrig jobs run` runs it")
+    parser.add_argument(
+        "--verify", action="store_true", help="check a finished book against its source"
+    )
     add_flags(parser, BookRequest, exclude=("file", "output"))
     for request in (SampleRequest, VerifyRequest):
         add_flags(parser, request, exclude=list_options(BookRequest))
@@ -75,7 +80,9 @@ def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
     rig = open_rig(arguments, printer)
     if arguments.verify:
         report = books.verify_book(rig, rig.request(VerifyRequest, **given), printer)
-        text = "\n".join(format_mentions(line, "command") for line in report.lines())
+        text = localize_install_commands(
+            "\n".join(format_mentions(line, "command") for line in report.lines())
+        )
         _show(arguments, printer, report.plain(), text)
         return 0 if report.good else 1
     if "sample" in given:

@@ -30,13 +30,13 @@ from anyrig.units import format_bytes, pluralize
 if TYPE_CHECKING:
     from anyrig.storage.cache import CacheStats
 
-HELP = """Look after the cache of finished results: sentences spoken, texts embedded, pages read.
-All commands share it; the key of a result is made of everything that shapes it, so that the same
-work is never done twice. Without an action it says what is cached. `prune` drops results, the least
-recently used first, down to the limit or as requested. `export FILE` and `import FILE` move results
-to another machine. `verify` reads everything and drops what is damaged. `forget --from WORKER`
-drops what a worker of a cluster made. If cache.url names a Redis server, results are shared through
-it with other machines; its status is shown, and it manages its own memory. Settings:
+HELP = """Manage the cache of finished results: spoken sentences, vectors, OCR pages. All commands
+share it; the key of a result is made of everything that shapes it, so that the same work is never
+done twice. Without an action it shows what is cached. `prune` deletes results, the least recently
+used first, down to the limit or as requested. `export FILE` and `import FILE` move results to
+another machine. `verify` reads everything and deletes what is damaged. `forget --from WORKER`
+deletes what a worker of a cluster made. If cache.url names a Redis server, results are shared
+through it with other machines; its status is shown, and it manages its own memory. Settings:
 cache.limit_gb, cache.folder, cache.url."""
 # Words may follow flags: anyrig cache export --kind speech FILE.
 MIXED = True
@@ -50,7 +50,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_flags(parser, PruneRequest)
     parser.add_argument(
-        "--from", dest="worker", metavar="WORKER", help="forget what this worker of a cluster made"
+        "--from",
+        dest="worker",
+        metavar="WORKER",
+        help="with forget: the cluster worker whose results are deleted",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before pruning everything")
 

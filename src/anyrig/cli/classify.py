@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 HELP = """Classify documents by labels. `--labels invoice,letter` needs no examples: the names
 decide (add a description as 'invoice: a bill to pay', or use --labels @FILE with one label per
-line). `train EXAMPLES --name bills` trains on a folder of folders, a CSV (text,label or
-file,label; a|b is two labels) or JSON lines, and prints the result of cross-validation; `--with
-bills` then uses it, `--with bills@2` an older version. `train EXAMPLES --fine-tune FOLDER` trains
-all weights of a model instead: for many examples, see below. `--with FOLDER` uses such a model, or
+line). `train EXAMPLES --name bills` trains on a folder of folders, a CSV (text,label or file,label;
+a|b is two labels) or JSON lines, and prints the result of cross-validation; `--with bills` then
+uses it, `--with bills@2` an older version. `train EXAMPLES --fine-tune FOLDER` trains all weights
+of a model instead, for dozens of examples per label or more. `--with FOLDER` uses such a model, or
 one of transformers, or its name on the hub. --other allows the answer that no label fits. Without
 arguments the command lists what was trained; `show NAME` and `delete NAME` manage it. A long text
 counts as the mean of its passages. By names alone, probabilities are a guide; those of a trained
@@ -61,28 +61,29 @@ _MAX_CONFUSION_LABELS = 12
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="FILE",
-        help="files, folders, - for the standard input; or train, list, show, delete",
+        help="files, folders, - for stdin; or train, list, show, delete",
     )  # fmt: skip
     parser.add_argument(
-        "--labels", dest="label_list", metavar="LIST", help="what a text may be: 'invoice,letter'"
+        "--labels",
+        dest="label_list",
+        metavar="LIST",
+        help="labels to choose from: 'invoice,letter'",
     )
     parser.add_argument(
         "--with", "--classifier", dest="classifier", metavar="NAME",
         help="a trained classifier, a folder, or owner/name on the hub",
     )  # fmt: skip
     parser.add_argument(
-        "--text", metavar="TEXT", action="append", default=[], help="classify this text as well"
+        "--text", metavar="TEXT", action="append", default=[], help="also classify this text"
     )
-    parser.add_argument("--lines", metavar="FILE", help="a text per line; - is the standard input")
+    parser.add_argument("--lines", metavar="FILE", help="classify each line of a file; - is stdin")
     parser.add_argument(
         "--template", dest="templates", metavar="TEXT", action="append", default=[],
-        help="with --labels: a sentence with {} for the label, instead of the three defaults",
+        help="with --labels: a sentence with {} for the label, instead of the defaults",
     )  # fmt: skip
-    parser.add_argument("--list", action="store_true", help="list what was trained")
+    parser.add_argument("--list", action="store_true", help="list trained classifiers")
     parser.add_argument("--yes", action="store_true", help="do not ask before deleting")
-    parser.add_argument(
-        "--train", metavar="EXAMPLES", help="the same as the words `train EXAMPLES`"
-    )
+    parser.add_argument("--train", metavar="EXAMPLES", help="the same as `classify train EXAMPLES`")
     known: set[str] = set()
     for request in (ClassifyRequest, TrainClassifierRequest, FineTuneRequest):
         add_flags(parser, request, exclude=known)

@@ -42,17 +42,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words", nargs="*", metavar="WORD", help=f"{', '.join(_ACTIONS)}; then names of workers"
     )
     parser.add_argument(
-        "--broker", metavar="URL", help="redis://HOST:6379/0, or a token; this machine's own"
-    )
-    parser.add_argument("--watch", action="store_true", help="with status: again and again")
-    parser.add_argument(
-        "--interval", type=float, metavar="S", default=2.0, help="with --watch: seconds between"
+        "--broker", metavar="URL", help="redis://HOST:6379/0, or a token; default: this machine's"
     )
     parser.add_argument(
-        "--wait", action="store_true", help="with drain: until the workers have nothing left"
+        "--watch", action="store_true", help="with status: refresh until interrupted"
     )
     parser.add_argument(
-        "--timeout", type=float, metavar="S", default=3600.0, help="with --wait: at most so long"
+        "--interval",
+        type=float,
+        metavar="S",
+        default=2.0,
+        help="with --watch: seconds between refreshes",
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="with drain: wait until the workers are idle"
+    )
+    parser.add_argument(
+        "--timeout", type=float, metavar="S", default=3600.0, help="with --wait: maximum seconds"
     )
 
 

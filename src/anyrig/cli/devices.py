@@ -31,11 +31,11 @@ FormatFix = Callable[[str], str]
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machine", metavar="FILE", help="a recorded machine instead of this one")
     parser.add_argument(
-        "--record", metavar="FILE", help="write what the system's interfaces answer to a file"
+        "--record", metavar="FILE", help="record this machine to a file, for a bug report"
     )
     parser.add_argument(
         "--profiles", action="store_true",
-        help="show what each --profile means on each device: format, memory, batch",
+        help="show precision, memory and batch of each --profile on each device",
     )  # fmt: skip
 
 

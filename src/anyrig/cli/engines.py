@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, DownloadRequest)
     parser.add_argument(
         "--from", metavar="FILE", dest="archive",
-        help="with get kokoro: an archive that was downloaded before",
+        help="with get kokoro: an already downloaded archive",
     )  # fmt: skip
 
 

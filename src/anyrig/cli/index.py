@@ -33,27 +33,28 @@ if TYPE_CHECKING:
     from anyrig.app.index import IndexResult
     from anyrig.app.rig import Rig
     from anyrig.documents.index.progress import Progress
+    from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import Failed
 
 HELP = """Index the files of folders so that `anyrig search` finds what is in them: PDF, Office
 files, e-mails, tables, books, texts, and pictures through OCR. Only what changed is read again;
-deleted files leave the index; a run that was stopped or killed goes on where it was. Without a
-folder, every folder of the index is brought up to date. --watch goes on with whatever changes.
---remove takes a file or folder out for good, from the index and from the cache; it stays excluded
-until --include. Files that could not be read are listed, and are tried again when they change, with
---retry, or, if OCR was missing, as soon as it is installed. --status and --list show what is there.
-The exit code is 1 if a file could not be read in this run; one that failed in an earlier run and
-did not change is listed by --status only."""
+deleted files leave the index; an interrupted run continues where it was, and a file is added when
+it is complete. Without a folder, every folder of the index is updated. --watch keeps running and
+indexes changes. --remove permanently removes a file or folder from the index and the cache; it
+stays excluded until --include. Files that could not be read are listed, and are tried again when
+they change, with --retry, or, if OCR was missing, as soon as it is installed. --status and --list
+show what is indexed. The exit code is 1 if a file could not be read in this run; one that failed in
+an earlier run and did not change is listed by --status only."""
 RESUME = "Files that were indexed stay in the index: the same command continues."
 MIXED = True
 _ACTIONS = {
-    "watch": "go on with whatever changes",
-    "status": "show what the index holds",
+    "watch": "keep running and index changes",
+    "status": "show what is indexed",
     "list": "list all indexes",
-    "remove": "remove files or folders for good",
-    "include": "include again what was removed, and index it",
+    "remove": "permanently remove files or folders from the index",
+    "include": "include removed files again, and index them",
     "drop": "delete the whole index",
-    "queue": "queue it as a job; `anyrig jobs run` runs it",
+    "queue": "queue it; `anyrig jobs run` runs it",
 }
 _MAX_NAMED = 20
 _MIN_PASSAGES = 100
@@ -296,8 +297,8 @@ def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
             print(f"  {name}: " + ", ".join(f"{one} {count:,}" for one, count in counts.items()))
     if status.num_ocr:
         print(f"  read by OCR: {pluralize(status.num_ocr, 'page')}")
-    if status.roots and not status.num_files and not status.troubles:
-        print("  nothing is indexed yet: `anyrig index` starts, or goes on")
+    if unfinished := _format_unfinished(status):
+        print(f"  {unfinished}")
     missing = status.num_texts - status.num_vectors
     if missing:
         print(f"  {pluralize(missing, 'passage')} without a vector: `anyrig index` makes them")
@@ -307,3 +308,15 @@ def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
         hint = localize_install_commands(trouble.hint)
         print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")
     return 0
+
+
+def _format_unfinished(status: Status) -> str:
+    """What is still to come: of a run at work, of one that was interrupted, or everything."""
+    if not status.num_pending:
+        nothing = status.roots and not status.num_files and not status.troubles
+        return "nothing is indexed yet: `anyrig index` starts" if nothing else ""
+    are = "file is" if status.num_pending == 1 else "files are"
+    pending = f"{status.num_pending:,} {are} not indexed yet (a file is added when complete)"
+    if status.indexing:
+        return f"being indexed: {pending}"
+    return f"the last run was interrupted: {pending}; `anyrig index` continues"

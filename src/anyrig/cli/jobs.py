@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from anyrig.jobs import Job, JobEvent, JobHandler, ReportEvent, StopSignal
     from anyrig.storage.keys import JsonValue
 
-HELP = """Long work that runs by itself. `anyrig book FILE --queue` queues a book, `anyrig train
-CONFIG --queue` a training run; `anyrig jobs run` runs what is queued until nothing is left. Without
-a word the jobs are listed, and with them the runs that `anyrig train` started without a queue;
-`show ID` prints everything about one, `follow ID` prints events as they happen. `pause`, `resume`,
-`cancel` and `delete` take one or more ids, or the first letters of one; `resume` also tries failed
-jobs again. A job whose process was killed is found by the next `run` and continues where it was."""
+HELP = """The job queue. `anyrig book FILE --queue` queues a book, `anyrig train CONFIG --queue` a
+training run; `anyrig jobs run` runs what is queued until nothing is left. Without an action the
+jobs are listed, and with them the runs that `anyrig train` started without a queue; `show ID`
+prints everything about one, `follow ID` prints events as they happen. `pause`, `resume`, `cancel`
+and `delete` take one or more ids, or the first letters of one; `resume` also tries failed jobs
+again. A job whose process was killed is found by the next `run` and continues where it was."""
 MIXED = True
 _CHANGES = ("pause", "resume", "cancel", "delete")
 _ACTIONS = ("list", "show", "follow", *_CHANGES, "run")
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--at-once", type=_parse_count, metavar="N", default=1,
-        help="with run: how many jobs run at once; 1 by default, as a book uses every device",
+        help="with run: number of parallel jobs; default 1",
     )  # fmt: skip
 
 

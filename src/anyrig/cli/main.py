@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 # The modules of this package that are commands, in the order of the help.
 COMMANDS: dict[str, str] = {
     "devices": "list every device, what drives it, and which one is chosen",
-    "doctor": "check the machine and say how to fix it, with a real kernel per device",
+    "doctor": "check drivers, packages and devices, and print how to fix them",
     "use": "choose the device to use from now on",
     "bench": "measure every usable device and save the results",
-    "profile": "memory and speed against batch size, and the largest batch that fits",
+    "profile": "measure memory and speed by batch size, and the largest that fits",
     "top": "watch load, memory, power and temperature of every device, live",
     "speak": "speak a text: play it, or write it to a file; many with --lines",
     "book": "make an audiobook of an EPUB, PDF or text: m4b with chapters and cover",
     "transcribe": "transcribe recordings: text, captions, JSON",
-    "embed": "vectors of texts, files and folders, as .npy, .npz, .jsonl or .csv",
-    "analyse": "languages, key phrases, duplicates and clusters of a folder, as HTML",
-    "summarise": "documents in a few sentences, extracted or written by a model",
+    "embed": "embed texts, files and folders: .npy, .npz, .jsonl or .csv",
+    "analyse": "report languages, key phrases, duplicates and clusters of a folder",
+    "summarise": "summarise documents in a few sentences",
     "ocr": "read scanned pages and PDFs: text, boxes, searchable PDFs",
-    "jobs": "the job queue: run, follow, pause, resume, cancel, delete",
+    "jobs": "list, run, follow, pause, resume, cancel and delete queued jobs",
     "voices": "list the voices, and write a sample of each",
     "engines": "list the speech engines, what they lack and how to get it",
     "index": "make folders searchable, and update them: only changed files are read",
     "search": "find passages that answer a question, with file and page",
-    "cache": "what is cached of finished work; prune, export, import, verify it",
+    "cache": "show, prune, export, import and verify cached results",
     "classify": "classify documents: by labels, by examples, by a model",
     "train": "train a model from a TOML file: text, images, diffusion, fine-tuning",
-    "serve": "every ability over HTTP, and a page in the browser",
+    "serve": "serve everything over HTTP, with a web page",
     "keys": "add, list and remove API keys of the server",
     "worker": "make this machine a worker of a cluster",
     "coordinator": "run a cluster: a broker, and the command that others join with",
-    "cluster": "the workers of a cluster, and how fast they are; stop workers",
-    "entities": "people, places, dates, amounts and checked numbers in documents",
+    "cluster": "list the workers of a cluster; drain or forget them",
+    "entities": "find people, places, dates, amounts and numbers in documents",
 }
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
@@ -253,6 +253,16 @@ class _Parser(argparse.ArgumentParser):
         raise InvalidInputError(message, hint=hint)
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Names the value of an option once: `-o, --output FILE`."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
+
 def format_overview() -> str:
     """The help of the program."""
     width = max(map(len, COMMANDS))
@@ -291,7 +301,9 @@ def _load(name: str) -> Command:
 
 def build_parser(name: str, command: Command) -> argparse.ArgumentParser:
     """A command's parser: its own flags, then those that all commands share."""
-    parser = _Parser(prog=f"anyrig {name}", description=command.HELP)
+    parser = _Parser(
+        prog=f"anyrig {name}", description=command.HELP, formatter_class=_HelpFormatter
+    )
     command.arguments(parser)
     common = parser.add_argument_group("options of every command")
     which, gpu_default = None, None
@@ -315,12 +327,14 @@ def build_parser(name: str, command: Command) -> argparse.ArgumentParser:
     group = which if which is not None else common
     group.add_argument(
         "--gpu", metavar="N", dest="device", type=_index, default=gpu_default,
-        help="the device by its index",
+        help="device by index",
     )  # fmt: skip
     common.add_argument("--json", action="store_true", help="print JSON for programs")
     common.add_argument("--config", metavar="FILE", help="settings file instead of ./anyrig.toml")
     common.add_argument("--log-file", metavar="FILE", help="also write the log to this file")
-    common.add_argument("-v", "--verbose", action="count", default=0, help="log more; -vv: all")
+    common.add_argument(
+        "-v", "--verbose", action="count", default=0, help="log more; -vv logs everything"
+    )
     return parser
 
 

@@ -32,7 +32,7 @@ _ON, _OFF = "\ue000", "\ue001"  # private characters that mark matches until lin
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="+", metavar="WORDS", help="what to search for")
-    parser.add_argument("--full", action="store_true", help="whole passages, not only some lines")
+    parser.add_argument("--full", action="store_true", help="print whole passages")
     add_flags(parser, SearchRequest)
 
 

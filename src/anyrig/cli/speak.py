@@ -56,25 +56,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--file", metavar="FILE", help="read the text from a file; - is stdin"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="where the audio goes")
     parser.add_argument(
-        "--format", metavar="NAME", help="wav, flac, mp3, opus, m4a or pcm; else by the file's name"
-    )
-    parser.add_argument("--play", action="store_true", help="play it, also with -o")
-    parser.add_argument(
-        "--lines", metavar="FILE", help="a file of lines, or JSONL: an audio file for each"
+        "-o", "--output", metavar="FILE", help="write the audio to this file; - is stdout"
     )
     parser.add_argument(
-        "--only", metavar="LIST", help="with --lines: make these again, as 3,7 or 3-5"
+        "--format", metavar="NAME", help="wav, flac, mp3, opus, m4a or pcm; default: by suffix"
+    )
+    parser.add_argument("--play", action="store_true", help="play the audio even with -o")
+    parser.add_argument(
+        "--lines", metavar="FILE", help="text or JSONL file; write an audio file per line"
     )
     parser.add_argument(
-        "--verify", action="store_true", help="listen to each segment and count wrong words"
+        "--only", metavar="LIST", help="with --lines: make these again, such as 3,7 or 3-5"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="transcribe each segment and report wrong words"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be said, segment by segment"
     )
     parser.add_argument(
-        "--queue", action="store_true", help="with --lines: as a job, for `anyrig jobs run`"
+        "--queue", action="store_true", help="with --lines: queue it; `anyrig jobs run` runs it"
     )
     parser.add_argument(
         "--events", action="store_true", help="with --lines and --json: a JSON line for each event"

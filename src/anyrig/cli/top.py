@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from anyrig.monitor.sample import DeviceSample
 
 HELP = """Show load, memory, power, temperature and clocks of every device, the processes on them
-and the host, once a second. Keys: q quits, s sorts, a shows everybody's processes, p pauses, h
-helps. Without a terminal it prints one frame. Loads no framework."""
+and the host, once a second. Keys: q quits, s sorts, a shows all processes, p pauses, h helps.
+Without a terminal it prints one frame. Loads no framework."""
 # Between the two samples that one frame needs: load is a difference.
 _LOAD_INTERVAL_S = 0.5
 _KEY_TIMEOUT_S = 0.2
@@ -42,17 +42,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", metavar="S", type=_seconds, default=1.0, help="seconds between samples (1)"
     )
-    parser.add_argument("--once", action="store_true", help="print one frame and leave")
-    parser.add_argument("--count", metavar="N", type=_count, help="leave after so many samples")
+    parser.add_argument("--once", action="store_true", help="print one frame and exit")
+    parser.add_argument("--count", metavar="N", type=_count, help="exit after N samples")
     parser.add_argument(
-        "--watch", action="store_true", help="with --json or --prometheus: go on until interrupted"
+        "--watch", action="store_true", help="with --json or --prometheus: repeat until interrupted"
     )
     parser.add_argument(
-        "--prometheus", action="store_true", help="print Prometheus' text instead of a frame"
+        "--prometheus", action="store_true", help="print in Prometheus' text format"
     )
-    parser.add_argument("--all", action="store_true", help="everybody's processes, not only ours")
-    parser.add_argument("--sort", choices=SORTS, default="memory", help="processes by (memory)")
-    parser.add_argument("--machine", metavar="FILE", help="a recorded machine: what is fixed of it")
+    parser.add_argument("--all", action="store_true", help="all processes, not only anyrig's")
+    parser.add_argument(
+        "--sort", choices=SORTS, default="memory", help="sort processes by this; default memory"
+    )
+    parser.add_argument(
+        "--machine", metavar="FILE", help="show the fixed properties of a recorded machine"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

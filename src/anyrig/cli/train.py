@@ -64,18 +64,18 @@ _MIN_READABLE = 0.9
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, TrainingRequest)
-    parser.add_argument("--queue", action="store_true", help="train later, with `anyrig jobs run`")
+    parser.add_argument("--queue", action="store_true", help="queue it; `anyrig jobs run` runs it")
     parser.add_argument(
         "--estimate", action="store_true",
-        help="show how much memory a step needs and on which devices it fits; train nothing",
+        help="estimate a step's memory and the devices it fits; do not train",
     )  # fmt: skip
     parser.add_argument(
         "--profile-memory", action="store_true",
-        help="measure memory and speed by micro batch on the device; train nothing",
+        help="measure memory and speed by micro batch; do not train",
     )  # fmt: skip
     parser.add_argument(
         "--report", action="store_true",
-        help="with --resume: only write report.html again; every run ends with one",
+        help="with --resume: only write report.html again",
     )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ MIXED = True
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, TranscriptionRequest)
-    parser.add_argument("--queue", action="store_true", help="queue it: `anyrig jobs run` runs it")
+    parser.add_argument("--queue", action="store_true", help="queue it; `anyrig jobs run` runs it")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,9 @@ it."""
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="DEVICE", help="as for --device")
     parser.add_argument("--reset", action="store_true", help="delete the saved choice")
-    parser.add_argument("--list", action="store_true", help="show what is saved and would be used")
+    parser.add_argument(
+        "--list", action="store_true", help="show the saved choice and the device in use"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

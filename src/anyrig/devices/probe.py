@@ -3,7 +3,7 @@
 Discovery never opens a file or a library itself. It asks a `System`, which passes each query to a
 probe: `LiveProbe` (this machine), `RecordedProbe` (a JSON file) or `RecordingProbe` (passes queries
 on and writes the answers down). So a recorded machine runs the same code as a real one. Queries and
-answers are plain data; docs/recorded-machines.md describes the file.
+answers are plain data; tests/machines/README.md describes the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _AMDGPU_IDS = "/usr/share/libdrm/amdgpu.ids"
 _RECORD_FORMAT = 1
 _RECORD_HINT = (
-    "Write one with `anyrig devices --record FILE`; docs/recorded-machines.md describes the format."
+    "Write one with `anyrig devices --record FILE`; tests/machines/README.md describes the format."
 )
 _RECORD_SECTIONS = frozenset(
     "format about cites host environment files folders links nodes catalogue nvml drm dxgi dxcore "

@@ -32,13 +32,13 @@ class Loading:
     """How data comes in. `auto` is measured; a value wins."""
 
     num_workers: int | Auto = "auto"
-    """Processes that read; 0 reads in the main one."""
+    """Processes that read data; 0 reads in the main process."""
     pin_memory: bool | Auto = "auto"
-    """Batches lie in memory that a GPU can fetch by itself."""
+    """Put batches into pinned memory."""
     prefetch_factor: int | Auto = "auto"
-    """Batches that each worker makes ahead."""
+    """Batches that each worker prepares in advance."""
     persistent_workers: bool | Auto = "auto"
-    """Workers stay from one epoch to the next."""
+    """Keep workers between epochs."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,17 @@ class Keeping:
     """Which checkpoints are written and which stay."""
 
     every_steps: int = 0
-    """Steps between two; 0 leaves it to `every_s`."""
+    """Steps between checkpoints; 0: by `every_s`."""
     every_s: float = 300.0
-    """Seconds between two; 0 leaves it to `every_steps`."""
+    """Seconds between checkpoints; 0: by `every_steps`."""
     last: int = 2
-    """How many of the newest stay."""
+    """Number of newest checkpoints to keep."""
     every_kept: int = 0
-    """Those whose step is a multiple of this stay for good; 0 keeps none so."""
+    """Also keep those whose step is a multiple of this; 0 keeps none."""
     best: int = 1
-    """How many of those with the lowest validation loss stay."""
+    """Number of checkpoints with the lowest validation loss to keep."""
     asynchronous: bool = True
-    """Written by a thread while training goes on, from a copy in the host's memory."""
+    """Write in a thread, from a copy in host memory, while training continues."""
 
 
 @dataclass(frozen=True)
@@ -65,99 +65,99 @@ class Settings:
 
     # How long, and in what portions.
     batch: int = 32
-    """Items in a step over all processes; accumulation keeps it whatever fits at once."""
+    """Items per optimizer step over all processes; gradients are accumulated to reach it."""
     micro_batch: int | Auto = "auto"
-    """Items computed at once by a process; `auto` fits them to the memory."""
+    """Items per forward pass of a process; `auto` finds a size that fits the memory."""
     steps: int = 0
-    """Steps of the optimiser; 0 runs `epochs`."""
+    """Optimizer steps; 0: by `epochs`."""
     epochs: int = 1
-    """Times through the data, where `steps` is 0."""
+    """Passes over the data, if `steps` is 0."""
     seed: int = 0
-    """Of the order of the data and of all that is drawn at random."""
+    """Random seed of the data order and everything else."""
     shuffle: bool = True
-    """Another order in every epoch."""
+    """Shuffle the data in every epoch."""
     drop_last: bool = True
-    """Leave out an epoch's last, smaller batch."""
+    """Drop the last, smaller batch of an epoch."""
 
     # The optimiser.
     learning_rate: float = 3e-4
-    """The highest one; `schedule` says how it rises and falls."""
+    """Peak learning rate; see `schedule`."""
     schedule: Schedule = "cosine"
-    """constant, linear, cosine, or trapezoid: flat, then linear over the last fifth."""
+    """constant, linear, cosine, or trapezoid (constant, then linear over the last fifth)."""
     warmup: float = 0.02
-    """Steps of warm-up: a share of the run below 1, a number of steps from 1 on."""
+    """Warm-up: a fraction of the run if below 1, else a number of steps."""
     final_rate: float = 0.1
-    """What the rate falls to, as a share of its peak."""
+    """Final learning rate as a fraction of the peak."""
     weight_decay: float = 0.01
-    """Of matrices; biases, norms and other vectors have none."""
+    """Weight decay of matrices; biases, norms and other vectors have none."""
     betas: tuple[float, float] = (0.9, 0.95)
-    """Of adamw, adam and lion."""
+    """Betas of adamw, adam and lion."""
     momentum: float = 0.9
-    """Of the optimiser `momentum`."""
+    """Momentum of the optimizer `momentum`."""
     max_norm: float = 1.0
-    """Gradients are clipped to this norm; 0 leaves them."""
+    """Clip gradients to this norm; 0: no clipping."""
     guard: bool = True
     """Skip steps whose gradients are not finite, in every precision."""
 
     # Precisions.
     precision: str = "auto"
-    """auto, fp32, tf32, bf16, fp16 or fp8; fp8 is for linear layers, the rest is in bf16."""
+    """auto, fp32, tf32, bf16, fp16, or fp8 (linear layers; the rest is bf16)."""
     dynamic: bool = True
-    """Leave fp16 for a safer format when it keeps overflowing."""
+    """Switch from fp16 to a safer format if it keeps overflowing."""
     half_weights: bool = False
-    """Compute with weights and activations in bf16 and keep fp32 masters for the optimiser."""
+    """Weights and activations in bf16, with fp32 master weights for the optimizer."""
     scaler: ScalerSettings = field(default_factory=ScalerSettings)
-    """How the loss is scaled in fp16."""
+    """Loss scaling in fp16."""
     moving: FallbackSettings = field(default_factory=FallbackSettings)
-    """When fp16 is left."""
+    """When to switch from fp16."""
 
     # Memory.
     memory_gb: float = 0.0
-    """Take no more of a device than this many GiB; 0 leaves it to `memory_fraction`."""
+    """Use at most this many GiB of a device; 0: by `memory_fraction`."""
     memory_fraction: float = 0.0
-    """Or this share of it; 0 leaves it to the profile."""
+    """Use at most this fraction of a device's memory; 0: by the profile."""
     recompute: Recompute = "none"
-    """Activations are computed again in backward: of whole blocks, or of cheap operations."""
+    """Recompute activations in the backward pass: of whole `blocks`, or `selective`."""
     recompute_types: tuple[str, ...] = ()
-    """Class names of the blocks; found by themselves when empty."""
+    """Class names of the blocks; detected if empty."""
     offload_optimizer: bool = False
-    """Keep the optimiser's state in the host's memory."""
+    """Keep optimizer state in host memory."""
     offload_activations: bool = False
-    """Keep activations in the host's memory until the backward pass wants them."""
+    """Keep activations in host memory until the backward pass."""
     loss_chunks: int | Auto = "auto"
-    """Pieces in which a language model's logits and loss are computed; 1 computes them at once."""
+    """Compute a language model's logits and loss in this many chunks."""
 
     # Speed.
     compile: bool | Auto = "auto"
-    """torch.compile, with a fall-back that says why; `auto` where a GPU gains from it."""
+    """Use torch.compile, or eager mode if that fails; `auto`: where a GPU gains from it."""
     cuda_graphs: bool | Auto = "auto"
-    """Record a step's kernels and play them back, where shapes are fixed."""
+    """Replay steps as CUDA graphs, where shapes are fixed."""
     cudnn_benchmark: bool | Auto = "auto"
-    """Let cuDNN try its ways of a convolution; `auto` where shapes are fixed."""
+    """Let cuDNN benchmark its algorithms; `auto`: where shapes are fixed."""
     fused_optimizer: bool | Auto = "auto"
-    """One kernel for all weights; `auto` where a small trial of it works."""
+    """Use torch's fused optimizer; `auto`: if a small test of it succeeds."""
     loading: Loading = field(default_factory=Loading)
-    """How data comes in."""
+    """Data loading."""
 
     # Several processes.
     strategy: Strategy = "auto"
-    """ddp: every process has the whole model; fsdp: a part of it each; `auto` is ddp."""
+    """`ddp`: each process has the whole model; `fsdp`: a shard of it; `auto` is `ddp`."""
     shares: Literal["equal", "measured"] = "equal"
-    """Items of a step to each process: equal, or by measured speed for unequal devices."""
+    """Items per process: `equal`, or by `measured` speed, for unequal devices."""
 
     # What is kept and shown.
     keeping: Keeping = field(default_factory=Keeping)
-    """Which checkpoints are written and which stay."""
+    """Which checkpoints are written and kept."""
     validate_every: int = 0
-    """Steps between two measurements on the validation data; 0 measures at the end of an epoch."""
+    """Steps between validations; 0: at the end of each epoch."""
     log_every: int = 1
-    """Steps between two lines of the log."""
+    """Steps between log lines."""
     tensorboard: bool = False
-    """Write TensorBoard's files into the run's folder."""
+    """Write TensorBoard files to the run's folder."""
     prometheus: bool = False
-    """Write the figures to `metrics.prom` in the run's folder, for a node exporter's text files."""
+    """Write `metrics.prom` to the run's folder, for a node exporter's textfile collector."""
     name_nonfinite: bool = True
-    """Name the module when something is not finite, by running its batch again with hooks."""
+    """If a value is not finite, run its batch again with hooks to name the module."""
 
     def __post_init__(self) -> None:
         precision = parse_precision(self.precision) or self.precision

@@ -55,6 +55,28 @@ def test_a_second_run_asks_for_nothing(folder: Path, tmp_path: Path) -> None:
     assert contents(path) == before
 
 
+def test_an_interrupted_run_is_in_the_status_until_one_is_finished(
+    folder: Path, tmp_path: Path
+) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    seen: list[tuple[int, int, bool]] = []
+
+    def interrupt(now: Progress) -> None:
+        if now.num_passages:  # within the first file: none is in the index
+            found = status(path)
+            seen.append((found.num_files, found.num_pending, found.indexing))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index(path, folder, bag, tell=interrupt)
+    assert seen == [(0, 3, True)]
+    found = status(path)
+    assert (found.num_files, found.num_pending, found.indexing) == (0, 3, False)
+    index(path, folder, bag)
+    found = status(path)
+    assert (found.num_files, found.num_pending, found.indexing) == (3, 0, False)
+
+
 def test_only_what_changed_is_embedded(folder: Path, tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)

@@ -33,6 +33,7 @@ BESIDE = (".hnsw", ".lock")
 UNCLEAN = "unclean"
 """Noted with a removal, until its bytes are gone: a kill in between is made good later."""
 _READERS_S = 10.0  # how long those who read are waited for
+_LOCK_RETRIES_S = (0.02, 0.05, 0.1)
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 
 
@@ -158,12 +159,28 @@ def alone(path: Path) -> Iterator[None]:
     lock = path.with_name(f"{path.name}.lock")
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        if not _locked(descriptor):
+        for wait_s in _LOCK_RETRIES_S:  # `is_locked` of another process holds it for a moment
+            if _locked(descriptor):
+                break
+            time.sleep(wait_s)
+        else:
             raise StorageError(
                 f"another process is at work on the index {path.stem}",
                 hint="Wait for it, or give this folder an index of its own with --index NAME.",
             )
         yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process is inside `alone`."""
+    try:
+        descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _locked(descriptor)
     finally:
         os.close(descriptor)
 

@@ -17,6 +17,7 @@ from anyrig.documents.index.words import spaced
 from anyrig.documents.passages import Passage
 
 _ASK = 500
+_PENDING = "pending"
 Connection = sqlite3.Connection
 
 
@@ -95,6 +96,30 @@ def roots(connection: sqlite3.Connection) -> list[bytes]:
 def excluded(connection: sqlite3.Connection) -> list[bytes]:
     """What was removed for good, and is not to come back by itself."""
     return [path for (path,) in connection.execute("SELECT path FROM excluded ORDER BY path")]
+
+
+def set_pending(connection: sqlite3.Connection, num_files: int, seen: float) -> None:
+    """Note how many files a run is about to bring in."""
+    put(connection, _PENDING, f"{num_files} {seen!r}")
+
+
+def clear_pending(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM meta WHERE name = ?", (_PENDING,))
+
+
+def has_pending(connection: sqlite3.Connection) -> bool:
+    """Whether a run is noted that has not been finished."""
+    return bool(get(connection, _PENDING))
+
+
+def count_pending(connection: sqlite3.Connection) -> int:
+    """Files that the last run has found and not finished."""
+    num_files, _, seen = get(connection, _PENDING).partition(" ")
+    if not num_files:
+        return 0
+    query = "SELECT count(*) FROM files WHERE seen >= ?"
+    ((num_done,),) = connection.execute(query, (float(seen),)).fetchall()
+    return max(0, int(num_files) - int(num_done))
 
 
 def is_under(path: bytes, folders: Iterable[bytes]) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anyrig.documents.index import rows, schema
-from anyrig.documents.index.database import BESIDE, ENDING, translated
+from anyrig.documents.index.database import BESIDE, ENDING, is_locked, translated
 from anyrig.results import in_json
 
 
@@ -47,6 +47,10 @@ class Status:
     languages: dict[str, int]
     troubles: tuple[Trouble, ...] = field(metadata=in_json("failed"))
     size_bytes: int
+    num_pending: int = field(metadata=in_json("pending"))
+    """Files that the last run has found and not finished: a file is added when it is complete."""
+    indexing: bool
+    """Whether a process is at work on it; otherwise a run with pending files was interrupted."""
 
 
 def status(path: Path) -> Status:
@@ -79,6 +83,7 @@ def _told(connection: sqlite3.Connection, path: Path) -> Status:
         _counted(connection, "format"), _counted(connection, "language"),
         tuple(Trouble(one.stamp.file, one.error, one.hint) for one in files if one.error),
         sum(file.stat().st_size for file in beside if file.exists()),
+        rows.count_pending(connection), is_locked(path),
     )  # fmt: skip
 
 

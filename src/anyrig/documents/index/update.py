@@ -116,10 +116,14 @@ def update(
         roots, ways.look, index.read(rows.known), index.read(rows.excluded), how=ways.how,
         retry=ways.retry, wait_for=wait_for,
     )  # fmt: skip
+    if todo.stamps:
+        index.write(lambda c: rows.set_pending(c, len(todo.stamps), todo.seen))
     run = _Run(index, vectors, ways, todo, tell)
     run.embed_anew(reference)
     run.take(list(todo.stamps))
     run.forget(todo.gone)
+    if index.read(rows.has_pending):
+        index.write(rows.clear_pending)
     run.done.wall_s = time.monotonic() - began
     return run.done
 

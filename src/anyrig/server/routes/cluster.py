@@ -122,7 +122,7 @@ def router(server: ServerState) -> APIRouter:
 
     @routes.put(
         "/cluster/workers/{name}", response_model=ClusterResponse,
-        summary="Drain a worker, or stop that", responses=problem_responses(404),
+        summary="Drain a worker, or undo that", responses=problem_responses(404),
     )  # fmt: skip
     async def drain(name: Name, request: DrainRequest) -> Any:
         """A drained worker finishes its work, gets no more, and leaves."""

@@ -248,7 +248,7 @@ class Summaries(BaseModel):
 
 
 class AnalysisReport(BaseModel):
-    """What documents hold, each and together."""
+    """Analyse documents, each and together."""
 
     title: str
     model: str | None
@@ -351,7 +351,7 @@ def _list_tasks() -> list[TaskRoute]:
              "sentences": 1},
         ),
         TaskRoute(
-            "analyse", "What documents hold, each and together",
+            "analyse", "Analyse documents, each and together",
             "Languages, key phrases, near-duplicates, clusters, common passages, readability.",
             AnalyseOptions, AnalysisReport, _analyse,
             {"texts": ["The first of two texts.", "The second of two texts."]},

@@ -151,6 +151,8 @@ class IndexInfo(BaseModel):
     languages: dict[str, int]
     failed: list[dict[str, Any]]
     size_bytes: int
+    pending: int = Field(0, description="Files that the last run has found and not finished.")
+    indexing: bool = Field(False, description="Whether a process is at work on it.")
 
 
 class IndexList(BaseModel):
@@ -267,7 +269,7 @@ def router(tasks: DocumentTasks) -> APIRouter:
         path, title = await to_thread.run_sync(find_file)
         return await view_response(request, path, title)
 
-    @routes.delete("/indexes/{name}", summary="Delete an index for good",
+    @routes.delete("/indexes/{name}", summary="Delete an index permanently",
                    response_model=RemovedFiles, responses=problem_responses(404, 409))  # fmt: skip
     async def delete(
         request: Request,
@@ -278,7 +280,7 @@ def router(tasks: DocumentTasks) -> APIRouter:
         work = _remove(tasks, get_client(request), name, "index_delete", uploads=uploads)
         return await answer(request, work)
 
-    @routes.post("/indexes/{name}/remove", summary="Remove files from an index for good",
+    @routes.post("/indexes/{name}/remove", summary="Remove files from an index permanently",
                  response_model=RemovedFiles, responses=problem_responses(404))  # fmt: skip
     async def remove(request: Request, name: _Name, body: RemoveBody) -> Response:
         """From the index, from its file's bytes, and from what is cached of them."""
@@ -335,7 +337,7 @@ def _add_search(routes: APIRouter, tasks: DocumentTasks) -> None:
         ("/search", "Search an index", search, SearchBody, SearchAnswer),
         ("/search/batch", "Search an index for several questions", search_batch, SearchBatchBody,
          SearchAnswers),
-        ("/similar", "What is most similar to a text or a file", similar, SimilarBody,
+        ("/similar", "Find what is most similar to a text or a file", similar, SimilarBody,
          SimilarAnswer),
     ):  # fmt: skip
         run.__annotations__["body"] = body

@@ -138,13 +138,13 @@ def router(server: ServerState) -> APIRouter:
     async def run(call: Callable[[], T]) -> T:
         return await to_thread.run_sync(call, limiter=limiter)
 
-    @routes.get("/devices", response_model=Devices, summary="All devices, and which one is used")
+    @routes.get("/devices", response_model=Devices, summary="List devices, and which one is used")
     async def devices() -> Any:
         """Each device with its load, why it is not used, and the command that fixes that."""
         return await run(machine.devices)
 
     @routes.put(
-        "/devices/chosen", response_model=Used, summary="Use a device from now on",
+        "/devices/chosen", response_model=Used, summary="Choose the device",
         responses=problem_responses(404),
     )  # fmt: skip
     async def choose(chosen: DeviceChosen) -> Any:

@@ -60,7 +60,7 @@ def router(server: ServerState) -> APIRouter:
     limiter = anyio.CapacityLimiter(2)
 
     @routes.get(
-        "/voices/{engine}/{voice}/sample", summary="Hear a voice", response_class=Response,
+        "/voices/{engine}/{voice}/sample", summary="A sample of a voice", response_class=Response,
         responses={
             200: {
                 "description": "It says a sentence in its language.",
@@ -91,7 +91,7 @@ def router(server: ServerState) -> APIRouter:
         return Response(audio, media_type=_MEDIA_TYPE, headers=headers)
 
     @routes.post("/voices/check", response_model=VoiceCheckResult,
-                 summary="Whether a voice speaks the language of a text")  # fmt: skip
+                 summary="Check whether a voice speaks the language of a text")  # fmt: skip
     async def check(body: VoiceCheck) -> VoiceCheckResult:
         """Nothing is spoken, and no voice is loaded."""
 

@@ -26,21 +26,19 @@ def _install(name: str) -> str:
 
 
 def _chance(name: str, default: float, high: float = 2.0) -> Option:
-    return Option(name, default, "How far it strays from the likeliest sound.", low=0.01, high=high)
+    return Option(name, default, "Sampling temperature.", low=0.01, high=high)
 
 
 def _top_p(default: float) -> Option:
-    return Option("top_p", default, "Only the likeliest this much.", low=0.01, high=1.0)
+    return Option("top_p", default, "Nucleus sampling: cumulative probability.", low=0.01, high=1.0)
 
 
 def _top_k(default: int) -> Option:
-    return Option("top_k", default, "Only so many of the likeliest.", low=1, high=1000)
+    return Option("top_k", default, "Sample from the k most likely tokens.", low=1, high=1000)
 
 
 def _penalty(default: float) -> Option:
-    return Option(
-        "repetition_penalty", default, "Against sounds that come again.", low=1.0, high=20.0
-    )
+    return Option("repetition_penalty", default, "Penalty for repeated tokens.", low=1.0, high=20.0)
 
 
 class Xtts(Hosted):
@@ -71,12 +69,12 @@ class Xtts(Hosted):
         streams=True,
         options=(
             _chance("temperature", 0.75), _top_k(50), _top_p(0.85), _penalty(10.0),
-            Option("num_beams", 1, "Ways tried at once; not with `stream`.", low=1, high=10),
+            Option("num_beams", 1, "Number of beams; not with `stream`.", low=1, high=10),
             Option(
-                "length_penalty", 1.0, "With beams: above 1 is for longer ones, below for shorter.",
+                "length_penalty", 1.0, "With beams: above 1 prefers longer output.",
                 low=-5.0, high=5.0,
             ),
-            Option("stream", False, "First sound sooner, joined from parts of half a second."),
+            Option("stream", False, "Generate in parts of half a second; first audio is faster."),
         ),
         unverified=(
             "Run with coqui-tts 0.28.0 on a small random checkpoint on the CPU, never with the "
@@ -125,15 +123,15 @@ class IndexTts(Hosted):
         seeded=True,
         options=(
             _chance("temperature", 0.8), _top_p(0.8), _top_k(30), _penalty(10.0),
-            Option("num_beams", 3, "How many ways are tried at once.", low=1, high=10),
-            Option("emo_alpha", 1.0, "How much feeling of the recording is kept.", low=0, high=1),
-            Option("duration", 1.0, "How long it takes: 1.2 is a fifth longer.", low=0.5, high=2.0),
+            Option("num_beams", 3, "Number of beams.", low=1, high=10),
+            Option("emo_alpha", 1.0, "Strength of the recording's emotion.", low=0, high=1),
+            Option("duration", 1.0, "Duration factor: 1.2 is a fifth longer.", low=0.5, high=2.0),
             Option(
-                "max_mel_tokens", 1500, "The longest it may become; a second has some 50 tokens.",
+                "max_mel_tokens", 1500, "Maximum length; about 50 tokens per second.",
                 low=50, high=5000,
             ),
             Option(
-                "max_text_tokens_per_sentence", 120, "Longer lines are said in parts.",
+                "max_text_tokens_per_sentence", 120, "Longer lines are split.",
                 low=20, high=600,
             ),
         ),
@@ -178,8 +176,8 @@ class VibeVoiceRealtime(Hosted):
         seeded=True,
         streams=True,
         options=(
-            Option("cfg_scale", 1.5, "How closely it follows voice and text.", low=1.0, high=3.0),
-            Option("steps", 5, "Diffusion steps a frame: more is slower.", low=1, high=50),
+            Option("cfg_scale", 1.5, "Guidance scale.", low=1.0, high=3.0),
+            Option("steps", 5, "Diffusion steps per frame.", low=1, high=50),
         ),
         unverified="Written after its repository's source; never run, not even on a small model.",
     )

@@ -37,7 +37,7 @@ SPEC = Spec(
     install=format_install("anyrig[nanotts]"),
     package_bytes=8_000_000,
     limit=600,
-    options=(Option("pitch", 1.0, "How high it speaks", low=0.5, high=2.0),),
+    options=(Option("pitch", 1.0, "Pitch factor", low=0.5, high=2.0),),
 )
 
 # Voice, language, accent; then its two files and their hashes.

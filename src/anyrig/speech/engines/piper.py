@@ -52,8 +52,8 @@ SPEC = Spec(
     word_times=True,
     seeded=True,
     options=(
-        Option("noise", -1.0, "How lively it sounds; the voice's own when below 0", high=2.0),
-        Option("noise_w", -1.0, "How uneven its rhythm is; the voice's own when below 0", high=2.0),
+        Option("noise", -1.0, "Variation of the sound; below 0: the voice's default", high=2.0),
+        Option("noise_w", -1.0, "Variation of the rhythm; below 0: the voice's default", high=2.0),
     ),
 )
 

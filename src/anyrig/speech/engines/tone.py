@@ -43,11 +43,9 @@ SPEC = Spec(
     streams=True,
     options=(
         Option("bad", "", f"Faults by seed, as `0:silence,1:nan`; kinds: {', '.join(FAULTS)}"),
-        Option("bad_word", "", "Only lines that hold this word go bad; every line when empty"),
-        Option(
-            "memory_items", 0, "Run out of memory above so many lines at a time; 0 never", low=0
-        ),
-        Option("sleep_s", 0.0, "Seconds to wait for each character", low=0.0, high=10.0),
+        Option("bad_word", "", "Only lines with this word are faulty; empty: all"),
+        Option("memory_items", 0, "Run out of memory above this batch size; 0: never", low=0),
+        Option("sleep_s", 0.0, "Seconds to sleep per character", low=0.0, high=10.0),
     ),
 )
 

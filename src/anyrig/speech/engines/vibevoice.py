@@ -49,12 +49,12 @@ SPEC = Spec(
     seeded=True,
     streams=True,
     options=(
-        Option("guidance", 1.3, "How closely it keeps to the text and the voice", low=1, high=5),
-        Option("steps", 10, "Diffusion steps of each frame: more are finer and slower", low=2,
+        Option("guidance", 1.3, "Guidance scale", low=1, high=5),
+        Option("steps", 10, "Diffusion steps per frame; more are better and slower", low=2,
                high=100),
-        Option("most_s", 300.0, "The longest a line may become, in seconds", low=1, high=5400),
-        Option("graphs", True, "On CUDA, replay each frame as a graph; without, far slower"),
-        Option("samples", "", "Another folder of samples of voices"),
+        Option("most_s", 300.0, "Maximum length of a line in seconds", low=1, high=5400),
+        Option("graphs", True, "Use CUDA graphs; far slower without"),
+        Option("samples", "", "Folder of voice recordings"),
     ),
     unverified="the published weights have not been run here; every frame agrees with "
     "transformers' own model on random weights",

@@ -53,8 +53,8 @@ SPEC = Spec(
     limit=400,
     seeded=True,
     options=(
-        Option("noise", -1.0, f"How much the voice varies; {_OWN}", low=-1, high=2),
-        Option("duration_noise", -1.0, f"How much the rhythm varies; {_OWN}", low=-1, high=2),
+        Option("noise", -1.0, f"Variation of the sound; {_OWN}", low=-1, high=2),
+        Option("duration_noise", -1.0, f"Variation of the rhythm; {_OWN}", low=-1, high=2),
     ),
     unverified="published weights have not been run here; random weights of the full size agree "
     "with transformers' own model",

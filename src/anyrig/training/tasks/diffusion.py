@@ -49,27 +49,27 @@ class DiffusionConfig:
     """The `[task]` table."""
 
     data: str = ""
-    """A folder of pictures; those in folders below it count as well."""
+    """A folder of images, read recursively."""
     model: str | Mapping[str, Any] = "tiny"
     """A preset of the U-Net, or a table with `preset` and sizes."""
     size: int = 32
-    """Pixels of a side: pictures are scaled, and their middle is taken."""
+    """Image size in pixels; images are scaled and cropped to a centred square."""
     channels: Literal[1, 3] = 1
-    """1 for grey."""
+    """1 for greyscale, 3 for colour."""
     predict: Predict = "v"
-    """What the model says: the noise, or the velocity."""
+    """What the model predicts: `epsilon` (the noise) or `v` (the velocity)."""
     validation: float = 0.05
-    """The share of the pictures that is only measured."""
+    """Fraction of the images used for validation."""
     flip: bool = False
-    """Mirror pictures at random."""
+    """Flip images horizontally at random."""
     samples: int = 16
-    """Pictures drawn at the end; 0 draws none."""
+    """Images to generate at the end; 0 generates none."""
     sampler: Sampler = "ddim"
-    """How they are drawn: ddim, or ancestral, which adds noise on the way."""
+    """`ddim`, or `ancestral`, which adds noise in every step."""
     sample_steps: int = 50
-    """From noise to a picture, of the 1000 that it was trained on."""
+    """Sampling steps, of the 1000 used in training."""
     cache_gb: float = 4.0
-    """Up to this size, decoded pictures are kept in the run's folder."""
+    """Cache decoded images in the run's folder, up to this size."""
 
     def __post_init__(self) -> None:
         if not self.data:

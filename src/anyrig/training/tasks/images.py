@@ -42,27 +42,27 @@ class ImagesConfig:
     """The `[task]` table."""
 
     data: str = ""
-    """A folder with a subfolder of pictures for each class."""
+    """A folder with one subfolder of images per class."""
     model: str | Mapping[str, Any] = "convnet:tiny"
     """`convnet:PRESET`, `vit:PRESET`, `timm:NAME`, or a table with `kind`, `preset` and sizes."""
     size: int = 32
-    """Pixels of a side: pictures are scaled, and their middle is taken."""
+    """Image size in pixels; images are scaled and cropped to a centred square."""
     channels: Literal[1, 3] = 3
-    """1 for grey."""
+    """1 for greyscale, 3 for colour."""
     validation: float = 0.1
-    """The share of each class that is only measured."""
+    """Fraction of each class used for validation."""
     normalise: Literal["data", "each"] = "data"
-    """By the mean and deviation of all pictures, or of `each` by itself: colours count less."""
+    """By mean and deviation of the whole data set (`data`), or of each image (`each`)."""
     crop: int = 0
-    """Pixels by which pictures are moved at random."""
+    """Shift images at random by up to this many pixels."""
     flip: bool = False
-    """Mirror pictures at random."""
+    """Flip images horizontally at random."""
     smoothing: float = 0.0
-    """Label smoothing: so much of a label is spread over all classes."""
+    """Label smoothing."""
     class_weights: Literal["none", "balanced"] = "none"
-    """`balanced` counts pictures of rare classes more."""
+    """`balanced` weights rare classes more."""
     cache_gb: float = 4.0
-    """Up to this size, decoded pictures are kept in the run's folder."""
+    """Cache decoded images in the run's folder, up to this size."""
 
     def __post_init__(self) -> None:
         _demand(bool(self.data), "data is not set", "Name the folder of pictures.")

@@ -41,28 +41,28 @@ class LanguageConfig:
     """The `[task]` table."""
 
     text: tuple[str, ...] = ()
-    """Files, folders or patterns; any document that can be read."""
+    """Files, folders or glob patterns of documents."""
     data: str = ""
-    """Or a file of tokens made before, by the `tokenizer`: bare numbers of 16 bits, of 32 in a file
-    called .uint32."""
+    """Instead of `text`: a file of token ids of the `tokenizer`, as 16-bit integers, or 32-bit in a
+    file that ends in .uint32."""
     model: str | Mapping[str, Any] = "tiny"
-    """A preset, a table of sizes (with `preset` to begin from), or a Hugging Face folder."""
+    """A preset, a table of sizes (which may name a `preset`), or a Hugging Face folder."""
     tokenizer: str = "auto"
-    """`bytes`, `train`, or a tokenizer.json; `auto` is that of the model's folder, else bytes."""
+    """`bytes`, `train`, or a tokenizer.json; `auto`: that of the model's folder, else `bytes`."""
     vocabulary: int = 4096
-    """Tokens of a tokenizer that is trained here."""
+    """Vocabulary size of `tokenizer = "train"`."""
     context: int = 0
-    """Tokens in a window; 0 takes as many as the model sees at once."""
+    """Context length in tokens; 0: the model's maximum."""
     validation: float = 0.05
-    """The share of the text, at its end, that is only measured."""
+    """Fraction of the text, at its end, used for validation."""
     prompt: str = ""
-    """What the sample at the end begins with."""
+    """Prompt of the sample that is generated at the end."""
     sample: int = 200
-    """Tokens of the sample; 0 makes none."""
+    """Length of the sample in tokens; 0 generates none."""
     temperature: float = 0.8
-    """Of the sample: less is safer, more is wilder."""
+    """Sampling temperature; lower is more predictable."""
     top_k: int = 50
-    """The sample's next token is one of so many likeliest."""
+    """Sample from the k most likely tokens."""
 
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.data):
