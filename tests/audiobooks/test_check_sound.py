@@ -15,7 +15,7 @@ from anyrig.audiobooks.check_align import Gap, gaps, pairs
 from anyrig.audiobooks.check_hear import Listeners, sampled, stretches
 from anyrig.audiobooks.check_passages import Compared, Row, compare, moved
 from anyrig.audiobooks.check_report import Finding, Report
-from anyrig.audiobooks.check_sound import PRESETS, Gauge, Levels, preset
+from anyrig.audiobooks.check_sound import Gauge, Levels, preset
 from anyrig.audiobooks.check_words import Hearing
 from anyrig.audiobooks.plan import Plan
 from anyrig.devices.discover import discover
@@ -171,10 +171,6 @@ def test_two_channels_are_as_loud_as_both(tmp_path: Path) -> None:
     two.add(np.repeat(wave, 2, axis=1))
     assert two.sound().lufs == pytest.approx(one.sound().lufs + 3.01, abs=0.05)
     assert two.sound().rms_db == pytest.approx(one.sound().rms_db, abs=0.01)
-
-
-def test_every_preset_is_called_by_its_name() -> None:
-    assert all(levels.name == name for name, levels in PRESETS.items())
 
 
 def sentence(chapter: int, number: int) -> str:

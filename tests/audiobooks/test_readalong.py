@@ -17,7 +17,7 @@ from PIL import Image
 
 from anyrig.audiobooks.plan import Plan
 from anyrig.audiobooks.readalong import write_readalong
-from anyrig.audiobooks.readalong_overlay import Track, by_part, clips, clock, overlay
+from anyrig.audiobooks.readalong_overlay import Track, by_part, clips, overlay
 from anyrig.audiobooks.readalong_pages import Piece, pages
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError, StorageError
@@ -377,9 +377,3 @@ def test_words_that_are_heard_out_of_order_are_lit_out_of_order() -> None:
     )
     made = clips(pieces, by_part(times)[0], times, 0)
     assert [clip.piece.id for clip in made] == ["s2", "s1"]
-
-
-def test_a_clock() -> None:
-    assert clock(0) == "0:00:00.000"
-    assert clock(3_723_045) == "1:02:03.045"
-    assert clock(360_000_000) == "100:00:00.000"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import soundfile
 
-from anyrig.app.bench_speech import SpeechTiming, list_sentences
+from anyrig.app.bench_speech import SpeechTiming
 from anyrig.cli.bench import format_timings
 from tests.conftest import Anyrig
 
@@ -251,9 +251,3 @@ def test_the_table_fits_80_columns() -> None:
     text = format_timings("vibevoice-realtime", rows)
     assert max(map(len, text.splitlines())) <= 80
     assert text.count(name) == 1
-
-
-def test_sentences_are_all_different_and_ten_words_long() -> None:
-    texts = list(list_sentences())
-    assert len(set(texts)) == 64
-    assert {len(text.split()) for text in texts} == {10}

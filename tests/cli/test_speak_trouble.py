@@ -213,12 +213,6 @@ def test_a_device_that_is_not_there_is_named(anyrig: Anyrig) -> None:
     assert not Path("a.wav").exists()
 
 
-def test_flags_may_stand_before_the_command(anyrig: Anyrig) -> None:
-    done = anyrig("-o", "a.wav", "--engine", "tone", "speak", "Hello.")
-    assert done.returncode == 0, done.stderr
-    assert Path("a.wav").exists()
-
-
 def test_each_segment_is_listened_to(anyrig: Anyrig) -> None:
     text = "The old keeper walked down the long stone stairs. Nobody had ever seen such rain."
     done = anyrig("speak", text, "-o", "a.wav", "--verify")

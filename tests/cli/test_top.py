@@ -23,16 +23,9 @@ from anyrig.cli.terminal import Terminal
 from anyrig.cli.top import _show
 from anyrig.cli.top_frame import (
     SORTS,
-    Span,
     View,
     build_frame,
-    clean,
-    cut,
-    cut_line,
-    draw_bar,
-    draw_graph,
     measure_width,
-    pad,
     render,
 )
 from anyrig.devices.machine import Machine
@@ -285,36 +278,6 @@ def test_the_command_can_be_told_in_the_smallest_view(machine: Callable[..., Mac
     assert "python -m anyrig bench" in render(lines[-1], colours=False)
 
 
-def test_widths() -> None:
-    assert measure_width("日本") == 4
-    assert cut("日本", 3) == "日"
-    assert pad("日本", 6) == "日本  "
-    assert pad("ab", 4, right=True) == "  ab"
-    assert clean("a\x1b[31mb\x7f") == "a?[31mb?"
-    assert render(cut_line((Span("abc"), Span("def")), 4), colours=False) == "abcd"
-
-
-def test_bars() -> None:
-    def drawn(percent: float | None, unicode: bool = True) -> str:
-        return render(draw_bar(percent, 10, unicode=unicode), colours=False)
-
-    assert drawn(50) == "█████░░░░░"
-    assert drawn(55) == "█████▌░░░░"
-    assert drawn(0) == "░░░░░░░░░░"
-    assert drawn(1) == "▌░░░░░░░░░"  # a little is not nothing
-    assert drawn(None) == drawn(0)
-    assert drawn(250) == "██████████"
-    assert drawn(50, unicode=False) == "#####....."
-
-
-def test_graphs() -> None:
-    assert draw_graph([0, 100], 1, 1, unicode=True) == ["⣸"]
-    assert draw_graph([100, 100, 0, 0], 2, 2, unicode=True) == ["⣿ ", "⣿⣀"]
-    assert draw_graph([None, 100], 2, 1, unicode=True) == [" ⢸"]
-    assert draw_graph([0, 50, 100], 5, 1, unicode=False) == ["  .=#"]
-    assert draw_graph([], 3, 1, unicode=True) == ["   "]
-
-
 # -- the command -----------------------------------------------------------------------------------
 
 
@@ -403,16 +366,6 @@ def test_mistakes(anyrig: Anyrig, words: list[str], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[0]
     assert "  hint: " in done.stderr
-
-
-def test_no_framework_is_loaded() -> None:
-    code = (
-        "import json, sys; from anyrig.cli.main import main; code = main(['top', '--once']);"
-        "print(json.dumps(sorted(sys.modules)), file=sys.stderr); sys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    loaded = set(json.loads(done.stderr.strip().splitlines()[-1]))
-    assert not loaded & {"torch", "numpy", "onnxruntime", "rich", "pydantic", "fastapi"}
 
 
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?25h\x1b[?1049l"

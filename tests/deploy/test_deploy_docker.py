@@ -49,12 +49,6 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_hadolint_would_find_something(tmp_path: Path) -> None:
-    bad = tmp_path / "Dockerfile"
-    bad.write_text("FROM python:latest\nRUN cd /tmp && sudo true\n")
-    assert subprocess.run([tool("hadolint"), str(bad)], capture_output=True).returncode == 1
-
-
 def test_every_target_is_there_and_cpu_is_the_last() -> None:
     found = files.stages()
     assert set(TARGETS) <= set(found)
@@ -331,19 +325,10 @@ def schema() -> Any:
     return json.loads((folder / "compose-spec.json").read_text(encoding="utf-8"))
 
 
-def test_the_files_are_those_that_people_know() -> None:
-    assert [path.name for path in COMPOSE] == [
-        "docker-compose.coordinator.yml", "docker-compose.gpu.yml", "docker-compose.rocm.yml",
-        "docker-compose.worker.yml", "docker-compose.xpu.yml", "docker-compose.yml",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
 def test_schema(path: Path, schema: Any) -> None:
     found = yaml.safe_load(files.text(path))
     assert [error.message for error in Draft202012Validator(schema).iter_errors(found)] == []
-    found["services"]["more"] = {"imag": "typing mistake"}
-    assert "'imag' was unexpected" in str(list(Draft202012Validator(schema).iter_errors(found)))
 
 
 @pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)

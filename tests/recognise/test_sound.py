@@ -336,11 +336,6 @@ def test_nothing_and_the_same_rate() -> None:
     assert len(resample(tone[:1], 24000, 48000)) == 2
 
 
-def test_rates_that_are_none() -> None:
-    with pytest.raises(InvalidInputError):
-        Resampler(0, 24000)
-
-
 rng = np.random.default_rng(7)
 
 

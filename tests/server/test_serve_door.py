@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import httpx
 import pytest
 from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
@@ -298,14 +297,3 @@ def test_odd_methods_do_not_fill_the_figures(app_client: TestClient) -> None:
     for number in range(5):
         app_client.request(f"ODD{number}", "/uploads")
     assert "ODD" not in app_client.get("/metrics").text
-
-
-def test_httpx_is_answered_in_process(make_app: MakeApp) -> None:
-    """As the page's own client calls."""
-
-    async def ask() -> int:
-        transport = httpx.ASGITransport(app=make_app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return (await client.get("/health/live")).status_code
-
-    assert asyncio.run(ask()) == 200

@@ -87,11 +87,6 @@ def test_a_file_is_named_by_its_id_alone(uploads: Uploads, word: str) -> None:
         uploads.path(word)
 
 
-def test_one_that_is_there_is_found_by_its_word(uploads: Uploads) -> None:
-    upload_id = _sent(uploads, "a.txt")
-    assert uploads.path(uploads.find(f"upload:{upload_id}").id).read_bytes() == b"something"
-
-
 def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: Path) -> None:
     big = uploads.receive("big.txt")
     big.write(b"x" * 900)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
@@ -213,26 +211,6 @@ def test_cutting_into_sentences_does_not_change_what_is_read(language: str) -> N
             other.append((written, whole, said))
     assert len(rows) > 300
     assert len(other) <= len(rows) // 200, other
-
-
-def test_plain_english_needs_no_model() -> None:
-    """Loading it is most of what a short text costs."""
-    code = (
-        "import sys; from anyrig.speech.prepare import prepare; prepare('CHAPTER I\\n\\nIt was so, "
-        "and he said that it was not for him to say what they did.'); "
-        "sys.exit('py3langid' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_importing_it_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, anyrig.speech.prepare; heavy = {'numpy', 'torch', 'onnxruntime', 'babel', "
-        "'py3langid', 'num2words', 'lxml'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_short_paragraph_is_read_in_its_own_language_where_the_engine_speaks_it() -> None:

@@ -253,7 +253,3 @@ def test_ways(subtests: pytest.Subtests) -> None:
 def test_a_date_that_is_none_stays() -> None:
     assert say_as("32/13/2024", "date dmy", "en") is not None
     assert "soon" in (say_as("soon", "date dmy", "en") or "")
-
-
-def test_what_there_is_not() -> None:
-    assert say_as("x", "nonsense", "en") is None

@@ -397,16 +397,6 @@ def test_a_forked_process_opens_its_own_connection(tmp_path: Path) -> None:
     )
 
 
-def test_imports_are_light() -> None:
-    """It is opened by every worker: nothing heavy comes along."""
-    code = "import sys, anyrig.storage.cache; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
-    assert not {"numpy", "torch", "asyncio", "zipfile", "psutil"} & set(done.stdout.split())
-
-
 # -- misuse ------------------------------------------------------------------------------------
 
 

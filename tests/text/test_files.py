@@ -5,9 +5,7 @@ Whatever is wrong is one `InvalidInputError`.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ import pytest
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text import files
-from anyrig.text.files import FORMATS, format_of, read
+from anyrig.text.files import format_of, read
 from anyrig.text.folder import find
 from anyrig.text.formats.limits import Limits
 from tests.text.epub_maker import Page, epub, write
@@ -130,23 +128,6 @@ def test_a_fault_that_no_reader_foresaw_is_the_files(
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(InvalidInputError, match="cannot be read as txt"):
         read(tmp_path / "a.txt")
-
-
-def test_every_format_of_the_table_has_a_reader(subtests: pytest.Subtests) -> None:
-    for module in FORMATS.values():
-        with subtests.test(module=module):
-            assert importlib.util.find_spec(module), f"{module} is not there"
-
-
-def test_no_reader_is_loaded_before_it_is_needed() -> None:
-    code = (
-        "import sys, anyrig.text.files;"
-        "print([m for m in ('lxml', 'pypdfium2', 'numpy') if m in sys.modules])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
 
 
 @pytest.fixture

@@ -134,10 +134,6 @@ def test_what_is_no_text_is_refused_in_words(data: bytes, said: str) -> None:
     assert caught.value.hint
 
 
-def test_nothing_is_the_empty_text() -> None:
-    assert decode(b"", "a.txt") == ""
-
-
 def test_a_few_damaged_bytes_do_not_cost_the_text() -> None:
     whole = "“Où est-elle?” – “Là-bas, près du café.” " * 100
     data = whole.encode()

@@ -204,14 +204,6 @@ def test_a_scene_is_told_apart(subtests: pytest.Subtests) -> None:
             assert shown == scene
 
 
-def test_the_tables_hold_enough() -> None:
-    lines = {language: 0 for language, _, _ in SCENES}
-    for language, _, scene in SCENES:
-        lines[language] += len(scene)
-    assert min(lines[language] for language in ("en", "es", "fr")) >= 15
-    assert sum(lines.values()) >= 100
-
-
 def test_a_speech_goes_on_in_the_next_paragraph_only_where_that_takes_it_up() -> None:
     (first,) = speeches("“It was dark.")
     assert first == Speech(0, 13, continued=False, open=True)

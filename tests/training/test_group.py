@@ -24,7 +24,7 @@ from anyrig.training.distributed.joining import place_of, strategy_named
 from anyrig.training.distributed.launch import first_failure, launch
 from anyrig.training.distributed.reducer import make_buckets, views_of
 from anyrig.training.distributed.restarting import START_AGAIN, ask_smaller, asked_micro_batch
-from anyrig.training.distributed.shares import Shares, Stopwatch, cut, step_time
+from anyrig.training.distributed.shares import Shares, cut, step_time
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
 from tests.training.ranks.course import mixed, train
@@ -327,11 +327,6 @@ def test_no_other_cut_ends_sooner() -> None:
         assert step_time(counts, speeds) <= best * (1 + 1e-9)
 
 
-def test_equal_shares_are_equal() -> None:
-    assert [Shares(3).next(10, rank) for rank in range(3)] == [(0, 4), (4, 3), (7, 3)]
-    assert cut(1000, [1.0] * 4) == [250] * 4
-
-
 class _Told:
     """A second process with a speed of its own, over the same sum."""
 
@@ -366,14 +361,6 @@ def test_a_process_without_items_moves_nothing() -> None:
         shares.next(1, 0)
         shares.note(1, 0.1, told)
     assert shares.speeds == (1.0, 1.0)
-
-
-def test_a_stopwatch_counts_what_is_inside() -> None:
-    watch = Stopwatch()
-    with watch.computing():
-        torch.ones(10).sum()
-    assert watch.read() > 0
-    assert watch.read() == 0
 
 
 def test_the_faster_process_gets_more_and_gradients_stay_those_of_one() -> None:

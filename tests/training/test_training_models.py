@@ -202,21 +202,6 @@ def test_a_u_net_starts_at_nought_and_depends_on_time(preset: str) -> None:
     assert all(one.grad is not None and one.grad.any() for one in model.parameters())
 
 
-def test_the_small_u_net_is_of_a_known_size() -> None:
-    with torch.device("meta"):
-        model = unet.Unet(unet.PRESETS["small"])
-        made = model(torch.empty(2, 3, 64, 64), torch.empty(2))
-    assert made.shape == (2, 3, 64, 64)
-    assert 10e6 < sum(one.numel() for one in model.parameters()) < 30e6
-
-
-def test_waves_tell_all_times_apart() -> None:
-    marks = unet.waves(torch.arange(1000), 32)
-    assert marks.shape == (1000, 32)
-    apart = torch.cdist(marks, marks) + torch.eye(1000) * 9
-    assert apart.min() > 0.01
-
-
 @pytest.mark.parametrize(
     ("kind", "values", "said"),
     [

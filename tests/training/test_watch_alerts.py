@@ -7,7 +7,6 @@ import dataclasses
 import math
 import random
 import re
-import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from anyrig.training.watch.alerts import Alarm, Alert, Rules
 from anyrig.training.watch.figures import Counted
 from anyrig.training.watch.flops import count_flops
 from anyrig.training.watch.health import NotFinite, find_nonfinite
-from anyrig.training.watch.usual import Usual
 
 
 def counted(number: int, **changed: Any) -> Counted:
@@ -131,20 +129,6 @@ def test_throughput_that_fell() -> None:
     ]
     noise = random.Random(3)
     assert run(of("step_s", [1e-4 * (1 + 3 * noise.random()) for _ in range(3000)])) == []
-
-
-def test_the_usual_is_the_median_of_the_newest() -> None:
-    noise = random.Random(4)
-    values = [noise.choice([1.0, 2.0, noise.gauss(0, 5)]) for _ in range(300)]
-    usual = Usual(31)
-    for number, value in enumerate(values):
-        usual.add(value)
-        window = values[max(0, number - 30) : number + 1]
-        assert usual.median() == pytest.approx(statistics.median(window))
-    middle = statistics.median(values[-31:])
-    distances = [abs(value - middle) for value in values[-31:]]
-    assert usual.spread() == pytest.approx(1.4826 * statistics.median(distances))
-    assert Usual(3).median() == 0.0
 
 
 def test_memory_near_its_end() -> None:

@@ -28,7 +28,7 @@ from anyrig.monitor.sample import DeviceSample, SampleTime
 from anyrig.plots import (
     AxisUnit,
 )
-from anyrig.training.protocol import PHASES, StepFacts, Watch
+from anyrig.training.protocol import PHASES, StepFacts
 from anyrig.training.watch.alerts import Alert, Rules
 from anyrig.training.watch.curves import charts
 from anyrig.training.watch.figures import (
@@ -90,11 +90,6 @@ class Kept:
 
     def close(self) -> None:
         self.closed = True
-
-
-def test_the_recorder_fits_the_protocol() -> None:
-    watch: Watch = Recorder()
-    watch.close()
 
 
 def test_a_line_of_the_log_adds_up_its_steps() -> None:

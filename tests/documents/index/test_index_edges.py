@@ -15,7 +15,7 @@ from PIL import Image
 from anyrig.documents.cache.shelf import Marks, Shelf
 from anyrig.documents.index import folders
 from anyrig.documents.index.database import IndexFile
-from anyrig.documents.index.progress import FilesPace, Pace, Progress
+from anyrig.documents.index.progress import FilesPace, Progress
 from anyrig.documents.index.rows import Stamp
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
@@ -329,17 +329,3 @@ def test_files_that_need_not_be_opened_count_as_read() -> None:
     for stamp in stamps:
         pace.written(stamp)
     assert (pace.now.num_read, pace.now.file, pace.now.done) == (10, 10, 1.0)
-
-
-def test_things_alike() -> None:
-    clock = Clock()
-    pace = Pace("linking", 100, clock)
-    pace.add()
-    clock.s = 1.0
-    early = pace.now
-    assert early.left_s is None
-    for _ in range(24):
-        pace.add()
-    clock.s = 5.0
-    later = pace.now
-    assert (later.done, later.left_s) == (0.25, 15.0)

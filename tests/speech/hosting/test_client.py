@@ -33,7 +33,7 @@ from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.hosting import client as clients
 from anyrig.speech.hosting import environments, host
-from anyrig.speech.hosting.client import Client, Deadlines, Part
+from anyrig.speech.hosting.client import Client, Part
 from anyrig.speech.hosting.host import BadFrame, read_frame, write_frame
 from anyrig.speech.protocol import Line
 from anyrig.work.engine import EngineFactory
@@ -173,12 +173,6 @@ def test_the_first_line_of_a_host_may_take_longer(home: Path) -> None:
         assert next(listening).data
         with pytest.raises(WorkError, match="nothing came within 0 s"):
             list(listening)
-
-
-def test_deadlines_grow_with_the_text() -> None:
-    deadlines = Deadlines(line_s=10, character_s=0.5)
-    assert deadlines.of([Line("a" * 20), Line("b" * 100)]) == 60
-    assert deadlines.of([]) == 10
 
 
 @posix
