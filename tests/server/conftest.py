@@ -33,7 +33,7 @@ from tests.cluster.conftest import (  # noqa: F401 - fixtures
     new_broker,
     workers,
 )  # fmt: skip
-from tests.conftest import _SHAPING
+from tests.conftest import _SHAPING, run_command
 from tests.server.browsing import axe, browser, driver  # noqa: F401 - fixtures
 from tests.server.long_work import busy, folders, person  # noqa: F401 - fixtures
 
@@ -72,6 +72,18 @@ def environment_of(home: Path, more: Mapping[str, str] | None = None) -> dict[st
         "XDG_STATE_HOME": str(home / ".local" / "state"), "NO_COLOR": "1", "ANYRIG_CONTAINER": "0",
         **(more or {}),
     }  # fmt: skip
+
+
+def run_for(home: Path, *words: str) -> str:
+    """What a command of this person says."""
+    done = run_command(*words, environment=environment_of(home), clear=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def add_key(home: Path, name: str, *words: str) -> str:
+    """A key, made as its owner does."""
+    return str(json.loads(run_for(home, "keys", "add", name, "--json", *words))["key"])
 
 
 @contextlib.contextmanager

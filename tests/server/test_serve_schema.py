@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from anyrig.server.auth import PUBLIC_PATHS
-from tests.server.conftest import Server, environment_of, running
+from tests.server.conftest import Server, add_key, running
 
 _NOT_THERE = 501
 """A model that is not installed: the answer says which, and how to get it."""
@@ -157,12 +155,7 @@ def test_whatever_else_is_sent_is_answered_as_described(tried: Server) -> None:
 def test_with_a_key_the_same_is_answered_and_without_one_nothing(tmp_path: Path) -> None:
     print(f"ANYRIG_TEST_SEED={SEED}")
     home = tmp_path / "keyed"
-    home.mkdir()
-    order = [sys.executable, "-m", "anyrig", "keys", "add", "ada", "--json"]
-    made = subprocess.run(
-        order, env=environment_of(home), capture_output=True, text=True, check=True
-    )
-    key = str(json.loads(made.stdout)["key"])
+    key = add_key(home, "ada")
     many = {"ANYRIG_SERVER_REQUESTS_PER_MINUTE": "1000000"}
     words = ("--require-keys", "--no-jobs", "--no-page")
     with running(home, *words, environment=many, key=key) as server:
