@@ -18,11 +18,10 @@ from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.translations import get_translator
 from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, visiting
-from tests.server.conftest import MakeApp, Start, add_key
+from tests.server.conftest import HERE, MakeApp, Start, add_key
 from tests.server.long_work import send
 from tests.server.test_serve_cluster_page import lost
 
-HERE = "http://127.0.0.1:3000"
 T = get_translator("en")
 
 

@@ -27,9 +27,8 @@ from anyrig.server.errors import (
     error_status,
 )
 from anyrig.server.log import JsonFormatter, configure_log
-from tests.server.conftest import MakeApp
+from tests.server.conftest import HERE, MakeApp
 
-HERE = "http://127.0.0.1:3000"
 SECRET = "secretwords"  # a traceback quotes lines of code, so they must not hold it
 
 
