@@ -12,7 +12,7 @@ import pytest
 from anyrig import Rig
 from anyrig.app.analyse import list_failed
 from anyrig.app.classify import list_classifiers
-from anyrig.app.events import Event, ProgressEvent, WarningEvent
+from anyrig.app.events import Event, ProgressEvent
 from anyrig.errors import InvalidInputError, InvalidOptionError
 from tests.documents.analyse import topics
 from tests.documents.marked_texts import load
@@ -107,29 +107,6 @@ def test_texts_and_files() -> None:
     ]  # fmt: skip
     assert result.sources[0].text[rows[1]["start"] : rows[1]["end"]] == rows[1]["text"]
     assert [row["count"] for row in result.sources[1].list_rows(distinct=True)] == [2]
-
-
-def test_redaction_warns_that_names_can_be_missed() -> None:
-    events: list[Event] = []
-    result = Rig().find_entities(
-        texts=[TEXT], engine="grammar", redact=True, on_event=events.append
-    )
-    assert result.sources[0].redacted == "Pay [MONEY] to [IBAN] by [DATE]."
-    warnings = [event.message for event in events if isinstance(event, WarningEvent)]
-    assert any("names can be missed" in warning for warning in warnings)
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    bad, out = tmp_path / "bad.pdf", tmp_path / "found.json"
-    bad.write_bytes(b"%PDF-1.4 broken")
-    with pytest.raises(InvalidInputError, match="bad.pdf"):
-        Rig().find_entities(bad, engine="grammar", ocr="never", output=out)
-    assert not out.exists()
-    result = Rig().find_entities(bad, texts=[TEXT], engine="grammar", ocr="never", output=out)
-    assert [one.file for one in result.failed] == [str(bad)]
-    data = json.loads(out.read_text(encoding="utf-8"))
-    assert len(data["entities"]) == 3
-    assert data["failed"][0]["file"] == str(bad)
 
 
 def test_a_text_and_files_are_summarised(tmp_path: Path) -> None:

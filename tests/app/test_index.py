@@ -10,7 +10,7 @@ import pytest
 
 from anyrig import Rig
 from anyrig.app.embedding import EmbedRequest, build_workload, embed, format_reference
-from anyrig.app.events import Event, ProgressEvent, WarningEvent
+from anyrig.app.events import Event, ProgressEvent
 from anyrig.app.index import (
     IndexProgressEvent,
     IndexRequest,
@@ -122,29 +122,6 @@ def test_a_text_that_is_the_name_of_a_file_is_a_text(tmp_path: Path) -> None:
     by_name = rig.embed([str(tmp_path / "a.txt")], model="hashing")
     by_file = rig.embed_files([tmp_path / "a.txt"], model="hashing").vectors
     assert not np.allclose(by_name, by_file)
-
-
-def test_files_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("A letter about the harbour.")
-    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.7 cut short")
-    (tmp_path / "c.wav").write_bytes(b"RIFF")
-    events: list[Event] = []
-    rig = Rig()
-    found = rig.embed_files([tmp_path], model="hashing", ocr="never", on_event=events.append)
-    assert [Path(name).name for name in found.names] == ["a.txt"]
-    assert [Path(one.file).name for one in found.failed] == ["b.pdf"]
-    assert WarningEvent("skipped 1 file of other types: .wav") in events
-    found.save(tmp_path / "x.npz")
-    assert np.load(tmp_path / "x.npz")["vectors"].shape == (1, 256)
-
-
-def test_pairs_are_listed_nearest_first() -> None:
-    rig = Rig()
-    texts = ["a cat", "a stone wall", "a cat"]
-    request = rig.request(EmbedRequest, texts=texts, model="hashing", similar=True)
-    found = embed(rig, request, lambda event: None)
-    cosine, first, second = found.list_nearest_pairs(1)[0]
-    assert (round(cosine, 3), first, second) == (1.0, "a cat", "a cat")
 
 
 @pytest.mark.parametrize(
