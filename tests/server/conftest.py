@@ -226,7 +226,7 @@ _SLOW = {
     # Files and tests that take most of the time of this folder; `make test-slow` runs them. What is
     # left walks the frame of every page, speaks a sentence and makes the sample book in a browser.
     "test_serve_pages_documents", "test_serve_pages_jobs", "test_serve_pages_training",
-    "test_serve_page_rig", "test_serve_kills",
+    "test_serve_page_rig", "test_a_job_outlives_its_server_and_ends_as_if_nothing_had_happened",
     "test_chapters_are_heard_while_the_rest_is_made", "test_the_lexicon_is_kept_and_heard",
     "test_workers_are_told_as_they_are_killed_frozen_and_healed",
     "test_an_idle_model_is_unloaded_and_comes_back", "test_lines_as_a_job_can_be_left",
