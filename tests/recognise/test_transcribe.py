@@ -393,8 +393,8 @@ def test_what_is_written_otherwise_is_the_same(subtests: pytest.Subtests) -> Non
     for text, heard in SAME:
         with subtests.test(text=text, heard=heard):
             assert word_errors(text, heard).pairs == ()
-            assert word_errors(written, heard).errors == 0
-            assert word_errors(heard, said).errors == 0, "either way round"
+            assert word_errors(text, heard).errors == 0
+            assert word_errors(heard, text).errors == 0, "either way round"
 
 
 @pytest.mark.parametrize(("said", "heard", "language"), OTHERS)
