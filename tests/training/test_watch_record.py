@@ -141,14 +141,16 @@ def test_phases_of_a_step_on_the_host() -> None:
     time.sleep(0.01)
     first = phases.cut().read()
     time.sleep(0.2)  # a validation between two steps
+    begun = time.perf_counter()
     with phases.phase("data"):
         pass
     second = phases.cut().read()
+    took_s = time.perf_counter() - begun
     assert set(first.phases) == {"data", "forward"}
     assert first.phases["data"] >= 0.02
     assert first.phases["forward"] >= 0.02
     assert first.step_s >= sum(first.phases.values()) + 0.01
-    assert second.step_s < 0.2
+    assert second.step_s <= took_s  # without the validation
     assert second.phases.keys() == {"data"}
 
 
