@@ -178,12 +178,12 @@ def test_pip_takes_extras_of_the_installed_package() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_missing_package_is_one_error(anyrig: Anyrig, tmp_path: Path) -> None:
+def test_missing_package_is_one_error(anyrig_process: Anyrig, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     (tmp_path / "t.toml").write_text('[task]\nkind = "texts"\nexamples = "e.csv"\n')
     (tmp_path / "e.csv").write_text("text,label\na,b\nc,d\n")
     environment = {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = anyrig("train", "t.toml", cwd=tmp_path, environment=environment)
+    done = anyrig_process("train", "t.toml", cwd=tmp_path, environment=environment)
     assert done.returncode == 4, done.stderr
     assert "Traceback" not in done.stderr
     assert "torch" in done.stderr

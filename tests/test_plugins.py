@@ -67,9 +67,9 @@ def test_a_broken_plugin_is_an_error_in_words(
     assert name in plugins.list_names(OWN, GROUP)
 
 
-def test_a_broken_plugin_does_not_stop_the_listing(folder: Path, anyrig: Anyrig) -> None:
+def test_a_broken_plugin_does_not_stop_the_listing(folder: Path, anyrig_process: Anyrig) -> None:
     _plugin(folder, "bad", "raise RuntimeError('broken')")
-    done = anyrig("engines", environment={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
+    done = anyrig_process("engines", environment={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
     assert done.returncode == 0, done.stderr
     assert "hibari" in done.stdout
     assert "bad_plugin" in done.stdout

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anyrig import Rig
 from anyrig.app.events import Event, NoticeEvent, ProgressEvent, WarningEvent
-from anyrig.devices.machine import Machine
+from anyrig.bench.measurements import Measurement
+from anyrig.bench.process import BenchResult
+from anyrig.devices.doctor import KernelResult
+from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError, InvalidInputError
 
 PAIR = "rtx4090-rtxpro6000-wsl2"
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices are measured at once; tests/bench has the child process that really measures."""
+
+    def measure(device: Device, backend: DeviceBackend, *_: Any, **options: Any) -> BenchResult:
+        options["on_progress"]("product")
+        product = Measurement("product", "fp32", 256, 1e9, "FLOP/s", 0.1, backend=backend.library)
+        return BenchResult(KernelResult(backend.provider, device.id, True), (product,))
+
+    monkeypatch.setattr("anyrig.bench.process.measure_device", measure)
 
 
 def test_devices_are_listed_with_the_choice(machine: Callable[..., Machine]) -> None:
@@ -31,6 +47,7 @@ def test_a_wrong_name_hides_no_device(machine: Callable[..., Machine]) -> None:
     assert len(found.machine.gpus) == 2
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_device_is_saved_measured_once_and_forgotten() -> None:
     events: list[Event] = []
     rig = Rig(on_event=events.append)
@@ -69,6 +86,7 @@ def test_checks(machine: Callable[..., Machine]) -> None:
         Rig(machine=machine(PAIR)).diagnose(selftest=True)
 
 
+@pytest.mark.usefixtures("measured")
 def test_bench() -> None:
     rig = Rig()
     (cpu,) = rig.bench(device="cpu", quick=True, no_save=True, plot=Path("plot.svg")).devices

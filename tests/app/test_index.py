@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from anyrig import Rig
-from anyrig.app.events import Event
+from anyrig.app.embedding import EmbedRequest, build_workload, embed, format_reference
+from anyrig.app.events import Event, ProgressEvent
 from anyrig.app.index import (
     IndexProgressEvent,
     IndexRequest,
@@ -18,6 +21,7 @@ from anyrig.app.index import (
     list_indexes,
     remove,
 )
+from anyrig.documents.model import find
 from anyrig.errors import InvalidInputError, InvalidOptionError
 from tests.documents.engines import toy
 
@@ -102,3 +106,69 @@ def test_wrong_options_are_refused(docs: Path) -> None:
         rig.index(docs, index="../x")
     with pytest.raises(InvalidInputError, match="no such file or folder"):
         rig.index(docs / "nothing")
+
+
+def test_texts_become_rows_of_one_matrix() -> None:
+    events: list[Event] = []
+    vectors = Rig().embed(["a red car", "boiled potatoes"], model="hashing", on_event=events.append)
+    assert vectors.shape == (2, 256)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    assert events[-1] == ProgressEvent("embedding", 2, 2, "boiled potatoes")
+
+
+def test_a_text_that_is_the_name_of_a_file_is_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("something else")
+    rig = Rig()
+    by_name = rig.embed([str(tmp_path / "a.txt")], model="hashing")
+    by_file = rig.embed_files([tmp_path / "a.txt"], model="hashing").vectors
+    assert not np.allclose(by_name, by_file)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"texts": []}, "nothing to embed"),
+        ({"texts": ["alone"], "similar": True}, "only one text"),
+        ({"texts": ["a"], "names": ["a", "b"]}, "2 names for 1 texts"),
+        ({"texts": ["a"], "output": "x.txt"}, "unknown format"),
+        ({"files": ["nowhere"]}, "no such file or folder"),
+    ],
+)
+def test_what_cannot_be_done(options: dict[str, object], error: str) -> None:
+    rig = Rig()
+    with pytest.raises(InvalidInputError, match=error):
+        embed(rig, rig.request(EmbedRequest, **options), lambda event: None)
+
+
+def test_wrong_options_of_vectors_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="`long` must be one of windows, cut"):
+        Rig().embed(["a"], long="short")
+
+
+def test_the_settings_name_the_model() -> None:
+    Path("anyrig.toml").write_text('[documents]\nmodel = "hashing"\n')
+    assert Rig().embed(["a"]).shape == (1, 256)
+    assert Rig().embed(["a"], model="minilm").shape == (1, 384)
+
+
+def test_a_cpu_with_bf16_tiles_is_used_like_a_gpu_if_the_model_stays_loaded() -> None:
+    rig = Rig()
+    model = find("minilm", models=rig.folders.models)
+    cpu = replace(rig.machine.cpu, vectors=("avx512f", "amx_bf16"))
+    served = build_workload(model, cpu, num_characters=None, shared=True)
+    assert served.libraries == served.gpu_libraries
+    for other, shared in ((cpu, False), (replace(cpu, vectors=("avx512_bf16",)), True)):
+        once = build_workload(model, other, num_characters=None, shared=shared)
+        assert once.libraries == model.need().libraries
+
+
+def test_a_model_is_found_again_from_another_folder() -> None:
+    rig = Rig()
+    model = find("minilm", models=rig.folders.models)
+    for name in ("mine", "minilm"):
+        Path(name).mkdir()
+    mine = replace(model, name="mine")
+    assert format_reference("mine", mine) == str(Path("mine").resolve())
+    assert format_reference("minilm", model) == "minilm"  # not the folder of that name
+    assert format_reference("auto", model) == "minilm"
+    assert format_reference("owner/name", replace(model, name="owner/name")) == "owner/name"

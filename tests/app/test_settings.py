@@ -127,9 +127,11 @@ KUBERNETES = {
 }  # fmt: skip
 
 
-def test_unknown_variables_are_one_warning_with_suggestions(anyrig: Anyrig) -> None:
+def test_unknown_variables_are_one_warning_with_suggestions(anyrig_process: Anyrig) -> None:
     Path(".env").write_text("VIBEVOICE_PRT=1\nANYRG_DEVICE=cpu\nDATABASE_URL=x\n")
-    done = anyrig("devices", environment={"ANYRIG_DEVCE": "cpu", "INDEXTTS_USE_DEEPSPEED": "1"})
+    done = anyrig_process(
+        "devices", environment={"ANYRIG_DEVCE": "cpu", "INDEXTTS_USE_DEEPSPEED": "1"}
+    )
     assert done.returncode == 0
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
     for name, near in (
@@ -157,7 +159,7 @@ def test_kubernetes_service_variables_are_ignored(in_file: bool, tmp_path: Path)
     ["GPU_ID=0,1", "GPU_ID=all", "GPU_ID=none", "GPU_ID=-1", "GPU_ID=GPU-8f3", "USE_GPU=perhaps",
      "USE_GPU=2", "DIRECTML_DEVICE=x"],
 )  # fmt: skip
-def test_foreign_values_of_shared_variables_are_ignored(anyrig: Anyrig, line: str) -> None:
+def test_foreign_values_of_shared_variables_are_ignored(anyrig_process: Anyrig, line: str) -> None:
     Path(".env").write_text(line + "\n")
     loaded = LOADER.load({}, dotenv=Path(".env"))
     assert loaded.settings == Settings()
@@ -165,7 +167,7 @@ def test_foreign_values_of_shared_variables_are_ignored(anyrig: Anyrig, line: st
     name, _, value = line.partition("=")
     assert LOADER.load({name: value}).settings == Settings()
     if line == "GPU_ID=0,1":
-        assert anyrig("devices", "--strict").returncode == 0
+        assert anyrig_process("devices", "--strict").returncode == 0
 
 
 def test_invalid_legacy_value_is_a_warning() -> None:
@@ -185,16 +187,16 @@ def test_invalid_legacy_value_is_a_warning() -> None:
      ("CUDA_VISIBLE_DEVICES=1", {"CUDA_VISIBLE_DEVICES": "0"}, False)],
 )  # fmt: skip
 def test_dotenv_sets_visible_devices_below_the_environment(
-    anyrig: Anyrig, file: str, own: dict[str, str], hidden: bool
+    anyrig_process: Anyrig, file: str, own: dict[str, str], hidden: bool
 ) -> None:
     Path(".env").write_text(file + "\n")
     words = ("devices", "--json", "--machine", str(MACHINES / "h200-linux.json"))
-    done = anyrig(*words, environment=own)
+    done = anyrig_process(*words, environment=own)
     (gpu,) = json.loads(done.stdout)["gpus"]
     assert bool(gpu["blocked"]) == hidden, gpu
 
 
-def test_dotenv_device_variables_reach_child_processes(anyrig: Anyrig) -> None:
+def test_dotenv_device_variables_reach_child_processes(anyrig_process: Anyrig) -> None:
     Path(".env").write_text("CUDA_VISIBLE_DEVICES=7\n")
     program = (
         "import os; from anyrig import Rig; rig = Rig()\n"
@@ -259,14 +261,14 @@ def test_restricted_settings() -> None:
     assert found == {*RESTRICTED, "server.behind_proxy"}
 
 
-def test_broker_from_the_working_directory_is_not_contacted(anyrig: Anyrig) -> None:
+def test_broker_from_the_working_directory_is_not_contacted(anyrig_process: Anyrig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
         Path("anyrig.toml").write_text(
             f'[cluster]\nbroker = "{address}"\nspread = true\n[cache]\nurl = "{address}"\n'
         )
         Path(".env").write_text(f"ANYRIG_CLUSTER_BROKER={address}\nREDIS_URL={address}\n")
-        done = anyrig("speak", "Hello.", "--engine", "tone", "-o", "hello.wav")
+        done = anyrig_process("speak", "Hello.", "--engine", "tone", "-o", "hello.wav")
         listening.setblocking(False)
         with pytest.raises(BlockingIOError):
             listening.accept()

@@ -9,7 +9,7 @@ import pytest
 
 from anyrig.text.files import read
 from anyrig.text.matter import settle
-from benchmarks.book_texts import MOST_OMITTED, TEXTS, Account, account, as_epub, spoken_words
+from benchmarks.book_texts import MOST_OMITTED, Account, account, as_epub, spoken_words
 
 ALICE = Path(__file__).resolve().parent.parent / "texts" / "alice.txt"
 LATIN = """Arma virumque cano, Troiae qui primus ab oris Italiam, fato profugus, Laviniaque
@@ -46,8 +46,3 @@ def test_what_is_not_spoken_has_a_name(tmp_path: Path) -> None:
     assert found.omitted == {"foreign": len(latin), "note": len(note)}
     assert found.num_ornaments == 5
     assert len(found.plan.foreign) == 1
-
-
-def test_ten_texts_are_named_and_pinned() -> None:
-    assert len({text.name for text in TEXTS if not text.mixed}) >= 10
-    assert all(len(text.sha256) == 64 and text.package.version for text in TEXTS)

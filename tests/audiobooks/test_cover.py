@@ -158,10 +158,6 @@ def test_a_book_shows_its_cover(kind: str, tmp_path: Path) -> None:
         assert next(bytes(packet) for packet in file.demux(shown)) == expected.data
 
 
-def test_no_cover_is_no_trouble() -> None:
-    assert prepare(None) == (None, "")
-
-
 def test_without_pillow_first_bytes_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

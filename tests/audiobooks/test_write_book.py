@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
+import soundfile
 
-from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.names import all_tracks
+from anyrig.audiobooks.tags import Tags, named, shortened, three_letters
 from anyrig.audiobooks.timeline import Mark, Timeline
-from anyrig.audiobooks.write import write_book
+from anyrig.audiobooks.write import CHAPTER_FORMATS, chapter_paths, write_book, write_chapters
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.beside import clear_leftovers, folder_beside
+from anyrig.speech.sound.labels import NAMES
 from tests.audiobooks import clicks
 
 TAGS = Tags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
@@ -319,3 +323,150 @@ def test_the_same_sound_gives_the_same_bytes_however_it_is_cut(folder: Path) -> 
         write_book(path, clicks.parts(book, size), book, TAGS)
         made.append(path.read_bytes())
     assert made[0] == made[1] == made[2]
+
+
+RATE = 24000
+CHAPTER_TAGS = Tags(
+    title="Der Weg: 1/2", author="A. B.", narrator="Hibari", language="de", series="R"
+)
+BOOK = Timeline(
+    RATE,
+    (
+        Mark("Vorwort", 0, 30_001),
+        Mark("Teil „1“", 30_001, 30_001),
+        Mark("", 30_001, 77_777),
+        Mark("../Ende?", 77_777, 100_000),
+    ),
+    (),
+)
+
+
+@pytest.fixture
+def sound() -> Samples:
+    return (np.random.default_rng(5).normal(0, 0.1, BOOK.num_samples)).astype(np.float32)
+
+
+def cut(sound: Samples, size: int = 7001) -> Iterator[Samples]:
+    for start in range(0, len(sound), size):
+        yield sound[start : start + size]
+
+
+@pytest.mark.parametrize("name", ["wav", "flac"])
+@pytest.mark.parametrize("size", [1000, 7001, 100_000])
+def test_the_files_together_are_the_book(
+    tmp_path: Path, sound: Samples, name: str, size: int
+) -> None:  # noqa: E501
+    made = write_chapters(tmp_path / "a" / "b", cut(sound, size), BOOK, CHAPTER_TAGS, format=name)
+    back = [soundfile.read(path, dtype="float32")[0] for path in made.files]
+    assert len(back.pop(1)) == RATE // 10, "a chapter of nothing is a moment of silence"
+    assert [len(part) for part in back] == [30_001, 47_776, 22_223]
+    assert float(np.abs(np.concatenate(back) - sound.clip(-1, 1)).max()) < 1 / 32000
+
+
+@pytest.mark.parametrize("name", CHAPTER_FORMATS)
+def test_files_playlist_and_tags(tmp_path: Path, sound: Samples, name: str) -> None:
+    book = Timeline(RATE, (*BOOK.marks[:1], *BOOK.marks[2:]), ())
+    told: list[float] = []
+    folder = tmp_path / "out"
+    made = write_chapters(folder, cut(sound), book, CHAPTER_TAGS, format=name, tell=told.append)
+    names = [f"01 Vorwort.{name}", f"02 Chapter 2.{name}", f"03 Ende.{name}"]
+    assert [path.name for path in made.files] == names
+    assert sorted(os.listdir(folder)) == sorted([*names, "Der Weg 1 2.m3u8"])
+    assert made.playlist is not None
+    assert made.playlist.read_text(encoding="utf-8").splitlines() == [
+        "#EXTM3U",
+        "#EXTINF:1,Vorwort", names[0],
+        "#EXTINF:2,Chapter 2", names[1],
+        "#EXTINF:1,../Ende?", names[2],
+    ]  # fmt: skip
+    assert told[-1] == 1.0
+    assert made.num_bytes > 0
+    for number, path in enumerate(made.files, 1):
+        with av.open(str(path)) as file:
+            tags = {key.lower(): text for key, text in file.metadata.items()}
+            tags |= {key.lower(): text for key, text in file.streams.audio[0].metadata.items()}
+        assert tags["album"] == CHAPTER_TAGS.title
+        assert tags["title"] == ("Vorwort", "Chapter 2", "../Ende?")[number - 1]
+        assert tags["track"] in (f"{number}/3", str(number))
+
+
+def test_a_chapter_without_sound_can_be_played(tmp_path: Path, sound: Samples) -> None:
+    for name in CHAPTER_FORMATS:
+        made = write_chapters(tmp_path / name, cut(sound), BOOK, CHAPTER_TAGS, format=name)
+        assert len(made.files) == 4
+        with av.open(str(made.files[1])) as file:
+            assert sum(frame.samples for frame in file.decode(audio=0)) > RATE // 20
+
+
+def test_names_stay_and_files_are_written_anew(tmp_path: Path, sound: Samples) -> None:
+    planned = chapter_paths(tmp_path, all_tracks(BOOK.marks), CHAPTER_TAGS, format="flac")
+    first = write_chapters(tmp_path, cut(sound), BOOK, CHAPTER_TAGS, format="flac")
+    (tmp_path / "mine.txt").write_text("kept")
+    first.files[1].write_bytes(b"broken")
+    again = write_chapters(tmp_path, cut(sound), BOOK, CHAPTER_TAGS, format="flac")
+    assert list(again.files) == list(first.files) == planned
+    assert again.files[1].read_bytes() != b"broken"
+    assert (tmp_path / "mine.txt").read_text() == "kept"
+
+
+def test_sound_that_ends_early_is_an_error(tmp_path: Path, sound: Samples) -> None:
+    with pytest.raises(WorkError, match="timeline has 100,000"):
+        write_chapters(tmp_path, cut(sound[:80_000]), BOOK, CHAPTER_TAGS, format="wav")
+    with pytest.raises(WorkError):
+        write_chapters(tmp_path, cut(np.append(sound, sound)), BOOK, CHAPTER_TAGS, format="wav")
+    assert not [name for name in os.listdir(tmp_path) if name.endswith((".part", ".m3u8"))]
+
+
+def test_wrong_wishes_are_told(tmp_path: Path, sound: Samples) -> None:
+    with pytest.raises(InvalidInputError, match="no chapters as 'm4b'"):
+        write_chapters(tmp_path / "x", cut(sound), BOOK, CHAPTER_TAGS, format="m4b")
+    with pytest.raises(InvalidInputError):
+        write_chapters(tmp_path / "x", cut(sound), BOOK, CHAPTER_TAGS, pattern="../{title}")
+    assert not (tmp_path / "x").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match="cannot be made"):
+        write_chapters(tmp_path / "file" / "x", cut(sound), BOOK, CHAPTER_TAGS)
+
+
+def test_a_bitrate_is_for_those_that_have_one(tmp_path: Path, sound: Samples) -> None:
+    for name in ("flac", "opus"):
+        write_chapters(tmp_path, cut(sound), BOOK, CHAPTER_TAGS, format=name, bitrate=24_000)
+    low = sum(path.stat().st_size for path in tmp_path.glob("*.opus"))
+    assert low * 8 / BOOK.duration_s < 60_000
+
+
+def test_a_book_and_its_chapters() -> None:
+    book = Tags(title="Emma", author="Jane Austen", narrator="Hibari", year="1815", language="en")
+    assert named(book) == {
+        "title": "Emma", "artist": "Jane Austen", "album_artist": "Jane Austen", "album": "Emma",
+        "composer": "Hibari", "genre": "Audiobook", "date": "1815", "language": "eng",
+        "media_type": "2",
+    }  # fmt: skip
+    chapter = named(book.of_chapter("Volume I", 1, 55))
+    assert (chapter["title"], chapter["album"], chapter["track"]) == ("Volume I", "Emma", "1/55")
+
+
+def test_every_name_is_one_that_encoders_take() -> None:
+    full = Tags("t", "a", "n", "s", "2.5", "1900", "fr-CA", "d", "p", track=1, num_tracks=2)
+    made = named(full)
+    assert set(made) == set(NAMES)
+    assert (made["grouping"], made["series_part"]) == ("s #2.5", "2.5")
+    assert "series_part" not in named(Tags("t", series_index="3"))
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [("en", "eng"), ("de-AT", "deu"), ("pt_BR", "por"), ("ENG", "eng"), ("zh-Hant", "zho"),
+     ("", ""), ("xx", ""), ("english", ""), ("né", "")],
+)  # fmt: skip
+def test_languages_have_three_letters(written: str, code: str) -> None:
+    assert three_letters(written) == code
+
+
+def test_texts_are_cut_between_words() -> None:
+    assert shortened("one two three", 20) == "one two three"
+    assert shortened("one two three four", 15) == "one two three…"
+    assert shortened("x" * 50, 10) == "x" * 9 + "…"
+    cut = shortened("書" * 200, 120, num_bytes=250)
+    assert len(cut.encode()) <= 250
+    assert cut.endswith("書…")

@@ -255,16 +255,6 @@ def test_asked_before_everything_goes(kept: Path, answer: bytes, left: int) -> N
         assert store.stats().num_results == left
 
 
-def test_nothing_heavy_is_imported(kept: Path) -> None:
-    code = (
-        "import sys; from anyrig.cli.main import main; code = main(['cache', '--json']);"
-        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0
-    assert not {"torch", "numpy", "rich", "asyncio", "zipfile"} & set(done.stderr.split())
-
-
 def test_a_cache_server_that_does_not_answer_is_one_warning(anyrig: Anyrig) -> None:
     """Also when everything is found on this machine, and the server is not needed."""
     pytest.importorskip("redis")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -191,14 +193,6 @@ def test_every_recorded_machine_prints(anyrig: Anyrig, subtests: pytest.Subtests
             assert data["cpu"]["name"] in done.stdout
             assert data["choice"]["devices"]
             assert "Using " in done.stdout
-
-
-def test_flags_may_stand_before_the_command(anyrig: Anyrig) -> None:
-    done = anyrig("--device", "rtx 4090", "devices", "--machine", PAIR, "--json")
-    assert json.loads(done.stdout)["choice"]["origin"] == "flag"
-    same = anyrig("devices", "--machine", PAIR, "--json", "--gpu", "0")
-    chosen = json.loads(same.stdout)["choice"]["devices"]
-    assert chosen == json.loads(done.stdout)["choice"]["devices"]
 
 
 def test_variables_ask_a_recorded_machine_what_if(anyrig: Anyrig) -> None:
@@ -499,3 +493,150 @@ warnings.warn("something that matters")
         assert done.stderr.count("APEX FusedLayerNorm not found") >= expected
         assert ("APEX" in done.stderr) == (verbose == "1")
         assert "something that matters" in done.stderr
+
+
+HEAVY = (
+    "torch", "numpy", "onnxruntime", "pydantic", "fastapi", "celery", "rich", "psutil",
+    "importlib.metadata", "asyncio",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["devices"], ["devices", "--json"],
+     ["devices", "--machine", str(MACHINES / "h100x8-mig.json")],
+     ["devices", "--machine", str(MACHINES / "rx640-uhd750-windows.json"), "--device", "0"],
+     ["use", "--list"], ["use", "cpu", "--no-bench"], ["use", "cpu"]],
+    ids=["plain", "json", "recorded", "asked", "use-list", "use", "measured"],
+)  # fmt: skip
+def test_devices_and_use_import_nothing_heavy(words: list[str]) -> None:
+    code = (
+        "import json, sys; from anyrig.cli.main import main; code = main(sys.argv[1:]);"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stderr.strip().splitlines()[-1]))
+    assert not loaded & set(HEAVY)
+
+
+def test_commands_about_devices_never_import_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal too, where other commands draw their progress with it."""
+    code = (
+        "import sys; sys.modules['rich'] = None; sys.stderr.isatty = lambda: True\n"
+        "from anyrig.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    recorded = ["--machine", str(MACHINES / "h100x8-mig.json")]
+    for words in (["use", "cpu", "--no-bench"], ["doctor", *recorded], ["doctor", "--no-kernels"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        assert "rich" not in done.stderr, done.stderr
+        assert done.returncode in (0, 1), done.stderr
+
+
+# NVML's import and eight GPUs to describe: what a machine with NVML pays beside NVML's own answers,
+# which `pytest -m gpu` and benchmarks/listing.py time on a real one.
+_WITH_NVML = (
+    "import pynvml, sys; from anyrig.cli.main import main;"
+    f"sys.exit(main(['devices', '--machine', {str(MACHINES / 'h100x8-mig.json')!r}]))"
+)
+_PLAIN = ["-m", "anyrig", "devices"]
+
+
+def _cpu_times(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """CPU time of whole children, user and system, with compiled modules as when installed."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "compiled"))
+    command = [sys.executable, *words]
+    subprocess.run(command, capture_output=True, check=True)
+    times = []
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return times
+
+
+@pytest.mark.parametrize(
+    ("words", "budget_s"),
+    [
+        pytest.param(_PLAIN, 0.200, id="no-gpu"),
+        pytest.param(["-c", _WITH_NVML], 0.300, id="nvml"),
+        pytest.param(_PLAIN, 0.300, id="real-gpu", marks=pytest.mark.gpu),
+    ],
+)
+def test_devices_stays_within_its_cpu_time(
+    words: list[str], budget_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of a few, on a shared machine."""
+    times = _cpu_times(words, tmp_path, monkeypatch)
+    assert min(times) < budget_s, f"{[round(1000 * t) for t in times]} ms"
+
+
+ODD = "a\x1b[31mred\x1b]0;title\x07\x9b2J\x7f\rover"
+SEEN = r"a\u001b[31mred\u001b]0;title\u0007\u009b2J\u007f\u000dover"
+UNSAFE = set(map(chr, (*range(9), *range(14, 32), *range(127, 160)))) | {"\r"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["entities"], ["book", "--list"], ["transcribe"], ["ocr"], ["summarise"],
+     ["classify", "--labels", "a,b"], ["index"], ["analyse"], ["speak", "-f"], ["train"],
+     ["cache", "import"], ["devices", "--machine"], ["devices", "--config"], ["jobs", "show"],
+     ["speak", "Hello.", "--dry-run", "--voice"], ["keys", "remove"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_error_that_names_a_file_is_escaped(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, ODD]) != 0
+    out, err = capsys.readouterr()
+    assert not UNSAFE & {*out, *err}
+    assert "red" in out + err
+
+
+def test_a_file_that_is_read_is_named_without_its_sequences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(f"{ODD}.txt").write_text("CHAPTER I\n\nThe tide came in.")
+    assert main(["book", "--list", f"{ODD}.txt"]) == 0
+    out, err = capsys.readouterr()
+    assert not UNSAFE & {*out, *err}
+    assert main(["book", "--list", "--json", f"{ODD}.txt"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals")
+def test_colours_of_our_own_stay_on_a_terminal() -> None:
+    import pty
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.pop("NO_COLOR", None)
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [sys.executable, "-m", "anyrig", "jobs", "show", ODD])
+    said = b""
+    try:
+        while piece := os.read(terminal, 4096):
+            said += piece
+    except OSError:  # Linux's way to say that the other side has closed
+        pass
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert b"\x1b[31merror\x1b[0m: " in said
+    assert said.count(b"\x1b") == 2
+    assert rb"\u001b[31mred" in said
+
+
+def test_only_the_stream_s_own_mark_becomes_an_escape() -> None:
+    from anyrig.cli.escape import EscapedStream, esc
+
+    inner = io.StringIO()
+    stream = EscapedStream(inner)
+    mark = esc(stream)
+    print(f"\r{mark}[2K{ODD}\tb\r\nc\x0c\ud800{mark}[0m", end="", file=stream)
+    assert inner.getvalue() == f"\r\x1b[2K{SEEN}\tb\r\nc\x0c\\ud800\x1b[0m"
+    assert esc(io.StringIO()) == "\x1b"

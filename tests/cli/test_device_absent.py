@@ -20,12 +20,6 @@ import pytest
 from anyrig.cli.main import main
 from tests.conftest import Anyrig
 
-
-@pytest.fixture
-def anyrig(anyrig_process: Anyrig) -> Anyrig:
-    return anyrig_process
-
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DirectML may be here")
 Run = Callable[..., tuple[int, str]]
 NOBODY = "redis://127.0.0.1:1/0"

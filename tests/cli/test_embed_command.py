@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,20 +112,6 @@ def test_a_second_run_takes_what_is_kept(capsys: Any) -> None:
     main(["cache", "--json"])
     kinds = json.loads(capsys.readouterr().out)["kinds"]
     assert kinds["embedding"]["results"] == 1 if isinstance(kinds, dict) else kinds
-
-
-def test_a_cold_process_loads_no_framework(tmp_path: Path) -> None:
-    code = (
-        "import sys; from anyrig.cli.main import main\n"
-        "code = main(['embed', 'The first vector.', '--no-cache'])\n"
-        "bad = [n for n in ('torch', 'transformers', 'scipy', 'sklearn') if n in sys.modules]\n"
-        "print(code, bad, file=sys.stderr)"
-    )
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120
-    )
-    assert done.stderr.splitlines()[-1] == "0 []", done.stderr
 
 
 def test_a_cut_text_is_told_of_when_its_vector_is_kept_as_well(tmp_path: Path, capsys: Any) -> None:

@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 from anyrig.app.search import parse_date
-from anyrig.cli.index import format_progress
 from anyrig.cli.main import main
-from anyrig.documents.index.progress import Progress
 from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
 from tests.documents.index.folder import aged
@@ -218,17 +216,6 @@ def test_watching_ends_clean_by_an_interrupt(docs: Path) -> None:
     assert events(out)[-1]["event"] == "stopped"
     assert child.returncode == 0, err
     assert "Traceback" not in err
-
-
-def test_a_line_of_progress() -> None:
-    now = Progress(
-        "indexing", 0.45, 120, 400, 800, 1, "letter.pdf", 60.0, 2.0, 13.3, 73.0, 150, 950
-    )
-    assert format_progress(now) == (
-        "800 of 950 passages embedded, 13/s, 1 not read, 1 min 13 s left  letter.pdf"
-    )
-    begun = Progress("indexing", 0.0, 0, 40, 0, 0, "", 0.3, 0.0, 0.0, None)
-    assert format_progress(begun) == ""
 
 
 def test_days_as_people_write_them() -> None:

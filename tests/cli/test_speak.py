@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import soundfile
 
+from anyrig.app.bench_speech import SpeechTiming
+from anyrig.cli.bench import format_timings
 from tests.conftest import Anyrig
 
 TEXT = "Alice was beginning to get very tired. She had nothing to do! Once or twice she peeped."
@@ -185,3 +187,67 @@ def test_a_voice_of_another_language_is_told_before_anything_is_loaded(anyrig: A
     assert done.returncode == 2, done.stderr
     assert "fr" in done.stderr
     assert not Path("a.wav").exists()
+
+
+def test_voices_are_listed_by_language_and_name(anyrig: Anyrig) -> None:
+    told = json.loads(anyrig("voices", "--json").stdout)["voices"]
+    names = {voice["name"]: voice for voice in told}
+    assert names["heart"]["engine"] == "hibari"
+    assert names["fr-FR"]["language"] == "fr"
+    assert "tone" not in names
+    french = json.loads(anyrig("voices", "--language", "fr", "--json").stdout)["voices"]
+    assert {voice["language"] for voice in french} == {"fr"}
+    found = json.loads(anyrig("voices", "--match", "hear", "--json").stdout)["voices"]
+    assert [voice["name"] for voice in found] == ["heart"]
+    listed = anyrig("voices").stdout
+    assert "anyrig engines get kokoro" in listed
+    assert max(map(len, listed.splitlines())) <= 80
+
+
+def test_no_such_voice_is_an_error(anyrig: Anyrig) -> None:
+    done = anyrig("voices", "--match", "nobody")
+    assert done.returncode == 2
+    assert "anyrig engines" in done.stderr
+
+
+def test_samples_are_written_in_each_voice(anyrig: Anyrig) -> None:
+    done = anyrig("voices", "--engine", "tone", "--samples", "out", "--format", "flac", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["samples"] == ["tone-tone.flac", "tone-tono.flac",
+                                                  "tone-ton.flac"]  # fmt: skip
+    for path in Path("out").iterdir():
+        assert soundfile.info(str(path)).duration > 1.5
+    done = anyrig("voices", "--engine", "tone", "--samples", "out", "--format", "midi")
+    assert done.returncode == 2
+
+
+def test_an_engine_is_measured_on_the_cpu(anyrig: Anyrig) -> None:
+    done = anyrig("bench", "--speech", "--engine", "tone", "--device", "cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["engine"] == "tone"
+    (row,) = told["speech"]
+    assert (row["through"], row["precision"]) == ("cpu", "fp32")
+    assert 0 < row["first_audio_s"] < row["load_s"] + row["first_run_s"]
+    assert row["spread_s"][0] <= row["sentence_s"] <= row["spread_s"][1]
+    assert 0 < row["real_time_factor"] < 1
+    assert row["many"] > 1
+
+
+def test_a_format_the_engine_lacks_is_told(anyrig: Anyrig) -> None:
+    done = anyrig("bench", "--speech", "--engine", "tone", "--device", "cpu", "--precision", "fp16")
+    assert done.returncode == 2, done.stderr
+    assert "tone does not support fp16" in done.stderr
+
+
+def test_the_table_fits_80_columns() -> None:
+    name = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
+    rows = [
+        SpeechTiming(
+            name, "cuda:0", precision, 12.3, 1.234, 0.123, 0.0456, (0.04, 0.05), 0.0123, 1234.5
+        )
+        for precision in ("fp32", "bf16")
+    ]
+    text = format_timings("vibevoice-realtime", rows)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count(name) == 1

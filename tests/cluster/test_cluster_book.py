@@ -1,24 +1,37 @@
-"""What is spread over workers is what one machine makes: books, single texts, lists of lines."""
+"""Books, jobs and vectors over a cluster."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from anyrig.app.cluster import ClusterOptions, _check_voices_match, check_no_recordings
+from anyrig.app.cluster import (
+    ClusterJobQueue,
+    ClusterOptions,
+    _check_voices_match,
+    check_no_recordings,
+)
 from anyrig.app.engines import EngineChoice
+from anyrig.app.jobs import build_arguments, make_job_handler
 from anyrig.app.rig import Rig
+from anyrig.cluster.embedding import EmbeddingCodec, count_rows
 from anyrig.cluster.registry import WorkerInfo
 from anyrig.cluster.speech import identify_engine
-from anyrig.errors import WorkError
+from anyrig.documents.bundle import bundles, text_bundles
+from anyrig.errors import InvalidInputError, WorkError
+from anyrig.jobs import JobQueue, run_jobs
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import prepare
 from anyrig.speech.protocol import Voice
+from anyrig.storage.keys import JsonValue
 from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
 
 TONE = ("--engine", "tone", "--set", "sleep_s=0.002")
@@ -120,3 +133,116 @@ def test_this_machine_and_the_cluster_work_on_one_run(
     both, one = (sorted(Path(name).glob("*.wav")) for name in ("both", "one"))
     assert len(both) == 24
     assert [path.read_bytes() for path in both] == [path.read_bytes() for path in one]
+
+
+def test_what_can_be_spread_is_spread(tmp_path: Path) -> None:
+    jobs: JobQueue = ClusterJobQueue(tmp_path / "jobs.sqlite")
+    assert jobs.submit("book", {"file": "a"}).arguments["cluster"] == "yes"
+    assert jobs.submit("batch", {"file": "a"}).arguments["cluster"] == "yes"
+    assert jobs.submit("book", {"file": "a", "cluster": "no"}).arguments["cluster"] == "no"
+    assert "cluster" not in jobs.submit("index", {"file": "a"}).arguments
+    # `anyrig jobs` opens the same file, and sees all of them.
+    with JobQueue(tmp_path / "jobs.sqlite") as same:
+        assert [one.id for one in same.list()] == [one.id for one in jobs.list()]
+    assert isinstance(jobs, ClusterJobQueue)
+    jobs.close()
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, broker: Broker) -> Iterator[ClusterJobQueue]:
+    """Jobs that are worked on; the broker comes by the environment alone."""
+    home = tmp_path / "owner"
+    env = person(home, {"ANYRIG_CLUSTER_BROKER": broker.url})
+    stop = threading.Event()
+    found = ClusterJobQueue(tmp_path / "jobs.sqlite")
+    with found:
+        thread = threading.Thread(
+            target=run_jobs, args=(found, make_job_handler(env)), kwargs={"stop": stop}, daemon=True
+        )
+        thread.start()
+        yield found
+        stop.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.mark.slow
+def test_pause_and_resume_reach_the_workers(
+    jobs: ClusterJobQueue, broker: Broker, workers: Workers, tmp_path: Path
+) -> None:
+    """Cancelling is looked at over HTTP, in tests/server."""
+    workers(1)
+    file, num = tmp_path / "story.txt", 24
+    file.write_text(story(1, num))
+    asked: dict[str, JsonValue] = {
+        "file": str(file), "output": str(tmp_path / "out.m4b"), "engine": "tone",
+        "set": {"sleep_s": 0.004}, "device": "cpu", "no_bench": True,
+    }  # fmt: skip
+    id = jobs.submit("book", build_arguments("book", asked, tmp_path)).id
+
+    def at_work() -> bool:
+        return bool(broker.living()["w1"].tasks)
+
+    def state() -> str:
+        job = jobs.get(id)
+        assert job.error is None, job.error
+        return job.state
+
+    until(at_work, 60, what="a shard at the worker")
+    jobs.pause(id)
+    until(lambda: state() == "paused", what="the pause")
+    until(lambda: not at_work(), 20, what="the worker to be free")
+    made = broker.living()["w1"].segments_done
+    assert made < num  # it was in the middle
+
+    jobs.resume(id)
+    until(lambda: state() == "done", 90, what="the book")
+    assert (tmp_path / "out.m4b").stat().st_size > 1000
+    assert jobs.get(id).attempts == 2
+
+
+CODEC = EmbeddingCodec()
+
+
+def test_embed_and_index_use_the_workers(
+    broker: Broker, workers: Workers, spread: Spread, tmp_path: Path
+) -> None:
+    workers(1)
+    assert "embed:hashing" in {one.engine for one in broker.living()["w1"].engines}
+    Path("l.txt").write_text("\n".join(f"The tide of day {n} took the boat." for n in range(300)))
+    words = ("embed", "--lines", "l.txt", "--model", "hashing", "--no-cache", "-o")
+    for name, cluster in (("cluster.npy", None), ("local.npy", "")):
+        done = spread(*words, name, cluster=cluster, home=name)
+        assert done.returncode == 0, done.stderr
+    assert np.array_equal(np.load("cluster.npy"), np.load("local.npy"))
+    until(lambda: broker.living()["w1"].segments_done > 0, 10, what="its work")
+    before = broker.living()["w1"].segments_done
+    Path("papers").mkdir()
+    Path("papers/a.txt").write_text("The tide came in at noon. " * 50)
+    indexed = spread("index", "papers", "--model", "hashing", home="indexer")
+    assert indexed.returncode == 0, indexed.stderr
+    until(lambda: broker.living()["w1"].segments_done > before, 10, what="its work")
+
+
+def test_a_bundle_whose_lengths_are_wrong_is_refused() -> None:
+    (tokens,) = bundles([np.arange(5, dtype=np.int32), np.arange(3, dtype=np.int32)])
+    (texts,) = text_bundles(["The tide.", "The rope and the bell."])
+    for good in (tokens.data, texts.data):
+        assert CODEC.decode_item(CODEC.encode_item(good)) == good
+        assert count_rows(good) == 2
+        for bad in (b"", good[:4], good[:-4], good + b"\0" * 8, b"\xff" * 8, b"\0" * 8):
+            with pytest.raises(ValueError):
+                CODEC.decode_item(CODEC.encode_item(bad))
+
+
+def test_vectors_of_another_size_or_direction_are_not_used() -> None:
+    (bundle,) = text_bundles(["The tide.", "The rope and the bell."])
+    codec = EmbeddingCodec(dimension=4)
+    right = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], np.float32)
+    assert codec.examine(bundle.data, right.tobytes(), "w") == right.tobytes()
+    for bad in (right[:1], right * np.float32(np.nan)):
+        with pytest.raises(InvalidInputError):
+            codec.examine(bundle.data, bad.tobytes(), "w")
+    near = (right + np.float32(0.01)).tobytes()
+    assert codec.compare(bundle.data, right.tobytes(), near) == ""
+    assert "cosine" in codec.compare(bundle.data, right.tobytes(), right[::-1].tobytes())

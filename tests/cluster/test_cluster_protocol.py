@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
+from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import pytest
 
 from anyrig.cluster.blobs import MAX_BLOB_BYTES
+from anyrig.cluster.broker import HEALTH, RUN_ITEMS
 from anyrig.cluster.protocol import (
     MAX_ITEMS,
     EncodedResult,
@@ -23,6 +28,8 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
 from anyrig.work.outcome import ItemFailure
 from benchmarks.cluster_rig import lines, offer
+from tests.cluster.conftest import Broker, Workers, until
+from tests.cluster.test_cluster_worker import order, sent
 
 CODEC = SpeechCodec()
 ITEMS = tuple((n, CODEC.encode_item(line)) for n, line in enumerate(lines(3), start=7))
@@ -111,3 +118,153 @@ def test_what_is_nothing_of_the_kind_is_refused(value: Any) -> None:
 def test_what_is_no_result_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         parse_result({**through(asdict(RESULT)), **change})
+
+
+_LISTS = ("anyrig.w1",)
+_MORE_THAN_IT_TAKES_AT_ONCE = 40
+
+
+def _body(found: Any) -> str:
+    return base64.b64encode(json.dumps(found).encode()).decode()
+
+
+def _message(**changes: Any) -> dict[str, Any]:
+    """A message as Celery writes it, with parts of it changed; None takes one out."""
+    found: dict[str, Any] = {
+        "body": _body([[], {}, {"callbacks": None, "errbacks": None, "chain": None}]),
+        "content-encoding": "utf-8", "content-type": "application/json",
+        "headers": {"lang": "py", "task": HEALTH, "id": "h1", "retries": 0, "eta": None,
+                    "expires": None, "timelimit": [None, None], "argsrepr": "()"},
+        "properties": {
+            "correlation_id": "h1", "delivery_mode": 2, "priority": 0, "body_encoding": "base64",
+            "delivery_tag": "t1", "delivery_info": {"exchange": "", "routing_key": "anyrig.w1"},
+        },
+    }  # fmt: skip
+    for path, value in changes.items():
+        *parents, name = path.replace("_", "-").replace("--", "_").split("/")
+        inside = found
+        for parent in parents:
+            inside = inside[parent]
+        if value is None:
+            inside.pop(name)
+        else:
+            inside[name] = value
+    return found
+
+
+def _wrong_json() -> Iterator[bytes]:
+    yield from (b"", b"\x00\xff\xfe garbage \x80", b"not json", b"{", b"[", b"null", b"17", b'"a"')
+    yield from (b"[]", b"[[], {}, {}]", b"{}", b"[" * 100_000, b'{"a":' * 50_000, b"\xc3\x28")
+
+
+def _wrong_envelopes() -> Iterator[dict[str, Any]]:
+    things: tuple[Any, ...] = (17, "text", [], {}, [[]], {"a": {"b": []}}, True, 1e308)
+    for part in ("body", "headers", "properties", "content_type", "content_encoding"):
+        yield _message(**{part: None})
+        for thing in things:
+            yield _message(**{part: thing})
+    for part in ("task", "id", "eta", "expires", "timelimit", "retries", "root__id", "group"):
+        for thing in things:
+            yield _message(**{f"headers/{part}": thing})
+    for part in ("delivery__tag", "body__encoding", "delivery__info", "priority", "reply__to"):
+        for thing in things:
+            yield _message(**{f"properties/{part}": thing})
+    yield _message(**{"headers/task": None})
+    yield _message(**{"properties/delivery__tag": None})
+    for content in ("application/x-python-serialize", "application/x-yaml", "text/plain", "x"):
+        yield _message(content_type=content)
+    yield _message(**{"headers/compression": "bzip2"})
+    yield _message(**{"headers/stamped__headers": 5, "headers/stamps": "x"})
+
+
+def _wrong_bodies() -> Iterator[dict[str, Any]]:
+    for body in (
+        "!", "%%%", "YWJj", "é", base64.b64encode(b"\xff\xfe\x00").decode(),
+        base64.b64encode(b"[" * 100_000).decode(), _body(None), _body(17), _body([]), _body([1]),
+        _body([1, 2, 3]), _body([[], []]), _body([[], {}, []]), _body([{}, [], 5]), _body({"a": 1}),
+        _body([[], {}, {"callbacks": "x", "errbacks": [5], "chord": {"a": 1}, "chain": [[]]}]),
+        _body([[], {}, {"chain": [{"task": "os.system"}]}]),
+    ):  # fmt: skip
+        yield _message(body=body)
+        yield _message(body=body, **{"headers/task": RUN_ITEMS})
+    some: tuple[Any, ...] = ([], [1], [None], [[]], [{}], ["x"] * 50, [{"id": []}], [{"run": {}}])
+    for arguments in some:
+        yield _message(body=_body([arguments, {}, {}]), **{"headers/task": RUN_ITEMS})
+        yield _message(body=_body([[], {"order": arguments}, {}]), **{"headers/task": RUN_ITEMS})
+
+
+def _push(broker: Broker, *messages: bytes | str) -> None:
+    with broker.redis as redis:
+        for at, message in enumerate(messages):
+            redis.lpush(_LISTS[at % len(_LISTS)], message)
+        until(lambda: not any(map(redis.llen, _LISTS)), what="the garbage to be taken")
+
+
+def _lives(broker: Broker, worker: Any) -> None:
+    """It answers, runs a task, and holds nothing of the garbage."""
+    assert worker.process.poll() is None, worker.log()[-3000:]
+    assert sent(broker, "w1", HEALTH)["status"] == "ok", worker.log()[-3000:]
+    assert sent(broker, "w1", RUN_ITEMS, order("Still here."))["results"]
+    until(lambda: not broker.living()["w1"].tasks, what="nothing to be held")
+
+
+def test_garbage_in_a_queue_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    kinds: tuple[list[Any], ...] = (
+        list(_wrong_json()),
+        [json.dumps(one) for one in _wrong_envelopes()],
+        [json.dumps(one) for one in _wrong_bodies()],
+        [b"x" * (64 << 20), json.dumps(_message(body="A" * (48 << 20)))],
+        [b"garbage"] * _MORE_THAN_IT_TAKES_AT_ONCE,
+        [json.dumps(_message(body="garbage"))] * _MORE_THAN_IT_TAKES_AT_ONCE,
+    )
+    for some in kinds:
+        _push(broker, *some)
+        _lives(broker, worker)
+    assert "dropped" in worker.log()
+    assert worker.process.pid == broker.living()["w1"].pid  # it was never started anew
+
+
+def test_random_changes_of_a_message_do_not_end_a_worker(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    drawn = random.Random(19)
+    good = json.dumps(_message()).encode()
+    some = []
+    for _ in range(400):
+        message = bytearray(good)
+        for _ in range(drawn.randint(1, 6)):
+            message[drawn.randrange(len(message))] = drawn.randrange(256)
+        some.append(bytes(message))
+    _push(broker, *some)
+    _lives(broker, worker)
+
+
+def _is_one_of(redis: Any, key: str, kinds: tuple[bytes, ...]) -> bool:
+    return bool(redis.type(key) in kinds)
+
+
+def test_a_key_of_the_wrong_type_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    with broker.redis as redis:
+        for key in ("anyrig.w1", "celery"):
+            redis.delete(key)
+            redis.set(key, "no list")
+            until(partial(_is_one_of, redis, key, (b"none", b"list")), what="the key to be deleted")
+    _lives(broker, worker)
+
+
+def test_garbage_in_the_control_channel_does_not_end_a_worker(
+    broker: Broker, workers: Workers
+) -> None:
+    (worker,) = workers(1)
+    with broker.redis as redis:
+        channel = "/0.celery.pidbox"
+        until(lambda: redis.publish(channel, b"garbage"), what="it to listen")
+        for message in (
+            *_wrong_json(), *(json.dumps(one).encode() for one in _wrong_bodies()),
+            *(json.dumps(one).encode() for one in _wrong_envelopes()),
+            json.dumps(_message(body=_body({"method": ["x"], "arguments": 5}))),
+            json.dumps(_message(body=_body({"method": "stats", "arguments": 5, "reply_to": []}))),
+        ):  # fmt: skip
+            redis.publish(channel, message)
+    _lives(broker, worker)

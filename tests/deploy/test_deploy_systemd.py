@@ -29,12 +29,6 @@ def keys(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def test_the_three_are_there() -> None:
-    assert [path.name for path in UNITS] == [
-        "anyrig-coordinator.service", "anyrig-server.service", "anyrig-worker@.service",
-    ]  # fmt: skip
-
-
 @pytest.mark.system("systemd", "systemd-analyze")
 def test_systemd_takes_them(tmp_path: Path) -> None:
     names = []
@@ -48,13 +42,6 @@ def test_systemd_takes_them(tmp_path: Path) -> None:
     )  # fmt: skip
     ours = [line for line in (done.stdout + done.stderr).splitlines() if "anyrig" in line]
     assert (ours, done.returncode) == ([], 0)
-    bad = tmp_path / "anyrig-bad.service"
-    bad.write_text("[Service]\nExecStrat=/bin/true\n")
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", "./anyrig-bad.service"],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
-    assert "ExecStrat" in done.stderr
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

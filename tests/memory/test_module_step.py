@@ -1,8 +1,14 @@
-"""Steps of real torch modules, and their largest batch within a memory budget."""
+"""Steps of a module, sizes that are known, allocator settings, the plot of a profile."""
 
 from __future__ import annotations
 
+import json
+import logging
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +19,13 @@ from anyrig.backends import DeviceHandle, open_device
 from anyrig.backends.memory import trim_heap
 from anyrig.backends.torch import TorchHandle
 from anyrig.devices.discover import discover
-from anyrig.devices.machine import Precision
+from anyrig.devices.machine import Device, DeviceBackend, Machine, Precision
 from anyrig.errors import InvalidInputError
-from anyrig.memory.batch_size import find_batch_size
+from anyrig.memory.allocator import CUDA, GENERAL, choose_allocator_settings
+from anyrig.memory.batch_size import BatchSizeResult, BatchTrial, find_batch_size, plot_profile
+from anyrig.memory.known_sizes import BatchSizeKey, KnownBatchSize, KnownBatchSizes
 from anyrig.memory.module_step import build_step, build_transformer
-from anyrig.units import MIB
+from anyrig.units import GIB, MIB
 from tests.memory.conftest import GPU_LIMIT
 
 
@@ -116,3 +124,157 @@ def test_result_holds_on_a_gpu(limited_gpu: TorchHandle) -> None:
     assert found.num_out_of_memory <= 1, found.trials
     for _ in range(20):
         step(found.batch_size)
+
+
+KEY = BatchSizeKey("GPU-1", "minilm", "1.0", "fp16", "driver 580; torch 2.11")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "limits.json"
+
+
+def test_sizes_are_saved(path: Path) -> None:
+    KnownBatchSizes(path).record(KEY, worked=64.0)
+    KnownBatchSizes(path).record(KEY, failed=128.5)
+    known = KnownBatchSizes(path).get(KEY)
+    assert known is not None
+    assert (known.worked, known.failed) == (64.0, 128.5)
+    assert known.when
+
+
+def test_a_file_of_an_older_version_is_read(path: Path) -> None:
+    path.parent.mkdir()
+    row = {"worked": 64.0, "failed": None, "peak_bytes": 1000, "when": "2026-01-01"}
+    path.write_text(json.dumps({"format": 1, "limits": {str(KEY): row}}))
+    assert KnownBatchSizes(path).get(KEY) == KnownBatchSize(64.0, None, "2026-01-01")
+
+
+def test_every_part_of_the_key_counts(path: Path) -> None:
+    sizes = KnownBatchSizes(path)
+    sizes.record(KEY, worked=64.0)
+    for field in KEY._fields:
+        assert sizes.get(KEY._replace(**{field: "other"})) is None
+
+
+def test_newer_observations_win() -> None:
+    known = KnownBatchSize().add_success(64.0).add_failure(128.0)
+    assert known == KnownBatchSize(64.0, 128.0)
+    assert known.add_success(128.0) == KnownBatchSize(128.0, None)
+    assert known.add_failure(32.0) == KnownBatchSize(None, 32.0)
+    assert known.add_success(8.0) == KnownBatchSize(8.0, 128.0)
+    assert known.add_failure(200.0).failed == 128.0
+
+
+def test_concurrent_processes_keep_all_sizes(path: Path) -> None:
+    """Real processes, all at once."""
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from anyrig.memory.known_sizes import KnownBatchSizes, BatchSizeKey\n"
+        "sizes = KnownBatchSizes(Path(sys.argv[1]))\n"
+        "for n in range(20): sizes.record(BatchSizeKey(sys.argv[2], str(n), ''), worked=float(n))\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "abcd"]
+    assert [one.wait(timeout=60) for one in running] == [0] * 4
+    sizes = KnownBatchSizes(path)
+    assert all(sizes.get(BatchSizeKey(name, str(n), "")) for name in "abcd" for n in range(20))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no json", "[]", '{"format": 9, "limits": {}}', '{"format": 1}',
+     '{"format": 1, "limits": {"a": {"worked": "many"}}}',
+     '{"format": 1, "limits": {"a": {"other": 1}}}', '{"format": 1, "limits": {"a": 3}}'],
+)  # fmt: skip
+def test_unreadable_file_counts_as_empty(path: Path, text: str) -> None:
+    path.parent.mkdir()
+    path.write_text(text)
+    sizes = KnownBatchSizes(path)
+    assert sizes.get(KEY) is None
+    sizes.record(KEY, worked=1.0)
+    assert json.loads(path.read_text())["limits"]
+
+
+def test_unwritable_folder_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "blocked").write_text("")
+    sizes = KnownBatchSizes(tmp_path / "blocked" / "limits.json")
+    with caplog.at_level(logging.WARNING):
+        sizes.record(KEY, worked=3.0)
+    assert "could not save" in caplog.text
+    known = sizes.get(KEY)
+    assert known is not None
+    assert known.worked == 3.0
+
+
+TORCH_CUDA = DeviceBackend("torch", "cuda:0", "cuda")
+
+
+@pytest.fixture
+def h200(machine: Callable[..., Machine]) -> Device:
+    return machine("h200-linux").gpus[0]
+
+
+def test_linux_with_cuda(h200: Device) -> None:
+    new = choose_allocator_settings(h200, TORCH_CUDA, {}, torch_version="2.11.0+cu130", linux=True)
+    assert new == {GENERAL: "expandable_segments:True"}
+    old = choose_allocator_settings(h200, TORCH_CUDA, {}, torch_version="2.6.0", linux=True)
+    assert old == {CUDA: "expandable_segments:True"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "variables"),
+    [
+        ({GENERAL: "garbage_collection_threshold:0.8"},
+         {GENERAL: "garbage_collection_threshold:0.8,expandable_segments:True"}),
+        ({GENERAL: "a:1", CUDA: "roundup_power2_divisions:[256:1,512:2]"},
+         {CUDA: "roundup_power2_divisions:[256:1,512:2],expandable_segments:True"}),
+        ({CUDA: "expandable_segments:False"}, {}),
+        ({GENERAL: "max_split_size_mb:128"}, {}),
+        ({CUDA: "backend:cudaMallocAsync"}, {}),
+        ({CUDA: ""}, {GENERAL: "expandable_segments:True"}),
+    ],
+)  # fmt: skip
+def test_user_settings_are_kept(
+    h200: Device, environment: dict[str, str], variables: dict[str, str]
+) -> None:
+    found = choose_allocator_settings(
+        h200, TORCH_CUDA, environment, torch_version="2.13", linux=True
+    )
+    assert found == variables
+
+
+def test_unsupported_devices(h200: Device) -> None:
+    board = replace(h200, capability="8.7", memory=replace(h200.memory, kind="unified"))
+    spark = replace(h200, capability="12.1", memory=replace(h200.memory, kind="unified"))
+    mig = replace(h200, part="mig")
+    onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider")
+    amd = replace(h200, vendor="amd")
+
+    def given(device: Device, backend: DeviceBackend = TORCH_CUDA, *, linux: bool = True) -> bool:
+        found = choose_allocator_settings(device, backend, {}, torch_version="", linux=linux)
+        return bool(found)
+
+    assert given(spark)
+    assert not given(board)
+    assert not given(mig)
+    assert not given(amd)
+    assert not given(h200, onnx)
+    assert not given(h200, linux=False)
+
+
+def test_the_plot_holds_every_size_and_what_failed() -> None:
+    tries = (
+        BatchTrial(1, "ran", 3, 1.0, 0.1, 2 * GIB, 3 * GIB, GIB),
+        BatchTrial(64, "ran", 3, 1.0, 0.5, 20 * GIB, 22 * GIB, GIB),
+        BatchTrial(70, "out of memory", 1, 1.0),
+    )
+    text = plot_profile(BatchSizeResult(64, tries, "", 24 * GIB), "a <model>")
+    assert "a &lt;model&gt;" in text
+    assert text.count('class="dot') == 4
+    assert text.count('class="mark severe"') == 2
+    assert "largest 64, failed 70" in text
+    assert "budget 24 GiB" in text
+    unknown = plot_profile(
+        BatchSizeResult(1, (BatchTrial(1, "ran", 3, 1.0, 0.1),), "", None), "one"
+    )
+    assert "not reported" in unknown

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import logging
+import os
+import statistics
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, Machine
 from anyrig.devices.probe import LiveProbe, System
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import DeviceSample, Monitor
+from anyrig.monitor import queries as module
 from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.monitor import ReaderThread
 from anyrig.monitor.processes import ProcessTable
+from anyrig.monitor.queries import CounterRates, Queries
 from anyrig.monitor.readers import DeviceReader
+from anyrig.monitor.readers.nvidia import NvidiaReader
 from anyrig.monitor.sample import SampleTime
+from tests.monitor.fake_nvml import FakeNvml
 
 GIB = 1024**3
 
@@ -219,3 +227,120 @@ def test_no_thread_runs_before_the_start(h200: Machine) -> None:
     assert threading.active_count() == before
     assert monitor.latest() is None
     monitor.stop()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Time and CPU time that move when told."""
+    clock = SimpleNamespace(now=0.0, cpu=0.0)
+    fake = SimpleNamespace(monotonic=lambda: clock.now, thread_time=lambda: clock.cpu)
+    monkeypatch.setattr(module, "time", fake)
+    return clock
+
+
+def fail(error: Exception) -> int:
+    raise error
+
+
+def test_errors_are_shared_and_never_changed() -> None:
+    """Samples hold on to the mapping: it must stay the same object while nothing changes."""
+    queries = Queries()
+    queries.run("fan", fail, OSError())
+    first = queries.errors
+    queries.run("fan", fail, OSError())
+    assert queries.errors is first
+    queries.run("fan", lambda: 1)
+    assert first == {"fan": "OSError"}
+
+
+@pytest.mark.parametrize(("cost_s", "num_queries"), [(0.020, 2), (0.001, 10), (0.0001, 40)])
+def test_throttled_queries_stay_within_the_budget(
+    cost_s: float, num_queries: int, clock: SimpleNamespace
+) -> None:
+    queries = Queries(0.004)
+
+    def query() -> object:
+        clock.cpu += cost_s
+        return clock.now
+
+    seconds = 600
+    for _ in range(seconds):
+        for number in range(num_queries):
+            queries.run_throttled(f"q{number}", query)
+        clock.now += 1.0
+    first_two = 2 * num_queries * cost_s  # before the cost is known
+    assert clock.cpu - first_two <= 0.004 * seconds * 1.1
+    assert clock.cpu > first_two
+
+
+def test_between_two_queries_the_last_answer_is_used(clock: SimpleNamespace) -> None:
+    queries = Queries(0.001)
+    answers = iter(range(100))
+
+    def query() -> int:
+        clock.cpu += 0.005
+        return next(answers)
+
+    seen: list[int] = []
+    for _ in range(12):
+        seen.append(queries.run_throttled("processes", query) or 0)
+        clock.now += 1.0
+    assert seen[:2] == [0, 1]
+    assert seen == sorted(seen)
+    assert len(set(seen)) < 8
+
+
+def test_a_query_that_only_waits_is_throttled_too(clock: SimpleNamespace) -> None:
+    queries, times = Queries(), []
+
+    def query() -> None:
+        times.append(clock.now)
+        clock.now += 0.5
+
+    for _ in range(40):
+        queries.run_throttled("slow", query)
+        clock.now += 0.5
+    assert len(times) < 8
+
+
+def test_rates_of_counters() -> None:
+    rates = CounterRates()
+    assert rates.update(0.0, (0, 100)) is None
+    assert rates.update(2.0, (10, 120)) == (5.0, 10.0)
+    assert rates.update(2.0, (10, 120)) == (5.0, 10.0)  # the same reading
+    assert rates.update(3.0, (4, 121)) is None  # a counter was reset
+    assert rates.update(4.0, (5, 121)) == (1.0, 0.0)
+    assert rates.update(4.01, (9, 9)) == (1.0, 0.0)  # too soon to tell
+    limited = CounterRates(max_rate=100.0)
+    limited.update(0.0, (0,))
+    assert limited.update(1.0, (1_000_000,)) is None  # it wrapped
+
+
+BAR_S = 0.010
+
+
+def _costs(monitor: Monitor, num_samples: int = 30) -> list[float]:
+    found = []
+    for _ in range(num_samples):
+        before = time.process_time()
+        monitor.sample()
+        found.append(time.process_time() - before)
+        time.sleep(0.02)
+    monitor.stop()
+    return found
+
+
+def test_a_sample_of_this_machine() -> None:
+    costs = _costs(Monitor(discover(os.environ)))
+    assert statistics.median(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]
+
+
+def test_our_own_part_of_eight_gpus(machine: Callable[..., Machine]) -> None:
+    """Everything but NVML's own work, which benchmarks/monitor.py measures on a real GPU."""
+    here = machine("h200-linux")
+    gpus = tuple(Device(f"GPU-{n}", "gpu", "nvidia", "H200") for n in range(8))
+    nvml = FakeNvml()
+    nvml.uuids = {gpu.id: "h0" for gpu in gpus}
+    there = Machine(here.host, here.cpu, gpus, here.cpu_device)
+    costs = _costs(Monitor(there, readers=[NvidiaReader(gpus, System(LiveProbe()), nvml)]))
+    assert statistics.median(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from anyrig.devices.machine import Device, Machine, Memory
 from anyrig.devices.probe import LiveProbe, NotFound, System
 from anyrig.devices.reasons import DeviceReason, ReasonCode
-from anyrig.monitor.readers import StaticReader, open_readers
+from anyrig.monitor.processes import (
+    AnyrigProcesses,
+    ProcessTable,
+    find_own_processes,
+    runs_anyrig,
+)
+from anyrig.monitor.readers import StaticReader, host, open_readers
 from anyrig.monitor.readers.apple import AppleReader
+from anyrig.monitor.readers.host import HostReader, read_system_memory
 from anyrig.monitor.readers.windows import (
     ADAPTER_MEMORY,
     ADAPTER_SHARED,
@@ -20,8 +34,8 @@ from anyrig.monitor.readers.windows import (
     PROCESS_MEMORY,
     WindowsReader,
 )
-from anyrig.monitor.sample import SampleTime
-from tests.monitor.fake_sysfs import process_table
+from anyrig.monitor.sample import HostSample, SampleTime
+from tests.monitor.fake_sysfs import process_table, system_of, write_files
 
 GIB = 1024**3
 OURS = 4242
@@ -154,3 +168,146 @@ def test_a_device_that_cannot_be_sampled_reports_why() -> None:
         assert sample.memory_total_bytes == 4 * GIB
         assert sample.memory_used_bytes is None
         reader.close()
+
+
+def now() -> SampleTime:
+    return SampleTime(time.monotonic(), time.time())
+
+
+def read_twice(reader: HostReader) -> list[HostSample]:
+    """Two samples, with work in between."""
+    processes = ProcessTable(find_own_processes)
+    processes.refresh()
+    first = reader.read(now(), processes, ())
+    end_s = time.thread_time() + 0.1
+    while time.thread_time() < end_s:
+        pass
+    return [first, reader.read(now(), processes, ())]
+
+
+def test_this_machine(machine: Callable[..., Machine]) -> None:
+    here = machine("no-gpu")
+    here = replace(here, cpu=replace(here.cpu, memory=Memory("dedicated", None)))
+    reader = HostReader(here, system_of(Path("/")))
+    first, second = read_twice(reader)
+    assert first.cpu_percent is None  # nothing to compare with
+    assert second.cpu_percent is not None
+    assert 0 < second.cpu_percent <= 100
+    assert len(second.cores_percent) == psutil.cpu_count()
+    assert all(0 <= core <= 100 for core in second.cores_percent)
+    assert second.memory_total_bytes == psutil.virtual_memory().total
+    assert second.memory_available_bytes is not None
+    assert 0 < second.memory_available_bytes < second.memory_total_bytes
+    own = next(process for process in second.processes if process.pid == os.getpid())
+    assert own.ours
+    assert own.memory_bytes is not None
+    assert second.memory_ours_bytes is not None
+    assert second.memory_ours_bytes >= own.memory_bytes > 10_000_000
+    cpu = reader.read_cpu(second)
+    assert cpu.device == "cpu"
+    assert cpu.compute_percent == second.cpu_percent
+    assert cpu.memory_used_bytes == second.memory_total_bytes - second.memory_available_bytes
+
+
+@pytest.mark.parametrize("folder", ["sys/fs/cgroup/docker/abc", "sys/fs/cgroup"])
+def test_a_containers_limit_is_the_memory(
+    tmp_path: Path, folder: str, machine: Callable[..., Machine]
+) -> None:
+    """The limit is half of the memory; a quarter of it is used, apart from cached files."""
+    limit = read_system_memory()[0] // 2
+    write_files(tmp_path, {
+        "proc/self/cgroup": "0::/docker/abc", f"{folder}/memory.max": limit,
+        f"{folder}/memory.current": limit // 4 + 1000,
+        f"{folder}/memory.stat": "anon 5\ninactive_file 1000\nfile 2000",
+    })  # fmt: skip
+    here = machine("no-gpu")
+    here = replace(here, cpu=replace(here.cpu, memory=Memory("dedicated", limit)))
+    sample = HostReader(here, system_of(tmp_path)).read(now(), ProcessTable(find_own_processes), ())
+    assert sample.memory_total_bytes == limit
+    free = read_system_memory()[1]
+    assert sample.memory_available_bytes == pytest.approx(min(free, limit - limit // 4), rel=0.05)
+
+
+def test_reading_swap_leaves_the_warning_filters_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # psutil's, where the kernel does not count pages
+        expected = psutil.swap_memory()
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("filters belong to the whole process, not to one thread")
+
+    monkeypatch.setattr(warnings, "catch_warnings", fail)
+    monkeypatch.setattr(warnings, "simplefilter", fail)
+    total, used = host._read_swap()
+    assert total == expected.total
+    assert 0 <= used <= total
+
+
+def test_child_processes_are_ours() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        table = ProcessTable(find_own_processes)
+        table.refresh()
+        assert {os.getpid(), child.pid} <= table.ours
+        described = table.describe_device_process(child.pid, 1, 2.0)
+        assert described.ours
+        assert described.name is not None
+        child.communicate(b"\n")
+    assert child.pid not in find_own_processes()
+
+
+def test_processes_that_run_anyrig_are_found_by_their_command() -> None:
+    command = [sys.executable, "-c", "input()", "-m", "anyrig.pretended"]
+    find = AnyrigProcesses()
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        for _ in range(2):  # read, then remembered
+            found = find()
+            assert child.pid in found
+            assert os.getpid() not in found
+        child.communicate(b"\n")
+    assert child.pid not in find()
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python -m anyrig book moby.epub", True),
+        ("/usr/bin/python3 /home/a/.venv/bin/anyrig serve", True),
+        ("C:\\Python\\Scripts\\anyrig.exe top", True),
+        ("celery -A anyrig.cluster worker", True),
+        ("torchrun --nproc 2 -m anyrig train x", True),
+        ("vim anyrig/notes.md", False),
+        ("grep -r anyrig .", False),
+        ("python train.py --name anyrig", False),
+        ("", False),
+    ],
+)
+def test_which_commands_run_anyrig(command: str, expected: bool) -> None:
+    assert runs_anyrig(command.split()) is expected
+
+
+def test_a_process_that_ended_is_left_out() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    table = ProcessTable(lambda: frozenset({ended.pid}))
+    table.refresh()
+    assert table.describe_host_processes([ended.pid]) == ()
+    assert table.describe_device_process(ended.pid, 1, None).name is None
+
+
+def test_in_a_container_other_pids_are_of_unknown_owners() -> None:
+    table = ProcessTable(frozenset)
+    table.all_visible = True
+    assert table.describe_device_process(1, None, None).ours is False
+    table.all_visible = False
+    assert table.describe_device_process(1, None, None).ours is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="commands are bytes on Linux")
+def test_a_command_that_is_not_utf8_can_be_written_as_json() -> None:
+    command = [sys.executable.encode(), b"-c", b"input()", b"caf\xe9"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        (process,) = ProcessTable(frozenset).describe_host_processes([child.pid])
+        child.communicate(b"\n")
+    assert process.command.encode().endswith(b"caf?")

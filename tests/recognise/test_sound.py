@@ -1,10 +1,11 @@
-"""Files of sound of many kinds come as one stream; broken and foreign ones are told."""
+"""Recordings: opened, resampled, and cut in pauses."""
 
 from __future__ import annotations
 
 import io
 import struct
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 import soundfile
 
 from anyrig.errors import InvalidInputError, MissingPackageError
+from anyrig.recognise.cut import MOST_S, Piece, Quiet, cut
 from anyrig.recognise.protocol import RATE
-from anyrig.recognise.resample import Samples
+from anyrig.recognise.resample import Resampler, Samples, resample
 from anyrig.recognise.sound import opened
+from tests.speech.sound.takes import sine
 
 SECONDS = 6.0
 
@@ -289,3 +292,168 @@ def test_recordings_of_many_channels_are_averaged(tmp_path: Path, channels: int)
     samples = heard(file)
     assert len(samples) == pytest.approx(SECONDS * RATE, abs=RATE // 50)
     assert strength(samples, 440.0) == pytest.approx(0.4, abs=0.02)
+
+
+CHANGES = [(24000, 48000), (22050, 24000), (16000, 24000), (48000, 16000), (24000, 44100)]
+
+
+@pytest.mark.parametrize(("source", "target"), CHANGES)
+@pytest.mark.parametrize("hertz", [100.0, 1000.0, 5000.0])
+def test_a_tone_stays_that_tone(source: int, target: int, hertz: float) -> None:
+    made = resample(sine(0.5, hertz, source), source, target)
+    wanted = sine(0.5, hertz, target)
+    assert len(made) == len(wanted)
+    assert made.dtype == np.float32
+    inside = slice(200, -200)
+    assert float(np.abs(made[inside] - wanted[inside]).max()) < 1e-4
+
+
+def test_what_the_lower_rate_cannot_hold_is_gone() -> None:
+    made = resample(sine(0.5, 9500.0, 48000), 48000, 16000)
+    assert float(np.abs(made[200:-200]).max()) < 1e-4
+
+
+@pytest.mark.parametrize(("source", "target"), [*CHANGES, (24000, 23999)])
+def test_a_stream_gives_what_the_whole_gives(source: int, target: int) -> None:
+    random = np.random.default_rng(3)
+    sound = random.standard_normal(6000).astype(np.float32)
+    change, parts, at = Resampler(source, target), [], 0
+    while at < len(sound):
+        size = int(random.integers(0, 900))
+        parts.append(change.feed(sound[at : at + size]))
+        at += size
+    parts.append(change.finish())
+    made, whole = np.concatenate(parts), resample(sound, source, target)
+    assert len(made) == len(whole) == -(-len(sound) * target // source)
+    assert float(np.abs(made - whole).max()) < 1e-5
+
+
+def test_nothing_and_the_same_rate() -> None:
+    empty = np.zeros(0, dtype=np.float32)
+    assert len(resample(empty, 24000, 16000)) == 0
+    tone = sine(0.01)
+    assert resample(tone, 24000, 24000) is tone
+    assert len(resample(tone[:1], 24000, 48000)) == 2
+
+
+rng = np.random.default_rng(7)
+
+
+def speech(seconds: float, level: float = 0.2) -> Samples:
+    """Noise that swells and fades four times a second, as syllables do, without a pause."""
+    time = np.arange(round(seconds * RATE)) / RATE
+    swell = 0.35 + 0.65 * np.abs(np.sin(2 * np.pi * 2 * time))
+    return (level * swell * rng.standard_normal(len(time))).astype(np.float32)
+
+
+def silence(seconds: float) -> Samples:
+    return np.zeros(round(seconds * RATE), np.float32)
+
+
+def blocks(samples: Samples, size: int = 50_000) -> Iterator[Samples]:
+    for at in range(0, len(samples), size):
+        yield samples[at : at + size]
+
+
+def checked(samples: Samples, size: int = 50_000) -> list[Piece | Quiet]:
+    """The parts, after a look whether each sample is in one of them and as it was."""
+    parts = list(cut(blocks(samples, size)))
+    at = 0
+    for part in parts:
+        overlap = part.overlap if isinstance(part, Piece) else 0
+        assert part.start + overlap == at
+        if isinstance(part, Piece):
+            assert 0 < len(part.samples) <= MOST_S * RATE
+            assert np.array_equal(part.samples, samples[part.start : part.end])
+        at = part.end
+    assert at == len(samples)
+    return parts
+
+
+def pieces(parts: list[Piece | Quiet]) -> list[Piece]:
+    return [part for part in parts if isinstance(part, Piece)]
+
+
+def test_cuts_lie_in_pauses() -> None:
+    turns = [part for _ in range(20) for part in (speech(6.3), silence(0.5))]
+    whole = np.concatenate(turns)
+    found = pieces(checked(whole))
+    assert len(found) >= 5
+    assert not any(piece.overlap for piece in found)
+    for piece in found[:-1]:
+        around = whole[piece.end - 800 : piece.end + 800]
+        assert np.abs(around).max() == 0, "nobody speaks where it is cut"
+        assert len(piece.samples) > 10 * RATE, "pieces are filled"
+
+
+@pytest.mark.parametrize("size", [997, 50_000, 3_000_000])
+def test_the_size_of_blocks_changes_nothing(size: int) -> None:
+    whole = np.concatenate([silence(3), speech(50), silence(4), speech(7), silence(0.2)])
+    spans = [(part.start, part.end) for part in cut(blocks(whole, size))]
+    assert spans == [(part.start, part.end) for part in cut(blocks(whole))]
+
+
+def test_where_nobody_pauses_pieces_overlap() -> None:
+    found = pieces(checked(speech(70)))
+    assert len(found) >= 3
+    assert all(piece.overlap == 2 * RATE for piece in found[1:])
+
+
+def test_silence_is_named() -> None:
+    parts = checked(np.concatenate([silence(40), speech(5), silence(100)]))
+    (piece,) = pieces(parts)
+    assert 39 < piece.start / RATE < 40
+    assert 45 <= piece.end / RATE < 46
+    quiet = sum(part.end - part.start for part in parts if isinstance(part, Quiet))
+    assert quiet / RATE > 138
+
+
+@pytest.mark.parametrize("level", [0.0, 1e-5, 0.01, 0.2])
+def test_a_steady_noise_is_no_speech(level: float) -> None:
+    noise = (level * rng.standard_normal(50 * RATE)).astype(np.float32)
+    assert not pieces(checked(noise))
+
+
+def test_a_hum_and_an_offset_are_no_speech() -> None:
+    time = np.arange(40 * RATE) / RATE
+    hum = (0.05 * np.sin(2 * np.pi * 50 * time) + 0.3).astype(np.float32)
+    assert not pieces(checked(hum))
+
+
+def test_speech_in_noise_is_found() -> None:
+    noise = (0.02 * rng.standard_normal(40 * RATE)).astype(np.float32)
+    noise[10 * RATE : 14 * RATE] += speech(4)
+    (piece,) = pieces(checked(noise))
+    assert piece.start <= 10 * RATE
+    assert piece.end >= 14 * RATE
+    assert len(piece.samples) < 6 * RATE
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.3, 0.9])
+def test_a_short_recording_is_a_piece(seconds: float) -> None:
+    assert len(pieces(checked(speech(seconds)))) == 1
+
+
+def test_a_word_at_the_very_end_is_not_lost() -> None:
+    whole = np.concatenate([speech(20), silence(30), speech(0.4)])
+    assert pieces(checked(whole))[-1].end == len(whole)
+
+
+def test_nothing_gives_nothing() -> None:
+    assert list(cut([])) == []
+    assert list(cut([silence(0)])) == []
+
+
+def test_memory_does_not_grow() -> None:
+    """An hour of talk is never held: what goes in comes out soon."""
+    given = 0
+
+    def stream() -> Iterator[Samples]:
+        nonlocal given
+        turn = np.concatenate([speech(5), silence(0.4)])
+        for _ in range(60):
+            given += len(turn)
+            yield turn
+
+    for part in cut(stream()):
+        assert given - part.end < 45 * RATE

@@ -1,7 +1,8 @@
-"""What a voice says is written down again: long recordings, through workers, kept in pieces."""
+"""Transcription from recordings to files, and how it is compared with a text."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +15,20 @@ from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementPlan, Workload, plan_placement
+from anyrig.recognise import guard
 from anyrig.recognise.compare import word_errors
-from anyrig.recognise.gather import Progress, Transcription
+from anyrig.recognise.forms import FORMS, captions, paragraphs, plain, written
+from anyrig.recognise.gather import Gap, Progress, Transcription
 from anyrig.recognise.model import MOONSHINE, WHISPER_BASE, find
-from anyrig.recognise.protocol import RATE, Transcript
+from anyrig.recognise.plain import kept_form, opened_form
+from anyrig.recognise.protocol import RATE, Line, Transcript, Word
 from anyrig.recognise.resample import Samples
 from anyrig.recognise.sound import opened
+from anyrig.recognise.stitch import stitched
 from anyrig.recognise.tongue import elected
 from anyrig.recognise.transcribe import Transcriber, Wishes
 from anyrig.storage.cache import ResultCache
+from anyrig.text.captions_cut import LINE, width
 from tests.speech.sound.takes import RATE as VOICE_RATE
 from tests.speech.sound.takes import said, sentences
 
@@ -188,3 +194,241 @@ def test_the_first_pieces_elect_a_language() -> None:
     assert code == ""
     assert "en, es" in reason
     assert elected([])[0] == ""
+
+
+LOOP = "thank you very much for watching " * 12
+SAID = "The ship sailed from Liverpool on the fourth of July with three hundred passengers."
+
+
+def noise(seconds: float) -> Samples:
+    made = np.random.default_rng(1).standard_normal(round(seconds * RATE)) * 0.1
+    return made.astype(np.float32)
+
+
+def test_loops_and_haste_are_doubtful() -> None:
+    assert guard.doubt(LOOP, 28.0) == guard.LOOPS
+    assert guard.doubt("no, no, no, no, no, no, no, no, no, no, no, no, no!", 9.0) == guard.LOOPS
+    assert guard.doubt(SAID, 1.0) == guard.HASTY
+    assert guard.doubt(SAID, 6.0) == ""
+    assert guard.doubt("No, no!", 0.1) == ""
+
+
+def test_a_loop_is_heard_again_in_two_parts() -> None:
+    sizes: list[int] = []
+
+    def hear(samples: Samples) -> Transcript:
+        sizes.append(len(samples))
+        seconds = len(samples) / RATE
+        text = LOOP if seconds > 15 else f"part of {seconds:.0f}"
+        return Transcript(text, "en", (Line(text, 0.0, seconds),))
+
+    heard = guard.careful(hear, noise(20))
+    assert len(sizes) == 3
+    assert sum(sizes[1:]) == sizes[0]
+    assert "thank" not in heard.text
+    assert heard.lines[1].start_s == pytest.approx(sizes[1] / RATE, abs=0.2)
+    assert not any(line.doubt for line in heard.lines)
+
+
+def test_a_loop_that_stays_is_flagged() -> None:
+    def hear(samples: Samples) -> Transcript:
+        return Transcript(LOOP, "en", (Line(LOOP.strip(), 0.0, len(samples) / RATE),))
+
+    assert all(line.doubt == guard.LOOPS for line in guard.careful(hear, noise(20)).lines)
+
+
+def test_words_heard_in_silence_are_dropped() -> None:
+    samples = np.concatenate([noise(2), np.zeros(5 * RATE, np.float32)])
+    lines = (Line("Hello.", 0.0, 2.0), Line("You", 4.0, 5.0))
+    heard = guard.careful(lambda _: Transcript("Hello. You", "en", lines), samples)
+    assert heard.text == "Hello."
+
+
+def test_a_line_is_drawn_to_where_it_sounds() -> None:
+    quiet = np.zeros(2 * RATE, np.float32)
+    samples = np.concatenate([quiet, noise(3), quiet])
+    first = Transcript("Hello.", "en", (Line("Hello.", 0.0, 7.0),))
+    (line,) = guard.careful(lambda _: first, samples).lines
+    assert line.start_s == pytest.approx(1.9, abs=0.06)
+    assert line.end_s == pytest.approx(5.1, abs=0.06)
+
+
+def test_overlaps_are_joined_by_their_words() -> None:
+    before = [Line("and so they went down to the river", 20.0, 28.0)]
+    after = [Line("to the river, where the boat lay.", 26.0, 31.0)]
+    one, other = stitched(before, after, 26.0, 28.0)
+    text = " ".join(line.text for line in (*one, *other))
+    assert text.replace(",", "") == "and so they went down to the river where the boat lay."
+
+
+def test_overlaps_without_a_common_word_are_cut_in_the_middle() -> None:
+    words = tuple(Word(f"w{n}", float(n), n + 1.0) for n in range(10))
+    others = tuple(Word(f"v{n}", 8.0 + n, 9.0 + n) for n in range(5))
+    before = [Line(" ".join(w.text for w in words), 0.0, 10.0, words)]
+    after = [Line(" ".join(w.text for w in others), 8.0, 13.0, others)]
+    one, other = stitched(before, after, 8.0, 10.0)
+    assert one[-1].text.endswith("w8")
+    assert other[0].text == "v1 v2 v3 v4"
+
+
+def transcription(*lines: Line) -> Transcription:
+    return Transcription(
+        "talk #1.mp3", 100.0, "en", "as asked for", (("en", 1.0),), "moonshine", "moonshine",
+        lines, gaps=(Gap(80.0, 90.0, "no memory"),),
+    )  # fmt: skip
+
+
+LINES = (
+    Line(SAID, 0.5, 6.0, avg_logprob=-0.2, no_speech_prob=0.01),
+    Line("It was *cold* --> & <b>windy</b>.", 6.2, 8.0),
+    Line("A " + "very " * 60 + "long story.", 12.0, 40.0, doubt="it repeats itself"),
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_can_be_written(form: str) -> None:
+    text = written(transcription(*LINES), form)  # type: ignore[arg-type]
+    assert "Liverpool" in text
+    assert written(transcription(), form) is not None  # type: ignore[arg-type]
+
+
+def test_text_is_in_paragraphs() -> None:
+    assert written(transcription(*LINES), "txt").count("\n\n") == 1, "after the pause of 4 s"
+    assert written(transcription(), "txt") == ""
+    many = [Line(SAID, float(n), n + 0.9) for n in range(30)]
+    assert 2 < len(list(paragraphs(many))) < 10
+
+
+def test_captions_fit_and_never_overlap() -> None:
+    shown = captions(LINES)
+    assert all(len(one.lines) <= 2 for one in shown)
+    assert all(width(line) <= LINE for one in shown for line in one.lines)
+    at = 0
+    for one in shown:
+        assert at <= one.start_ms < one.end_ms
+        at = one.end_ms
+    assert max(one.end_ms - one.start_ms for one in shown) <= 8000
+    text = written(transcription(*LINES), "vtt")
+    assert text.startswith("WEBVTT\n")
+    assert "--&gt; &amp; &lt;b&gt;" in text
+    assert "\r\n00:00:00,500 --> " in written(transcription(*LINES), "srt")
+
+
+def test_captions_follow_the_times_of_words() -> None:
+    words = tuple(Word(word, 2.0 * n, 2.0 * n + 1) for n, word in enumerate(("very " * 30).split()))
+    shown = captions([Line(" ".join(w.text for w in words), 0.0, 60.0, words)])
+    assert all(one.start_ms % 2000 == 0 for one in shown)
+
+
+def test_markdown_is_escaped() -> None:
+    text = written(transcription(*LINES), "md")
+    assert text.startswith("# talk \\#1.mp3\n")
+    assert "**[00:12]**" in text
+    assert "\\*cold\\*" in text
+    assert "Not heard: 01:20 to 01:30" in text
+
+
+def test_programs_get_what_is_known() -> None:
+    found = json.loads(json.dumps(plain(transcription(*LINES))))
+    first, second, third = found["segments"]
+    assert first["avg_logprob"] == -0.2
+    assert first["confidence"] == pytest.approx(0.8187, abs=1e-3)
+    assert second["avg_logprob"] is None
+    assert third["doubt"] == "it repeats itself"
+    assert found["not_heard"] == [{"start": 80.0, "end": 90.0, "why": "no memory"}]
+
+
+def test_what_is_kept_comes_back_as_it_was() -> None:
+    words = (Word("Hello", 0.0, 0.5, 0.9),)
+    heard = Transcript("Hello", "en", (Line("Hello", 0.0, 0.5, words, -0.1),), (("en", 0.9),))
+    assert opened_form(json.dumps(kept_form(heard)).encode()) == heard
+    assert opened_form(b"{}") is None
+    assert opened_form(b"not json") is None
+
+
+SAME = [
+    ("Mr. Bennett paid $3.50.", "Mister Bennett paid three dollars and fifty cents"),
+    ("On March 15, 1998, it rained.", "on March fifteenth nineteen ninety-eight it rained"),
+    ("On March 15, 1998, it rained.", "On March the 15th 1998, it rained."),
+    ("In 2008 it began.", "In two thousand and eight it began."),
+    ("In 2008 it began.", "In twenty oh eight it began"),
+    ("It was 1905.", "It was nineteen oh five."),
+    ("The train leaves at 7:45 a.m. sharp.", "The train leaves at seven forty five AM sharp"),
+    ("He came at 6:00.", "He came at six o'clock."),
+    ("About 75% passed.", "About seventy-five percent passed."),
+    ("About 75 per cent passed.", "About 75% passed"),
+    ("It cost $400 million.", "It cost four hundred million dollars."),
+    ("a profit of $3.5 million", "a profit of three point five million dollars"),
+    ("nearly 10,000 people", "nearly ten thousand people"),
+    ("I have 1,250 books.", "I have one thousand two hundred and fifty books"),
+    ("What would you do with $1,000?", "What would you do with a thousand dollars?"),
+    ("He was the 3rd.", "He was the third"),
+    ("King Henry VIII had six wives.", "King Henry the eighth had 6 wives."),
+    ("Chapter XII begins.", "Chapter twelve begins"),
+    ("St. Mary's on Main St.", "Saint Mary's on Main Street"),
+    ("Dr. Lee lives at 48 Park Ave.", "Doctor Lee lives at forty eight Park Avenue"),
+    ("Room 405 is free.", "Room four oh five is free"),
+    ("Call 555-0199.", "Call five five five zero one nine nine."),
+    ("I don't know, we'll see.", "I do not know, we will see"),
+    ("It's over; they can't come.", "It is over. They cannot come."),
+    ("OK, colour the harbour grey.", "Okay, color the harbor gray."),
+    ("They organised a well-known show.", "They organized a well known show"),
+    ("The lighthouse keeper", "the light house keeper"),
+    ("The U.S. and the BBC", "the US and the BBC"),
+    ("“Quite,” said Emily’s aunt…", "quite said Emily's aunt"),
+    ("Smith & Sons", "Smith and sons"),
+    ("in the 1990s", "in the nineteen nineties"),
+    ("", ""),
+]  # fmt: skip
+
+OTHERS = [
+    ("Hay 25 gatos.", "Hay veinticinco gatos", "es"),
+    ("El 50% de la gente.", "el cincuenta por ciento de la gente", "es"),
+    ("Il y a 3,5 litres.", "il y a trois virgule cinq litres", "fr"),
+    ("Das kostet 12 Mark.", "Das kostet zwölf Mark", "de"),
+]
+
+
+def test_what_is_written_otherwise_is_the_same(subtests: pytest.Subtests) -> None:
+    for text, heard in SAME:
+        with subtests.test(text=text, heard=heard):
+            assert word_errors(text, heard).pairs == ()
+            assert word_errors(text, heard).errors == 0
+            assert word_errors(heard, text).errors == 0, "either way round"
+
+
+@pytest.mark.parametrize(("said", "heard", "language"), OTHERS)
+def test_other_languages_count_in_their_own_words(said: str, heard: str, language: str) -> None:
+    assert word_errors(said, heard, language).errors == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "pairs"),
+    [
+        ("The cat sat down.", "The cat sat.", [("down", "")]),
+        ("The cat sat.", "The the cat sat.", [("", "the")]),
+        ("The cat sat.", "The hat sat.", [("cat", "hat")]),
+        ("I can hear.", "I can't hear.", [("", "not")]),
+        ("It was 1998.", "It was nineteen ninety nine.", [("eight", "nine")]),
+        ("Pay $5.", "Pay five pounds.", [("dollars", "pounds")]),
+        ("He was the 3rd.", "He was the fourth.", [("third", "fourth")]),
+        ("Mr. Lee", "Mrs. Lee", [("mister", "missus")]),
+    ],
+)
+def test_real_errors_are_seen(said: str, heard: str, pairs: list[tuple[str, str]]) -> None:
+    found = word_errors(said, heard)
+    assert list(found.pairs) == pairs
+    assert found.errors == len(pairs)
+
+
+def test_the_rate_is_of_what_should_be_said() -> None:
+    found = word_errors("one two three four", "one two five")
+    assert (found.errors, found.words, found.rate) == (2, 4, 0.5)
+    assert word_errors("one two", "").rate == 1.0
+    assert word_errors("", "one").rate == 1.0
+    assert word_errors("", "").rate == 0.0
+
+
+def test_numbers_that_nobody_reads_do_not_break_it() -> None:
+    for odd in ("1.2.3.4", "00:61", "9" * 40, "1e9", "$", "%%", "0.0.0", "1,2,3", "50%%", "²³½"):
+        assert word_errors(odd, odd).errors == 0

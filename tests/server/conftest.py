@@ -2,7 +2,8 @@
 
 `server` is shared by all tests of a process: leave nothing behind that others would trip over.
 `start` is for tests that need a server of their own, with options. `app_client` calls the app
-directly, and is built anew for each test; `make_app` builds one with options.
+directly, and is built anew for each test; `shared_client` is one for all tests of a file;
+`make_app` builds one with options.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from tests.cluster.conftest import (  # noqa: F401 - fixtures
     new_broker,
     workers,
 )  # fmt: skip
-from tests.conftest import _SHAPING
+from tests.conftest import _SHAPING, run_command
 from tests.server.browsing import axe, browser, driver  # noqa: F401 - fixtures
 from tests.server.long_work import busy, folders, person  # noqa: F401 - fixtures
 
+HERE = "http://127.0.0.1:3000"
 _START_S = 60.0
 _END_S = 20.0
 
@@ -72,6 +74,18 @@ def environment_of(home: Path, more: Mapping[str, str] | None = None) -> dict[st
         "XDG_STATE_HOME": str(home / ".local" / "state"), "NO_COLOR": "1", "ANYRIG_CONTAINER": "0",
         **(more or {}),
     }  # fmt: skip
+
+
+def run_for(home: Path, *words: str) -> str:
+    """What a command of this person says."""
+    done = run_command(*words, environment=environment_of(home), clear=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def add_key(home: Path, name: str, *words: str) -> str:
+    """A key, made as its owner does."""
+    return str(json.loads(run_for(home, "keys", "add", name, "--json", *words))["key"])
 
 
 @contextlib.contextmanager
@@ -193,17 +207,26 @@ def make_app(tmp_path: Path) -> Iterator[MakeApp]:
 @pytest.fixture
 def app_client(make_app: MakeApp) -> Iterator[TestClient]:
     """The app of this process, without the page, called as from this machine."""
-    with TestClient(
-        make_app(), base_url="http://127.0.0.1:3000", raise_server_exceptions=False
-    ) as client:
+    with TestClient(make_app(), base_url=HERE, raise_server_exceptions=False) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def shared_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """The same, for the tests of a file that leave nothing behind: an app takes 0.2 s to build."""
+    from anyrig.server.app import create_app
+
+    with ExitStack() as stack:
+        state = build_server(stack, environment_of(tmp_path_factory.mktemp("app")), "--no-jobs")
+        app = create_app(state, page=False)
+        yield stack.enter_context(TestClient(app, base_url=HERE, raise_server_exceptions=False))
 
 
 _SLOW = {
     # Files and tests that take most of the time of this folder; `make test-slow` runs them. What is
     # left walks the frame of every page, speaks a sentence and makes the sample book in a browser.
     "test_serve_pages_documents", "test_serve_pages_jobs", "test_serve_pages_training",
-    "test_serve_page_rig", "test_serve_kills",
+    "test_serve_page_rig", "test_a_job_outlives_its_server_and_ends_as_if_nothing_had_happened",
     "test_chapters_are_heard_while_the_rest_is_made", "test_the_lexicon_is_kept_and_heard",
     "test_workers_are_told_as_they_are_killed_frozen_and_healed",
     "test_an_idle_model_is_unloaded_and_comes_back", "test_lines_as_a_job_can_be_left",

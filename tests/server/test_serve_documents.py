@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import httpx
 import pypdfium2 as pdfium
 import pytest
 
-from tests.server.conftest import Server
+from tests.server.conftest import Server, run_for
 from tests.server.documents_files import LETTER, RECIPE, SCAN, drop, scan, send
 
 
@@ -80,26 +81,17 @@ def test_a_trained_classifier_is_listed_and_sorts(server: Server, train: None) -
 
 @pytest.fixture(scope="module")
 def train(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    import subprocess
-    import sys
-
-    from tests.server.conftest import environment_of
-
     rows = ["text,label"]
     for n in range(6):
         rows.append(f"Bake the cake {n} with eggs and {n + 2} spoons of sugar,food")
         rows.append(f"The rent of flat {n} is due and the landlord waits,home")
     examples = tmp_path_factory.mktemp("examples") / "mail.csv"
     examples.write_text("\n".join(rows))
-    done = subprocess.run(
-        [sys.executable, "-m", "anyrig", "classify", "train", str(examples), "--name", "mail",
-         "--model", "hashing", "--no-bench"],
-        env=environment_of(server.home), capture_output=True, text=True, check=False,
+    run_for(
+        server.home, "classify", "train", str(examples), "--name", "mail", "--model", "hashing",
+        "--no-bench",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     yield
-    import shutil
-
     shutil.rmtree(next(server.home.rglob("classifiers")), ignore_errors=True)
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.conftest import Server, environment_of
+from tests.server.conftest import Server, run_for
 from tests.server.documents_files import LETTER, RECIPE, SCAN, drop, scan, send, traces
 
 ODD = "The quokka Zebedee guards the lighthouse at Kumbalgarh."
+OWN_ODD = "The wombat Ophelia sweeps the observatory at Trondheim."
+OWN_LETTER = LETTER.replace("landlord", "bailiff").replace("rent", "toll")
 
 
 def kept_traces(server: Server, *words: str) -> list[str]:
@@ -21,31 +21,51 @@ def kept_traces(server: Server, *words: str) -> list[str]:
     return traces(server.home / ".cache", *words) + traces(server.home / ".local", *words)
 
 
-def command(server: Server, *words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "anyrig", *words, "--no-bench"],
-        env=environment_of(server.home), capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr + done.stdout
+Index = dict[str, str]
+
+
+def build(server: Server, folder: Path, name: str, letter: str, odd: str) -> Index:
+    """An index of a folder and of one file that was sent."""
+    folder.mkdir()
+    (folder / "letter.txt").write_text(letter)
+    (folder / "recipe.md").write_text(RECIPE)
+    upload = send(server, odd_txt=odd)["odd.txt"]
+    path = server.data / "uploads" / f"{upload.removeprefix('upload:')}.txt"
+    run_for(
+        server.home,
+        "index",
+        str(folder),
+        str(path),
+        "--index",
+        name,
+        "--model",
+        "minilm",
+        "--no-bench",
+    )
+    return {"name": name, "folder": str(folder), "upload": upload}
+
+
+@pytest.fixture(scope="module")
+def index(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    """For tests that leave it as it is."""
+    folder = tmp_path_factory.mktemp("library") / "post"
+    made = build(server, folder, "library", LETTER, ODD * 3)
+    yield made
+    server.client.delete("/documents/indexes/library")
+    drop(server, made["upload"])
 
 
 @pytest.fixture
-def index(server: Server, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """An index `post` of a folder and of one file that was sent."""
-    folder = tmp_path / "post"
-    folder.mkdir()
-    (folder / "letter.txt").write_text(LETTER)
-    (folder / "recipe.md").write_text(RECIPE)
-    sent = send(server, odd_txt=ODD * 3)
-    path = server.data / "uploads" / f"{sent['odd.txt'].removeprefix('upload:')}.txt"
-    command(server, "index", str(folder), str(path), "--index", "post", "--model", "minilm")
-    yield {"folder": str(folder), "upload": sent["odd.txt"]}
+def own(server: Server, tmp_path: Path) -> Iterator[Index]:
+    """For tests that change it, with words that no other index holds."""
+    made = build(server, tmp_path / "post", "post", OWN_LETTER, OWN_ODD * 3)
+    yield made
     server.client.delete("/documents/indexes/post")
-    drop(server, *sent.values())
+    drop(server, made["upload"])
 
 
-def search(server: Server, question: str, **more: Any) -> dict[str, Any]:
-    body = {"index": "post", "question": question, **more}
+def search(server: Server, index: Index, question: str, **more: Any) -> dict[str, Any]:
+    body = {"index": index["name"], "question": question, **more}
     answer = server.client.post("/documents/search", json=body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -53,37 +73,35 @@ def search(server: Server, question: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_question_finds_passages_with_places_and_what_to_show_bright(
-    server: Server, index: dict[str, str]
+    server: Server, index: Index
 ) -> None:
-    told = search(server, "who raised the rent?")
+    told = search(server, index, "who raised the rent?")
     hit = told["hits"][0]
     assert hit["name"] == "letter.txt"
     assert hit["file"] == f"{index['folder']}/letter.txt"
     assert "rent" in [hit["text"][start:end] for start, end in hit["matches"]]
     assert LETTER[hit["file_start"] : hit["file_end"]] == hit["text"]
-    by_words = search(server, "cake", mode="keywords")
+    by_words = search(server, index, "cake", mode="keywords")
     assert [one["name"] for one in by_words["hits"]] == ["recipe.md"]
-    by_meaning = search(server, "sweet food for dessert", mode="vectors")
+    by_meaning = search(server, index, "sweet food for dessert", mode="vectors")
     assert by_meaning["hits"][0]["name"] == "recipe.md"
     assert by_meaning["hits"][0]["similarity"] > 0.2
 
 
-def test_a_file_that_was_sent_is_found_under_its_own_name(
-    server: Server, index: dict[str, str]
-) -> None:
-    hit = search(server, "quokka")["hits"][0]
+def test_a_file_that_was_sent_is_found_under_its_own_name(server: Server, index: Index) -> None:
+    hit = search(server, index, "quokka")["hits"][0]
     assert (hit["name"], hit["file"]) == ("odd.txt", index["upload"])
-    files = server.client.get("/documents/indexes/post/files").json()
+    files = server.client.get("/documents/indexes/library/files").json()
     assert files["total"] == 3
     assert {one["name"]: one["file"] for one in files["files"]}["odd.txt"] == index["upload"]
-    some = server.client.get("/documents/indexes/post/files?start=1&limit=1").json()["files"]
+    some = server.client.get("/documents/indexes/library/files?start=1&limit=1").json()["files"]
     assert some == files["files"][1:2]
 
 
 def test_files_of_an_index_open_only_where_the_server_allows_their_folder(
-    server: Server, index: dict[str, str]
+    server: Server, index: Index
 ) -> None:
-    path = "/documents/indexes/post/content"
+    path = "/documents/indexes/library/content"
     opened = server.client.get(path, params={"file": index["upload"]})
     assert (opened.status_code, opened.text) == (200, ODD * 3)
     refused = server.client.get(path, params={"file": f"{index['folder']}/letter.txt"})
@@ -91,13 +109,13 @@ def test_files_of_an_index_open_only_where_the_server_allows_their_folder(
     assert "server.folders" in refused.json()["hint"]
 
 
-def test_filters_limits_and_several_questions(server: Server, index: dict[str, str]) -> None:
-    assert search(server, "the", types=["md"], all=True)["hits"][0]["name"] == "recipe.md"
-    only = search(server, "the", folders=[index["folder"]], all=True, per_file=True)
+def test_filters_limits_and_several_questions(server: Server, index: Index) -> None:
+    assert search(server, index, "the", types=["md"], all=True)["hits"][0]["name"] == "recipe.md"
+    only = search(server, index, "the", folders=[index["folder"]], all=True, per_file=True)
     assert {one["name"] for one in only["hits"]} == {"letter.txt", "recipe.md"}
-    assert len(search(server, "the", all=True, limit=1)["hits"]) == 1
-    assert search(server, "rent", before="1990")["hits"] == []
-    body = {"index": "post", "questions": ["rent", "cake"], "mode": "keywords"}
+    assert len(search(server, index, "the", all=True, limit=1)["hits"]) == 1
+    assert search(server, index, "rent", before="1990")["hits"] == []
+    body = {"index": "library", "questions": ["rent", "cake"], "mode": "keywords"}
     told = server.client.post("/documents/search/batch", json=body).json()["results"]
     assert [one["hits"][0]["name"] for one in told] == ["letter.txt", "recipe.md"]
 
@@ -106,7 +124,7 @@ def test_filters_limits_and_several_questions(server: Server, index: dict[str, s
     ("change", "status"),
     [
         ({"index": "nothing"}, 404),
-        ({"index": "../post"}, 404),
+        ({"index": "../library"}, 404),
         ({"index": "a\x00b"}, 404),
         ({"question": ""}, 422),
         ({"limit": 0}, 422),
@@ -123,9 +141,9 @@ def test_filters_limits_and_several_questions(server: Server, index: dict[str, s
     ],
 )
 def test_what_cannot_be_asked_is_refused_with_a_hint(
-    server: Server, index: dict[str, str], change: dict[str, Any], status: int
+    server: Server, index: Index, change: dict[str, Any], status: int
 ) -> None:
-    body = {"index": "post", "question": "rent", **change}
+    body = {"index": "library", "question": "rent", **change}
     answer = server.client.post("/documents/search", json=body)
     assert answer.status_code == status, answer.text
     assert answer.json()["hint"]
@@ -133,34 +151,34 @@ def test_what_cannot_be_asked_is_refused_with_a_hint(
 
 @pytest.mark.parametrize("question", ['"', "a AND (b", "NEAR(x,", "*", "\x00", "rent" * 2000, "%_"])
 def test_questions_that_look_like_commands_are_only_words(
-    server: Server, index: dict[str, str], question: str
+    server: Server, index: Index, question: str
 ) -> None:
     for mode in ("hybrid", "keywords"):
-        search(server, question, mode=mode)
+        search(server, index, question, mode=mode)
 
 
-def test_likeness_in_an_index(server: Server, index: dict[str, str]) -> None:
-    body = {"index": "post", "to_text": "A cake with eggs, sugar and flour, baked in an oven"}
+def test_likeness_in_an_index(server: Server, index: Index) -> None:
+    body = {"index": "library", "to_text": "A cake with eggs, sugar and flour, baked in an oven"}
     told = server.client.post("/documents/similar", json=body).json()
     assert told["hits"][0]["name"] == "recipe.md"
-    other = {"index": "post", "to_file": index["upload"]}
+    other = {"index": "library", "to_file": index["upload"]}
     told = server.client.post("/documents/similar", json=other).json()
     assert told["to"] == "odd.txt"
     assert told["hits"][0]["file"] == index["upload"]
     assert told["hits"][0]["similarity"] > 0.95
     form = server.client.post(
-        "/documents/similar/upload", data={"index": "post"}, files={"files": ("x.txt", LETTER)}
+        "/documents/similar/upload", data={"index": "library"}, files={"files": ("x.txt", LETTER)}
     )
     assert form.json()["hits"][0]["name"] == "letter.txt"
 
 
-def test_indexes_are_listed_with_their_figures(server: Server, index: dict[str, str]) -> None:
+def test_indexes_are_listed_with_their_figures(server: Server, index: Index) -> None:
     (found,) = server.client.get("/documents/indexes").json()["indexes"]
-    assert (found["name"], found["files"], found["model"]) == ("post", 3, "minilm")
+    assert (found["name"], found["files"], found["model"]) == ("library", 3, "minilm")
     assert {"path": index["upload"], "name": "odd.txt", "files": 1} in found["folders"]
-    assert found == server.client.get("/documents/indexes/post").json()
+    assert found == server.client.get("/documents/indexes/library").json()
     assert server.client.get("/documents/indexes/other").status_code == 404
-    damaged = next(server.home.rglob("post.sqlite")).with_name("damaged.sqlite")
+    damaged = next(server.home.rglob("library.sqlite")).with_name("damaged.sqlite")
     damaged.write_bytes(b"no database" * 100)
     try:
         told = server.client.get("/documents/indexes").json()
@@ -170,81 +188,83 @@ def test_indexes_are_listed_with_their_figures(server: Server, index: dict[str, 
         damaged.unlink()
 
 
-def test_what_is_indexed_meanwhile_is_found(server: Server, index: dict[str, str]) -> None:
-    assert search(server, "submarine", mode="keywords")["hits"] == []
-    Path(index["folder"], "new.txt").write_text("A yellow submarine.")
-    command(server, "index", "--index", "post")
-    assert [one["name"] for one in search(server, "submarine")["hits"]] == ["new.txt"]
+def test_what_is_indexed_meanwhile_is_found(server: Server, own: Index) -> None:
+    assert search(server, own, "submarine", mode="keywords")["hits"] == []
+    Path(own["folder"], "new.txt").write_text("A yellow submarine.")
+    run_for(server.home, "index", "--index", "post", "--no-bench")
+    assert [one["name"] for one in search(server, own, "submarine")["hits"]] == ["new.txt"]
     # Deleted and made anew by somebody else: the one that was open is not asked any more.
-    command(server, "index", "--index", "post", "--drop", "--yes")
-    Path(index["folder"], "new.txt").write_text("A green tractor.")
-    command(server, "index", index["folder"], "--index", "post", "--model", "minilm")
-    assert search(server, "submarine", mode="keywords")["hits"] == []
-    assert [one["name"] for one in search(server, "tractor")["hits"]] == ["new.txt"]
+    run_for(server.home, "index", "--index", "post", "--drop", "--yes", "--no-bench")
+    Path(own["folder"], "new.txt").write_text("A green tractor.")
+    run_for(
+        server.home, "index", own["folder"], "--index", "post", "--model", "minilm", "--no-bench"
+    )
+    assert search(server, own, "submarine", mode="keywords")["hits"] == []
+    assert [one["name"] for one in search(server, own, "tractor")["hits"]] == ["new.txt"]
 
 
-def test_a_file_taken_out_is_gone_for_good(server: Server, index: dict[str, str]) -> None:
-    assert search(server, "quokka")["hits"]
-    path = f"{index['folder']}/letter.txt"
+def test_a_file_taken_out_is_gone_for_good(server: Server, own: Index) -> None:
+    assert search(server, own, "wombat")["hits"]
+    path = f"{own['folder']}/letter.txt"
     for wrong in ("../letter.txt", "letter.txt", "/etc/passwd", "upload:" + "0" * 32, "upload:x"):
         answer = server.client.post("/documents/indexes/post/remove", json={"files": [wrong]})
         assert answer.status_code == 400, (wrong, answer.text)
     told = server.client.post(
-        "/documents/indexes/post/remove", json={"files": [index["upload"], path]}
+        "/documents/indexes/post/remove", json={"files": [own["upload"], path]}
     ).json()
-    assert set(told["files"]) == {index["upload"], path}
-    assert told["uploads"] == [index["upload"]]
+    assert set(told["files"]) == {own["upload"], path}
+    assert told["uploads"] == [own["upload"]]
     assert (told["passages"], told["clean"]) == (2, True)
     assert told["kept"] >= 2
-    assert search(server, "quokka", mode="keywords")["hits"] == []
-    assert kept_traces(server, "quokka", "Zebedee", "landlord") == []
-    assert Path(path).read_text() == LETTER  # a folder of the user's is never touched
+    assert search(server, own, "wombat", mode="keywords")["hits"] == []
+    assert kept_traces(server, "wombat", "Ophelia", "bailiff") == []
+    assert Path(path).read_text() == OWN_LETTER  # a folder of the user's is never touched
 
 
-def test_a_deleted_index_leaves_nothing(server: Server, index: dict[str, str]) -> None:
+def test_a_deleted_index_leaves_nothing(server: Server, own: Index) -> None:
     pytest.importorskip("rapidocr")
-    Path(index["folder"], "scan.png").write_bytes(scan())
-    command(server, "index", "--index", "post")
-    assert search(server, "plumber")["hits"][0]["name"] == "scan.png"
-    assert kept_traces(server, "plumber", "quokka")  # it is seen where it is
+    Path(own["folder"], "scan.png").write_bytes(scan())
+    run_for(server.home, "index", "--index", "post", "--no-bench")
+    assert search(server, own, "plumber")["hits"][0]["name"] == "scan.png"
+    assert kept_traces(server, "plumber", "wombat")  # it is seen where it is
     told = server.client.delete("/documents/indexes/post").json()
-    assert index["upload"] in told["uploads"]
+    assert own["upload"] in told["uploads"]
     assert len(told["files"]) == 4
-    words = ("quokka", "Zebedee", "landlord", "plumber", *SCAN.split()[:3])
+    words = ("wombat", "Ophelia", "bailiff", "plumber", *SCAN.split()[:3])
     assert kept_traces(server, *words[:4]) == []
     assert not list(server.home.rglob("post.sqlite*"))
-    upload = index["upload"].removeprefix("upload:")
+    upload = own["upload"].removeprefix("upload:")
     assert server.client.get(f"/uploads/{upload}").status_code == 404
     assert server.client.delete("/documents/indexes/post").status_code == 404
-    assert Path(index["folder"], "scan.png").is_file()
+    assert Path(own["folder"], "scan.png").is_file()
 
 
-def test_an_index_that_is_being_filled_is_not_deleted(
-    server: Server, index: dict[str, str]
-) -> None:
+def test_an_index_that_is_being_filled_is_not_deleted(server: Server, own: Index) -> None:
     from anyrig.documents.index.database import alone
 
     with alone(next(server.home.rglob("post.sqlite"))):
         answer = server.client.delete("/documents/indexes/post")
         assert (answer.status_code, bool(answer.json()["hint"])) == (409, True)
-    assert search(server, "quokka")["hits"]
+    assert search(server, own, "wombat")["hits"]
     told = server.client.delete("/documents/indexes/post?uploads=false").json()
     assert told["uploads"] == []
-    upload = index["upload"].removeprefix("upload:")
+    upload = own["upload"].removeprefix("upload:")
     assert server.client.get(f"/uploads/{upload}").status_code == 200
 
 
 def test_a_file_in_two_indexes_keeps_its_name_in_the_one_it_stays_in(
-    server: Server, index: dict[str, str]
+    server: Server, own: Index
 ) -> None:
-    path = server.data / "uploads" / f"{index['upload'].removeprefix('upload:')}.txt"
-    command(server, "index", str(path), "--index", "post-2", "--model", "hashing")
-    body = {"files": [index["upload"]]}
+    path = server.data / "uploads" / f"{own['upload'].removeprefix('upload:')}.txt"
+    run_for(
+        server.home, "index", str(path), "--index", "post-2", "--model", "hashing", "--no-bench"
+    )
+    body = {"files": [own["upload"]]}
     told = server.client.post("/documents/indexes/post-2/remove", json=body).json()
-    assert (told["files"], told["uploads"]) == ([index["upload"]], [])
-    hit = search(server, "quokka")["hits"][0]
-    assert (hit["name"], hit["file"]) == ("odd.txt", index["upload"])
+    assert (told["files"], told["uploads"]) == ([own["upload"]], [])
+    hit = search(server, own, "wombat")["hits"][0]
+    assert (hit["name"], hit["file"]) == ("odd.txt", own["upload"])
     assert server.client.delete("/documents/indexes/post-2").status_code == 200
     # The last one that holds it takes it along.
     told = server.client.post("/documents/indexes/post/remove", json=body).json()
-    assert told["uploads"] == [index["upload"]]
+    assert told["uploads"] == [own["upload"]]

@@ -7,17 +7,13 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import httpx
 import pytest
 from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 
 from anyrig.server.security import AllowedHosts
-from tests.server.conftest import MakeApp
-
-HERE = "http://127.0.0.1:3000"
-
+from tests.server.conftest import HERE, MakeApp
 
 HOSTS = [
     ("127.0.0.1", "127.0.0.1:3000", True),
@@ -68,12 +64,12 @@ def test_pages_that_are_the_servers_own(origin: str, host: str, same: bool) -> N
     assert AllowedHosts("127.0.0.1").is_same_origin(origin, host) is same
 
 
-def test_a_name_that_was_made_to_lead_here_is_refused(app_client: TestClient) -> None:
+def test_a_name_that_was_made_to_lead_here_is_refused(shared_client: TestClient) -> None:
     for path in ("/uploads", "/health/live", "/docs", "/"):
-        answer = app_client.get(path, headers={"Host": "rebound.example:3000"})
+        answer = shared_client.get(path, headers={"Host": "rebound.example:3000"})
         assert answer.status_code == 421, path
         assert "server.hosts" in answer.json()["hint"]
-    with pytest.raises(WebSocketDenialResponse), _socket(app_client, host="rebound.example"):
+    with pytest.raises(WebSocketDenialResponse), _socket(shared_client, host="rebound.example"):
         pass
 
 
@@ -101,9 +97,9 @@ def _socket(client: TestClient, **headers: str) -> Any:
     ],
 )
 def test_pages_of_others_change_nothing(
-    app_client: TestClient, headers: dict[str, str], status: int
+    shared_client: TestClient, headers: dict[str, str], status: int
 ) -> None:
-    answer = app_client.delete(f"/uploads/{'0' * 32}", headers=headers)
+    answer = shared_client.delete(f"/uploads/{'0' * 32}", headers=headers)
     assert answer.status_code == status, answer.text
 
 
@@ -117,16 +113,19 @@ def test_pages_of_others_change_nothing(
     ],
 )  # fmt: skip
 def test_pages_of_others_read_nothing(
-    app_client: TestClient, headers: dict[str, str], status: int
+    shared_client: TestClient, headers: dict[str, str], status: int
 ) -> None:
-    answer = app_client.get("/uploads", headers=headers)
+    answer = shared_client.get("/uploads", headers=headers)
     assert answer.status_code == status
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_sockets_of_other_pages_are_refused(app_client: TestClient) -> None:
+def test_sockets_of_other_pages_are_refused(shared_client: TestClient) -> None:
     for origin in ("https://evil.example", "null", "http://127.0.0.1:9"):
-        with pytest.raises(WebSocketDenialResponse) as refused, _socket(app_client, origin=origin):
+        with (
+            pytest.raises(WebSocketDenialResponse) as refused,
+            _socket(shared_client, origin=origin),
+        ):
             pass
         assert refused.value.status_code == 403
         assert "server.cors" in refused.value.json()["hint"]
@@ -184,8 +183,8 @@ def test_every_answer_carries_the_headers(make_app: MakeApp) -> None:
     )
 
 
-def test_docs_need_nothing_from_elsewhere(app_client: TestClient) -> None:
-    page = app_client.get("/docs").text
+def test_docs_need_nothing_from_elsewhere(shared_client: TestClient) -> None:
+    page = shared_client.get("/docs").text
     assert "POST</span><code>/uploads</code>" in page
     assert "https://" not in page
     assert "<script" not in page
@@ -224,8 +223,8 @@ def test_forms_have_an_end_told_or_not(small: TestClient) -> None:
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "", "9" * 40, "0x10"])
-def test_lengths_that_are_no_numbers(app_client: TestClient, length: str) -> None:
-    answer = app_client.post("/v1/embeddings", headers={"Content-Length": length})
+def test_lengths_that_are_no_numbers(shared_client: TestClient, length: str) -> None:
+    answer = shared_client.post("/v1/embeddings", headers={"Content-Length": length})
     assert answer.status_code in (400, 413)
 
 
@@ -298,14 +297,3 @@ def test_odd_methods_do_not_fill_the_figures(app_client: TestClient) -> None:
     for number in range(5):
         app_client.request(f"ODD{number}", "/uploads")
     assert "ODD" not in app_client.get("/metrics").text
-
-
-def test_httpx_is_answered_in_process(make_app: MakeApp) -> None:
-    """As the page's own client calls."""
-
-    async def ask() -> int:
-        transport = httpx.ASGITransport(app=make_app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return (await client.get("/health/live")).status_code
-
-    assert asyncio.run(ask()) == 200

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,11 +18,10 @@ from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.translations import get_translator
 from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, visiting
-from tests.server.conftest import MakeApp, Start, environment_of
+from tests.server.conftest import HERE, MakeApp, Start, add_key
 from tests.server.long_work import send
 from tests.server.test_serve_cluster_page import lost
 
-HERE = "http://127.0.0.1:3000"
 T = get_translator("en")
 
 
@@ -191,7 +187,7 @@ class TestInABrowser:
         self, driver: webdriver.Chrome, start: Start, tmp_path: Path
     ) -> None:
         home = tmp_path / "home of keys"
-        key, owner = _made(home, "ada", "page"), _made(home, "owner", "admin")
+        key, owner = add_key(home, "ada", "--scopes", "page"), add_key(home, "owner")
         server = start("--require-keys", home=home)
         browser = next(visiting(driver, server.url))
         asked = httpx.Client(
@@ -240,7 +236,7 @@ class TestInABrowser:
     ) -> None:
         lost(broker, "ghost")
         home = tmp_path / "home of keys"
-        key = _made(home, "ada", "page")
+        key = add_key(home, "ada", "--scopes", "page")
         server = start("--require-keys", "--cluster", broker.url, home=home)
         browser = next(visiting(driver, server.url))
         driver.get(f"{server.url}/cluster")
@@ -251,12 +247,3 @@ class TestInABrowser:
         link = broker.client
         assert "ghost" in WorkerRegistry(link).list_names()
         link.close()
-
-
-def _made(home: Path, name: str, scopes: str) -> str:
-    """A key, made as its owner does."""
-    order = [sys.executable, "-m", "anyrig", "keys", "add", name, "--scopes", scopes, "--json"]
-    done = subprocess.run(
-        order, capture_output=True, text=True, check=True, env=environment_of(home)
-    )
-    return str(json.loads(done.stdout)["key"])

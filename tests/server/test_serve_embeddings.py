@@ -125,18 +125,6 @@ def test_openai_s_names_are_answered_by_the_default_and_that_is_said(
     assert len(raw.parse().data[0].embedding) == 384
 
 
-async def _asynchronously(url: str) -> int:
-    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="x", max_retries=0) as client:
-        answers = await asyncio.gather(
-            *(client.embeddings.create(model="hashing", input=f"text {n}") for n in range(20))
-        )
-    return sum(len(answer.data[0].embedding) for answer in answers)
-
-
-def test_the_asynchronous_client_too(server: Server) -> None:
-    assert asyncio.run(_asynchronously(server.url)) == 20 * 256
-
-
 def test_a_wrong_model_is_the_client_s_not_found_error(client: Any) -> None:
     with pytest.raises(openai.NotFoundError, match=r"minilm.*hashing"):
         client.embeddings.create(model="no-such-model", input="x")

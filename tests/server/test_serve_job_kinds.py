@@ -10,8 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.app.jobs import JOB_KINDS
-from anyrig.options import list_options
-from anyrig.server.job_requests import EXAMPLES, build_schema, list_arguments
+from anyrig.server.job_requests import EXAMPLES, list_arguments
 from tests.server.conftest import MakeApp
 
 UPLOAD = re.compile(r"upload:[0-9a-f]{32}")
@@ -20,16 +19,6 @@ UPLOAD = re.compile(r"upload:[0-9a-f]{32}")
 @pytest.fixture
 def client(make_app: MakeApp) -> TestClient:
     return TestClient(make_app("--no-jobs"), base_url="http://127.0.0.1:3000")
-
-
-@pytest.mark.parametrize("kind", JOB_KINDS)
-def test_every_option_of_the_request_is_described(kind: str) -> None:
-    entry = JOB_KINDS[kind]
-    for name, one in list_options(entry.request).items():
-        if name != entry.input:
-            assert (name in list_arguments(kind)) == one.http
-    for name, schema in build_schema(kind)["properties"].items():
-        assert schema["description"], name
 
 
 def test_the_description_has_every_kind_with_an_example(client: TestClient) -> None:

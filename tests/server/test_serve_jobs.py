@@ -14,6 +14,7 @@ import pytest
 
 from anyrig.audiobooks.listen import finished
 from anyrig.jobs import JobQueue
+from benchmarks.serve_kills import killing
 from tests.server.conftest import Server, Start
 
 BOOK = Path(__file__).parents[2] / "examples" / "the-tide-clock.epub"
@@ -384,3 +385,13 @@ def test_a_server_that_is_stopped_hands_its_job_back(start: Start, tmp_path: Pat
         states = [event.data["state"] for event in jobs.events(left.id) if event.kind == "state"]
     assert left.state == "queued"
     assert states == ["queued", "running", "queued"]  # told, and not found dead by the next one
+
+
+KILLS = 3
+
+
+def test_a_job_outlives_its_server_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    tried = killing(tmp_path, KILLS)
+    assert tried.wrong == []
+    assert tried.num_kills == KILLS
+    assert tried.num_making + tried.num_writing >= 1

@@ -130,14 +130,6 @@ def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
         keys.add("a")
 
 
-def test_admin_may_do_everything(path: Path) -> None:
-    _, admin = ApiKeys(path).add("a")
-    _, reader = ApiKeys(path).add("b", scopes=("read",))
-    assert admin.has_scope("speech")
-    assert reader.has_scope("jobs", "read")
-    assert not reader.has_scope("jobs")
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"keys": [{"id": 1}]}', "\x00"])
 def test_a_broken_file_lets_nobody_in(path: Path, text: str) -> None:
     path.parent.mkdir()

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from tests.server.browsing import NEEDS, Browser, driver  # noqa: F401
-from tests.server.conftest import Start, environment_of
+from tests.server.conftest import Start, add_key
 
 pytestmark = NEEDS
 
 
 def test_the_page_with_a_key(start: Start, driver: webdriver.Chrome, tmp_path: Path) -> None:  # noqa: F811
     home = tmp_path / "home of keys"
-    done = subprocess.run(
-        [sys.executable, "-m", "anyrig", "keys", "add", "me", "--json"],
-        capture_output=True, text=True, check=True, env=environment_of(home),
-    )  # fmt: skip
-    key = json.loads(done.stdout)["key"]
+    key = add_key(home, "me")
     server = start("--require-keys", home=home)
     browser = Browser(driver, server.url)
     driver.get(f"{server.url}/speak")

@@ -154,12 +154,12 @@ def test_a_recording_that_was_not_sent_is_told(server: Server) -> None:
     assert "`anyrig transcribe --fetch --model small FILE`" in missing.json()["hint"]
 
 
-def test_an_engine_that_is_not_installed_says_how_to_get_it(app_client: TestClient) -> None:
+def test_an_engine_that_is_not_installed_says_how_to_get_it(shared_client: TestClient) -> None:
     for more in ({}, {"voice": "af_heart"}, {"voice": "alloy"}):
-        answer = spoken_by(app_client, model="kokoro", **more)
+        answer = spoken_by(shared_client, model="kokoro", **more)
         assert answer.status_code == 501, answer.text
         assert "anyrig engines get kokoro" in answer.json()["hint"]
-    for row in app_client.get("/config").json()["engines"]:
+    for row in shared_client.get("/config").json()["engines"]:
         if not row["ready"]:
             lacks, _, rest = row["why"].partition(". ")
             assert "`anyrig " not in lacks
@@ -182,12 +182,12 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(app_client: TestClie
     ],
 )  # fmt: skip
 def test_who_cannot_speak_is_refused_before_a_job_waits(
-    app_client: TestClient, kind: str, arguments: dict[str, Any], status: int, words: str
+    shared_client: TestClient, kind: str, arguments: dict[str, Any], status: int, words: str
 ) -> None:
-    answer = app_client.post("/jobs", json={"kind": kind, "arguments": arguments})
+    answer = shared_client.post("/jobs", json={"kind": kind, "arguments": arguments})
     assert answer.status_code == status, answer.text
     assert words in answer.json()["title"]
-    assert app_client.get("/jobs").json()["jobs"] == []
+    assert shared_client.get("/jobs").json()["jobs"] == []
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.server.conftest import MakeApp
+from tests.server.conftest import HERE, MakeApp
 
-HERE = "http://127.0.0.1:3000"
 SCOPES = ("speech", "embeddings", "documents", "jobs", "train", "read")
 TEXT = "The parrots sing in the attic at night."
 

@@ -151,14 +151,16 @@ def test_a_choice_is_the_same_as_on_the_command_line(
 
 
 @pytest.mark.parametrize("body", [{}, {"device": ""}, {"device": 7}, {"device": "cpu", "x": 1}])
-def test_a_choice_that_makes_no_sense_is_refused(app_client: TestClient, body: object) -> None:
-    answer = app_client.put("/devices/chosen", json=body)
+def test_a_choice_that_makes_no_sense_is_refused(shared_client: TestClient, body: object) -> None:
+    answer = shared_client.put("/devices/chosen", json=body)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_a_device_that_is_not_there_is_refused_with_those_that_are(app_client: TestClient) -> None:
-    answer = app_client.put("/devices/chosen", json={"device": "quantum:7"})
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(
+    shared_client: TestClient,
+) -> None:
+    answer = shared_client.put("/devices/chosen", json={"device": "quantum:7"})
     assert answer.status_code == 404
     assert answer.json()["hint"]
 

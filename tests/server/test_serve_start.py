@@ -21,17 +21,9 @@ from websockets.typing import Origin
 
 from anyrig.cli import serve
 from anyrig.errors import InvalidInputError
-from tests.server.conftest import Server, Start, environment_of
+from tests.server.conftest import Server, Start, add_key, environment_of, run_for
 
 _EVIL = Origin("https://evil.example")
-
-
-def _add(home: Path, name: str, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "anyrig", "keys", "add", name, "--json", *words],
-        capture_output=True, text=True, check=True, env=environment_of(home),
-    )  # fmt: skip
-    return str(json.loads(done.stdout)["key"])
 
 
 def _ended(server: Server, number: int) -> int:
@@ -210,7 +202,7 @@ def test_a_form_that_breaks_off_leaves_nothing(server: Server) -> None:
 
 def test_other_machines_come_in_with_a_key(start: Start, tmp_path: Path) -> None:
     home = tmp_path / "home of keys"
-    key = _add(home, "laptop", "--scopes", "speech,documents")
+    key = add_key(home, "laptop", "--scopes", "speech,documents")
     server = start("--host", "0.0.0.0", "--no-page", home=home, key=key)
     assert server.client.get("/uploads").status_code == 200
     assert server.client.get("/metrics").status_code == 403
@@ -223,10 +215,7 @@ def test_other_machines_come_in_with_a_key(start: Start, tmp_path: Path) -> None
     assert refused.value.response.status_code == 401
     with connect(address, additional_headers={"Authorization": f"Bearer {key}"}) as call:
         assert call.recv(timeout=60)
-    subprocess.run(
-        [sys.executable, "-m", "anyrig", "keys", "remove", "laptop"], check=True,
-        env=environment_of(home), stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    run_for(home, "keys", "remove", "laptop")
     assert server.client.get("/uploads").status_code == 401
     plain.close()
 
@@ -274,7 +263,7 @@ def test_a_container_makes_its_key_once(start: Start, tmp_path: Path) -> None:
 
 def test_the_page_asks_a_person_for_a_key(start: Start, tmp_path: Path) -> None:
     home = tmp_path / "home of keys"
-    key = _add(home, "me")
+    key = add_key(home, "me")
     server = start("--require-keys", home=home)
     with httpx.Client(base_url=server.url, trust_env=False, headers={"Accept": "text/html"}) as one:
         assert one.get("/").headers["location"] == "/login?next=/"

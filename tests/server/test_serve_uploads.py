@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from anyrig.app.uploads import UploadNotFoundError, Uploads, clean_name
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.server.app import delete_expired_uploads
 from anyrig.server.state import ServerState
-from tests.server.conftest import MakeApp, Server, environment_of
+from tests.server.conftest import MakeApp, Server, run_for
 
 
 def test_a_file_is_sent_listed_read_and_deleted_for_good(server: Server) -> None:
@@ -85,11 +83,6 @@ def test_a_file_is_named_by_its_id_alone(uploads: Uploads, word: str) -> None:
         uploads.find(word)
     with pytest.raises(UploadNotFoundError):
         uploads.path(word)
-
-
-def test_one_that_is_there_is_found_by_its_word(uploads: Uploads) -> None:
-    upload_id = _sent(uploads, "a.txt")
-    assert uploads.path(uploads.find(f"upload:{upload_id}").id).read_bytes() == b"something"
 
 
 def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: Path) -> None:
@@ -175,12 +168,7 @@ def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -
 def _index(state: ServerState, path: Path) -> None:
     """An index of one file, as a job makes it."""
     home = state.data_folder.parents[3]  # of HOME/.local/share/anyrig/server
-    done = subprocess.run(
-        [sys.executable, "-m", "anyrig", "index", str(path), "--index", "post", "--model",
-         "hashing", "--no-bench"],
-        env=environment_of(home), capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr + done.stdout
+    run_for(home, "index", str(path), "--index", "post", "--model", "hashing", "--no-bench")
 
 
 def test_another_process_sees_them(uploads: Uploads, tmp_path: Path) -> None:

@@ -82,25 +82,25 @@ def check_moved(job: str) -> None:
     assert not [path for path in data().iterdir() if path.name.startswith(".moving-")]
 
 
-def test_everything_is_moved_once(job: str, anyrig: Anyrig) -> None:
+def test_everything_is_moved_once(job: str, anyrig_process: Anyrig) -> None:
     check_moved(job)
     left = {path.name for path in cache().iterdir()}
     assert left == {"figures.json"}
-    listed = json.loads(anyrig("jobs", "--json").stdout)
+    listed = json.loads(anyrig_process("jobs", "--json").stdout)
     assert job in json.dumps(listed)
     (cache() / "server").mkdir()  # created later by an older version: left alone
     check_moved(job)
     assert (cache() / "server").is_dir()
 
 
-def test_no_folder_is_created_if_there_is_nothing_to_move(anyrig: Anyrig) -> None:
+def test_no_folder_is_created_if_there_is_nothing_to_move(anyrig_process: Anyrig) -> None:
     assert current_folders().data == data()
-    assert anyrig("devices").returncode == 0
+    assert anyrig_process("devices").returncode == 0
     assert not data().exists()
 
 
-def test_devices_moves_nothing(job: str, anyrig: Anyrig) -> None:
-    assert anyrig("devices").returncode == 0
+def test_devices_moves_nothing(job: str, anyrig_process: Anyrig) -> None:
+    assert anyrig_process("devices").returncode == 0
     assert (cache() / "jobs.sqlite").exists()
     assert not data().exists()
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import re
+from xml.sax.saxutils import escape, quoteattr
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError, UnsupportedLanguageError
+from anyrig.speech import ssml
+from anyrig.speech.blocks import blocks
+from anyrig.speech.lexicon import Entry, Lexicon
 from anyrig.speech.normalise import normalise
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import prepare, seed_of
@@ -208,26 +213,6 @@ def test_cutting_into_sentences_does_not_change_what_is_read(language: str) -> N
     assert len(other) <= len(rows) // 200, other
 
 
-def test_plain_english_needs_no_model() -> None:
-    """Loading it is most of what a short text costs."""
-    code = (
-        "import sys; from anyrig.speech.prepare import prepare; prepare('CHAPTER I\\n\\nIt was so, "
-        "and he said that it was not for him to say what they did.'); "
-        "sys.exit('py3langid' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_importing_it_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, anyrig.speech.prepare; heavy = {'numpy', 'torch', 'onnxruntime', 'babel', "
-        "'py3langid', 'num2words', 'lxml'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_short_paragraph_is_read_in_its_own_language_where_the_engine_speaks_it() -> None:
     french = "Le vieux gardien descendait lentement et comptait chaque marche de l'escalier. " * 3
     english = "The old keeper walked slowly down the stairs and counted each step."
@@ -235,3 +220,216 @@ def test_a_short_paragraph_is_read_in_its_own_language_where_the_engine_speaks_i
     assert [segment.line.language for segment in script.segments][0] == "en"
     assert {segment.line.language for segment in script.segments} == {"en", "fr"}
     assert not script.warnings
+
+
+_ANY = st.text(st.characters(exclude_categories=()), max_size=120)
+_PIECES = st.lists(
+    st.sampled_from(
+        ["Dr. ", "$3.50 ", "5 p.m. ", "Yes. ", "No! ", "the cat", " sat", ", and ", ". ", "...",
+         "\n", "\n\n", "# ", "- ", "“", "”", "[[", "]]", "|", "/", "ˈkəʊ", "[[Lee|li]]",
+         "[[kəˈkoʊ]]", "[[cat|/kæt/]]", "😀", "---",
+         "* * *", "\x00", "\u200b", "\ud800", "\ufffc", "&amp;",
+         "<b>", "www.example.com", "1234567890", "CHAPTER IV", "inter-\nnational", "\u00ad", "é",
+         "x" * 50]
+    ),
+    max_size=25,
+).map("".join)  # fmt: skip
+_LEXICON = Lexicon(
+    (
+        Entry("cat", say="feline"), Entry("the cat sat", ipa="kæt"), Entry("Dr.", say="Doc"),
+        Entry(pattern=r"(\d)\d", say=r"\1 and so on"), Entry("50", say="many"),
+    )
+)  # fmt: skip
+_TAGS = st.sampled_from(
+    [("p", {}), ("s", {}), ("emphasis", {"level": "strong"}), ("prosody", {"rate": "90%"}),
+     ("sub", {"alias": "in its place"}), ("phoneme", {"ph": "kæt"}), ("voice", {"name": "bob"}),
+     ("say-as", {"interpret-as": "characters"}), ("say-as", {"interpret-as": "date"}),
+     ("lang", {"xml:lang": "es"}), ("audio", {"src": "a>b"}), ("desc", {}), ("w", {})]
+)  # fmt: skip
+_WORDS = (_PIECES | st.text(max_size=20)).map(
+    lambda text: escape("".join(one for one in text if one.isprintable() or one in "\n\t"))
+)
+
+
+def _element(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    def written(tag: tuple[str, dict[str, str]], parts: list[str]) -> str:
+        name, given_ = tag
+        attributes = "".join(f" {key}={quoteattr(value)}" for key, value in given_.items())
+        return f"<{name}{attributes}>{''.join(parts)}</{name}>"
+
+    return st.builds(written, _TAGS, st.lists(inner, max_size=3))
+
+
+_SSML = st.lists(
+    st.recursive(
+        _WORDS | st.sampled_from(
+            ['<break time="1s"/>', "<!-- no -->", "<![CDATA[a & <b>]]>", '<phoneme ph="kæt"/>',
+             "&#233;", "&lt;", "<?pi x?>", "\r\n"]
+        ),
+        _element, max_leaves=8,
+    ),
+    max_size=5,
+).map(lambda parts: f"<speak>{''.join(parts)}</speak>")  # fmt: skip
+
+
+def _told(text: str, **wishes: object) -> Script | None:
+    """The script, checked; None where there is nothing to say."""
+    try:
+        script = prepare(text, **wishes)  # type: ignore[arg-type]  # hypothesis gives plain values
+    except UnspeakableTextError:
+        return None
+    check(script)
+    for segment in script.segments:
+        assert segment.line.text.strip()
+        assert any(map(str.isalnum, segment.line.text))
+    for omission in script.omissions:
+        if omission.kind == "space":
+            assert not text[slice(*omission.span)].strip()
+    return script
+
+
+@settings(deadline=None)
+@given(
+    _ANY | _PIECES, st.sampled_from([20, 60, 400]), st.booleans(), st.booleans(),
+    st.sampled_from(["en", "es", "de"]),
+)  # fmt: skip
+def test_any_text(text: str, limit: int, phonemes: bool, first_short: bool, language: str) -> None:
+    script = _told(
+        text, limit=limit, phonemes=phonemes, first_short=first_short, language=language,
+        lexicon=_LEXICON, ssml=False,
+    )  # fmt: skip
+    for segment in script.segments if script else ():
+        words = segment.line.text
+        assert len(words) <= limit or "[[" in words
+        if not phonemes:
+            assert "[[" not in words
+
+
+@settings(deadline=None)
+@given(_SSML, st.sampled_from([20, 400]), st.booleans())
+def test_any_ssml(text: str, limit: int, phonemes: bool) -> None:
+    script = _told(text, limit=limit, phonemes=phonemes, language="en", languages=["en", "es"])
+    for segment in script.segments if script else ():
+        assert "<break" not in segment.line.text
+
+
+@settings(deadline=None)
+@given(st.text("<>/&;!-[]\"'= speakbr\n\x00é", max_size=60))
+def test_broken_ssml_is_refused_with_its_place(text: str) -> None:
+    try:
+        flow = ssml.read(f"<speak>{text}</speak>")
+    except InvalidInputError as error:
+        assert re.search("line 1|line [0-9]+, column [0-9]+|document type", error.message)  # noqa: PT017 - it may as well be whole
+    else:
+        assert len(flow.text) <= len(text)
+
+
+@settings(max_examples=30, deadline=None)
+@given(_PIECES)
+def test_the_language_is_found_without_harm(text: str) -> None:
+    _told(text)
+
+
+@pytest.mark.parametrize("limit", [60, 200, 400])
+def test_a_book(limit: int) -> None:
+    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
+    script = _told(text, limit=limit, first_short=True, languages=("en",))
+    assert script is not None
+    assert max(len(segment.line.text) for segment in script.segments) <= limit
+    assert {omission.kind for omission in script.omissions} == {"space", "symbol"}
+    assert script.languages == ("en",)
+    spoken = sum(end - start for segment in script.segments for start, end in segment.spans)
+    assert spoken > 0.95 * len(text)
+
+
+def _kinds(text: str) -> list[tuple[str, str]]:
+    return [(each.kind, text[each.start : each.end]) for each in blocks(text)]
+
+
+HEADINGS = [
+    "# Title", "### A longer title of it", "CHAPTER I", "Chapter IV", "Chapter 12: The End",
+    "CHAPTER TWO", "Part Three", "DOWN THE RABBIT-HOLE", "Capítulo 3", "Chapitre XII",
+    "Prologue", "Kapitel 7.", "Act I", "Acte premier", "Libro segundo", "Scene 2.",
+    "Volume Two: The Sea", "Canto XII", "Chapter the Last", "PART FIRST.", "First Part",
+    "Première partie", "Erster Teil", "Book One.", "Tome II", "Escena primera",
+    "Title\n=====", "Smaller title\n---",
+]  # fmt: skip
+
+
+def test_headings(subtests: pytest.Subtests) -> None:
+    for line in HEADINGS:
+        with subtests.test(line=line):
+            assert _kinds(f"{line}\n\nIt was so.") == [
+                ("heading", line),
+                ("sentence", "It was so."),
+            ]
+
+
+NO_HEADINGS = [
+    "NO!", "OK.", "Act now.", "Book it.", "Act fast.", "Book now: rooms are few.", "Act first.",
+    "Act mild.", "Act.", "Book.", "Part with it.", "Book them all.",
+    "Scene set.", "Chapter closed.", "Volume up.", "Section off.",
+    "Part I was over.", "One act.", "One letter.", "Section leaders only.",
+    "Act. Do not wait.", "Parte ya.", "Parte mi pan.", "Actúa ya.", "Acto seguido.",
+    "Libro abierto.", "Escena final.", "Canto mal.", "Canto yo.", "Parte di noi.",
+    "Livre ouvert.", "Partie remise.", "Scène vide.", "Acte manqué.", "Un livre.", "Un acto.",
+    "Una parte.", "Chant perdu.", "Tome ça.", "Teil mit mir.", "Buch das.",
+    "He ate part of it.",
+    "The chapter was long, and he read on.", "#hashtag",
+    "IT IS A VERY LONG CRY IN CAPITALS THAT GOES ON AND ON AND NEVER STOPS",
+]  # fmt: skip
+
+
+def test_no_headings(subtests: pytest.Subtests) -> None:
+    for line in NO_HEADINGS:
+        with subtests.test(line=line):
+            assert _kinds(line) == [("sentence", line)]
+
+
+def test_a_heading_without_a_blank_line() -> None:
+    assert [kind for kind, _ in _kinds("# One\nIt was so.\nAnd so.\n## Two\nMore.")] == [
+        "heading", "sentence", "heading", "sentence",
+    ]  # fmt: skip
+    assert _kinds("CHAPTER I\nIt was so.")[0] == ("heading", "CHAPTER I")
+
+
+def test_speeches() -> None:
+    text = "He came in.\n— ¿Quién es?\n— Soy yo.\n“Go!” he said.\nThen he left."
+    assert _kinds(text) == [
+        ("sentence", "He came in."), ("dialogue", "— ¿Quién es?"), ("dialogue", "— Soy yo."),
+        ("dialogue", "“Go!” he said.\nThen he left."),
+    ]  # fmt: skip
+
+
+def test_speakers() -> None:
+    assert _kinds("ALICE: Who are you?\nThe Cat: A cat,\nof course.\nALICE: Oh.") == [
+        ("dialogue", "ALICE: Who are you?"), ("dialogue", "The Cat: A cat,\nof course."),
+        ("dialogue", "ALICE: Oh."),
+    ]  # fmt: skip
+
+
+def test_items() -> None:
+    assert _kinds("Buy:\n- eggs\n- milk and\n  honey\n\n1. One\n2. Two") == [
+        ("sentence", "Buy:"), ("dialogue", "- eggs"), ("dialogue", "- milk and\n  honey"),
+        ("dialogue", "1. One\n2. Two"),
+    ]  # fmt: skip
+
+
+def test_wrapped_lines_are_one_paragraph() -> None:
+    """A quotation mark that the wrapping put first is chance."""
+    text = (
+        "`I wonder how many miles I've fallen by this time?' she said aloud.\n"
+        "`I must be getting somewhere near the centre of the earth.  Let\nme see.'"
+    )
+    assert len(blocks(text)) == 1
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from('ab #-=*\n\r\u2029I."“—1)') | st.characters(), max_size=80))
+def test_between_blocks_is_only_white_space(text: str) -> None:
+    position = 0
+    for each in blocks(text):
+        assert not text[position : each.start].strip()
+        assert text[each.start : each.end].strip() == text[each.start : each.end] != ""
+        position = each.end
+    assert not text[position:].strip()

@@ -7,6 +7,7 @@ import pytest
 from anyrig.errors import InvalidInputError
 from anyrig.speech import ssml
 from anyrig.speech.prepare import prepare
+from anyrig.speech.say_as import say_as
 from anyrig.speech.script import Script, check
 
 
@@ -220,3 +221,35 @@ def test_marked_words_do_not_decide_the_language_of_the_rest() -> None:
 def test_a_break_after_the_last_word_is_in_the_script() -> None:
     script = prepare('<speak>Hello there<break time="2s"/></speak>', languages=("en",))
     assert [segment.pause_after_s for segment in script.segments] == [2.0]
+
+
+WAYS = [
+    ("characters", "ñu9", "es", "Ñ U nueve"),
+    ("ordinal", "2", "fr", "deuxième"),
+    ("ordinal", "1,000", "en", "one thousandth"),
+    ("digits", "042", "fr", "zéro quatre deux"),
+    ("cardinal", "21", "es", "veintiuno"),
+    ("number", "-3.5", "en", "minus three point five"),
+    ("telephone", "06 12", "fr", "zéro six, un deux"),
+    ("date dmy", "1/5/1999", "es", "uno de mayo de mil novecientos noventa y nueve"),
+    ("date dmy", "14/7/1999", "fr", "quatorze juillet mille neuf cent quatre-vingt-dix-neuf"),
+    ("date md", "12/25", "en", "December twenty-fifth"),
+    ("time", "14:30", "en", "fourteen thirty"),
+    ("currency", "$1.50", "en", "one dollar and fifty cents"),
+    ("fraction", "3/4", "en", "three quarters"),
+    ("unit", "5 km", "en", "five kilometers"),
+    ("expletive", "tonto", "es", "bip"),
+    ("characters", "", "en", ""),
+    ("ordinal", "many", "en", "many"),
+]  # fmt: skip
+
+
+def test_ways(subtests: pytest.Subtests) -> None:
+    for interpret, text, language, said in WAYS:
+        with subtests.test(interpret=interpret, text=text):
+            assert say_as(text, interpret, language) == said
+
+
+def test_a_date_that_is_none_stays() -> None:
+    assert say_as("32/13/2024", "date dmy", "en") is not None
+    assert "soon" in (say_as("soon", "date dmy", "en") or "")

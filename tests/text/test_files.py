@@ -5,19 +5,21 @@ Whatever is wrong is one `InvalidInputError`.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text import files
-from anyrig.text.files import FORMATS, format_of, read
+from anyrig.text.files import format_of, read
+from anyrig.text.folder import find
 from anyrig.text.formats.limits import Limits
 from tests.text.epub_maker import Page, epub, write
+from tests.text.picture_making import sheet
 
 
 @pytest.mark.parametrize(
@@ -128,18 +130,162 @@ def test_a_fault_that_no_reader_foresaw_is_the_files(
         read(tmp_path / "a.txt")
 
 
-def test_every_format_of_the_table_has_a_reader(subtests: pytest.Subtests) -> None:
-    for module in FORMATS.values():
-        with subtests.test(module=module):
-            assert importlib.util.find_spec(module), f"{module} is not there"
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    top = tmp_path / "papers"
+    (top / "b" / "deep").mkdir(parents=True)
+    (top / ".git").mkdir()
+    (top / "node_modules").mkdir()
+    for name in ("z.txt", "A.md", "b/two.csv", "b/deep/three.html", "README"):
+        (top / name).write_text("some words")
+    sheet(1).save(top / "b" / "one.png")
+    (top / "b" / "lie.pdf").write_text("no pdf at all")
+    for name in (".hidden.txt", ".git/config.txt", "node_modules/x.md", "~$letter.docx",
+                 "Thumbs.db", "half.pdf.part", "old~"):  # fmt: skip
+        (top / name).write_text("words of nobody")
+    (top / "data.bin").write_bytes(bytes(range(256)))
+    (top / "song.mp3").write_bytes(b"ID3" + bytes(100))
+    return top
 
 
-def test_no_reader_is_loaded_before_it_is_needed() -> None:
-    code = (
-        "import sys, anyrig.text.files;"
-        "print([m for m in ('lxml', 'pypdfium2', 'numpy') if m in sys.modules])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+def _names(found: tuple[Path, ...], top: Path) -> list[str]:
+    return [path.relative_to(top).as_posix() for path in found]
+
+
+def test_all_that_can_be_read_in_order(folder: Path) -> None:
+    found = find(folder)
+    assert _names(found.files, folder) == [
+        "A.md", "README", "b/deep/three.html", "b/lie.pdf", "b/one.png", "b/two.csv", "z.txt",
+    ]  # fmt: skip
+    assert [(s.path.name, s.reason) for s in found.skipped] == [
+        ("data.bin", "of a kind that is not read here"),
+        ("song.mp3", "song.mp3 is a sound file, no text"),
+    ]
+    assert found.unreadable == ()
+    assert find(folder) == found
+
+
+def test_hidden_ones_when_asked_for(folder: Path) -> None:
+    names = _names(find(folder, hidden=True).files, folder)
+    assert ".hidden.txt" in names
+    assert ".git/config.txt" in names
+    assert "node_modules/x.md" not in names
+
+
+@pytest.mark.parametrize(
+    ("types", "names"),
+    [
+        (["pdf"], ["b/lie.pdf"]),
+        ([".CSV", "markdown"], ["A.md", "b/two.csv"]),
+        (["picture"], ["b/one.png"]),
+        (["txt"], ["README", "z.txt"]),
+        (["*.htm"], ["b/deep/three.html"]),
+        (["docx"], []),
+    ],
+)
+def test_types(folder: Path, types: list[str], names: list[str]) -> None:
+    assert _names(find(folder, types=types).files, folder) == names
+
+
+def test_an_unknown_type_names_the_known(folder: Path) -> None:
+    with pytest.raises(InvalidInputError, match="no type 'exe'") as caught:
+        find(folder, types=["exe"])
+    assert "pdf" in caught.value.hint
+
+
+def test_what_is_named_itself_is_taken_and_nothing_twice(folder: Path) -> None:
+    hidden, gone = folder / ".hidden.txt", folder / "gone.txt"
+    found = find([folder / "b", hidden, folder / "b" / "deep", gone, folder / "b" / "one.png"])
+    assert _names(found.files, folder) == [
+        "b/deep/three.html", "b/lie.pdf", "b/one.png", "b/two.csv", ".hidden.txt", "gone.txt",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_links_that_lead_in_circles_or_nowhere(folder: Path) -> None:
+    before = find(folder).files
+    (folder / "b" / "loop").symlink_to(folder, target_is_directory=True)
+    (folder / "b" / "self").symlink_to(folder / "b" / "self")
+    (folder / "lost.txt").symlink_to(folder / "none.txt")
+    (folder / "again.txt").symlink_to(folder / "z.txt")
+    found = find(folder)
+    assert set(found.files) == {*before, folder / "again.txt"}
+    assert ("lost.txt", "a link that leads nowhere") in [
+        (each.path.name, each.reason) for each in found.skipped
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_links_that_lead_out_of_the_folder_are_listed_and_not_followed(
+    folder: Path, tmp_path: Path
+) -> None:
+    before = find(folder).files
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "diary.txt").write_text("nobody's business")
+    (tmp_path / "papers2").mkdir()  # its name begins as the folder's does
+    (tmp_path / "papers2" / "other.txt").write_text("words")
+    (folder / "out").symlink_to(tmp_path / "private", target_is_directory=True)
+    (folder / "b" / "diary.txt").symlink_to(tmp_path / "private" / "diary.txt")
+    (folder / "b" / "chain.txt").symlink_to(folder / "b" / "diary.txt")
+    (folder / "next").symlink_to("../papers2", target_is_directory=True)
+    (folder / "system").symlink_to("/proc", target_is_directory=True)
+    found = find(folder)
+    assert found.files == before
+    assert _names(tuple(one.path for one in found.outside), folder) == [
+        "b/chain.txt", "b/diary.txt", "next", "out", "system",
+    ]  # fmt: skip
+    # A folder that is named itself may be reached by a link.
+    (tmp_path / "link").symlink_to(folder, target_is_directory=True)
+    assert len(find(tmp_path / "link").files) == len(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
+def test_pipes_are_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.txt")
+    found = find(folder, types=["txt"])
+    assert [(s.path.name, s.reason) for s in found.skipped if s.path.suffix == ".txt"] == [
+        ("pipe.txt", "no regular file")
+    ]
+
+
+def test_names_that_are_no_unicode_and_deep_folders(tmp_path: Path) -> None:
+    if sys.platform == "linux":
+        with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "wb") as file:
+            file.write(b"words")
+    deep = tmp_path
+    for _ in range(300):
+        deep = deep / "d"
+        deep.mkdir()
+    (deep / "last.txt").write_text("words")
+    names = [path.name for path in find(tmp_path).files]
+    assert "last.txt" in names
+    assert len(names) == 1 + (sys.platform == "linux")
+
+
+@pytest.fixture
+def as_anyone() -> Iterator[None]:
+    """Without the rights of root, who may look everywhere."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("no such rights there")
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+@pytest.mark.parametrize("mode", [0, 0o444])
+def test_closed_folders_and_files_are_named(mode: int, as_anyone: None) -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        top = Path(name)
+        (top / "b").mkdir()
+        (top / "b" / "in.txt").write_text("words")
+        (top / "a.txt").write_text("words")
+        (top / "shut").write_text("words")
+        (top / "shut").chmod(0)
+        (top / "b").chmod(mode)
+        found = find(top)
+        (top / "b").chmod(0o755)
+    assert [path.name for path in found.files] == ["a.txt", "shut"]
+    passed = [each.path.name for each in (*found.unreadable, *found.skipped)]
+    assert passed == (["b"] if mode == 0 else ["in.txt"])

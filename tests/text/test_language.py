@@ -1,13 +1,19 @@
-"""The language of a text: found where there is enough of it, and not guessed elsewhere."""
+"""Encodings, languages, sentences, and text that is none."""
 
 from __future__ import annotations
+
+import codecs
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anyrig.errors import InvalidInputError
+from anyrig.text.decode import decode
+from anyrig.text.garbage import fault, readable
+from anyrig.text.labels import cell, one_line
 from anyrig.text.language import _NOISE, detect
-from anyrig.text.sentences import paragraphs
+from anyrig.text.sentences import paragraphs, sentences
 from tests.conftest import ROOT
 
 _FRENCH = (
@@ -98,3 +104,250 @@ def test_addresses_do_not_speak_for_a_language() -> None:
     text = "Voici le texte de la lettre que nous avons reçue hier."
     noisy = f"{text} <the.of.and@was.this.that> www.the-and-of.com mailto:the@and.of, {text}"
     assert detect(noisy).language == "fr"
+
+
+WORDS = "Élise paid 3 € for the “naïve” café, señor. " * 8
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252", "iso8859_15"]
+)
+def test_text_is_read_in_the_encodings_people_have(encoding: str) -> None:
+    words = WORDS.replace("“", '"').replace("”", '"') if "8859" in encoding else WORDS
+    read = decode(words.encode(encoding), "a.txt")
+    assert read.split()[:3] == words.split()[:3]
+    assert len(read) == len(words)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"PK\x03\x04rest", "zip archive"),
+        (b"%PDF-1.7", "PDF"),
+        (bytes(range(256)) * 8, "text"),
+        (b"\xff\xfea", "damaged"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_words(data: bytes, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said) as caught:
+        decode(data, "a.bin")
+    assert caught.value.hint
+
+
+def test_a_few_damaged_bytes_do_not_cost_the_text() -> None:
+    whole = "“Où est-elle?” – “Là-bas, près du café.” " * 100
+    data = whole.encode()
+    broken = data[:2000] + b"\xff\xfe\x81" + data[2000:]
+    assert decode(broken, "a file").replace("\ufffd", "") == whole
+    old = ("The café was closed. " + "It rained and rained. " * 400).encode("latin-1")
+    assert "café" in decode(old, "a file")
+
+
+def test_an_accent_far_behind_is_read_like_one_in_front() -> None:
+    text = "It was a dark night, and nobody came to the door of the house. " * 5000
+    text += "She sat in the café and waited for the others. " * 50
+    assert decode(text.encode("cp1252"), "a.txt") == text
+
+
+def test_a_text_cut_within_its_last_letter_is_read() -> None:
+    text = "It was a dark night, and nobody came. " * 6000
+    assert decode(text.encode() + b"\xe2\x82", "a.txt").startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Le garçon était très fâché, où qu'il aille; il rêvait déjà d'une île.", "latin-1"),
+        ("Françoise ate crème brûlée with Zoë. " + "It rained all day. " * 300, "latin-1"),
+        ("Zoë and François met the naïve señor at a café.", "cp1252"),
+        ("“Où est-elle?” – “Là-bas, près de l’église.”", "cp1252"),
+        ("El niño comió mañana. ¿Dónde está la señora Ibáñez?", "latin-1"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy. Byl jednou jeden král a měl tři syny.", "cp1250"),
+        ("Zażółć gęślą jaźń. Był sobie król, który miał trzech synów i jedną córkę.", "cp1250"),
+        ("Жил-был старик со старухой, и была у них курочка ряба.", "cp1251"),
+    ],
+)
+def test_old_encodings_are_told_apart(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding), "a file") == text
+
+
+TEXTS = {
+    "en": "It was the best of times, it was the worst of times, it was the age of wisdom, it was"
+    " the age of foolishness, it was the epoch of belief",
+    "es": "En un lugar de la Mancha, de cuyo nombre no quiero acordarme, no ha mucho tiempo que"
+    " vivía un hidalgo de los de lanza en astillero",
+    "fr": "Longtemps, je me suis couché de bonne heure. Parfois, à peine ma bougie éteinte, mes"
+    " yeux se fermaient si vite que je n’avais pas le temps",
+    "pl": "Litwo! Ojczyzno moja! ty jesteś jak zdrowie. Ile cię trzeba cenić, ten tylko się dowie,"
+    " kto cię stracił. Dziś piękność twą w całej ozdobie widzę",
+    "fi": "Mieleni minun tekevi, aivoni ajattelevi lähteäni laulamahan, saa'ani sanelemahan,"
+    " sukuvirttä suoltamahan, lajivirttä laulamahan",
+    "tr": "Korkma, sönmez bu şafaklarda yüzen al sancak; sönmeden yurdumun üstünde tüten en son"
+    " ocak. O benim milletimin yıldızıdır, parlayacak",
+    "vi": "Trăm năm trong cõi người ta, chữ tài chữ mệnh khéo là ghét nhau. Trải qua một cuộc bể"
+    " dâu, những điều trông thấy mà đau đớn lòng",
+    "cy": "Mae hen wlad fy nhadau yn annwyl i mi, gwlad beirdd a chantorion, enwogion o fri; ei"
+    " gwrol ryfelwyr, gwladgarwyr tra mad, tros ryddid gollasant eu gwaed",
+    "ru": "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены"
+    " разумом и совестью",
+    "ja": "すべての人間は、生まれながらにして自由であり" * 4,
+    "el": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια και τα δικαιώματα.",
+    "ar": "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق وقد وهبوا عقلا وضميرا وعليهم",
+    "code": "def main():\n    for line in sys.stdin:\n        serve(json.loads(line), out)\n",
+    "an invoice": "Invoice No. 2231-XK\nQty Item Price\n1 ABC-123 12.00\n2 KLM-998 XPTO 77.10\n"
+    "VAT 19% 14.00 IBAN DE89370400440532013000 BIC COBADEFFXXX",
+    "numbers": "12.5 13.7 99.1 2024-01-02\n" * 30,
+    "capitals": "CONTRATO DE ARRENDAMIENTO ENTRE LAS PARTES QUE SUSCRIBEN EL PRESENTE DOCUMENTO",
+    "a line": "§ 7",
+}
+_EN, _RU = TEXTS["en"] * 3, TEXTS["ru"]
+GARBAGE = {
+    "glyph numbers off by 29": "".join(chr(ord(c) - 29) if c > "=" else c for c in _EN),
+    "letters moved": codecs.encode(_EN, "rot13"),
+    "private use": "".join(chr(0xE000 + ord(c)) for c in _EN),
+    "replaced": _EN.replace("e", "\ufffd").replace("t", "\ufffd"),
+    "numbered glyphs": "".join(f"(cid:{ord(c)})" for c in _EN),
+    "UTF-8 as Windows-1252": (TEXTS["es"] + " ¿qué pasó aquí? ñandú, cañón, él")
+    .encode()
+    .decode("cp1252", "replace"),
+    "cp1251 as Latin-1": _RU.encode("cp1251").decode("latin-1"),
+    "UTF-8 as Latin-1": TEXTS["ja"].encode().decode("latin-1"),
+    "apart": " ".join(_EN),
+    "signs alone": "....... ---- *** ...",
+    "controls": "".join(chr(ord(c) % 8 + 1) for c in _EN),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_is_text(name: str) -> None:
+    assert fault(TEXTS[name]) == ""
+    assert readable(TEXTS[name])
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_is_none(name: str) -> None:
+    assert fault(GARBAGE[name])
+
+
+def test_letters_that_the_file_does_not_name_count() -> None:
+    assert fault(TEXTS["en"], num_unknown=5) == ""
+    assert "which letters" in fault(TEXTS["en"], num_unknown=60)
+
+
+def test_what_nobody_can_read_is_not_worth_keeping() -> None:
+    assert not readable(GARBAGE["private use"])
+    assert not readable(GARBAGE["numbered glyphs"])
+    assert not readable("")
+    assert readable(GARBAGE["letters moved"])
+
+
+@pytest.mark.parametrize(
+    "text", ["=cmd()", "@sum(1)", "\t=1", "+cmd|' /C calc'!A0", "-2+3+cmd|x", "-SUM(A1)", "\r=1"]
+)
+def test_a_formula_is_a_text_in_a_table(text: str) -> None:
+    assert cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["+33 (0)1 42 68", "-€40", "-12.5", "a=b", "", "- a dash"])
+def test_what_is_no_formula_stays_as_it_is(text: str) -> None:
+    assert cell(text) == text
+
+
+def test_a_name_is_one_line_without_codes() -> None:
+    assert one_line("a\nb\x1b[2J\u202ec") == "a b [2Jc"
+
+
+_ANY = st.text(st.characters(exclude_categories=()), max_size=200)
+_PIECES = st.lists(
+    st.sampled_from(
+        ["Dr. ", "p.m. ", "He", " left", ". ", "... ", "? ", "\n", "\n\n", '"', "”", "«", "(", ")",
+         "[1]", "3.5", "1. ", "M. ", "etc. ", "http://a.b/c. ", "no. ", "。", "\ud800", "\x00", "É"]
+    ),
+    max_size=30,
+).map("".join)  # fmt: skip
+
+# Sentences are divided by | here.
+_CASES: dict[str, list[str]] = {
+    "en": [
+        "Dr. Lee came.| He left at 5 p.m.| She stayed.",
+        "J. R. R. Tolkien wrote it.| I read it.",
+        "The U.S. Army came.| I live in the U.S.| She does not.",
+        '"Is it?" he said.| "No!" she cried.| Then...',
+        "He waited ... and then left.| Wait… what?| No.",
+        "Wait...| Then he left...| He died.",
+        "See www.a.com/x.y?z=1.| Then 3.5 more.",
+        "Visit Example.com.| Then go to http://a.b/c.| Now.",
+        "St. Mary's on Main St.| He went.",
+        "One.Two is a name.| Yes.",
+        "(He left.)| She stayed.[1]| Fine.",
+        "e.g. this, i.e. that.| No. 5 is alive.| No.| He said no.",
+        "Fig. 3 shows vol. 2, pp. 3-5.| Mr. and Mrs. X vs. Y et al. went.",
+        "Plan B.| He went.| Vitamin C.| It is.",
+        "He has a Ph.D.| She too.| Prof. X and Capt. Y met Lt. Z.",
+        "approx. 5 ft. tall.| Jan. 5, Feb. 6.| It was in Jan.| He left.",
+        "No. 5 vs. No. 6.| Yes!| No?| Well.",
+        "Yahoo! is a company.| Version 2.0. is out.| 3.14 is pi.",
+        "1. First item.| 2. Second item.",
+        "Hello!!!| What?!| Yes... no.",
+        'He said: "I left.| She stayed."| Then he went.',
+        'He said "Stop." and left.| “Why?” asked Tom.| (See p. 5.)| Good.',
+        "“What’s that?”| “It’s mine.”",
+        "hello there.| how are you?| fine.",
+        "See Vol. II and Fig. IV of it.| No.| I went on Mon. 5 May.| Oh no :-(",
+        "Come with me.| Alice fell ill.| The art.| Tom sat.| The sun.| It shone.",
+        "It weighs 3 lbs. of beef.| The temp. dropped on Tues. and Thurs.| See Bldg. 7, Apt. 4B.",
+        "he left there.| she stayed at the dept. of it.",
+        "First paragraph\n\n|Second one\n \n|third",
+    ],
+    "es": [
+        "El Sr. García llegó a las 5 p. m. y se fue.| La Sra. López no.| EE. UU. es grande.",
+        "un 1er. lugar en la Hab. 204.| Es así.",
+        "Vive en EE. UU.| Él no.| Miró al mar.| Ella no.",
+        "¿Qué?| ¡No!| Dijo... y calló.| Véase pág. 3.",
+        "Fue a las 5 p. m.| Ella no.| Ud. sabe.",
+    ],
+    "fr": [
+        "M. Dupont est là.| Mme. Curie aussi.| « Quoi ? » dit-il.",
+        "Le Dr. Martin, cf. p. 3, est venu... puis parti.| N° 5.",
+        "J.-P. Sartre etc.| Voilà !",
+        "Le 8 févr. 2019 et lun. 3 janv.| Il est venu.",
+        "Selon l'art. 3.1, non.| Il est là.",
+        "C'est à p. 5.| Il est parti.",
+    ],
+    "de": ["Am 3. Mai kam Dr. Müller.| Das ist z. B. gut.| Er ging.| Der 2. Weltkrieg."],
+    "it": ["Il Sig. Rossi è qui.| La dott.ssa Bianchi no."],
+    "ja": ["これは。|それは！"],
+    "hi": ["यह है।| वह है।"],
+    "xx": ["Hello.| World there."],
+}
+
+
+def test_hard_cases(subtests: pytest.Subtests) -> None:
+    for language, written in [(name, case) for name, cases in _CASES.items() for case in cases]:
+        with subtests.test(language=language, written=written):
+            text = written.replace("|", "")
+            found = [text[start:end] for start, end in sentences(text, language)]
+            assert found == [piece.strip() for piece in written.split("|")]
+
+
+@settings(deadline=None)
+@given(_ANY | _PIECES, st.sampled_from(["en", "es", "fr", "de", "it", "ja", "zz", "pt-BR"]))
+def test_nothing_is_lost(text: str, language: str) -> None:
+    position = 0
+    for start, end in [*sentences(text, language), (len(text), len(text))]:
+        assert not text[position:start].strip()
+        assert start == len(text) or text[start:end].strip() == text[start:end] != ""
+        position = end
+
+
+def test_a_book() -> None:
+    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
+    found = [text[start:end] for start, end in sentences(text)]
+    assert "Down, down, down." in found
+    assert sum(map(len, found)) > 0.97 * len(text)
+    assert max(map(len, found)) < 1000
+
+
+def test_paragraphs() -> None:
+    text = "\n\n a\nb \r\n\r\nc\u2029d\r\re  "
+    assert [text[start:end] for start, end in paragraphs(text)] == ["a\nb", "c", "d", "e"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -297,3 +300,21 @@ def test_cpu_memory_of_a_loaded_state_is_its_own(tmp_path: Path) -> None:
         (tmp_path / "step-00000003/weights.safetensors").write_bytes(b"")
         assert found.saved.weights["w"].tolist() == [3.0] * 10
         found.saved.weights["w"].add_(1)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_hundred_kills() -> None:
+    # A process of its own: what other tests did to torch's threads must not be forked.
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.training_kills", "100", "7"],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    tried = json.loads(done.stdout.splitlines()[-1])
+    assert tried["wrong"] == [], done.stderr
+    assert tried["num_kills"] == 100
+    assert tried["num_writing"] >= 5
+    assert tried["num_after_saved"] >= 40
+    assert tried["most_repeated"] <= 6

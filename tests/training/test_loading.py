@@ -41,7 +41,6 @@ from anyrig.training.loading import (
     to_device,
 )
 from anyrig.training.loading_plan import Cost, objects_bytes, workers_for
-from anyrig.training.seeding import mixed
 from anyrig.training.settings import Loading
 
 LISTS = [[first, first + 1, first + 2] for first in range(0, 36, 3)]
@@ -195,15 +194,6 @@ def test_data_sets_that_give_several_at_once_are_asked_so() -> None:
     (batch,) = Loader(Several(), [[1, 2]])
     assert batch.tolist() == [10, 20]
     assert Several.asked == [[1, 2]]
-
-
-def test_seeds_of_neighbours_have_nothing_in_common() -> None:
-    numbers = {
-        mixed(seed, epoch, item) for seed in range(9) for epoch in range(9) for item in range(9)
-    }
-    assert len(numbers) == 9**3
-    assert mixed(1, 2) != mixed(2, 1)
-    assert all(0 <= number < 2**64 for number in numbers)
 
 
 # -- iterables -------------------------------------------------------------------------------------

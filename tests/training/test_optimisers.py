@@ -1,17 +1,23 @@
-"""Optimisers by name: groups, fused kernels, state ahead of time, steps that are called off."""
+"""Optimizers, learning rates and fp32 masters."""
 
 from __future__ import annotations
 
 import copy
+import json
+import math
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import nn
 
+from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.training import Settings, Trainer, optimisers
 from anyrig.training.lion import Lion
+from anyrig.training.masters import Masters
 from anyrig.training.optimisers import (
     NAMES,
     groups_of,
@@ -21,6 +27,9 @@ from anyrig.training.optimisers import (
     split_weights,
     supports_found_inf,
 )
+from anyrig.training.placing import placed
+from anyrig.training.schedule import Rates, rate_at, warmup_steps
+from anyrig.training.settings import Keeping, Loading, Schedule
 
 X = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
 
@@ -241,3 +250,280 @@ def test_others_cannot_be_called_off_on_the_device() -> None:
             skip_on_device(optimiser, torch.zeros(1)),
         ):
             pass
+
+
+def curve(
+    schedule: str, *, total: int = 100, warmup: float = 0.1, final: float = 0.1
+) -> list[float]:
+    kind = cast(Schedule, schedule)
+    return [
+        rate_at(step, total=total, peak=2.0, schedule=kind, warmup=warmup, final=final)
+        for step in range(total + 1)
+    ]
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "trapezoid"])
+def test_rises_to_the_peak_and_falls_to_the_end(schedule: str) -> None:
+    rates = curve(schedule)
+    assert rates[0] > 0
+    assert all(low < high for low, high in zip(rates[:10], rates[1:11], strict=True))
+    assert rates[10] == max(rates) == 2.0
+    assert all(low >= high for low, high in zip(rates[10:], rates[11:], strict=False))
+    assert rates[100] == pytest.approx(0.2)
+
+
+def test_shapes_in_the_middle() -> None:
+    assert set(curve("constant")[10:]) == {2.0}
+    assert curve("linear", warmup=0, final=0)[50] == pytest.approx(1.0)
+    assert curve("cosine", warmup=0, final=0)[25] == pytest.approx(1 + math.cos(math.pi / 4))
+    flat = curve("trapezoid", warmup=0, final=0)
+    assert set(flat[:81]) == {2.0}
+    assert flat[90] == pytest.approx(1.0)
+
+
+def test_warm_up_is_a_share_or_a_number_of_steps() -> None:
+    assert warmup_steps(0.02, 1000) == 20
+    assert warmup_steps(20, 1000) == 20
+    assert warmup_steps(1, 1000) == 1
+    assert warmup_steps(0, 1000) == 0
+    assert warmup_steps(5000, 1000) == 1000
+
+
+def test_steps_past_the_end_stay_at_the_last_rate() -> None:
+    assert rate_at(500, total=100, peak=1.0, schedule="cosine", final=0.1) == pytest.approx(0.1)
+    assert rate_at(3, total=0, peak=1.0, schedule="linear", final=0.1) == 1.0
+    assert rate_at(5, total=4, peak=1.0, schedule="trapezoid", warmup=4, final=0.1) == 1.0
+
+
+def test_an_unknown_schedule_is_refused_even_where_nothing_falls_yet() -> None:
+    with pytest.raises(InvalidSettingError, match="zigzag"):
+        rate_at(0, total=10, peak=1.0, schedule=cast(Schedule, "zigzag"))
+
+
+def optimiser_of(*rates: float | torch.Tensor) -> torch.optim.Optimizer:
+    return torch.optim.SGD([{"params": [torch.zeros(1)], "lr": rate} for rate in rates])
+
+
+def test_groups_keep_their_proportions() -> None:
+    optimiser = optimiser_of(1.0, 0.1)
+    rates = Rates(optimiser, total=10, schedule="linear", final=0.0)
+    seen = []
+    for _ in range(10):
+        first, second = (group["lr"] for group in optimiser.param_groups)
+        assert second == pytest.approx(first / 10)
+        seen.append(rates.step())
+    assert seen == pytest.approx([1 - step / 10 for step in range(10)])
+
+
+def test_rates_in_tensors_are_filled_in_place() -> None:
+    tensor = torch.tensor(0.5)
+    optimiser = torch.optim.AdamW([torch.zeros(1)], lr=tensor)
+    rates = Rates(optimiser, total=10, schedule="linear", final=0.0)
+    rates.step()
+    assert optimiser.param_groups[0]["lr"] is tensor
+    assert float(tensor) == pytest.approx(0.45)
+
+
+def test_resume_is_exact_also_after_the_optimiser_was_loaded() -> None:
+    first = optimiser_of(0.3)
+    rates = Rates(first, total=50, warmup=0.1, final=0.1)
+    for _ in range(17):
+        rates.step()
+    state = json.loads(json.dumps(rates.state_dict()))
+    again = optimiser_of(0.3)
+    resumed = Rates(again, total=50, warmup=0.1, final=0.1)
+    again.load_state_dict(first.state_dict())
+    resumed.load_state_dict(state)
+    assert [rates.step() for _ in range(33)] == [resumed.step() for _ in range(33)]
+
+
+def test_a_resume_may_change_the_peak() -> None:
+    old = optimiser_of(0.3)
+    Rates(old, total=10, schedule="constant")
+    new = optimiser_of(0.6)
+    rates = Rates(new, total=10, schedule="constant")
+    new.load_state_dict(old.state_dict())
+    rates.load_state_dict({"steps": 3})
+    assert new.param_groups[0]["lr"] == rates.rate == 0.6
+
+
+@pytest.mark.parametrize("state", [{}, {"steps": -1}, {"steps": "3"}, {"steps": True}])
+def test_nonsense_in_a_checkpoint_is_refused(state: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError, match="makes no sense"):
+        Rates(optimiser_of(0.3), total=10).load_state_dict(state)
+
+
+class TiedModel(nn.Module):
+    """An embedding tied to a head, a norm, a buffer and a frozen layer."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.table = nn.Embedding(12, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.head = nn.Linear(8, 12, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.head(self.frozen(self.norm(self.table(tokens))))
+        return found
+
+
+def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    tokens, targets = batch
+    return nn.functional.cross_entropy(model(tokens).float(), targets)
+
+
+def data() -> torch.utils.data.TensorDataset:
+    tokens = torch.randint(12, (96,), generator=torch.Generator().manual_seed(3))
+    return torch.utils.data.TensorDataset(tokens, (tokens * 5 + 1) % 12)
+
+
+def test_a_state_is_what_the_model_had_and_goes_round_in_fp32() -> None:
+    plain = {name: value.clone() for name, value in TiedModel().state_dict().items()}
+    model = TiedModel()
+    masters = Masters(model)
+    found = masters.state_dict()
+    assert list(found) == list(plain)
+    for name, value in plain.items():
+        assert found[name].dtype == value.dtype
+        assert torch.equal(found[name], value)
+    # One weight under two names is one tensor, so that it is written once.
+    assert found["head.weight"].data_ptr() == found["table.weight"].data_ptr()
+    other = TiedModel(seed=1)
+    theirs = Masters(other)
+    theirs.load_state_dict(found)
+    for name, value in plain.items():
+        assert torch.equal(theirs.state_dict()[name], value)
+    assert other.head.weight is other.table.weight
+    assert torch.equal(other.table.weight, plain["table.weight"].bfloat16())
+
+
+def test_the_model_computes_in_bf16_and_the_rest_stays() -> None:
+    model = TiedModel()
+    masters = Masters(model)
+    assert model.table.weight.dtype == torch.bfloat16
+    assert model.norm.weight.dtype == torch.float32
+    assert model.frozen.weight.dtype == torch.float32
+    assert model.norm.running_mean is not None
+    assert model.norm.running_mean.dtype == torch.float32
+    named = dict(masters.named_parameters())
+    assert list(named) == [name for name, _ in model.named_parameters()]
+    assert all(weight.dtype == torch.float32 for weight in named.values())
+    assert named["frozen.weight"] is model.frozen.weight
+
+
+@pytest.mark.parametrize("name", optimisers.NAMES)
+def test_an_optimiser_by_name_moves_the_masters(name: str) -> None:
+    model = TiedModel()
+    masters = Masters(model)
+    before = masters.state_dict()["table.weight"].clone()
+    made = optimisers.make(name, masters, learning_rate=1e-3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(model, data()[:16])
+    value.backward()  # type: ignore[no-untyped-call]  # torch's own
+    masters.gather()
+    assert model.table.weight.grad is None
+    made.optimiser.step()
+    masters.publish()
+    after = masters.state_dict()["table.weight"]
+    assert not torch.equal(before, after)
+    assert torch.equal(model.table.weight, after.bfloat16())
+
+
+def test_norms_of_any_shape_are_spared_from_decay() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((4, 4)))
+    plain = optimisers.split_weights(model)
+    halved = optimisers.split_weights(Masters(model))
+    assert [len(one) for one in plain] == [len(one) for one in halved] == [1, 3]
+
+
+def test_small_gradients_of_many_micro_batches_are_added_in_fp32() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    masters = Masters(model)
+    master = next(iter(masters.parameters()))
+    for size in (256.0, *[0.5] * 8):  # each half would be lost beside 256 in bf16
+        model.weight.grad = torch.full_like(model.weight, size)
+        masters.gather()
+    assert master.grad is not None
+    assert float(master.grad) == 260.0
+
+
+def test_given_back_the_model_has_what_was_trained() -> None:
+    model = TiedModel()
+    masters = Masters(model)
+    wanted = dict(masters.named_parameters())["table.weight"]
+    with torch.no_grad():
+        wanted.add_(1e-4)  # less than bf16 can tell from nothing
+    masters.give_back()
+    assert model.table.weight.dtype == torch.float32
+    assert torch.equal(model.table.weight, wanted)
+    assert model.head.weight is model.table.weight
+    masters.give_back()
+
+
+def half(steps: int, **changed: Any) -> Settings:
+    return Settings(
+        **{
+            "batch": 16, "micro_batch": 8, "steps": steps, "precision": "bf16",
+            "half_weights": True, "learning_rate": 1e-2, "schedule": "constant",
+            "loading": Loading(num_workers=0), "keeping": Keeping(every_steps=3, every_s=0),
+            **changed,
+        }
+    )  # fmt: skip
+
+
+def run(folder: Path | None, steps: int, **changed: Any) -> tuple[list[float], TiedModel, Any]:
+    model = TiedModel()
+    with Trainer(model, data=data(), loss=loss, settings=half(steps, **changed), device="cpu",
+                 folder=folder) as trainer:  # fmt: skip
+        summary = trainer.run()
+        seen = model.table.weight.dtype
+        curve = [row.loss for row in trainer.history()]
+    assert seen == (torch.bfloat16 if half(steps, **changed).half_weights else torch.float32)
+    return curve, model, summary
+
+
+def test_a_resumed_run_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    whole, trained, _ = run(None, 9)
+    run(tmp_path, 5)
+    curve, resumed, summary = run(tmp_path, 9)
+    assert summary.resumed_from == 5
+    assert curve == whole
+    for name, value in trained.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+        assert value.dtype in (torch.float32, torch.int64)
+
+
+def test_it_learns_what_fp32_learns() -> None:
+    curve, _, _ = run(None, 40, learning_rate=3e-2)
+    plain, _, _ = run(None, 40, learning_rate=3e-2, half_weights=False, precision="fp32")
+    assert curve != plain
+    assert curve == pytest.approx(plain, rel=0.05)
+    assert curve[-1] < curve[0] / 2
+
+
+def test_left_to_itself_the_number_format_goes_with_the_weights(
+    machine: Callable[..., Machine],
+) -> None:
+    curve, _, summary = run(None, 3, precision="auto")
+    assert summary.precision == "bf16"
+    assert len(curve) == 3
+    older = machine("no-gpu")  # a CPU that has no bf16 of its own
+    assert placed(Settings(), "cpu", machine=older).precision == "fp32"
+    assert placed(Settings(half_weights=True), "cpu", machine=older).precision == "bf16"
+
+
+def test_an_optimiser_of_the_copies_is_refused() -> None:
+    model = TiedModel()
+    given = torch.optim.SGD(model.parameters(), lr=0.1)
+    with (
+        pytest.raises(InvalidSettingError, match="half_weights") as caught,
+        Trainer(
+            model, data=data(), loss=loss, optimizer=given, settings=half(2), device="cpu"
+        ) as t,
+    ):
+        t.run()
+    assert "by name" in caught.value.hint
+    assert model.table.weight.dtype == torch.float32  # all that was begun is undone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import pickle
 from pathlib import Path
@@ -23,7 +22,6 @@ from anyrig.training.tasks.diffusion import (
     Finish,
     Predict,
     Sampler,
-    grid,
     kept_share,
     load,
     picture_in,
@@ -186,13 +184,6 @@ def test_what_is_written_can_be_drawn_from_again(shapes: Path, tmp_path: Path) -
     with pytest.raises(InvalidInputError, match="no diffusion model"):
         load(tmp_path)
     pickle.loads(pickle.dumps((task.data, task.loss)))
-
-
-def test_a_sheet_is_as_square_as_it_can_be() -> None:
-    pictures = torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1).expand(4, 1, 2, 2) * 60
-    with Image.open(io.BytesIO(grid(pictures))) as sheet:
-        assert sheet.size == (4, 4)
-        assert [sheet.getpixel(at) for at in ((0, 0), (3, 0), (0, 3), (3, 3))] == [0, 60, 120, 180]
 
 
 @pytest.mark.parametrize(

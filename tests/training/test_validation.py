@@ -1,9 +1,10 @@
-"""Validation says the same whatever fits in memory at once, in every precision."""
+"""Validation figures and fitted batch sizes do not depend on how a batch is cut."""
 
 from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from anyrig.errors import OutOfMemoryError
 from anyrig.training import Settings, Trainer
 from anyrig.training.head import LanguageLoss
 from anyrig.training.models.gpt import gpt
+from anyrig.training.settings import Keeping, Loading
 from anyrig.training.tasks.language import Perplexity, units
 
 TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
@@ -214,3 +217,167 @@ def test_perplexity_costs_no_forward_pass_of_its_own(make: Callable[[], Any]) ->
         found = trainer.evaluate()
     assert calls == 3
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-6)
+
+
+class Net(nn.Module):
+    """Dropout, batch statistics, a counter, and a size that it cannot go beyond."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.first = nn.Linear(6, 16)
+        self.norm = nn.BatchNorm1d(16)
+        self.drop = nn.Dropout(0.3)
+        self.last = nn.Linear(16, 3)
+        self.register_buffer("calls", torch.zeros(()))
+        self.calls: torch.Tensor
+        self.sizes: list[tuple[bool, int]] = []
+        self.most = {True: 10**9, False: 10**9}
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.sizes.append((self.training, len(inputs)))
+        if self.training:
+            # Put in place of the old one, as many models do, and not changed in place.
+            self.calls = self.calls + 1
+        if len(inputs) > self.most[self.training]:
+            raise torch.OutOfMemoryError(TEXT)
+        found: torch.Tensor = self.last(self.drop(self.norm(torch.tanh(self.first(inputs)))))
+        return found
+
+
+def data(count: int = 64, seed: int = 1) -> torch.utils.data.TensorDataset:
+    inputs = torch.randn(count, 6, generator=torch.Generator().manual_seed(seed))
+    return torch.utils.data.TensorDataset(inputs, inputs[:, :3].argmax(1))
+
+
+def loss(net: nn.Module, batch: Any) -> torch.Tensor:
+    return nn.functional.cross_entropy(net(batch[0]), batch[1])
+
+
+def trainer(net: nn.Module, steps: int = 3, **options: Any) -> Trainer:
+    given = {
+        "batch": 16, "micro_batch": 16, "steps": steps, "precision": "fp32",
+        "learning_rate": 1e-2, "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0),
+        **options.pop("changed", {}),
+    }  # fmt: skip
+    return Trainer(net, data=data(), loss=loss, settings=Settings(**given), device="cpu", **options)
+
+
+def same(one: nn.Module, other: nn.Module) -> None:
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "momentum", "adafactor", torch.optim.RMSprop])
+def test_fitting_leaves_no_trace(optimizer: Any) -> None:
+    fitted, plain, fresh = Net(), Net(), Net()
+    with trainer(fitted, optimizer=optimizer, changed={"micro_batch": "auto"}) as one:
+        run = one.open()
+        assert run.parts.fit is not None
+        assert run.parts.step.micro_batch == 16
+        assert len(fitted.sizes) > 1
+        same(fitted, fresh)
+        states = torch.get_rng_state(), random.getstate()
+        one.run()
+        curve = [row.loss for row in one.history()]
+    with trainer(plain, optimizer=optimizer) as other:
+        other.open()
+        assert torch.equal(states[0], torch.get_rng_state())
+        assert states[1] == random.getstate()
+        other.run()
+        assert [row.loss for row in other.history()] == curve
+    same(fitted, plain)
+
+
+def test_a_step_made_again_has_the_buffers_from_before_it() -> None:
+    clean, net = Net(), Net()
+    with trainer(clean, steps=1, changed={"micro_batch": 8}) as one:
+        one.run()
+    net.most[True] = 8
+    with trainer(net, steps=1) as other:
+        assert other.run().num_retries == 1
+    assert float(net.calls) == float(clean.calls) == 2
+    same(clean, net)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def right(model: nn.Module, batch: Any) -> tuple[torch.Tensor, float]:
+    return (model(batch[0]).argmax(1) == batch[1]).sum(), len(batch[1])
+
+
+class PerClass:
+    """The share of each class that was told, a mean over classes."""
+
+    def __call__(self, model: nn.Module, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        told, true = model(batch[0]).argmax(1), batch[1]
+        hits = torch.bincount(true[told == true], minlength=5)
+        return hits, torch.bincount(true, minlength=5)  # classes 3 and 4 do not occur
+
+    @staticmethod
+    def after(mean: float) -> float:
+        return 100 * mean
+
+
+FIGURES = {"accuracy": right, "recall": PerClass()}
+
+
+def test_figures_are_those_of_the_whole_data() -> None:
+    net = Net()
+    held = data(37, seed=9)
+    with trainer(net, validation=held, figures=FIGURES, changed={"validate_every": 2}) as one:
+        summary = one.run()
+        now = one.evaluate()
+        assert net.training
+    net.eval()
+    inputs, true = held.tensors
+    logits = net(inputs).detach()
+    told = logits.argmax(1)
+    recalls = [float((told[true == kind] == kind).float().mean()) for kind in range(3)]
+    wanted = {
+        "loss": float(nn.functional.cross_entropy(logits, true)),
+        "accuracy": float((told == true).float().mean()),
+        "recall": 100 * sum(recalls) / 3,
+    }
+    assert now == pytest.approx(wanted, rel=1e-5)
+    # The last figures are those of the model as it is at the end.
+    assert summary.validation == pytest.approx(now, rel=1e-6)
+
+
+def test_measuring_changes_nothing() -> None:
+    plain, measured = Net(), Net()
+    with trainer(plain, steps=6) as one:
+        one.run()
+        curve = [row.loss for row in one.history()]
+    with trainer(measured, steps=6, validation=data(20, 9), changed={"validate_every": 1}) as one:
+        one.run()
+        assert [row.loss for row in one.history()] == curve
+    same(plain, measured)
+
+
+def test_measuring_halves_where_memory_runs_out() -> None:
+    plain, short = Net(), Net()
+    short.most[False] = 5
+    found = []
+    for net in (plain, short):
+        with trainer(net, validation=data(37, 9), figures=FIGURES) as one:
+            found.append(one.run().validation)
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    assert max(size for training, size in short.sizes if not training and size <= 5) == 4
+    short.most[False] = 0
+    with (
+        pytest.raises(OutOfMemoryError, match="while the model is measured"),
+        trainer(short, validation=data(5, 9)) as one,
+    ):
+        one.evaluate()
+    assert short.training
+
+
+def test_validation_data_may_come_in_a_loader() -> None:
+    held = data(37, 9)
+    found = []
+    for given in (held, torch.utils.data.DataLoader(held, batch_size=5)):
+        with trainer(Net(), validation=given) as one:
+            found.append(one.run().validation)
+    assert found[0] == pytest.approx(found[1])

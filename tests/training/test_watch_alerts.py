@@ -1,24 +1,29 @@
-"""Warnings come when they should, once, and again only after they had passed."""
+"""What a run is watched for: alerts, values that are not finite, FLOPs."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import random
 import re
-import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from anyrig.backends.memory import MemoryUsage
 from anyrig.training.settings import Loading, Settings
 from anyrig.training.watch import alerts
 from anyrig.training.watch.alerts import Alarm, Alert, Rules
 from anyrig.training.watch.figures import Counted
-from anyrig.training.watch.usual import Usual
+from anyrig.training.watch.flops import count_flops
+from anyrig.training.watch.health import NotFinite, find_nonfinite
 
 
 def counted(number: int, **changed: Any) -> Counted:
@@ -126,20 +131,6 @@ def test_throughput_that_fell() -> None:
     assert run(of("step_s", [1e-4 * (1 + 3 * noise.random()) for _ in range(3000)])) == []
 
 
-def test_the_usual_is_the_median_of_the_newest() -> None:
-    noise = random.Random(4)
-    values = [noise.choice([1.0, 2.0, noise.gauss(0, 5)]) for _ in range(300)]
-    usual = Usual(31)
-    for number, value in enumerate(values):
-        usual.add(value)
-        window = values[max(0, number - 30) : number + 1]
-        assert usual.median() == pytest.approx(statistics.median(window))
-    middle = statistics.median(values[-31:])
-    distances = [abs(value - middle) for value in values[-31:]]
-    assert usual.spread() == pytest.approx(1.4826 * statistics.median(distances))
-    assert Usual(3).median() == 0.0
-
-
 def test_memory_near_its_end() -> None:
     alarm = Alarm()
 
@@ -176,3 +167,293 @@ def test_a_hang_is_told_after_a_while_and_again_after_a_step(step_s: float, limi
     assert alarm.check_stall(limit + 5, 8, 0.0) == []
     alarm.check(counted(9, step_s=step_s))
     assert [one.kind for one in alarm.check_stall(limit + 0.5, 9, 0.0)] == ["stalled"]
+
+
+class Spoils(nn.Module):
+    """Its output is not finite from a position on."""
+
+    def __init__(self, value: float = float("inf")) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        x[0, :3] = self.value
+        return x
+
+
+class SpoilsGradient(nn.Module):
+    """Its output is finite, the gradient of its input is not: the root at zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 0).sqrt()
+
+
+def runs(model: nn.Module, inputs: torch.Tensor) -> Any:
+    def run() -> torch.Tensor:
+        loss: torch.Tensor = model(inputs).float().pow(2).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    return run
+
+
+def found_in(model: nn.Module, inputs: torch.Tensor | None = None) -> NotFinite | None:
+    return find_nonfinite(model, runs(model, torch.randn(4, 8) if inputs is None else inputs))
+
+
+def nested(inner: nn.Module) -> nn.Module:
+    block = nn.Sequential(nn.Linear(8, 8), inner, nn.Linear(8, 8))
+    return nn.Sequential(nn.Linear(8, 8), nn.ModuleDict({"block": block})["block"], nn.Tanh())
+
+
+def test_a_healthy_model_has_nothing() -> None:
+    assert found_in(nested(nn.GELU())) is None
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), float("-inf")])
+def test_an_output(value: float) -> None:
+    found = found_in(nested(Spoils(value)))
+    assert found is not None
+    assert (found.module, found.kind, found.what) == ("1.1", "Spoils", "output")
+    assert (found.num_bad, found.num_values, found.shape) == (3, 32, (4, 8))
+    assert found.text == "1.1 (Spoils): output is not finite: 3 of 32 values (4x8, float32)"
+
+
+def test_a_gradient() -> None:
+    class Adds(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(Adds(), SpoilsGradient()), Adds())
+    found = found_in(model)
+    assert found is not None
+    assert (found.module, found.kind, found.what) == ("1.1", "SpoilsGradient", "gradient")
+
+
+def test_a_weight_and_a_buffer() -> None:
+    model = nested(nn.BatchNorm1d(8))
+    with torch.no_grad():
+        model.get_parameter("1.2.weight")[0, 0] = float("nan")
+    found = found_in(model)
+    assert found is not None
+    assert (found.module, found.what, found.name, found.num_bad) == ("1.2", "weight", "weight", 1)
+    model = nested(nn.BatchNorm1d(8))
+    model.get_buffer("1.1.running_var").fill_(float("inf"))
+    found = found_in(model)
+    assert found is not None
+    assert (found.module, found.what, found.name) == ("1.1", "buffer", "running_var")
+
+
+def test_a_mask_is_no_fault() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            mask = torch.full((8, 8), float("-inf")).triu(1)
+            self.register_buffer("mask", mask)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x @ x.T @ torch.ones(4, 8)) + (x.T @ x + self.get_buffer("mask")).softmax(-1)[
+                :4
+            ]
+
+    assert found_in(nested(Masked())) is None
+
+
+def test_the_data() -> None:
+    inputs = torch.randn(4, 8)
+    inputs[2, 2] = float("nan")
+    found = found_in(nested(nn.ReLU()), inputs)
+    assert found is not None
+    assert (found.module, found.what, found.num_bad) == ("", "input", 1)
+
+
+def test_a_loss_outside_of_the_model() -> None:
+    model = nn.Linear(8, 8)
+
+    def run() -> torch.Tensor:
+        return torch.log(torch.relu(model(torch.randn(4, 8)) * 0)).sum()
+
+    found = find_nonfinite(model, run)
+    assert found is not None
+    assert found.what == "loss"
+
+
+def test_gradients_that_the_loss_spoils_are_told_of_what_they_reach_first() -> None:
+    model = nn.Linear(8, 8)
+
+    def run() -> None:
+        (model(torch.randn(4, 8)) * 0).sqrt().sum().backward()
+
+    found = find_nonfinite(model, run)
+    assert found is not None
+    assert (found.module, found.kind, found.what) == ("", "Linear", "gradient")
+
+
+def test_nothing_is_changed() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(), SpoilsGradient())
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    before = copy.deepcopy(model.state_dict())
+    state = torch.get_rng_state()
+    inputs = torch.linspace(0, 1, 32).view(4, 8)
+    assert found_in(model, inputs) is not None
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(
+        weight.grad is not None and bool((weight.grad == 1).all()) for weight in model.parameters()
+    )
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not any(weight._backward_hooks for weight in model.parameters())
+
+
+def total(output: torch.Tensor) -> torch.Tensor:
+    return output.float().sum()
+
+
+def plain_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    return total(model(batch))
+
+
+class Attention(nn.Module):
+    """Self-attention of several heads, its blocks computed again in the backward pass if wanted."""
+
+    def __init__(self, width: int, heads: int, *, again: bool = False, reentrant: bool = False):
+        super().__init__()
+        self.joint = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.heads, self.again, self.reentrant = heads, again, reentrant
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.again:
+            out: torch.Tensor = checkpoint(self.attend, x, use_reentrant=self.reentrant)
+            return out
+        return self.attend(x)
+
+    def attend(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        parts = self.joint(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        query, key, value = parts.unbind(0)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        out: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return out
+
+
+def on_paper(batch: int, length: int, width: int, *, inputs_need_gradients: bool) -> int:
+    """2 m k n for each product: weights 4 d^2, attention 2 T d, forward and twice backward."""
+    joint = 2 * batch * length * width * 3 * width
+    out = 2 * batch * length * width * width
+    attention = 2 * 2 * batch * length * length * width
+    return 3 * (out + attention) + (3 if inputs_need_gradients else 2) * joint
+
+
+def test_a_linear_layer() -> None:
+    found = count_flops(nn.Linear(32, 48), plain_loss, torch.randn(8, 32), 8)
+    assert found is not None
+    # Forward, and the weights' gradient; the data needs none.
+    assert found.total == 2 * (2 * 8 * 32 * 48)
+    assert found.per_sample == found.total / 8
+
+
+def test_two_linear_layers() -> None:
+    model = nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 16))
+    found = count_flops(model, plain_loss, torch.randn(8, 32), 8)
+    assert found is not None
+    assert found.total == 2 * (2 * 8 * 32 * 48) + 3 * (2 * 8 * 48 * 16)
+
+
+def test_attention_is_counted() -> None:
+    found = count_flops(Attention(32, 4), plain_loss, torch.randn(2, 16, 32), 2)
+    assert found is not None
+    assert found.total == on_paper(2, 16, 32, inputs_need_gradients=False)
+
+
+def test_attention_by_products_costs_the_same() -> None:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def by_products(model: nn.Module, batch: Any) -> torch.Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return total(model(batch))
+
+    found = count_flops(Attention(32, 4), by_products, torch.randn(2, 16, 32), 2)
+    assert found is not None
+    assert found.total == on_paper(2, 16, 32, inputs_need_gradients=False)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_is_computed_again_is_no_useful_work(reentrant: bool) -> None:
+    inputs = torch.randn(2, 16, 32, requires_grad=reentrant)
+    plain = count_flops(Attention(32, 4), plain_loss, inputs, 2)
+    again = count_flops(Attention(32, 4, again=True, reentrant=reentrant), plain_loss, inputs, 2)
+    assert plain is not None
+    assert again == plain
+
+
+def test_a_convolution() -> None:
+    found = count_flops(nn.Conv2d(3, 8, 3, padding=1), plain_loss, torch.randn(2, 3, 10, 10), 2)
+    assert found is not None
+    assert found.total == 2 * (2 * 2 * 10 * 10 * 8 * 3 * 3 * 3)
+
+
+def test_nothing_changes_and_nothing_is_computed() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2))
+    before = copy.deepcopy(model.state_dict())
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    batch = {"x": torch.randn(4, 8), "label": "kept as it is"}
+    torch.set_rng_state(state)
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        assert batch["label"] == "kept as it is"
+        return total(model(batch["x"]))
+
+    assert count_flops(model, loss, batch, 4) is not None
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_tensors_outside_of_the_state_and_tied_weights() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(50, 16)
+            self.head = nn.Linear(16, 50, bias=False)
+            self.head.weight = self.table.weight
+            self.kept = {"scales": [torch.ones(16)]}
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.table(ids) * self.kept["scales"][0])
+            return out
+
+    found = count_flops(Tied(), plain_loss, torch.zeros(4, 8, dtype=torch.long), 4)
+    assert found is not None
+    assert found.total == 3 * 2 * 4 * 8 * 16 * 50
+
+
+def test_a_model_larger_than_the_memory_is_counted() -> None:
+    with torch.device("meta"):
+        model = nn.Linear(200_000, 200_000, bias=False)
+    found = count_flops(model, plain_loss, torch.empty(64, 200_000, device="meta"), 64)
+    assert found is not None
+    assert found.total == 2 * (2 * 64 * 200_000**2)
+
+
+def test_under_autocast() -> None:
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return total(model(batch))
+
+    found = count_flops(Attention(32, 4), loss, torch.randn(2, 16, 32), 2)
+    assert found is not None
+    assert found.total == on_paper(2, 16, 32, inputs_need_gradients=False)
+
+
+def test_a_model_that_looks_at_its_values_has_no_count(caplog: pytest.LogCaptureFixture) -> None:
+    class Looks(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) if x.sum().item() > 0 else super().forward(-x)
+
+    with caplog.at_level("INFO"):
+        assert count_flops(Looks(4, 4), plain_loss, torch.randn(2, 4), 2) is None
+    assert "no MFU" in caplog.text

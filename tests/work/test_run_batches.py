@@ -7,14 +7,23 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from anyrig.backends.memory import MemoryUsage
-from anyrig.errors import DeviceLostError, InvalidInputError
+from anyrig.errors import (
+    AnyrigError,
+    DeviceLostError,
+    InvalidInputError,
+    OutOfMemoryError,
+    WorkError,
+)
+from anyrig.memory.oom import detect_oom
 from anyrig.work.batching import Batch, BatchSizer, WorkItem
+from anyrig.work.failures import FORGIVE_AFTER, FailureTracker
 from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
-from anyrig.work.retry import run_batch, run_batches
+from anyrig.work.retry import run_batch, run_batches, translate_error
 
 
 def double(batch: Sequence[int]) -> list[int]:
@@ -275,3 +284,122 @@ def test_a_failed_item_is_logged_by_its_place_in_the_input(
     caplog.set_level("INFO")
     assert done(run_batches([1, 2, 3], engine, cost=float)) == [2, 4, None]
     assert "item 2 failed: ValueError: three" in caplog.text
+
+
+def test_an_item_that_kills_three_is_guilty_and_its_devices_are_forgiven() -> None:
+    tracker = FailureTracker()
+    for device in ("a", "a", "b"):
+        assert not tracker.is_poison(7)
+        tracker.record_crash(device, [7])
+    assert tracker.is_poison(7)
+    assert tracker.is_suspended("a")
+    assert tracker.forgive_devices(7) == ["a"]
+    assert not tracker.is_suspended("a")
+
+
+def test_a_device_that_dies_twice_with_different_items_is_out() -> None:
+    tracker = FailureTracker()
+    tracker.record_crash("a", [1, 2])
+    tracker.record_crash("a", [3])
+    assert tracker.is_suspended("a")
+    assert not tracker.is_suspended("b")
+    tracker.record_success(1, "b")
+    assert tracker.forgive_devices(2) == ["a"]
+
+
+def test_a_suspect_is_kept_from_the_device_it_died_on_twice() -> None:
+    tracker = FailureTracker()
+    tracker.record_crash("a", [1])
+    assert tracker.device_to_avoid(1) == ""
+    tracker.record_crash("a", [1])
+    assert tracker.device_to_avoid(1) == "a"
+    assert tracker.device_to_avoid(2) == ""
+
+
+def test_a_death_while_loading_counts_for_the_device_alone() -> None:
+    tracker = FailureTracker()
+    tracker.record_crash("a", [])
+    tracker.record_crash("a", [])
+    assert tracker.is_suspended("a")
+    assert not tracker.is_hopeless("a")
+    for _ in range(4):
+        tracker.record_crash("a", [])
+    assert tracker.is_hopeless("a")
+    tracker.record_success(1, "a")
+    assert not tracker.is_hopeless("a")
+
+
+def test_a_death_is_forgiven_after_much_good_work() -> None:
+    tracker = FailureTracker()
+    for week in range(3):  # in a pool that lives for weeks
+        tracker.record_crash("a", [week])
+        assert not tracker.is_suspended("a")
+        for item in range(100, 100 + FORGIVE_AFTER):
+            tracker.record_success(item, "a")
+    tracker.record_crash("a", [1])
+    for item in range(FORGIVE_AFTER - 1):  # not quite enough
+        tracker.record_success(100 + item, "a")
+        tracker.record_success(100 + item, "b")
+    tracker.record_crash("a", [2])
+    assert tracker.is_suspended("a")
+    assert tracker.forgive_devices(2) == ["a"]
+
+
+OPTIONS = ("--batch-size 4", "--memory-gb 6", "--device cpu")
+SHORTAGE = RuntimeError("CUDA error: out of memory")
+
+
+class Handle:
+    def __init__(self, *, on_host: bool = False, broken: bool = False) -> None:
+        self.on_host, self.broken = on_host, broken
+
+    def memory(self) -> MemoryUsage:
+        if self.broken:
+            raise RuntimeError("the device is gone")
+        return MemoryUsage(free_bytes=2**29, total_bytes=24 * 2**30)
+
+
+def _translate(
+    error: Exception, options: Sequence[str] = (), handle: Any = None, doing: str = "speaking"
+) -> AnyrigError:
+    return translate_error(error, detect_oom(error), doing, options, handle)
+
+
+def test_amounts_and_options() -> None:
+    error = RuntimeError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.50 GiB"
+        " of which 512.00 MiB is free."
+    )
+    translated = _translate(error, OPTIONS, doing="embedding 64 texts")
+    assert isinstance(translated, OutOfMemoryError)
+    assert translated.message.startswith(
+        "the device ran out of memory while embedding 64 texts: tried to allocate 2 GiB, "
+        "512 MiB of 23.5 GiB free (RuntimeError: CUDA"
+    )
+    assert translated.hint == "Try --batch-size 4, --memory-gb 6 or --device cpu."
+
+
+def test_amounts_of_the_device() -> None:
+    text = "the device ran out of memory while speaking"
+    translated = _translate(SHORTAGE, handle=Handle())
+    assert translated.message.startswith(f"{text}: 512 MiB of 24 GiB free (")
+    assert translated.hint
+    assert _translate(SHORTAGE, handle=Handle(broken=True)).message.startswith(f"{text} (")
+    # The device's figures say nothing about the host's memory, and vice versa.
+    host = "the host ran out of memory while speaking"
+    assert _translate(MemoryError(), handle=Handle()).message == f"{host} (MemoryError)"
+    translated = _translate(MemoryError(), handle=Handle(on_host=True))
+    assert translated.message == f"{host}: 512 MiB of 24 GiB free (MemoryError)"
+
+
+def test_other_errors() -> None:
+    assert type(_translate(KeyError("x"))) is WorkError
+
+
+def test_translated_errors_are_detected_again() -> None:
+    found = detect_oom(_translate(RuntimeError("std::bad_alloc")))
+    assert found is not None
+    assert found.location == "host"
+    found = detect_oom(_translate(MemoryError("Unable to allocate 1.5 GiB")))
+    assert found is not None
+    assert found.requested_bytes == 3 * 2**29

@@ -84,8 +84,3 @@ def test_the_map_keeps_neighbours_together_and_does_not_flip() -> None:
     inside = np.mean([np.linalg.norm(places[n] - centres[labels[n]]) for n in range(30)])
     between = min(np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
     assert between > 1.5 * inside
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_map_of_few(count: int) -> None:
-    assert space.flat(np.eye(3, dtype=np.float32)[:count]).shape == (count, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.analyse.digest import digest, language_shares
-from anyrig.documents.analyse.draw import Bar, bars, columns, escaped, scatter, short
+from anyrig.documents.analyse.draw import Bar, bars, columns, scatter, short
 from anyrig.documents.analyse.folder import Analysis, Left, analyse
 from anyrig.documents.analyse.report import html
 from anyrig.text.pages import Page, Paged
@@ -123,10 +123,6 @@ def test_plots_hold_their_own_with_nothing_and_with_much() -> None:
     long = bars("t", "d", [Bar("x" * 5000, 1.0, "1 file")])
     assert len(re.findall(r">([^<]*…[^<]*)<", long)[0]) < 60
     assert short("a/very/long/name/of/a/file.txt", 12).endswith(".txt")
-
-
-def test_escaping_leaves_letters_alone() -> None:
-    assert escaped("né à Łódź, 北京 & <b>") == "né à Łódź, 北京 &amp; &lt;b&gt;"
 
 
 def test_languages_of_a_mixed_text() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
+import signal
 import sqlite3
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterable, Iterator
@@ -16,10 +19,11 @@ import numpy as np
 import pytest
 
 from anyrig.documents.cache import kept as module
-from anyrig.documents.cache.kept import Kept
+from anyrig.documents.cache.kept import KEEP_EVERY, Kept
 from anyrig.documents.cache.shelf import KIND, Marks, Shelf
 from anyrig.errors import StorageError, WorkError
 from anyrig.storage.cache import CacheEntry, ResultCache
+from tests.conftest import ROOT
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, Threaded, vector_of
 
 
@@ -287,3 +291,24 @@ def test_a_model_that_answers_too_little_is_found_out(store: ResultCache) -> Non
 
     with pytest.raises(WorkError, match="no vector"):
         list(_kept(store, Short(batch=4)).embed("abcd"))
+
+
+def test_a_kill_loses_little_and_nothing_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    command = [sys.executable, "-m", "tests.documents.cache.killed", str(path)]
+    reached = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            reached = int(line)
+            if reached >= 1500:
+                os.kill(child.pid, signal.SIGKILL)
+                break
+    assert reached >= 1500
+    with ResultCache(path) as store:
+        engine = Counting()
+        texts = [f"{number}" for number in range(reached + 1)]
+        found = Kept(engine, Shelf(store, MARKS, DIMENSION)).embed(texts)
+        assert all(np.array_equal(v, vector_of(t)) for v, t in zip(found, texts, strict=True))
+        assert engine.seen.total() <= KEEP_EVERY
+        assert store.verify().num_bad == 0

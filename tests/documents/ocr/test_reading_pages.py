@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
+from dataclasses import replace
+from pathlib import Path
 
+import pypdfium2 as pdfium
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
-from anyrig.documents.ocr import tesseract
+from anyrig.documents.ocr import hocr, pdf, tesseract
+from anyrig.documents.ocr.ctc import Char, joined
 from anyrig.documents.ocr.engine import Sheet
-from anyrig.documents.ocr.page import ReadPage, from_bytes
+from anyrig.documents.ocr.forget import pages_of
+from anyrig.documents.ocr.mend import mended
+from anyrig.documents.ocr.order import Place, blocks
+from anyrig.documents.ocr.page import Line, ReadPage, Word, box, from_bytes
+from anyrig.documents.ocr.picture import grey
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.documents.ocr.sample import error
+from anyrig.documents.ocr.vote import voted
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Placement
+from anyrig.storage.cache import CacheEntry
+from anyrig.text.pages import pages
 from tests.documents.ocr.ocr_pages import (
     SANS,
     SERIF,
@@ -171,3 +183,239 @@ def test_whole_pages_stay_within_a_thousandth(
         image = image.filter(ImageFilter.GaussianBlur(1.3))
     found = read(rapid, image, jpeg=30 if condition == "jpeg" else 0)
     assert error(text, found.text) <= MOST
+
+
+def kept(key: str, *lines: str) -> CacheEntry:
+    box = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
+    page = ReadPage(tuple(Line(text, box, 1.0) for text in lines), 100, 100)
+    return CacheEntry(key, page.to_bytes(), "page")
+
+
+def test_pages_of_what_is_removed_go_and_others_stay() -> None:
+    pages = [
+        kept("whole", "The contract of the third of May is void", "and nobody has to pay for it."),
+        kept("half known", "The contract of the third of May is vold", "and nobody has to pay it."),
+        kept("other", "Dear Ann, the weather on the island", "has been kind to all of us."),
+        kept("blank"),
+        CacheEntry("odd", b"{}", "page"),
+    ]
+    texts = ["The contract of the third of May is void and nobody has to pay for it. Signed: Bo."]
+    assert list(pages_of(texts, pages)) == ["whole", "half known"]
+    assert list(pages_of([], pages)) == []
+
+
+def test_a_page_of_one_word() -> None:
+    assert list(pages_of(["Cover"], [kept("cover", "COVER"), kept("end", "Finis")])) == ["cover"]
+
+
+def order(places: list[Place]) -> list[int]:
+    return [place.number for rows in blocks(places) for row in rows for place in row]
+
+
+def column(left: float, right: float, top: float, count: int, first: int) -> list[Place]:
+    return [Place(left, top + 30 * n, right, top + 30 * n + 28, first + n) for n in range(count)]
+
+
+def test_two_columns_under_a_title_with_a_note_across_the_foot() -> None:
+    title, foot = Place(100, 10, 900, 50, 0), Place(100, 500, 900, 528, 99)
+    left, right = column(100, 480, 80, 10, 1), column(520, 900, 91, 12, 20)
+    found = order([foot, *right, title, *left])
+    assert found == [0, *range(1, 11), *range(20, 32), 99]
+
+
+def test_three_columns_of_unequal_length() -> None:
+    parts = [column(x, x + 280, 50, n, f) for x, n, f in ((0, 8, 0), (320, 12, 20), (640, 5, 40))]
+    assert order(sum(reversed(parts), [])) == [*range(8), *range(20, 32), *range(40, 45)]
+
+
+def test_a_table_of_short_cells_is_read_row_by_row() -> None:
+    cells = [
+        Place(x, 50 + 40 * row, x + 60, 78 + 40 * row, 10 * row + n)
+        for row in range(5)
+        for n, x in enumerate((0, 200, 400))
+    ]
+    assert order(list(reversed(cells))) == [10 * row + n for row in range(5) for n in range(3)]
+
+
+def test_words_of_one_row_stay_together_and_wide_white_begins_a_block() -> None:
+    first = [Place(0, 0, 200, 28, 0), Place(215, 2, 400, 30, 1), *column(0, 400, 30, 4, 2)]
+    second = column(0, 400, 200, 3, 6)
+    found = blocks([*second, *first])
+    assert [[[place.number for place in row] for row in rows] for rows in found] == [
+        [[0, 1], [2], [3], [4], [5]], [[6], [7], [8]],
+    ]  # fmt: skip
+    assert blocks([]) == []
+
+
+def said(text: str, sure: float = 0.9) -> list[Char]:
+    return [Char(char, (n + 0.5) / len(text), sure) for n, char in enumerate(text)]
+
+
+def test_a_word_is_what_most_readings_saw() -> None:
+    readings = [said("du mais frais", 0.93), said("du maïs frais", 0.8), said("du maïs frais", 0.8)]
+    assert joined(voted(readings)) == "du maïs frais"
+    assert joined(voted([said("one two", 0.5), said("onetwo", 0.9)])) == "onetwo"
+
+
+def test_one_stroke_is_the_letter_that_the_language_allows() -> None:
+    for language, wrong, right in (
+        ("fr", "et I'eau", "et l'eau"), ("en", "and I'm here", "and I'm here"),
+        ("en", "weIl made", "well made"), ("fr", "fini. II vint", "fini. Il vint"),
+        ("fr", "Henri II vint", "Henri II vint"), ("en", "the FBI said", "the FBI said"),
+    ):  # fmt: skip
+        assert joined(mended(said(wrong), language)) == right
+
+
+EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 20 20
+%%EndComments
+showpage
+%%EOF
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for Ghostscript is a script")
+def test_ghostscript_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/run'\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(InvalidInputError, match="the picture cannot be opened"):
+        grey(EPS)
+    assert not (tmp_path / "run").exists()
+
+
+WORDS = "Señor ¡Æther! œuvre «été» Ωμέγα Привет 漢字 😀 l'été".split()
+
+
+def read_page(turned: int = 0) -> ReadPage:
+    """A picture of 600 x 400 with a line of words, as it would be read."""
+    words = tuple(
+        Word(text, ((x, 100.0), (x + 50, 100.0), (x + 50, 130.0), (x, 130.0)), 0.9)
+        for text, x in zip(WORDS, range(20, 600, 60), strict=False)
+    )
+    line = Line(" ".join(WORDS), (*words[0].box[:1], *words[-1].box[1:3], words[0].box[3]), 0.9,
+                words)  # fmt: skip
+    return ReadPage((line,), 600, 400, turned, language="es", engine="test")
+
+
+def words_of(path: Path, index: int = 0) -> tuple[str, tuple[float, float, float, float]]:
+    """The text of a page, and where `œuvre` stands on it."""
+    document = pdfium.PdfDocument(path)
+    try:
+        page = document[index]
+        textpage = page.get_textpage()
+        place, count = textpage.search("œuvre").get_next()
+        textpage.count_rects(place, count)
+        return textpage.get_text_range(), textpage.get_rect(0)
+    finally:
+        document.close()
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG"])
+def test_a_picture_becomes_a_page_whose_words_are_found(tmp_path: Path, form: str) -> None:
+    target = tmp_path / "made.pdf"
+    data = png(Image.new("L", (600, 400), 200), form)
+    assert pdf.write(target, [pdf.Picture(data, read_page(), 100.0)] * 2) == 2
+    for index in (0, 1):
+        text, (left, bottom, right, top) = words_of(target, index)
+        assert text.split() == WORDS
+        assert (left, right) == pytest.approx((140 * 0.72, 190 * 0.72), abs=1)
+        assert (bottom, top) == pytest.approx(((400 - 130) * 0.72, (400 - 100) * 0.72), abs=1)
+    document = pdfium.PdfDocument(target)
+    assert document[0].get_size() == pytest.approx((432, 288), abs=0.1)
+    shown = document[0].render(scale=1).to_pil().convert("L")
+    assert shown.getextrema() == (200, 200)  # the words are not seen
+    document.close()
+
+
+def test_a_page_that_stood_on_its_head_is_shown_upright(tmp_path: Path) -> None:
+    target = tmp_path / "turned.pdf"
+    data = png(Image.new("L", (600, 400), 255))
+    pdf.write(target, [pdf.Picture(data, read_page(turned=180), 100.0)])
+    document = pdfium.PdfDocument(target)
+    assert document[0].get_rotation() == 180
+    document.close()
+
+
+@pytest.mark.parametrize("turned", [0, 90, 180, 270])
+def test_a_pdf_keeps_its_pages_and_gains_words(tmp_path: Path, turned: int) -> None:
+    source, target = tmp_path / "in.pdf", tmp_path / "out.pdf"
+    made = pdfium.PdfDocument.new()
+    page = made.new_page(600, 400) if turned % 180 == 0 else made.new_page(400, 600)
+    page.set_rotation(turned)
+    page.gen_content()
+    made.new_page(50, 60)
+    made.save(source)
+    made.close()
+    with pdf.Document(source) as document:
+        document.layer(0, read_page())
+        document.save(target)
+    text, _ = words_of(target)
+    assert text.split() == WORDS
+    kept = pdfium.PdfDocument(target)
+    assert (len(kept), kept[0].get_rotation(), kept[1].get_size()) == (2, turned, (50, 60))
+    # As the page is shown, a word lies where it was read.
+    textpage = kept[0].get_textpage()
+    place, count = textpage.search("Señor").get_next()
+    textpage.count_rects(place, count)
+    left, bottom, right, top = textpage.get_rect(0)
+    wide, high = right - left, top - bottom
+    assert (wide > high) == (turned % 180 == 0)
+    kept.close()
+
+
+def test_hocr_holds_every_word_with_its_box() -> None:
+    made = hocr.written("a <b>", [(1, read_page())])
+    assert "a &lt;b&gt;" in made
+    assert made.count("ocrx_word") == len(WORDS) + 1
+    assert 'title="bbox 20 100 70 130; x_wconf 90">Señor</span> ' in made
+
+
+def drawn(*lines: str) -> tuple[Image.Image, list[Word]]:
+    """A picture of 600 x 400 with words on it, and where each stands."""
+    image = Image.new("L", (600, 400), 255)
+    draw = ImageDraw.Draw(image)
+    words = []
+    for row, line in enumerate(lines):
+        x = 30.0
+        for text in line.split():
+            wide = draw.textlength(text, font_size=20)
+            y = 40.0 + 40 * row
+            draw.text((x, y), text, fill=0, font_size=20)
+            right = x + wide
+            words.append(Word(text, ((x, y), (right, y), (right, y + 24), (x, y + 24)), 0.9))
+            x = right + 8
+    return image, words
+
+
+def layered(path: Path, image: Image.Image, words: list[Word]) -> Path:
+    lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in words)
+    pdf.write(path, [pdf.Picture(png(image), ReadPage(lines, 600, 400), 100.0)])
+    return path
+
+
+def test_a_short_layer_is_trusted_where_it_covers_what_is_seen(tmp_path: Path) -> None:
+    image, words = drawn("Warranty card", "two years from the day of purchase", "page 12")
+    (whole,) = pages(layered(tmp_path / "whole.pdf", image, words)).pages
+    assert (whole.source, whole.lack) == ("text", "")
+    assert whole.text.split() == [word.text for word in words]
+    turned = [replace(word, box=box([(400 - y, x) for x, y in word.box])) for word in words]
+    lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in turned)
+    picture = pdf.Picture(
+        png(image.rotate(270, expand=True)), ReadPage(lines, 400, 600, 270), 100.0
+    )
+    pdf.write(tmp_path / "turned.pdf", [picture])
+    assert pages(tmp_path / "turned.pdf").pages[0].source == "text"
+    (number,) = pages(layered(tmp_path / "number.pdf", image, words[-2:])).pages
+    assert number.lack == "a picture with little text on it"
+
+
+def test_words_are_not_laid_twice(tmp_path: Path) -> None:
+    image, words = drawn("Warranty card")
+    source = layered(tmp_path / "one.pdf", image, words)
+    with pdf.Document(source) as document:
+        lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in words)
+        document.layer(0, ReadPage(lines, 600, 400))
+        document.save(tmp_path / "two.pdf")
+    assert pages(tmp_path / "two.pdf").text.split() == ["Warranty", "card"]

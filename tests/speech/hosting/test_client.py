@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
+from anyrig.devices.discover import discover
+from anyrig.errors import (
+    DeviceLostError,
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    OutOfMemoryError,
+    UnspeakableTextError,
+    WorkError,
+)
 from anyrig.memory import oom
+from anyrig.placement import Placement
+from anyrig.speech import contract
 from anyrig.speech.hosting import client as clients
-from anyrig.speech.hosting import environments
-from anyrig.speech.hosting.client import Client, Deadlines, Part
+from anyrig.speech.hosting import environments, host
+from anyrig.speech.hosting.client import Client, Part
+from anyrig.speech.hosting.host import BadFrame, read_frame, write_frame
 from anyrig.speech.protocol import Line
+from anyrig.work.engine import EngineFactory
+from anyrig.work.pool import WorkerPool
+from anyrig.work.worker import LocalWorkers
+from tests.conftest import ROOT
 from tests.speech.hosting.standin import QUICK, client
+from tests.speech.hosting.standin_engine import Paced, Standin
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes of POSIX")
 
@@ -154,12 +175,6 @@ def test_the_first_line_of_a_host_may_take_longer(home: Path) -> None:
             list(listening)
 
 
-def test_deadlines_grow_with_the_text() -> None:
-    deadlines = Deadlines(line_s=10, character_s=0.5)
-    assert deadlines.of([Line("a" * 20), Line("b" * 100)]) == 60
-    assert deadlines.of([]) == 10
-
-
 @posix
 @pytest.mark.parametrize(
     ("what", "said"),
@@ -267,3 +282,201 @@ def _lives(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def _sent(header: dict[str, object], payload: bytes = b"") -> bytes:
+    pipe = io.BytesIO()
+    write_frame(pipe, header, payload)
+    return pipe.getvalue()
+
+
+def test_frames_come_back_as_they_were_sent() -> None:
+    data = _sent({"type": "speak", "text": "¿Qué?\n"}) + _sent({"type": "audio"}, bytes(range(256)))
+    pipe = io.BytesIO(data)
+    assert read_frame(pipe).header["text"] == "¿Qué?\n"
+    assert read_frame(pipe).payload == bytes(range(256))
+    with pytest.raises(EOFError):
+        read_frame(pipe)
+
+
+def test_a_frame_cut_anywhere_is_told_from_an_end() -> None:
+    whole = _sent({"type": "audio", "id": 3}, b"12345678")
+    for length in range(1, len(whole)):
+        with pytest.raises(BadFrame, match="middle"):
+            read_frame(io.BytesIO(whole[:length]))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"Downloading: 100%|####|", "no frame begins"),
+        (struct.pack(">3sBII", b"ARH", 2, 2, 0) + b"{}", "version 2"),
+        (struct.pack(">3sBII", b"ARH", 1, 2, 1 << 31) + b"{}", "too large"),
+        (struct.pack(">3sBII", b"ARH", 1, 1 << 30, 0), "too large"),
+        (struct.pack(">3sBII", b"ARH", 1, 3, 0) + b"{x}", "no JSON"),
+        (struct.pack(">3sBII", b"ARH", 1, 2, 0) + b"{}", "no type"),
+        (struct.pack(">3sBII", b"ARH", 1, 2, 0) + b"[]", "no type"),
+    ],
+)
+def test_what_is_no_frame_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(BadFrame, match=said):
+        read_frame(io.BytesIO(data))
+
+
+def test_a_frame_too_large_is_not_sent() -> None:
+    pipe = io.BytesIO()
+    with pytest.raises(BadFrame):
+        write_frame(pipe, {"type": "speak", "text": "a" * host.MAX_HEADER})
+    assert pipe.getvalue() == b""
+
+
+def test_the_host_stands_alone() -> None:
+    """Nothing but the standard library on top, in the language of Python 3.9."""
+    tree = ast.parse(Path(host.__file__).read_text(encoding="utf-8"), feature_version=(3, 9))
+    names = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else
+                     [alias.name for alias in node.names])
+    }  # fmt: skip
+    assert names - set(sys.stdlib_module_names) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "pieces"),
+    [
+        ("short", 20, ["short"]),
+        ("one two three four", 9, ["one two", "three", "four"]),
+        ("well, that is so", 12, ["well,", "that is so"]),
+        ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
+    ],
+)
+def test_long_texts_are_cut_below_a_limit(text: str, limit: int, pieces: list[str]) -> None:
+    assert list(host.cut(text, limit)) == pieces
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
+
+
+_subjects: dict[str, contract.Subject] = {}
+
+
+def _cpu() -> Placement:
+    device = discover().cpu_device
+    return Placement(
+        device, next(backend for backend in device.backends if backend.library == "onnx")
+    )
+
+
+@pytest.fixture(scope="session")
+def folder(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of the stand-in, a recording, and its environment."""
+    folder = tmp_path_factory.mktemp("standin")
+    (folder / "weights.bin").write_bytes(b"weights")
+    (folder / "voices").mkdir()
+    (folder / "voices" / "anna.wav").write_bytes(b"RIFF")
+    (folder / "environments").symlink_to(home, target_is_directory=True)
+    return folder
+
+
+@pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kind", [Standin, Paced])
+def test_the_contract(
+    kind: type[Standin],
+    check: contract.Check,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    if kind.__name__ not in _subjects:
+        _subjects[kind.__name__] = contract.Subject(kind, _cpu(), folder)
+    check(_subjects[kind.__name__])
+
+
+@pytest.fixture
+def engine(folder: Path) -> Iterator[Standin]:
+    made = Standin(_cpu(), folder=str(folder))
+    yield made
+    made.close()
+
+
+def test_it_is_found_with_its_versions_and_voices(folder: Path, home: Path) -> None:
+    found = Standin.find(folder)
+    assert found.environment == str(folder / "environments" / "standin")
+    assert found.version == "1/standin-tts-1.0"
+    assert [voice.name for voice in found.voices] == ["low", "high", "anna"]
+    assert found.languages == ("en", "es")
+    (anna,) = (voice for voice in found.voices if voice.name == "anna")
+    (folder / "voices" / "anna.wav").write_bytes(b"RIFFanother")
+    assert Standin.find(folder).voices[2].digest != anna.digest
+    assert Standin.find(folder).fingerprint == found.fingerprint
+
+
+def test_what_is_missing_is_told_in_the_order_it_is_needed(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingPackageError, match="no environment yet") as absent:
+        Standin.find(tmp_path)
+    assert absent.value.hint == "anyrig engines install standin"
+    (tmp_path / "environments" / "standin").mkdir(parents=True)
+    with pytest.raises(MissingPackageError, match="half made"):
+        Standin.find(tmp_path)
+    with pytest.raises(MissingWeightsError, match=r"not found in .*weights\.bin") as needs:
+        Standin.find(tmp_path, environments=folder / "environments")
+    assert needs.value.hint.startswith("Make them.")
+    with pytest.raises(MissingWeightsError):
+        Standin.find(None, environments=folder / "environments")
+
+
+def test_a_recording_by_its_path_is_a_voice(engine: Standin, tmp_path: Path) -> None:
+    recording = tmp_path / "mine.wav"
+    with pytest.raises(InvalidInputError, match="no recording"):
+        engine.run([Line("hello", voice=str(recording))])
+    recording.touch()
+    (take,) = engine.run([Line("hello", voice=str(recording))])
+    assert take.rate == 16000
+    with pytest.raises(UnspeakableTextError, match="does not speak fr"):
+        engine.run([Line("bonjour", language="fr", voice=str(recording))])
+
+
+def test_what_was_said_before_a_failure_is_not_said_again(engine: Standin) -> None:
+    """Lines go by voice: those of `high` are done when the one of `low` fails."""
+    good = [Line("good", voice="high"), Line("also good", voice="high")]
+    with pytest.raises(OutOfMemoryError):
+        engine.run([good[0], Line("cuda", voice="low"), good[1]])
+    kept = dict(engine._kept)
+    assert list(kept) == good
+    takes = engine.run([good[1], Line("new", voice="low")])
+    assert takes[0] is kept[good[1]]
+    assert engine._kept == {}
+
+
+def test_a_rate_that_the_engine_lacks_is_made_here(engine: Standin, folder: Path) -> None:
+    """Half as long at the same pitch; the engine that has a rate is left to itself."""
+    line = Line("a somewhat longer text", voice="low", rate=2.0)
+    ours, theirs = engine.run([line])[0], Paced(_cpu(), folder=str(folder)).run([line])[0]
+    assert len(ours.samples) == len(theirs.samples) == 17600
+    for take in (ours, theirs):
+        spectrum = np.abs(np.fft.rfft(take.samples, 16000))
+        assert abs(int(np.argmax(spectrum)) - 220) <= 4
+
+
+def test_workers_split_restart_and_blame(folder: Path) -> None:
+    """Through a pool: the line that kills and the one that fails are set aside, no other."""
+    lines = [Line(f"text {n}", voice="high") for n in range(5)]
+    lines[1:1] = [Line("die always", voice="low")]
+    lines[4:4] = [Line("wrong always", voice="low")]
+    recipe = EngineFactory(f"{Standin.__module__}:Standin", {"folder": str(folder)})
+    with WorkerPool(LocalWorkers([_cpu()], recipe, environment=os.environ)) as pool:
+        got = list(pool.run(lines, cost=lambda line: line.cost))
+    assert [outcome.failure is None for outcome in got] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert got[1].failure is not None
+    assert "exited with code 7" in got[1].failure.message
+    assert got[4].failure is not None
+    assert "ValueError" in got[4].failure.message
+    assert [len(outcome.result.samples) for outcome in got if outcome.result] == [9600] * 5

@@ -133,10 +133,6 @@ def test_two_do_not_make_the_same_one(tmp_path: Path) -> None:
             _install(tmp_path, SMALL)
 
 
-def test_this_python_serves_when_it_may() -> None:
-    assert environments.interpreter(SMALL) == [sys.executable]
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
 def test_another_python_is_sought_and_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

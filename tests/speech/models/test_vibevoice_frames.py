@@ -15,7 +15,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech.models.vibevoice import scheduler, shape, weights
 from anyrig.speech.models.vibevoice.frames import BEGIN, END, SPEAK, STOP, Frames
 from anyrig.speech.models.vibevoice.model import VibeVoice
-from anyrig.speech.models.vibevoice.speak import Speaker, Utterance, _both
+from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
 from benchmarks import vibevoice_reference as reference
 
 SPEAKING = (-1e9, -1e9, -1e9, 0.0)
@@ -206,11 +206,6 @@ def _spoken(
     for piece in speaker.speak(utterances, first=first):
         parts[piece.number].append(piece.samples)
     return [np.concatenate(some) for some in parts]
-
-
-def test_room_grows_but_not_for_what_nobody_asked() -> None:
-    assert _both((4, 512), (2, 768)) == (4, 768)
-    assert _both((1, 8192), (64, 512)) == (1, 8192)
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ import torch
 from transformers import VitsConfig
 
 from anyrig.speech.models import vits_lanes
-from anyrig.speech.models.convolve import Kind, Upsample, Weights, spans
+from anyrig.speech.models.convolve import Kind, Upsample, Weights
 from anyrig.speech.models.noise import normal
 from anyrig.speech.models.vits import VitsRow, VitsTorch, peer
 
@@ -105,10 +105,6 @@ def test_lanes_hold_every_frame_once_and_keep_their_gaps() -> None:
             seen.append(place.row)
         assert taken.max() == 1
     assert sorted(seen) == list(range(len(frames)))
-
-
-def test_spans_are_those_asked_for() -> None:
-    assert spans([3, 10, 5], [5, 10, 8]).tolist() == [3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(("taps", "stride"), [(16, 8), (4, 2), (20, 10), (12, 6), (11, 5)])

@@ -70,17 +70,6 @@ def test_reads_as_the_table_says(language: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_category_has_enough_lines(language: str) -> None:
-    counts: dict[str, int] = {}
-    for pair in _PAIRS:
-        if pair.language == language:
-            counts[pair.category] = counts.get(pair.category, 0) + 1
-    assert {name: count for name, count in counts.items() if count < 12} == {}
-    assert len(counts) >= 19
-    assert sum(counts.values()) >= 300
-
-
 def _whole(text: str, language: str) -> None:
     """Every character is in exactly one stretch, and reading again says the same."""
     said = read(text, language)

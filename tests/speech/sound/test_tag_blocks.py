@@ -136,10 +136,6 @@ def test_pages_of_ogg_are_in_order_and_right(tmp_path: Path, size: int) -> None:
     assert packets > 100
 
 
-def test_checksum_is_that_of_ogg() -> None:
-    assert checksum(b"123456789") == 0x89A1897F, "CRC-32 with 04C11DB7, nothing turned or inverted"
-
-
 def test_flac_has_one_comment_block_and_right_sums(tmp_path: Path) -> None:
     data = written(tmp_path / "out.flac", sine(1.0), jpeg(5000)).read_bytes()
     place, kinds, last = 4, [], False

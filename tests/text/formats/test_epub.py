@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
-from anyrig.text.document import Chapter, Document
+from anyrig.text.document import About, Chapter, Document
 from anyrig.text.files import read
-from tests.text.epub_maker import CONTAINER, Line, Page, epub, navigation, ncx, write
+from tests.text.epub_maker import CONTAINER, JPEG, PNG, Line, Page, epub, navigation, ncx, write
 
 ONE = Page("c1.xhtml", "<h1>One</h1><p>First.</p>", title="Chapter One")
 TWO = Page("c2.xhtml", "<h1>Two</h1><p>Second.</p>", title="Chapter Two")
@@ -320,3 +321,288 @@ def test_pages_in_html_and_in_old_encodings_are_read(tmp_path: Path) -> None:
         Page("c.xhtml", "", raw=b"<html><body><p>R&D &nbsp;&hellip; <a id='x'/>on</p></body>"),
     ]  # fmt: skip
     assert every(read(epub(tmp_path / "a.epub", pages))) == ["café olé", "next", "ä", "R&D … on"]
+
+
+TEXT = Page("c.xhtml", "<h1>One</h1><p>Text of the book.</p>")
+
+
+def about(tmp_path: Path, metadata: str, version: int = 3) -> About:
+    return read(epub(tmp_path / "a.epub", [TEXT], metadata=metadata, version=version)).about
+
+
+def test_epub_2_says_it_with_attributes(tmp_path: Path) -> None:
+    assert about(
+        tmp_path,
+        """<dc:title>The Book</dc:title>
+        <dc:creator opf:role="ill">Ilse</dc:creator>
+        <dc:creator opf:role="aut" opf:file-as="Writer, Anna">Anna Writer</dc:creator>
+        <dc:creator opf:role="aut">Bo Writer</dc:creator>
+        <dc:contributor opf:role="trl">Tom</dc:contributor>
+        <dc:language>en_GB</dc:language>
+        <dc:date opf:event="modification">2020-01-01</dc:date>
+        <dc:date opf:event="publication">1898</dc:date>
+        <dc:description>&lt;p&gt;One &lt;b&gt;fine&lt;/b&gt; day.&lt;/p&gt;&lt;p&gt;Two&lt;/p&gt;
+        </dc:description>
+        <dc:publisher>House</dc:publisher><dc:rights>Public domain</dc:rights>
+        <dc:subject>Fiction</dc:subject><dc:subject>Sea</dc:subject><dc:subject>Sea</dc:subject>
+        <dc:identifier>other</dc:identifier><dc:identifier id="uid">urn:isbn:1</dc:identifier>
+        <meta name="calibre:series" content="Saga"/>
+        <meta name="calibre:series_index" content="2.0"/>""",
+        version=2,
+    ) == About(
+        "The Book", ("Anna Writer", "Bo Writer"), "en-GB", "Saga", "2", "1898",
+        "One fine day.\n\nTwo", "House", "urn:isbn:1", "Public domain", ("Fiction", "Sea"),
+    )  # fmt: skip
+
+
+def test_epub_3_refines(tmp_path: Path) -> None:
+    said = about(
+        tmp_path,
+        """<dc:title id="s">A Subtitle</dc:title><dc:title id="t">Main &amp; Title</dc:title>
+        <meta refines="#s" property="title-type">subtitle</meta>
+        <meta refines="#t" property="title-type">main</meta>
+        <dc:creator id="b">Second</dc:creator><dc:creator id="a">First</dc:creator>
+        <dc:creator id="e">An Editor</dc:creator>
+        <meta refines="#a" property="display-seq">1</meta>
+        <meta refines="#b" property="display-seq">2</meta>
+        <meta refines="#a" property="role" scheme="marc:relators">aut</meta>
+        <meta refines="#e" property="role">edt</meta>
+        <dc:language>und</dc:language><dc:language>fr</dc:language>
+        <dc:date>2011-05-03T00:00:00Z</dc:date>
+        <meta property="dcterms:modified">2024-01-01</meta>
+        <meta property="belongs-to-collection" id="x">A Set</meta>
+        <meta refines="#x" property="collection-type">set</meta>
+        <meta property="belongs-to-collection" id="c">The Cycle</meta>
+        <meta refines="#c" property="collection-type">series</meta>
+        <meta refines="#c" property="group-position">1.5</meta>""",
+    )
+    assert said.title == "Main & Title"
+    assert said.authors == ("First", "Second")
+    assert (said.language, said.year) == ("fr", "2011")
+    assert (said.series, said.series_index) == ("The Cycle", "1.5")
+
+
+def test_what_is_not_said_is_empty(tmp_path: Path) -> None:
+    said = about(tmp_path, "<dc:date>0101-01-01</dc:date><dc:creator> </dc:creator>")
+    assert said == About(language="en")  # as its pages are marked
+
+
+_ITEM = '<item id="img" href="pic.jpg" media-type="image/jpeg"{}/>'
+_COVER_PAGE = Page("cover.xhtml", '<svg><image xlink:href="pic.jpg" '
+                   'xmlns:xlink="http://www.w3.org/1999/xlink"/></svg>', title=None)  # fmt: skip
+_COVERS = {
+    "EPUB 3": {"manifest": _ITEM.format(' properties="cover-image"'), "pages": [TEXT]},
+    "EPUB 2": {
+        "manifest": _ITEM.format(""),
+        "metadata": '<meta name="cover" content="img"/>',
+        "pages": [TEXT],
+    },
+    "EPUB 2, by a page": {
+        "manifest": _ITEM.format(""),
+        "metadata": '<meta name="cover" content="p0"/>',
+        "pages": [_COVER_PAGE, TEXT],
+    },
+    "guide": {
+        "manifest": _ITEM.format(""),
+        "guide": '<guide><reference type="cover" href="cover.xhtml"/></guide>',
+        "pages": [TEXT, _COVER_PAGE],
+    },
+    "first page": {"manifest": _ITEM.format(""), "pages": [_COVER_PAGE, TEXT]},
+    "name": {
+        "manifest": _ITEM.format("").replace("img", "my-cover"), "pages": [TEXT]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", _COVERS)
+@pytest.mark.parametrize(("data", "kind"), [(JPEG, "image/jpeg"), (PNG, "image/png")])
+def test_a_cover_is_found(tmp_path: Path, way: str, data: bytes, kind: str) -> None:
+    options = dict(_COVERS[way])
+    pages = options.pop("pages")
+    path = epub(tmp_path / "a.epub", pages, files={"OEBPS/pic.jpg": data}, **options)  # type: ignore[arg-type]
+    picture = read(path).cover
+    assert picture is not None
+    assert (picture.data, picture.media_type) == (data, kind)
+
+
+@pytest.mark.parametrize("data", [b"no picture", b"", None])
+def test_a_cover_that_is_none_is_left_out(tmp_path: Path, data: bytes | None) -> None:
+    manifest = _ITEM.format(' properties="cover-image"')
+    path = epub(tmp_path / "a.epub", [TEXT], manifest=manifest, files={"OEBPS/pic.jpg": data})
+    assert read(path).cover is None
+
+
+_LAUGHS = '<!DOCTYPE html [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><html><body>&b;</body></html>'
+_REFUSED: dict[str, tuple[bytes, str]] = {
+    "deep": (b"<div>" * 100_000, "too deep"),
+    "deep and closed": (b"<b>" * 100_000 + b"x" + b"</b>" * 100_000, "too deep"),
+    "entities": (_LAUGHS.encode(), "entity bomb"),
+    "tags": (b"<i/>" * 700_000, "more than 600,000 tags"),
+    "zeros": (b"\x00" * 30_000_000, "zip bomb"),
+    "a few zeros": (b"\x00" * 3_000_000, "no text"),
+    "comments without an end": (b"<html>" + b"<!--" * 100_000, "no text"),
+    "noise": (random.Random(1).randbytes(20_000), ""),
+}
+
+
+def attempt(path: Path) -> tuple[Document | None, str]:
+    """What was read, or what was said; never what the last net says of a fault nobody foresaw."""
+    try:
+        return read(path), ""
+    except InvalidInputError as error:
+        message, hint = error.message, error.hint
+    assert hint
+    assert "cannot be read as" not in message
+    return None, message
+
+
+@pytest.mark.parametrize("harm", _REFUSED)
+def test_a_page_made_to_do_harm(tmp_path: Path, harm: str) -> None:
+    data, message = _REFUSED[harm]
+    path = epub(tmp_path / "a.epub", [Page("c.xhtml", "", raw=data)])
+    document, said = attempt(path)
+    assert message in said
+    assert bool(document) != bool(said)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.epub", "home", "work"]
+
+
+@pytest.mark.parametrize("name", ["META-INF/container.xml", "OEBPS/content.opf", "OEBPS/nav.xhtml"])
+@pytest.mark.parametrize("harm", ["deep", "entities", "noise", "a few zeros"])
+def test_any_piece_may_be_the_one(tmp_path: Path, name: str, harm: str) -> None:
+    pages = [Page("c.xhtml", "<p>The text.</p>")]
+    path = epub(tmp_path / "a.epub", pages, files={name: _REFUSED[harm][0]})
+    document, _ = attempt(path)
+    if document is None:
+        assert name == "OEBPS/content.opf"
+    else:
+        assert [block.text for block in document.chapters[0].blocks] == ["The text."]
+
+
+def test_what_is_repeated_without_end_is_read_once(tmp_path: Path) -> None:
+    path = epub(
+        tmp_path / "a.epub",
+        [Page("c.xhtml", "<p>Once.</p>")],
+        spine='<itemref idref="p0"/><itemref idref="gone"/>' * 20_000,
+        contents=[Line(f"Chapter {number}", f"c.xhtml#{number}") for number in range(20_000)],
+    )
+    document = read(path)
+    assert [block.text for each in document.chapters for block in each.blocks] == ["Once."]
+    assert all(len(warning) < 500 for warning in document.warnings)
+
+
+def test_damage_anywhere_is_an_error_or_a_reading(tmp_path: Path) -> None:
+    whole = epub(
+        tmp_path / "a.epub",
+        [
+            Page("c1.xhtml", '<h1>One</h1><p>Text<sup><a href="c2.xhtml#n">1</a></sup> and</p>'
+                 "<table><tr><td>a</td><td>b</td></tr></table>"),
+            Page("c2.xhtml", '<p id="n"><a href="c1.xhtml">1</a> A note.</p>'),
+        ],
+    ).read_bytes()  # fmt: skip
+    chance = random.Random(5)
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(chance.choice((1, 3, 20))):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        if chance.random() < 0.2:
+            del data[chance.randrange(len(data)) :]
+        (tmp_path / "b.epub").write_bytes(bytes(data) or b"x")
+        attempt(tmp_path / "b.epub")
+
+
+def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="without a package file and without pages"):
+        read(write(tmp_path / "a.epub", {}))
+    with pytest.raises(InvalidInputError, match="has no pages"):
+        read(epub(tmp_path / "b.epub", [], contents=[]))
+
+
+_AES = "http://www.w3.org/2001/04/xmlenc#aes128-cbc"
+_IDPF = "http://www.idpf.org/2008/embedding"
+_ADOBE_FONT = "http://ns.adobe.com/pdf/enc#RC"
+
+
+def encryption(*entries: tuple[str, str], inside: str = "") -> str:
+    made = "".join(
+        f'<enc:EncryptedData xmlns:enc="http://www.w3.org/2001/04/xmlenc#">'
+        f'<enc:EncryptionMethod Algorithm="{algorithm}"/>{inside}<enc:CipherData>'
+        f'<enc:CipherReference URI="{target}"/></enc:CipherData></enc:EncryptedData>'
+        for algorithm, target in entries
+    )
+    return (
+        f'<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container">{made}</encryption>'
+    )
+
+
+_ADEPT = (
+    '<adept:rights xmlns:adept="http://ns.adobe.com/adept"><licenseToken>'
+    "<encryptedKey>AAAA</encryptedKey></licenseToken></adept:rights>"
+)
+_LOCKED = {
+    "Adobe": {
+        "META-INF/rights.xml": _ADEPT,
+        "META-INF/encryption.xml": encryption((_AES, "OEBPS/c.xhtml")),
+    },
+    "Apple": {
+        "META-INF/sinf.xml": '<fairplay:sinf xmlns:fairplay="http://itunes.apple.com/ns/epub"/>',
+        "META-INF/encryption.xml": encryption((_AES, "OEBPS/c.xhtml")),
+    },
+    "Readium LCP": {
+        "META-INF/license.lcpl": '{"id": "x"}',
+        "META-INF/encryption.xml": encryption((_AES, "OEBPS/c.xhtml")),
+    },
+    "Barnes & Noble": {
+        "META-INF/rights.xml": _ADEPT.replace("AAAA", "https://www.barnesandnoble.com/x"),
+        "META-INF/encryption.xml": encryption((_AES, "OEBPS/c.xhtml")),
+    },
+    "Kobo": {"META-INF/rights.xml": '<rights><kdrm:kdrm xmlns:kdrm="http://kobo"/></rights>'},
+    "unknown": {"META-INF/encryption.xml": encryption((_AES, "OEBPS/c.xhtml"))},
+}
+
+
+@pytest.mark.parametrize("seller", _LOCKED)
+def test_a_locked_book_is_refused_with_one_sentence(tmp_path: Path, seller: str) -> None:
+    scrambled = Page("c.xhtml", "", raw=bytes(range(256)) * 8)
+    path = epub(tmp_path / "book.epub", [scrambled], files=_LOCKED[seller])
+    with pytest.raises(ProtectedFileError, match=seller) as caught:
+        read(path)
+    assert caught.value.message.startswith("book.epub is locked by ")
+    assert "\n" not in caught.value.message
+    assert "seller" in caught.value.hint
+
+
+@pytest.mark.parametrize("algorithm", [_IDPF, _ADOBE_FONT])
+def test_scrambled_fonts_lock_nothing(tmp_path: Path, algorithm: str) -> None:
+    path = epub(
+        tmp_path / "book.epub",
+        [Page("c.xhtml", "<p>Free to read.</p>")],
+        files={
+            "META-INF/encryption.xml": encryption((algorithm, "OEBPS/fonts/a.otf")),
+            "OEBPS/fonts/a.otf": b"\x01\x02",
+            "iTunesMetadata.plist": "<plist/>",
+            "META-INF/com.apple.ibooks.display-options.xml": "<display_options/>",
+        },
+    )
+    assert read(path).chapters[0].blocks[0].text == "Free to read."
+
+
+def test_a_free_statement_of_rights_locks_nothing(tmp_path: Path) -> None:
+    path = epub(
+        tmp_path / "book.epub",
+        [Page("c.xhtml", "<p>Free to read.</p>")],
+        files={
+            "META-INF/rights.xml": "<rights>In the public domain.</rights>",
+            "META-INF/encryption.xml": "<encryption",
+        },
+    )
+    assert read(path).chapters
+
+
+def test_text_scrambled_as_if_it_were_a_font_is_locked(tmp_path: Path) -> None:
+    path = epub(
+        tmp_path / "book.epub",
+        [Page("c.xhtml", "<p>x</p>")],
+        files={"META-INF/encryption.xml": encryption((_IDPF, "OEBPS/c.xhtml"))},
+    )
+    with pytest.raises(ProtectedFileError, match="unknown kind"):
+        read(path)

@@ -9,18 +9,22 @@ import random
 import signal
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
+from anyrig.text.document import Block, Document
 from anyrig.text.files import read as read_any
 from anyrig.text.formats import pdf as reader
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf import read
 from anyrig.text.formats.pdf_about import authors_of, title_of
-from tests.text.formats.pdf_making import Leaf, pdf, write
+from anyrig.text.formats.pdf_hyphens import Words, joined
+from anyrig.text.formats.pdf_page import Line
+from tests.text.formats.pdf_making import Leaf, pdf, width_of, write
 
 TEXT = "The harbour lay still under a low grey sky and the boats did not move at their ropes."
 
@@ -238,3 +242,390 @@ def test_a_cover_that_cannot_be_drawn_costs_no_text(
     document = read(path, Limits())
     assert document.cover is None
     assert document.chapters[0].blocks[0].text == TEXT
+
+
+HARBOUR = (
+    "The harbour lay still un|der a low grey sky and the boats did not move at their ropes. An old"
+    " man sat on the wall and mended a net that had seen better days, and he did not look up when"
+    " the girl came down the steps with her basket of bread and ap|ples. She spoke to him of the"
+    " weath|er and he spoke of the sea, as they did ev|ery morning, and nei|ther was in a hurry."
+)
+ROAD = (
+    "Beyond the last house the road went up to the moor, where noth|ing grew but heath|er and the"
+    " wind had the place to itself. Few peo|ple took it, and those who did kept their eyes on the"
+    " ground and their hats in their hands un|til they had come to the other side of the hill."
+)
+
+
+def plain(text: str) -> str:
+    return text.replace("|", "").rstrip("~")
+
+
+def read_leaves(tmp_path: Path, leaves: list[Leaf], **options: object) -> Document:
+    return read(write(tmp_path / "book.pdf", leaves, **options), Limits())
+
+
+def blocks(document: Document, *kinds: str) -> list[Block]:
+    return [b for c in document.chapters for b in c.blocks if not kinds or b.kind in kinds]
+
+
+def texts(document: Document, *kinds: str) -> list[str]:
+    return [block.text for block in blocks(document, *kinds)]
+
+
+def test_lines_become_paragraphs_and_broken_words_whole(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 520, HARBOUR, indent=14)
+    leaf.set(60, base, ROAD, indent=14)
+    assert texts(read_leaves(tmp_path, [leaf])) == [plain(HARBOUR), plain(ROAD)]
+
+
+def test_paragraphs_with_space_between_them_instead_of_indents(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 520, HARBOUR)
+    base = leaf.set(60, base - 8, ROAD)
+    leaf.set(60, base - 8, HARBOUR)
+    document = read_leaves(tmp_path, [leaf])
+    assert texts(document) == [plain(HARBOUR), plain(ROAD), plain(HARBOUR)]
+
+
+def test_a_compound_keeps_its_hyphen_at_the_line_s_end(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.put(60, 500, "It was well known, and he knew that the cooperation of a well-")
+    leaf.put(60, 488, "known man would help: but coop-")
+    leaf.put(60, 476, "eration, as he had found in a long life of it, and with-")
+    leaf.put(60, 464, "out doubt in the years 1914-")
+    leaf.put(60, 452, "1918 and in the Anglo-")
+    leaf.put(60, 440, "Saxon world, has a price.")
+    (text,) = texts(read_leaves(tmp_path, [leaf]), "paragraph", "poem")
+    joined = text.replace("\n", " ")
+    assert "a well-known man" in joined
+    assert "but cooperation, as" in joined
+    assert "without doubt" in joined
+    assert "1914-1918" in joined
+    assert "Anglo-Saxon" in joined
+
+
+@pytest.mark.parametrize("num_pages", [2, 3, 8])
+def test_heads_and_page_numbers_are_set_apart(tmp_path: Path, num_pages: int) -> None:
+    leaves = []
+    for number in range(1, num_pages + 1):
+        leaf = Leaf().centre(570, "THE HARBOUR", 9).centre(30, str(number + 10), 9)
+        leaf.set(60, 530, f"Page number {number} begins with its own words. {HARBOUR}", indent=14)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert Counter(texts(document, "page")) == Counter(
+        ["THE HARBOUR"] * num_pages + [str(number + 10) for number in range(1, num_pages + 1)]
+    )
+    assert len(texts(document, "paragraph")) == num_pages
+    assert [block.page for block in blocks(document, "paragraph")] == list(range(1, num_pages + 1))
+
+
+def test_alternating_heads_with_numbers_and_roman_front_pages(tmp_path: Path) -> None:
+    leaves = []
+    for number, said in enumerate(["i", "ii", "iii", "1", "2", "3", "4"]):
+        leaf = Leaf()
+        if number > 2:
+            leaf.put(60, 570, f"{said} Ann Writer" if number % 2 else f"The Net {said}", 8)
+        else:
+            leaf.centre(25, said, 8)
+        leaf.set(60, 530, f"{HARBOUR} Mark {number}.", indent=14)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert len(texts(document, "page")) == 7
+    assert all(text.startswith("The harbour") for text in texts(document, "paragraph"))
+
+
+def test_text_at_the_top_of_a_page_is_no_head(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(6):
+        leaf = Leaf()
+        leaf.set(60, 575, f"{number + 1} is what she said first. {HARBOUR} {ROAD}", indent=14)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert texts(document, "page") == []
+    assert len(texts(document, "paragraph", "item")) == 6
+
+
+def test_chapter_headings_at_one_height_are_no_heads(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(1, 4):
+        leaf = Leaf().centre(560, f"Chapter {number}", 16, "F2").centre(30, str(number), 9)
+        leaf.centre(530, ["The Net", "The Storm", "The Calm"][number - 1], 13, "F2")
+        leaf.set(60, 500, HARBOUR, indent=14)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert [chapter.title for chapter in document.chapters] == [
+        "Chapter 1: The Net", "Chapter 2: The Storm", "Chapter 3: The Calm",
+    ]  # fmt: skip
+    assert texts(document, "page") == ["1", "2", "3"]
+
+
+def test_a_paragraph_goes_on_over_the_page(tmp_path: Path) -> None:
+    one = Leaf().centre(570, "THE HARBOUR", 9).centre(30, "1", 9)
+    two = Leaf().centre(570, "THE HARBOUR", 9).centre(30, "2", 9)
+    one.set(60, 520, ROAD, indent=14)
+    long = plain(f"{HARBOUR} {ROAD}")
+    words = long.split()
+    one.set(60, 460, " ".join(words[:40]) + "~", indent=14)
+    base = two.set(60, 530, " ".join(words[40:]))
+    two.set(60, base, ROAD, indent=14)
+    document = read_leaves(tmp_path, [one, two])
+    assert texts(document, "paragraph") == [plain(ROAD), long, plain(ROAD)]
+    assert [block.page for block in blocks(document, "paragraph")] == [1, 1, 2]
+
+
+def test_a_word_broken_over_the_page(tmp_path: Path) -> None:
+    one, two = Leaf(), Leaf()
+    one.set(60, 520, ROAD, indent=14)
+    one.put(60, 460, "and then he came to the end of the page and of what was und-")
+    two.put(60, 560, "erstood of it by anyone who had read so far in the night.")
+    document = read_leaves(tmp_path, [one, two])
+    assert "what was understood of it" in " ".join(texts(document))
+
+
+def test_columns_are_read_one_after_the_other_under_a_title(tmp_path: Path) -> None:
+    leaf = Leaf(width=500, height=700)
+    leaf.centre(650, "A Paper on Harbours", 18, "F2")
+    left = leaf.set(40, 600, HARBOUR, measure=200)
+    leaf.set(40, left - 10, ROAD, measure=200)
+    right = leaf.set(260, 606, "Second column. " + ROAD, measure=200)
+    leaf.set(260, right - 10, "Last of all. " + HARBOUR, measure=200)
+    document = read_leaves(tmp_path, [leaf])
+    assert texts(document) == [
+        "A Paper on Harbours", plain(HARBOUR), plain(ROAD), "Second column. " + plain(ROAD),
+        "Last of all. " + plain(HARBOUR),
+    ]  # fmt: skip
+
+
+def test_a_paragraph_goes_on_in_the_next_column(tmp_path: Path) -> None:
+    leaf = Leaf(width=500, height=700)
+    words = plain(f"{HARBOUR} {ROAD}").split()
+    leaf.set(40, 600, " ".join(words[:50]) + "~", measure=200, indent=12)
+    base = leaf.set(260, 600, " ".join(words[50:]), measure=200)
+    leaf.set(260, base, ROAD, measure=200, indent=12)
+    assert texts(read_leaves(tmp_path, [leaf])) == [" ".join(words), plain(ROAD)]
+
+
+def test_an_outline_makes_chapters_with_levels(tmp_path: Path) -> None:
+    leaves = []
+    for title in ("Part One", "The Net", "The Storm"):
+        leaf = Leaf().put(60, 540, title, 16, "F2")
+        leaf.set(60, 510, f"{title} it is. {HARBOUR}", indent=14)
+        leaves.append(leaf)
+    leaves[2].put(60, 300, "Later", 12, "F2").set(60, 280, f"Then. {ROAD}", indent=14)
+    document = read_leaves(
+        tmp_path, leaves,
+        outline=[
+            (1, "Part One", 1, 560), (2, "1. The Net", 2, 560), (2, "2. The Storm", 3, 560),
+            (3, "Later", 3, 315),
+        ],
+    )  # fmt: skip
+    assert [(chapter.title, chapter.level) for chapter in document.chapters] == [
+        ("Part One", 1), ("1. The Net", 2), ("2. The Storm", 2), ("Later", 3),
+    ]  # fmt: skip
+    assert [b.text for b in document.chapters[3].blocks] == ["Later", f"Then. {plain(ROAD)}"]
+    assert [b.level for b in blocks(document, "heading")] == [1, 2, 2, 3]
+
+
+def test_footnotes_and_their_references(tmp_path: Path) -> None:
+    one, two = Leaf(), Leaf()
+    base = one.set(60, 520, HARBOUR, indent=14)
+    one.put(60, base, "He said so himself")
+    one.put(60 + width_of("He said so himself", 10), base + 4, "1", 6)
+    one.put(60 + width_of("He said so himself", 10) + 3, base, ", more than once.")
+    one.put(60, 80, "1", 5).put(64, 77, "In a letter to his sister, which is lost but for", 8)
+    one.put(60, 67, "one page, and that is hard to read.", 8)
+    two.set(60, 520, ROAD, indent=14)
+    document = read_leaves(tmp_path, [one, two])
+    (note,) = blocks(document, "note")
+    assert "In a letter to his sister" in note.text
+    assert "hard to read" in note.text
+    (said,) = [block for block in blocks(document, "paragraph") if "He said so" in block.text]
+    (mark,) = said.inlines
+    assert (mark.kind, mark.value) == ("noteref", note.id)
+    assert said.text[mark.start : mark.end] == "1"
+    assert said.text.startswith("He said so himself1, more")
+
+
+def test_a_power_is_no_reference(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.set(60, 520, HARBOUR, indent=14)
+    leaf.put(60, 440, "the area is x").put(60 + width_of("the area is x", 10), 444, "2", 6)
+    document = read_leaves(tmp_path, [leaf])
+    assert all(not block.inlines for block in blocks(document))
+
+
+def test_a_table_keeps_its_rows(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 520, HARBOUR)
+    rows = [
+        ("Boat", "Men", "Catch"),
+        ("Anna", "4", "120"),
+        ("Berta", "6", "95"),
+        ("Clara", "3", "7"),
+    ]
+    for number, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            leaf.put(60 + 90 * column, base - 20 - 14 * number, cell)
+    leaf.set(60, base - 100, ROAD)
+    document = read_leaves(tmp_path, [leaf])
+    assert texts(document, "table") == ["\n".join("\t".join(row) for row in rows)]
+    assert texts(document, "paragraph") == [plain(HARBOUR), plain(ROAD)]
+
+
+def test_text_drawn_twice_is_read_once(tmp_path: Path) -> None:
+    leaf = Leaf()
+    for shift in (0, 0.4):
+        leaf.put(60 + shift, 540, "Bold by drawing twice, with a llama", 10)
+    leaf.set(60, 500, HARBOUR)
+    assert "Bold by drawing twice, with a llama" in texts(read_leaves(tmp_path, [leaf]))
+
+
+def test_watermarks_and_turned_text_stand_aside(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.put(100, 100, "CONFIDENTIAL", 60, turn="0.707 0.707 -0.707 0.707")
+    leaf.put(20, 100, "arXiv:1234.5678", 9, turn="0 1 -1 0")
+    leaf.put(60, 300, "hidden words", 10, mode=3)
+    leaf.set(60, 500, HARBOUR)
+    document = read_leaves(tmp_path, [leaf])
+    assert texts(document, "paragraph") == [plain(HARBOUR)]
+    aside = " ".join(texts(document, "page"))
+    assert "CONFIDENTIAL" in aside
+    assert "arXiv:1234.5678" in aside
+    assert "hidden words" in aside
+
+
+def test_an_unseen_text_layer_over_a_scan_is_the_text(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 500, "What a program read on the scanned page.", mode=3)
+    assert texts(read_leaves(tmp_path, [leaf])) == ["What a program read on the scanned page."]
+
+
+@pytest.mark.parametrize("quarter", [90, 180, 270])
+def test_turned_pages_are_read_upright(tmp_path: Path, quarter: int) -> None:
+    turn, place = {
+        90: ("0 1 -1 0", (200, 60)), 180: ("-1 0 0 -1", (380, 300)), 270: ("0 -1 1 0", (200, 540)),
+    }[quarter]  # fmt: skip
+    marked, sideways = Leaf(rotate=quarter), Leaf()
+    step = {90: (12, 0), 180: (0, 12), 270: (-12, 0)}[quarter]
+    for leaf in (marked, sideways):
+        for number, line in enumerate(["First of all the lines here,", "second of the lines."]):
+            leaf.put(place[0] + number * step[0], place[1] + number * step[1], line, turn=turn)
+    document = read_leaves(tmp_path, [marked, sideways])
+    said = " ".join(texts(document)).replace("\n", " ")
+    assert said == "First of all the lines here, second of the lines. " * 1 + (
+        "First of all the lines here, second of the lines."
+    )
+
+
+def test_spaced_letters_are_words(tmp_path: Path) -> None:
+    leaf = Leaf()
+    for number, letter in enumerate("CHAPTER"):
+        leaf.put(60 + 12 * number, 540, letter, 12)
+    leaf.put(60 + 12 * 8, 540, "I", 12)
+    leaf.set(60, 500, HARBOUR)
+    assert texts(read_leaves(tmp_path, [leaf]))[0] == "CHAPTER I"
+
+
+def test_a_large_initial_belongs_to_its_word(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 496, "O", 34)
+    leaf.put(86, 508, "nce there was a king who had three sons and one boat")
+    leaf.put(86, 496, "to leave to them, and he could not make up his mind on")
+    leaf.put(60, 484, "which of the three was to have it, as each was as good a man as")
+    leaf.put(60, 472, "the others were and none of them could swim.")
+    (text,) = texts(read_leaves(tmp_path, [leaf]))
+    assert text.startswith("Once there was a king who had three sons and one boat to leave")
+
+
+def test_soft_hyphens_items_verse_and_code(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.put(60, 540, "He had always been a man of many parts, and his under\u00ad")
+    leaf.put(60, 528, "standing of the sea was great, as was his love of ships and boats.")
+    leaf.put(60, 500, "\u2022 Nets, which he mended on the wall by the harbour when the weather")
+    leaf.put(70, 488, "was good.")
+    leaf.put(60, 476, "\u2022 Ropes.")
+    verse = ["Tiger, tiger, burning bright", "In the forests of the night,",
+             "What immortal hand or eye", "Could frame thy fearful symmetry?"]  # fmt: skip
+    for number, line in enumerate(verse):
+        leaf.put(90, 440 - 12 * number, line)
+    leaf.put(60, 380, "def main():", font="F3").put(84, 368, "return 1", font="F3")
+    leaf.set(60, 340, HARBOUR)
+    document = read_leaves(tmp_path, [leaf])
+    assert "his understanding of the sea" in texts(document, "paragraph")[0]
+    assert texts(document, "item") == [
+        "\u2022 Nets, which he mended on the wall by the harbour when the weather was good.",
+        "\u2022 Ropes.",
+    ]
+    assert texts(document, "poem") == ["\n".join(verse)]
+    assert texts(document, "code") == ["def main():\n    return 1"]
+
+
+def test_a_bold_line_on_its_own_is_a_heading(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 540, HARBOUR)
+    leaf.put(60, base - 12, "Of the Road", font="F2")
+    leaf.set(60, base - 32, ROAD)
+    document = read_leaves(tmp_path, [leaf])
+    assert [chapter.title for chapter in document.chapters] == ["", "Of the Road"]
+    assert texts(document, "heading") == ["Of the Road"]
+
+
+def test_a_page_of_contents_lists_items_without_dots(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 540, "Contents", 16, "F2")
+    for number, title in enumerate(["The Net", "The Storm", "The Calm", "The End"], 1):
+        dots = " ." * int((300 - width_of(title, 10) - 20) / width_of(" .", 10))
+        leaf.put(60, 500 - 14 * number, title + dots).put(350, 500 - 14 * number, str(number * 9))
+    assert texts(read_leaves(tmp_path, [leaf]), "item") == [
+        "The Net 9", "The Storm 18", "The Calm 27", "The End 36",
+    ]  # fmt: skip
+
+
+def test_every_letter_of_a_page_is_somewhere(tmp_path: Path) -> None:
+    """Whatever the layout makes of scattered words, none of them goes missing."""
+    leaf = Leaf()
+    words = [f"w{number:03}" for number in range(180)]
+    for number, word in enumerate(words):
+        leaf.put(20 + (number * 67) % 370, 20 + (number * 131) % 560, word, 6 + number % 7)
+    said = " ".join(texts(read_leaves(tmp_path, [leaf])))
+    assert Counter("".join(said.split())) == Counter("".join(words))
+
+
+SEEN = (
+    "we know that they re-enter a well known house of cooperation, long and winding, by hand made"
+)
+
+
+def line(text: str) -> Line:
+    return Line(text, 0, 100, 0, 10, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "whole"),
+    [
+        ("coop-", "eration", "cooperation"),
+        ("re-", "enter", "re-enter"),
+        ("hand-", "made", "hand-made"),
+        ("un-", "usual", "unusual"),
+        ("any-", "thing", "anything"),
+        ("twenty-", "one", "twenty-one"),
+        ("mother-in-", "law", "mother-in-law"),
+        ("Anglo-", "Saxon", "Anglo-Saxon"),
+        ("1914-", "1918", "1914-1918"),
+        ("under\u00ad", "standing", "understanding"),
+        ("pre-", "and post-war", "pre- and post-war"),
+        ("stopped\u2014", "then", "stopped\u2014then"),
+        ("plain", "words", "plain words"),
+        ("a -", "b", "a - b"),
+        ("\u6f22\u5b57", "\u4eee\u540d", "\u6f22\u5b57\u4eee\u540d"),
+    ],
+)  # fmt: skip
+def test_lines_are_put_together(one: str, two: str, whole: str) -> None:
+    text, _ = joined([line(one), line(two)], Words([SEEN]))
+    assert text == whole
+
+
+def test_raised_stretches_move_with_the_text() -> None:
+    lines = [line("co\u00adop\u00ad"), Line("erate1 now", 0, 9, 0, 10, 10, 7, raised=((5, 6),))]
+    text, raised = joined(lines, Words([]))
+    assert text == "cooperate1 now"
+    assert [(text[each.start : each.end], each.page) for each in raised] == [("1", 7)]

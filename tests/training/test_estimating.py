@@ -1,4 +1,4 @@
-"""The estimate beside closed forms, beside real steps counted by the same books, and in words."""
+"""Memory estimates of models and of whole tasks, before anything is trained."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader
 
 from anyrig.devices.machine import Machine, Precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
@@ -25,11 +26,14 @@ from anyrig.training.estimating.stand_in import (
     _WIDEST,
     gpu_rules,
 )
+from anyrig.training.estimating.task import batch_of_one, estimates_of
 from anyrig.training.models.gpt import PRESETS, Gpt
 from anyrig.training.models.resnet import Resnet, ResnetShape
 from anyrig.training.models.unet import PRESETS as UNETS
 from anyrig.training.models.unet import Unet
+from anyrig.training.protocol import Task
 from anyrig.training.saving.recompute import recompute
+from anyrig.training.settings import Settings
 from anyrig.units import GIB, MIB
 
 MACHINES = Path(__file__).resolve().parent.parent / "machines"
@@ -380,3 +384,44 @@ def test_cross_entropy_is_in_fp32_where_a_gpu_has_it_so() -> None:
     )  # fmt: skip
     # Softmax in bf16, its copy and its gradient in fp32, measured so on an H200.
     assert found.activations >= items * classes * (2 + 4 + 4)
+
+
+def _loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    return F.cross_entropy(model(batch["tokens"]).flatten(0, 1), batch["tokens"].flatten())
+
+
+def _task(data: Any = None) -> Task:
+    items = [{"tokens": torch.zeros(16, dtype=torch.long)} for _ in range(8)]
+    return Task("a test", Gpt(PRESETS["nano"]), items if data is None else data, _loss)
+
+
+def test_a_task_is_estimated_at_two_sizes_and_told_for_a_machine(
+    machine: Callable[..., Machine],
+) -> None:
+    found = estimates_of(_task(), Settings(batch=32), precision="bf16")
+    assert [one.micro_batch for one in found] == [16, 32]
+    assert found[0].peak < found[1].peak
+    told = rows(fits(found, machine("h200-linux")))
+    assert told[1][3] == "yes"
+    assert int(told[1][4]) > 32
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"recompute": "blocks"}, {"recompute": "selective"}, {"micro_batch": 4},
+     {"offload_optimizer": True}],
+    ids=lambda one: next(iter(one)),
+)  # fmt: skip
+def test_settings_that_save_memory_are_seen(changed: dict[str, Any]) -> None:
+    plain = estimates_of(_task(), Settings(batch=64), precision="fp32")[-1]
+    less = estimates_of(_task(), Settings(batch=64, **changed), precision="fp32")[-1]
+    assert less.peak < plain.peak
+
+
+def test_data_of_every_kind_gives_an_example() -> None:
+    items: Any = [{"tokens": torch.zeros(16, dtype=torch.long)}]
+    loader: Any = DataLoader(items)
+    for data in (items, iter(items), loader):
+        assert batch_of_one(_task(data))["tokens"].shape == (1, 16)
+    with pytest.raises(InvalidInputError, match="empty"):
+        batch_of_one(_task([]))

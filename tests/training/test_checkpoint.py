@@ -1,22 +1,29 @@
-"""What is written comes back exactly, is whole or not there, and damage is noticed."""
+"""Checkpoints: what is written comes back, damage is noticed, and weights fit their model."""
 
 from __future__ import annotations
 
 import errno
 import json
+import math
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.training.checkpoint import Checkpoints, Saved
+from anyrig.training.checkpoint import Checkpoints, Saved, check_weights
+from anyrig.training.checkpoint.nest import decode, encode
+from anyrig.training.checkpoint.random import capture, derived, restore
 from anyrig.training.checkpoint.read import Damaged, look, read
 from anyrig.training.checkpoint.stage import Staging
 from anyrig.training.checkpoint.write import pack, refusals, write
@@ -316,3 +323,201 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
             Checkpoints(tmp_path / "run").save(Saved(1))
     finally:
         tmp_path.chmod(0o700)
+
+
+def round_trip(value: Any) -> Any:
+    kept: dict[str, torch.Tensor] = {}
+
+    def take(tensor: torch.Tensor) -> str:
+        kept[f"t{len(kept)}"] = tensor
+        return f"t{len(kept) - 1}"
+
+    text = json.dumps(encode(value, take), allow_nan=False)
+    return decode(json.loads(text), kept)
+
+
+def same(left: Any, right: Any) -> bool:
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, torch.Tensor):
+        return left is right
+    if isinstance(left, float):
+        return left.hex() == right.hex() if math.isfinite(left) else repr(left) == repr(right)
+    if isinstance(left, dict):
+        pairs = zip(left.items(), right.items(), strict=True)
+        return len(left) == len(right) and all(
+            same(a, b) and same(x, y) for (a, x), (b, y) in pairs
+        )
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(),
+    st.complex_numbers(allow_nan=False),
+)  # fmt: skip
+KEYS = st.one_of(
+    st.text(), st.integers(), st.none(), st.booleans(), st.tuples(st.integers(), st.text())
+)
+NESTS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner), st.lists(inner).map(tuple), st.dictionaries(KEYS, inner)
+    ),
+    max_leaves=25,
+)
+
+
+@given(NESTS)
+def test_any_nest(value: Any) -> None:
+    assert same(round_trip(value), value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$tensor": "t0"}, {"$": 1}, {"$pairs": []}, {"$tuple": {"$float": "x"}}, {1: {True: ()}},
+        torch.float8_e4m3fn, torch.bfloat16, torch.device("cuda", 1), torch.Size([2, 3]),
+        {1, 2, 3}, frozenset({"a"}), [math.nan, math.inf, -math.inf, -0.0, 5e-324, 0.1 + 0.2],
+        10**400, "\ud800" "x", {"": {"": {}}},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_odd_values(value: Any) -> None:
+    assert same(round_trip(value), value)
+
+
+def test_tensors_keep_their_places_and_twins() -> None:
+    one, other = torch.ones(2), torch.zeros(())
+    found = round_trip({"a": [one, (other, one)], 3: {"b": None, "c": other}})
+    assert found["a"][0] is one
+    assert found["a"][1] == (other, one)
+    assert found[3] == {"b": None, "c": other}
+
+
+def test_numbers_of_numpy_become_plain() -> None:
+    import numpy as np
+
+    found = round_trip([np.float64(0.1), np.float32(0.5), np.int64(7), np.bool_(True)])
+    assert found == [0.1, 0.5, 7, True]
+    assert [type(one) for one in found] == [float, float, int, bool]
+
+
+@pytest.mark.parametrize("value", [object(), lambda: None, open, torch.nn.Linear(1, 1)])
+def test_what_cannot_be_kept_is_named(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"state\.deep\[1\]\.here is a") as caught:
+        encode({"deep": [0, {"here": value}]}, lambda tensor: "", "state")
+    assert "can be kept" in caught.value.hint
+
+
+@pytest.mark.parametrize("value", [{"$run": "x"}, {"$dtype": "nn"}, {"$float": "x"}])
+def test_unknown_tags_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError):
+        decode(value, {})
+
+
+def test_a_missing_tensor_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        decode({"$tensor": "t9"}, {})
+
+
+def net(width: int = 4) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 2))
+
+
+def test_its_own_weights_fit() -> None:
+    check_weights(net(), net().state_dict())
+
+
+class Wrapped(nn.Module):
+    """Named as torch.compile names what it wraps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._orig_mod = net()
+
+
+def test_a_compiled_model_takes_plain_names() -> None:
+    check_weights(Wrapped(), net().state_dict())
+
+
+def test_missing_unexpected_and_shapes_are_named() -> None:
+    weights = net(5).state_dict()
+    weights["3.bias"] = weights.pop("2.bias")
+    with pytest.raises(InvalidInputError) as caught:
+        check_weights(net(), weights)
+    said = caught.value.message
+    assert "lack 2.bias" in said
+    assert "does not know 3.bias" in said
+    assert "0.weight is 5x3, the model's 4x3" in said
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model."])
+def test_a_prefix_is_recognised(prefix: str) -> None:
+    weights = {prefix + name: value for name, value in net().state_dict().items()}
+    with pytest.raises(InvalidInputError) as caught:
+        check_weights(net(), weights)
+    assert prefix in caught.value.hint
+
+
+def test_one_name_of_tied_weights_is_enough() -> None:
+    model = nn.Sequential(nn.Embedding(7, 3), nn.Linear(3, 7, bias=False))
+    model[1].weight = model[0].weight
+    check_weights(model, {"0.weight": torch.zeros(7, 3)})
+    check_weights(model, {"1.weight": torch.zeros(7, 3)})
+    with pytest.raises(InvalidInputError, match="lack"):
+        check_weights(model, {})
+
+
+def drawn() -> list[Any]:
+    return [torch.rand(3).tolist(), random.random(), random.gauss(0, 1),
+            np.random.rand(), np.random.randn()]  # fmt: skip
+
+
+def test_every_source_goes_on() -> None:
+    drawn()  # an odd number of gaussians: the kept half of a pair is part of the state
+    state = capture()
+    first = drawn()
+    assert drawn() != first
+    assert restore({0: state}) == []
+    assert drawn() == first
+
+
+def test_the_state_survives_being_written() -> None:
+    kept: dict[str, torch.Tensor] = {}
+
+    def take(tensor: torch.Tensor) -> str:
+        kept[f"t{len(kept)}"] = tensor.clone()
+        return f"t{len(kept) - 1}"
+
+    told = encode({3: capture()}, take)
+    first = drawn()
+    restore(decode(told, kept), rank=3)
+    assert drawn() == first
+
+
+def test_a_captured_state_does_not_move_on() -> None:
+    state = capture()
+    before = state["torch"].clone()
+    torch.rand(1000)
+    assert torch.equal(state["torch"], before)
+
+
+def test_a_rank_without_a_state_gets_its_own() -> None:
+    state = {0: capture()}
+    (told,) = restore(state, 1, seed=4, step=10)
+    assert "process 1" in told
+    first = drawn()
+    restore(state, 1, seed=4, step=10)
+    assert drawn() == first
+    for rank, seed, step in ((2, 4, 10), (1, 5, 10), (1, 4, 11)):
+        restore(state, rank, seed=seed, step=step)
+        assert drawn() != first
+
+
+def test_derived_numbers_differ_and_fit() -> None:
+    found = {derived(s, t, r) for s in range(5) for t in range(20) for r in range(8)}
+    assert len(found) == 800
+    assert all(0 <= one < 2**63 for one in found)

@@ -1,0 +1,172 @@
+"""Speech from Python: live synthesis, voices, transcription."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from anyrig import Rig
+from anyrig.app.events import Event
+from anyrig.app.live_embedding import LiveEmbedding
+from anyrig.app.live_speech import LiveSpeech, open_live_speech
+from anyrig.app.models import ModelCache
+from anyrig.app.transcription import (
+    TranscriptionProgress,
+    TranscriptionRequest,
+    find_recordings,
+    to_verbose_json,
+)
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    LimitExceededError,
+    ModelNotFoundError,
+)
+from anyrig.options import request_from_json, request_to_json
+from tests.server.conftest import environment_of
+from tests.speech.sound.takes import RATE, said, sentences
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    environment = environment_of(tmp_path, {"ANYRIG_SERVER_TEXT_CHARACTERS": "100"})
+    with ModelCache() as models:
+        yield Rig(environment=environment, models=models)
+
+
+@pytest.fixture
+def speech(rig: Rig) -> Iterator[LiveSpeech]:
+    with open_live_speech(rig, {"device": "cpu", "no_bench": True, "insecure": True}) as opened:
+        yield opened
+
+
+def names(rig: Rig) -> list[tuple[str, int]]:
+    return [(one.name, one.num_borrowers) for one in rig.models.loaded_models()]
+
+
+def test_two_clients_share_one_synthesizer(rig: Rig, speech: LiveSpeech) -> None:
+    with ExitStack() as stack:
+        texts = ("The kettle is on.", "The sea is calm.")
+        requests = [speech.request(text=text, engine="tone", voice="alloy") for text in texts]
+        first, second = [stack.enter_context(speech.start(request)) for request in requests]
+        assert names(rig) == [("speech tone", 2)]
+        audio = [one.finish(one.next_segment().result()) for one in (first, second)]
+        assert (first.engine, first.voice, first.done) == ("tone", "tone", True)
+        assert all(len(samples) == one.num_samples > 10_000
+                   for samples, one in zip(audio, (first, second), strict=True))  # fmt: skip
+    assert names(rig) == [("speech tone", 0)]
+
+
+def test_errors_name_the_option_that_is_wrong(rig: Rig, speech: LiveSpeech) -> None:
+    with pytest.raises(ModelNotFoundError, match="tome") as unknown:
+        speech.request(text="Hi.", engine="tome")
+    assert unknown.value.option == "engine"
+    with pytest.raises(InvalidInputError, match="passwd") as voice:
+        speech.start(speech.request(text="Hi.", engine="tone", voice="/etc/passwd"))
+    assert voice.value.option == "voice"
+    with pytest.raises(LimitExceededError) as text:
+        speech.start(speech.request(text="many words " * 20, engine="tone"))
+    assert text.value.option == "text"
+    assert names(rig) == []
+
+
+def test_openai_s_models_are_the_default_for_speech_and_unknown_to_jobs(speech: LiveSpeech) -> None:
+    assert speech.request(text="Hi.", engine="tts-1").engine == ""
+    with pytest.raises(ModelNotFoundError):
+        speech.check(engine="tts-1")
+    speech.check(engine="tone", voices=["tone"])
+
+
+def test_vectors_of_the_default_model(rig: Rig) -> None:
+    embedding = LiveEmbedding(rig, {"device": "cpu", "no_bench": True, "no_cache": True})
+    assert embedding.find_model("text-embedding-3-small") is embedding.find_model()
+    futures = embedding.submit(["the sea", "the cat"], model="hashing")
+    vectors = [future.result() for future in futures]
+    assert [vector.dtype for vector in vectors] == [np.float32] * 2
+    assert names(rig) == [("embeddings hashing", 0)]
+    with rig.models.borrow("embeddings hashing", nullcontext) as embedder:
+        assert embedder.is_open
+    rig.models.unload("embeddings hashing")
+    assert not embedder.is_open
+    with pytest.raises(ModelNotFoundError) as unknown:
+        embedding.find_model("/etc")
+    assert unknown.value.option == "model"
+
+
+def test_voices_are_selected_by_engine_language_and_name() -> None:
+    rig = Rig()
+    assert {voice.engine for voice in rig.voices(engine="tone")} == {"tone"}
+    assert {voice.language for voice in rig.voices(language="en")} <= {"en", "en-us", "en-gb"}
+    assert "tone" not in {voice.engine for voice in rig.voices()}
+    with pytest.raises(InvalidInputError, match="no installed voice matches"):
+        rig.voices(match="nobody")
+
+
+def test_the_language_of_the_settings_selects_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANYRIG_SPEECH_LANGUAGE", "fr")
+    assert {voice.language for voice in Rig().voices(engine="tone")} == {"en", "es", "fr"}
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.flac"
+    soundfile.write(path, said(sentences()[0]).samples, RATE)
+    return path
+
+
+def test_a_recording_becomes_text_and_files(talk: Path, tmp_path: Path) -> None:
+    events: list[Event] = []
+    result = Rig().transcribe(talk, language="en", device="cpu", on_event=events.append)
+    assert "lighthouse" in result.text
+    result.save(tmp_path / "talk.vtt")
+    assert (tmp_path / "talk.vtt").read_text(encoding="utf-8").startswith("WEBVTT")
+    progress = [event for event in events if isinstance(event, TranscriptionProgress)]
+    assert progress[-1].file == "talk.flac"
+    assert progress[-1].heard_s > 0
+    answer = to_verbose_json(result.transcripts[0], words=True)
+    assert answer["task"] == "transcribe"
+    assert answer["language"] == "en"
+    assert answer["duration"] == pytest.approx(len(said(sentences()[0]).samples) / RATE, abs=0.01)
+    segments, words = answer["segments"], answer["words"]
+    assert isinstance(segments, list)
+    wanted = {"id", "start", "end", "text", "avg_logprob", "no_speech_prob", "compression_ratio"}
+    assert wanted <= set(segments[0])
+    assert isinstance(words, list)
+    assert words[0]["word"] == "The"
+    assert np.isfinite([word["start"] for word in words]).all()
+    again = Rig().transcribe(talk, language="en", device="cpu", output=tmp_path / "again.srt")
+    assert again.transcripts[0].num_kept == 1
+    assert again.files[0].outputs == (tmp_path / "again.srt",)
+
+
+def test_one_bad_recording_of_two_is_reported_and_one_of_one_is_raised(
+    talk: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.mp3"
+    bad.write_bytes(b"no audio" * 99)
+    with pytest.raises(InvalidInputError, match="bad.mp3 cannot be read"):
+        Rig().transcribe(bad)
+    result = Rig().transcribe(bad, talk, language="en", device="cpu")
+    assert [one.file for one in result.failed] == [str(bad)]
+    assert len(result.transcripts) == 1
+
+
+def test_transcripts_of_the_same_name_get_different_ones(tmp_path: Path) -> None:
+    for name in ("x/talk.mp3", "x/talk.wav", "y/one.wav", "z/one.wav"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    found = find_recordings([tmp_path / "x", tmp_path / "y", tmp_path / "z"], lambda _: None)
+    assert len({one.name for one in found}) == 4
+
+
+def test_a_request_is_checked_and_survives_json() -> None:
+    request = TranscriptionRequest(files=("a.mp3",), format=("SRT", ".txt"), word_times=True)  # type: ignore[arg-type]
+    assert request.format == ("srt", "txt")
+    assert request_from_json(TranscriptionRequest, request_to_json(request)) == request
+    with pytest.raises(InvalidOptionError, match="`engine` must be one of moonshine"):
+        TranscriptionRequest(files=(Path("a.mp3"),), engine="piper")  # type: ignore[arg-type]
