@@ -1,8 +1,8 @@
-"""What is still held when memory has run out, and after twenty times: ours beside accelerate's way.
+"""Memory held after an out-of-memory error, and after twenty: ours beside accelerate.
 
-accelerate empties the cache inside `except`, while the traceback holds the failed step's tensors.
-Each way runs in a process of its own. Where accelerate is not installed, its pattern is run as
-written here.
+accelerate empties the cache inside `except`, while the traceback holds the tensors of the failed
+step. Each way runs in a process of its own. Where accelerate is not installed, its pattern is run
+as written here.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ import gc
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, Row, python
+from anyrig.units import MIB
+from benchmarks.harness import Row
+from benchmarks.processes import run_module
 
-MIB = 2**20
-EVENTS = 20
-DEEP = 4
-# What a step holds in each of its frames, and what the process may have.
+NUM_EVENTS = 20
+DEPTH = 4
+# What a step allocates in each of its frames, and what the process may use.
 TENSOR_MIB = {"cpu": 32, "h200": 1024}
 LIMIT_MIB = {"cpu": 512, "h200": 16384}
 
 
 def run(hardware: str) -> list[Row]:
-    ours = _child(hardware, "ours")
+    ours = run_module("benchmarks.recovery", hardware, "ours")
     way = "accelerate" if importlib.util.find_spec("accelerate") else "pattern"
-    peer = _child(hardware, way)
+    peer = run_module("benchmarks.recovery", hardware, way)
     name = "accelerate" if way == "accelerate" else "empty_cache() inside except"
-    step_mib = DEEP * TENSOR_MIB[hardware]
-    # The books of a GPU are exact; a process's resident memory is not.
+    step_mib = DEPTH * TENSOR_MIB[hardware]
+    # A GPU's figures are exact; the resident memory of a process is not.
     growth = 1.0 if hardware == "h200" else 3.0
     rows = [
         Row("tensors of the failed step alive when its memory is given back", ours["alive"],
             "tensors", peer["alive"], name, high=0),
         Row(f"memory held when it is given back, of a step of {step_mib} MiB", ours["while_mib"],
             "MiB", peer["while_mib"], name, high=step_mib * 0.05),
-        Row(f"more memory held after {EVENTS} out-of-memory events", ours["growth"], "%",
+        Row(f"more memory held after {NUM_EVENTS} out-of-memory events", ours["growth"], "%",
             peer["growth"], name, high=growth),
     ]  # fmt: skip
     if hardware == "h200":
@@ -50,22 +50,8 @@ def run(hardware: str) -> list[Row]:
     return rows
 
 
-def _child(hardware: str, way: str) -> dict[str, Any]:
-    path = os.pathsep.join(
-        filter(None, (str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")))
-    )
-    done = subprocess.run(
-        python("-m", "benchmarks.recovery", hardware, way),
-        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"{way} on {hardware}: {done.stderr[-2000:]}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
-
-
-class Trial:
-    """One way of recovery in this process: a step that fails, and what is noted."""
+class RecoveryTrial:
+    """A step that runs out of memory, and what is held when memory is released."""
 
     def __init__(self, hardware: str) -> None:
         import torch
@@ -85,7 +71,7 @@ class Trial:
         self.reserved: list[int] = []
         self.weights = torch.ones(self.size // 4, device=self.where)
         self._limit(LIMIT_MIB[hardware] * MIB)
-        self._first_time()
+        self._fail_once()
         self.base = self.memory()
 
     def _limit(self, num_bytes: int) -> None:
@@ -97,8 +83,8 @@ class Trial:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + num_bytes, -1))
 
-    def _first_time(self) -> None:
-        """What any first failure brings with it: modules, compiled patterns."""
+    def _fail_once(self) -> None:
+        """The first failure loads modules and compiles patterns."""
         import torch
 
         from anyrig.memory.recovery import run_with_recovery
@@ -113,19 +99,19 @@ class Trial:
 
         tensor = torch.ones(self.size // 4, device=self.where)
         self.refs.append(weakref.ref(tensor))
-        if depth < DEEP:
+        if depth < DEPTH:
             self.step(depth + 1)
         torch.ones(1 << 40, device=self.where)
 
     def note(self) -> None:
-        """What is held at the moment at which memory is given back."""
+        """Called when memory is about to be released."""
         self.alive.append(sum(ref() is not None for ref in self.refs))
         self.held.append(self.memory())
 
-    def given_back(self) -> None:
+    def note_reserved(self) -> None:
         self.reserved.append(self.handle.memory().reserved_bytes or 0)
 
-    def told(self) -> dict[str, float]:
+    def result(self) -> dict[str, float]:
         gc.collect()
         return {
             "alive": max(self.alive),
@@ -136,11 +122,11 @@ class Trial:
         }
 
 
-def _ours(trial: Trial) -> None:
+def _ours(trial: RecoveryTrial) -> None:
     from anyrig.memory.recovery import run_with_recovery
 
-    class Noting:
-        """The device, with a note of what is held when it is relieved."""
+    class NotingDevice:
+        """The device; notes what is held when it releases memory."""
 
         def synchronize(self) -> None:
             trial.handle.synchronize()
@@ -148,37 +134,37 @@ def _ours(trial: Trial) -> None:
         def release(self) -> None:
             trial.note()
             trial.handle.release()
-            trial.given_back()
+            trial.note_reserved()
 
-    for _ in range(EVENTS):
-        assert run_with_recovery(trial.step, Noting()).shortage is not None
+    for _ in range(NUM_EVENTS):
+        assert run_with_recovery(trial.step, NotingDevice()).shortage is not None
 
 
-def _pattern(trial: Trial) -> None:
+def _pattern(trial: RecoveryTrial) -> None:
     def clear_cache() -> None:
         gc.collect()
         trial.note()
         trial.handle.release()
-        trial.given_back()
+        trial.note_reserved()
 
-    for _ in range(EVENTS):
+    for _ in range(NUM_EVENTS):
         try:
             trial.step()
         except RuntimeError:
             clear_cache()
 
 
-def _accelerate(trial: Trial) -> None:
+def _accelerate(trial: RecoveryTrial) -> None:
     from accelerate.utils import memory
 
     clear_device_cache = memory.clear_device_cache
-    steps = iter(range(EVENTS))
+    steps = iter(range(NUM_EVENTS))
 
     def noted(garbage_collection: bool = False) -> None:
         gc.collect()
         trial.note()
         clear_device_cache(garbage_collection)
-        trial.given_back()
+        trial.note_reserved()
 
     def train(batch_size: int) -> int:
         for _ in steps:
@@ -189,13 +175,13 @@ def _accelerate(trial: Trial) -> None:
     memory.find_executable_batch_size(train, starting_batch_size=1024)()
 
 
-WAYS: dict[str, Callable[[Trial], None]] = {
+WAYS: dict[str, Callable[[RecoveryTrial], None]] = {
     "ours": _ours,
     "pattern": _pattern,
     "accelerate": _accelerate,
 }
 
 if __name__ == "__main__":
-    asked = Trial(sys.argv[1])
-    WAYS[sys.argv[2]](asked)
-    print(json.dumps(asked.told()))
+    trial = RecoveryTrial(sys.argv[1])
+    WAYS[sys.argv[2]](trial)
+    print(json.dumps(trial.result()))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.serve_kills import killing
+from benchmarks.serve_kills import kill_servers
 
 KILLS = 3
 
 
 def test_a_job_outlives_its_server_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    tried = killing(tmp_path, KILLS)
-    assert tried.wrong == []
-    assert tried.num_kills == KILLS
-    assert tried.num_making + tried.num_writing >= 1
+    report = kill_servers(tmp_path, KILLS)
+    assert report.failures == []
+    assert report.num_kills == KILLS
+    assert report.phases["making"] + report.phases["writing"] >= 1
