@@ -308,26 +308,12 @@ def _block_html(block: Block) -> str:
 
 def run(hardware: str) -> list[Row]:
     cache, rows = cache_folder(), []
-    print("| text | kind | words | chapters | segments | omitted, % of the body | ornaments |"
-          " read, CPU s | plan, CPU s |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
     for text in TEXTS:
         found = measure_coverage(fetch_text(text, cache), text.languages)
-        print(_table_line(text, found), flush=True)
         rows.append(_row(text, found))
+        print(rows[-1], flush=True)
     rows.append(Row("texts of 10,000 words and more", len(rows), "", low=10))
     return [*rows, _compare_epub(cache)]
-
-
-def _table_line(text: Text, found: TextCoverage) -> str:
-    kinds = ", ".join(
-        f"{kind} {100 * count / found.num_characters:.2f}"
-        for kind, count in found.omitted.most_common()
-    )
-    return (
-        f"| {text.name} | {text.kind} | {found.num_words:,} | {len(found.plan.parts)} |"
-        f" {found.plan.num_segments:,} | {kinds or '0'} | {found.num_ornaments:,} |"
-        f" {found.read_s:.1f} | {found.plan_s:.1f} |"
-    )
 
 
 def _row(text: Text, found: TextCoverage) -> Row:

@@ -102,12 +102,6 @@ class MixedLoad:
                             self._embed):  # fmt: skip
                 request(client, self._rng)
 
-    def worker_names(self) -> dict[int, str]:
-        """The names of the server's worker processes, by pid."""
-        with self._client() as client:
-            workers = client.get("/health").json()["worker_ids"]
-        return {int(pid): name for name, _, pid in (one.rpartition(":") for one in workers)}
-
     def send(self, count: int) -> None:
         """So many requests, from all clients together."""
         pairs = [(self._rng.choice(self._requests), self._rng.random()) for _ in range(count)]

@@ -12,10 +12,7 @@ import os
 import statistics
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
-
-import psutil
 
 from anyrig.units import MIB
 from benchmarks.harness import Row
@@ -38,15 +35,12 @@ def run(hardware: str) -> list[Row]:
         load = MixedLoad(server.url, NUM_CLIENTS)
         load.prepare()
         load.send(round(REQUESTS * WARM_UP))
-        totals, parts = [_resident_bytes(server.pid)], [_memory_by_name(server.pid, load)]
+        totals = [_resident_bytes(server.pid)]
         for _ in range(4):
             load.send(round(REQUESTS * (1 - WARM_UP) / 4))
             totals.append(_resident_bytes(server.pid))
-            parts.append(_memory_by_name(server.pid, load))
     by_kind = ", ".join(f"{kind} {count}" for kind, count in sorted(load.counts.items()))
     print(f"requests: {by_kind}\nresident, MiB: {_format_mib(totals)}")
-    for name in sorted(set().union(*parts)):
-        print(f"  {name}: {_format_mib([part.get(name, 0) for part in parts])}")
     for line in load.failures[:20]:
         print(f"unexpected: {line}")
     after = statistics.median(totals[-2:])
@@ -58,7 +52,7 @@ def run(hardware: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def _format_mib(values: list[float] | list[int]) -> str:
+def _format_mib(values: list[float]) -> str:
     return " ".join(f"{value / MIB:.0f}" for value in values)
 
 
@@ -70,17 +64,3 @@ def _resident_bytes(pid: int) -> float:
         samples.append(sum(process_memory(pid).values()))
         time.sleep(0.5)
     return statistics.median(samples)
-
-
-def _memory_by_name(pid: int, load: MixedLoad) -> dict[str, int]:
-    """Resident bytes by the name of a worker; of other processes by that of their parent."""
-    names = {pid: "server", **load.worker_names()}
-    totals: dict[str, int] = {}
-    for process, resident in process_memory(pid).items():
-        if process not in names:
-            with suppress(psutil.Error):
-                parent = names.get(psutil.Process(process).ppid(), "?")
-                names[process] = f"below {parent}: {process}"
-        name = names.get(process, str(process))
-        totals[name] = totals.get(name, 0) + resident
-    return totals

@@ -40,10 +40,7 @@ write_wav(sys.argv[2], Hibari()(text))
 
 
 def run(hardware: str) -> list[Row]:
-    rows = [*_whole_processes(), _first_audio(), _word_errors()]
-    for row in rows:
-        print(row, flush=True)
-    return [*rows, _memory_growth()]
+    return [*_whole_processes(), _first_audio(), _word_errors(), _memory_growth()]
 
 
 def _text() -> str:

@@ -1,16 +1,12 @@
-"""Results that the cache writes and reads a second, from one process and from two, beside a peer.
+"""Results that the cache writes and reads a second, from one process and from two, beside files.
 
-The peer is diskcache where it is installed, with the same policy (least recently used; it has no
-checksums, ours are computed and verified); else plain files with a checksum, written with flush and
-rename, which have no size limit.
+The peer is a folder of files with checksums, written with flush and rename; it has no size limit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -32,21 +28,20 @@ ROUNDS = 3
 SIZE_NAMES = {4096: "4 KB", 300_000: "300 KB"}
 # The cache is never what an engine waits for; this bar shows when that changes.
 LOWEST = 0.1
+PEER = "files, checksum, flush, rename"
 Action = Callable[[str], Any]
 
 
 def run(hardware: str) -> list[Row]:
-    peer = "diskcache" if importlib.util.find_spec("diskcache") else "files"
-    name = {"diskcache": "diskcache, LRU", "files": "files, checksum, flush, rename"}[peer]
     rows = []
     for size, title in SIZE_NAMES.items():
         for processes, many in ((1, "one process"), (2, "two processes")):
-            ours, theirs = _measure("ours", size, processes), _measure(peer, size, processes)
+            ours, theirs = _measure("ours", size, processes), _measure("files", size, processes)
             for action, rates in ours.items():
                 rate, spread = median_and_range(rates)
                 rows.append(
                     Row(f"{action} of {title}, {many}", rate, "/s",
-                        median_and_range(theirs[action])[0], name, low=LOWEST, judge="ratio",
+                        median_and_range(theirs[action])[0], PEER, low=LOWEST, judge="ratio",
                         spread=spread)
                 )  # fmt: skip
     return rows
@@ -112,16 +107,6 @@ def _ours(folder: Path, size: int) -> Iterator[tuple[Action, Action]]:
 
 
 @contextlib.contextmanager
-def _diskcache(folder: Path, size: int) -> Iterator[tuple[Action, Action]]:
-    diskcache = importlib.import_module("diskcache")
-    data = os.urandom(size)
-    with diskcache.Cache(
-        str(folder), eviction_policy="least-recently-used", size_limit=10 << 30
-    ) as cache:
-        yield lambda key: cache.add(key, data), lambda key: _check_found(cache.get(key))
-
-
-@contextlib.contextmanager
 def _files(folder: Path, size: int) -> Iterator[tuple[Action, Action]]:
     data = os.urandom(size)
 
@@ -146,7 +131,7 @@ def _check_found(value: object) -> None:
     assert value is not None
 
 
-CACHES = {"ours": _ours, "diskcache": _diskcache, "files": _files}
+CACHES = {"ours": _ours, "files": _files}
 
 if __name__ == "__main__":
     _work(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))
