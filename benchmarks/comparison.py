@@ -33,8 +33,9 @@ import dataclasses, importlib, importlib.util, json, sys
 theme, hardware, out, quick, *peers = sys.argv[1:]
 benchmark = importlib.import_module(f"benchmarks.{theme}")
 if quick:
-    for name in {"ROUNDS", "NUM_ROUNDS"} & set(vars(benchmark)):
-        setattr(benchmark, name, 1)
+    for name in ("ROUNDS", "NUM_ROUNDS"):
+        if isinstance(getattr(benchmark, name, None), int):
+            setattr(benchmark, name, 1)
     if hasattr(benchmark, "KILLS"):
         benchmark.KILLS = 6
     if hasattr(benchmark, "PEERS"):

@@ -23,7 +23,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 THEMES = {
     "listing": ("cpu", "h200"),
     "kernels": ("cpu", "h200"),
-    "fit": ("cpu", "h200"),
+    "fit": ("h200",),
     "recovery": ("cpu", "h200"),
     "precision": ("cpu", "h200"),
     "work": ("cpu",),

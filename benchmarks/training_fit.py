@@ -24,7 +24,7 @@ from benchmarks.fit import (
     LIMIT_BYTES,
     SETUPS,
     WIDTH,
-    GpuDevice,
+    LimitedGpu,
     bisect,
     run_accelerate,
     warm_up,
@@ -53,7 +53,7 @@ def _loss(model: nn.Module, batch: Any) -> torch.Tensor:
 
 
 def run(hardware: str) -> list[Row]:
-    device = GpuDevice()
+    device = LimitedGpu()
     warm_up(device)
     truth = bisect(device)
     print(f"bisection: {truth}", flush=True)
