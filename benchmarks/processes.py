@@ -38,10 +38,10 @@ def child_environment(
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ANYRIG_")}
     path = (*paths, str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))
-    kept |= {"PYTHONPATH": os.pathsep.join(filter(None, path)), "NO_COLOR": "1"}
+    kept["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     if home is not None:
         home.mkdir(parents=True, exist_ok=True)
-        kept |= {"HOME": str(home), "ANYRIG_CONTAINER": "0"}
+        kept |= {"HOME": str(home), "ANYRIG_CONTAINER": "0", "NO_COLOR": "1"}
         kept |= {
             f"XDG_{kind}_HOME": str(home / kind.lower())
             for kind in ("CACHE", "CONFIG", "DATA", "STATE")

@@ -14,6 +14,7 @@ import json
 import os
 import select
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -91,7 +92,7 @@ def _serve(server: AnyrigServer, texts: list[str]) -> dict[str, Any]:
     """One round: what the clients measured, and what the server used."""
     before, start = tree_cpu_seconds(server.pid), time.perf_counter()
     command = [sys.executable, "-m", _MODULE, "health", server.url]
-    with start_process(command, child_environment(), stdin=-1) as poller:
+    with start_process(command, child_environment(), stdin=subprocess.PIPE) as poller:
         result: dict[str, Any] = run_module(_MODULE, "clients", server.url, data=texts)
         result["wall_s"] = time.perf_counter() - start
         result["cpu_s"] = tree_cpu_seconds(server.pid) - before
