@@ -62,19 +62,19 @@ class RecoveryTrial:
         self.device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
         backend = next(d for d in self.device.backends if d.library == "torch" and d.usable)
         self.handle = open_device(self.device, backend)
-        self.where = torch.device(self.handle.name)
+        self.torch_device = torch.device(self.handle.name)
         self.size = TENSOR_MIB[hardware] * MIB
         self.refs: list[weakref.ref[Any]] = []
         self.alive: list[int] = []
         self.held: list[int] = []
         self.reserved: list[int] = []
-        self.weights = torch.ones(self.size // 4, device=self.where)
+        self.weights = torch.ones(self.size // 4, device=self.torch_device)
         self._limit(LIMIT_MIB[hardware] * MIB)
         self._fail_once()
         self.base = self.memory()
 
     def _limit(self, num_bytes: int) -> None:
-        if self.where.type != "cpu":
+        if self.torch_device.type != "cpu":
             assert self.handle.limit(num_bytes)
             return
         import resource
@@ -88,7 +88,7 @@ class RecoveryTrial:
 
         from anyrig.memory.recovery import run_with_recovery
 
-        run_with_recovery(lambda: torch.ones(1 << 40, device=self.where), self.handle)
+        run_with_recovery(lambda: torch.ones(1 << 40, device=self.torch_device), self.handle)
 
     def memory(self) -> int:
         return self.handle.memory().allocated_bytes or 0
@@ -96,11 +96,11 @@ class RecoveryTrial:
     def step(self, depth: int = 1) -> None:
         import torch
 
-        tensor = torch.ones(self.size // 4, device=self.where)
+        tensor = torch.ones(self.size // 4, device=self.torch_device)
         self.refs.append(weakref.ref(tensor))
         if depth < DEPTH:
             self.step(depth + 1)
-        torch.ones(1 << 40, device=self.where)
+        torch.ones(1 << 40, device=self.torch_device)
 
     def note(self) -> None:
         """Called when memory is about to be released."""
@@ -117,7 +117,6 @@ class RecoveryTrial:
             "while_mib": (max(self.held) - self.base) / MIB,
             "growth": max(0.0, 100 * (self.memory() / self.base - 1)),
             "reserved_mib": max(self.reserved) / MIB,
-            "events": len(self.alive),
         }
 
 

@@ -145,7 +145,7 @@ def ideal(costs: Sequence[float], speeds: Sequence[float]) -> float:
 
 
 def best_subset(costs: Sequence[float], speeds: Sequence[float]) -> float:
-    """The best any subset can do when every item goes, whole, to the device that ends it first."""
+    """Of every subset of devices: each item goes to the device that finishes it first."""
     ends = []
     for size in range(1, len(speeds) + 1):
         for subset in itertools.combinations(speeds, size):
