@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from benchmarks.harness import ROOT
 
@@ -232,7 +232,7 @@ class AnyrigServer:
         self._environment = child_environment(home, **variables)
         self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> AnyrigServer:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

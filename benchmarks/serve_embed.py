@@ -201,8 +201,9 @@ async def _send_all(
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    offline = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
-    environment = child_environment(**offline, XDG_CACHE_HOME=str(folder / "cache"))
+    environment = child_environment(
+        HF_HUB_OFFLINE="1", DO_NOT_TRACK="1", XDG_CACHE_HOME=str(folder / "cache")
+    )
     environment.pop("OMP_NUM_THREADS", None)
     if (folder / "modules.json").exists():
         del environment["PYTHONPATH"]  # infinity has packages of its own

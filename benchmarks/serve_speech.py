@@ -179,9 +179,9 @@ def speak_offline(texts: list[str]) -> dict[str, Any]:
 if __name__ == "__main__":
     task, *rest = sys.argv[1:]
     if task == "health":
-        found: Any = poll_health(*rest)
+        found: Any = poll_health(rest[0])
     elif task == "clients":
-        found = asyncio.run(run_clients(*rest, json.load(sys.stdin)))
+        found = asyncio.run(run_clients(rest[0], json.load(sys.stdin)))
     else:
         found = speak_offline(json.load(sys.stdin))
     print(json.dumps(found))
