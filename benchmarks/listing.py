@@ -1,13 +1,14 @@
-"""How much CPU time it takes to say what hardware is here, beside the tools people use today."""
+"""CPU time of `anyrig devices`, beside the tools that people use to list their hardware."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
+import sys
 
-from benchmarks.harness import ROOT, Row, cpu_seconds, middle, python
+from benchmarks.harness import Row, median_and_range
+from benchmarks.processes import ANYRIG, measure_command
 
-# 200 ms without a GPU, 300 ms with NVML to ask.
+# With a GPU, NVML is loaded and queried.
 BUDGET_MS = {"cpu": 200, "h200": 300}
 PEERS = {
     "torch.cuda properties": (
@@ -21,15 +22,18 @@ PEERS = {
 
 
 def run(hardware: str) -> list[Row]:
-    path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))))
-    source = {"PYTHONPATH": path}
-    ours, spread = middle(cpu_seconds(python("-m", "anyrig", "devices"), environment=source), 1000)
+    ours, spread = median_and_range(_cpu_ms([*ANYRIG, "devices"], 7))
     rows = [Row("anyrig devices, CPU time", ours, "ms", high=BUDGET_MS[hardware], spread=spread)]
-    for name, (package, words) in PEERS.items():
+    for name, (package, arguments) in PEERS.items():
         if importlib.util.find_spec(package) is None:
             continue
-        peer, _ = middle(cpu_seconds(python(*words), repeats=3), 1000)
+        peer, _ = median_and_range(_cpu_ms([sys.executable, *arguments], 3))
         rows.append(
             Row("anyrig devices, CPU time", ours, "ms", peer, name, high=0.2, judge="ratio")
         )
     return rows
+
+
+def _cpu_ms(command: list[str], repeats: int) -> list[float]:
+    """Of a whole process, after a first run that is not counted."""
+    return [1000 * measure_command(command).cpu_s for _ in range(repeats + 1)][1:]

@@ -1,14 +1,13 @@
-"""What watching costs: of one core at a sample a second, and of a training step on the GPU.
+"""What monitoring costs: CPU of a sample a second, of `anyrig top`, and of a training step.
 
-Beside nvitop and nvidia-smi where they are there, top(1) where there is no GPU. CPU time of whole
-processes; training in turns with and without the monitor, so that a drifting clock hits both.
+Beside nvitop and nvidia-smi where they are installed, top(1) where there is no GPU. CPU time of
+whole processes; training in turns with and without the monitor, since clocks drift.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -21,7 +20,8 @@ from anyrig.backends import open_device
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.monitor import Monitor
-from benchmarks.harness import ROOT, Row
+from benchmarks.harness import Row
+from benchmarks.processes import ANYRIG, child_environment, children_cpu_seconds, measure_command
 
 WATCH_S, PEER_S = 12.0, 8.0
 NUM_ROUNDS, ROUND_S = 6, 2.0
@@ -40,7 +40,7 @@ _NVITOP = (
 
 def run(hardware: str) -> list[Row]:
     machine = discover(os.environ)
-    rows = [*_sampling(machine, hardware), *_view()]
+    rows = [*_sampling(machine, hardware), *_live_view()]
     if hardware == "h200":
         gpu = next((gpu for gpu in machine.of("nvidia") if gpu.usable), None)
         backend = (
@@ -56,9 +56,9 @@ def run(hardware: str) -> list[Row]:
 
 
 def _sampling(machine: Machine, hardware: str) -> list[Row]:
-    """CPU time of a process that does nothing but watch, at one sample a second."""
+    """CPU time of a process that only monitors, at one sample a second."""
     with Monitor(machine, 1.0) as monitor:
-        time.sleep(3.2)  # the first looks open things
+        time.sleep(3.2)  # the first samples open devices
         begin, before = time.process_time(), len(monitor.history("cpu"))
         time.sleep(WATCH_S)
         spent = time.process_time() - begin
@@ -68,7 +68,7 @@ def _sampling(machine: Machine, hardware: str) -> list[Row]:
     spread = f"{1000 * min(single):.2g}-{1000 * max(single):.2g} of {len(single)} back to back"
     what = "CPU time a sample, 1 s apart"
     rows = [Row(what, ours, "ms", high=10.0, spread=spread)]
-    for name, peer in _peers(hardware):
+    for name, peer in _measure_peers(hardware):
         rows.append(Row(what, ours, "ms", peer, name))
     return rows
 
@@ -84,16 +84,16 @@ def _single_samples(machine: Machine) -> list[float]:
     return times[3:]
 
 
-def _peers(hardware: str) -> list[tuple[str, float]]:
-    """Milliseconds of CPU that others take for a look at the same."""
+def _measure_peers(hardware: str) -> list[tuple[str, float]]:
+    """Milliseconds of CPU for a sample, by peer."""
     found = []
-    looks: list[tuple[str, Callable[[], float | None]]] = [("top -b", _top)]
+    peers: list[tuple[str, Callable[[], float | None]]] = [("top -b", _top)]
     if hardware == "h200":
-        looks = [("nvitop snapshots", _nvitop), ("nvidia-smi -l 1", _nvidia_smi)]
-    for name, look in looks:
+        peers = [("nvitop snapshots", _nvitop), ("nvidia-smi -l 1", _nvidia_smi)]
+    for name, measure in peers:
         try:
-            seconds = look()
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            seconds = measure()
+        except (OSError, ValueError, RuntimeError) as error:
             print(f"{name}: {error}")
             continue
         if seconds is not None:
@@ -103,47 +103,39 @@ def _peers(hardware: str) -> list[tuple[str, float]]:
 
 def _nvitop() -> float | None:
     if importlib.util.find_spec("nvitop") is None:
-        print("nvitop is not installed: no such peer")
+        print("nvitop is not installed: no peer")
         return None
     code = _NVITOP.format(count=int(PEER_S))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    return float(done.stdout)
+    return float(measure_command([sys.executable, "-c", code]).output)
 
 
 def _nvidia_smi() -> float | None:
     words = "--query-gpu=utilization.gpu,memory.used,power.draw,temperature.gpu,clocks.sm".split()
     command = ["nvidia-smi", *words, "--format=csv", "-l", "1"]
-    return _stopped_after(command, PEER_S)
+    return _cpu_per_sample(command, PEER_S)
 
 
 def _top() -> float | None:
-    return _stopped_after(["top", "-b", "-d", "1"], PEER_S)
+    return _cpu_per_sample(["top", "-b", "-d", "1"], PEER_S)
 
 
-def _stopped_after(command: Sequence[str], seconds: float) -> float | None:
-    """CPU seconds a look of a program that looks once a second, its start included."""
+def _cpu_per_sample(command: Sequence[str], seconds: float) -> float | None:
+    """CPU seconds a sample of a program that samples once a second, its start included."""
     if shutil.which(command[0]) is None:
-        print(f"{command[0]} is not installed: no such peer")
+        print(f"{command[0]} is not installed: no peer")
         return None
-    before = _children()
+    before = children_cpu_seconds()
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
     ) as program:
         time.sleep(seconds)
         program.terminate()
         program.wait(10)
-    return (_children() - before) / seconds
+    return (children_cpu_seconds() - before) / seconds
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _view() -> list[Row]:
-    """The live view: what forty more frames take, so that the start does not count."""
+def _live_view() -> list[Row]:
+    """`anyrig top`: what forty more frames take, so that the start does not count."""
     try:
         import pty
     except ImportError:
@@ -151,12 +143,11 @@ def _view() -> list[Row]:
     costs = []
     for count in (2, 2, 2, 42):  # a start costs as much as sixty frames, and varies
         ours, theirs = pty.openpty()
-        before = _children()
-        path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+        before = children_cpu_seconds()
         with subprocess.Popen(
-            [sys.executable, "-m", "anyrig", "top", "--count", str(count)],
+            [*ANYRIG, "top", "--count", str(count)],
             stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL,
-            env={**os.environ, "TERM": "xterm", "PYTHONPATH": path},
+            env=child_environment(TERM="xterm"),
         ) as program:  # fmt: skip
             os.close(theirs)
             _drain(ours)
@@ -164,13 +155,13 @@ def _view() -> list[Row]:
         os.close(ours)
         if program.returncode:
             raise RuntimeError(f"anyrig top ended with {program.returncode}")
-        costs.append(_children() - before)
+        costs.append(children_cpu_seconds() - before)
     share = 100 * (costs[-1] - min(costs[:-1])) / 40
     return [Row("anyrig top, live, of one core", max(0.0, share), "%", high=2.0, low=0.001)]
 
 
 def _drain(terminal: int) -> None:
-    """Read what is drawn, until the other end closes."""
+    """Read until the other end closes."""
     while True:
         try:
             if not os.read(terminal, 65536):
@@ -202,9 +193,7 @@ def _training(machine: Machine, gpu: Device, backend: DeviceBackend) -> list[Row
 
 
 def _round(step: Callable[[], None], wait: Callable[[], None]) -> float:
-    """Seconds a step over a round. The mean of it: a median of single steps would hide a sample
-    that disturbs one step in ten.
-    """
+    """Mean seconds of a step: a median would hide a sample that disturbs one step in ten."""
     wait()
     begin, num_steps = time.perf_counter(), 0
     while time.perf_counter() - begin < ROUND_S:

@@ -1,9 +1,9 @@
-"""OCR beside its engines as they come: characters wrong and CPU seconds, page by page.
+"""OCR beside its engines as they come: wrong characters and CPU seconds, page by page.
 
-Pages of about 4,150 characters drawn in a serif font, in three languages and four conditions: clean
-and noisy at 200 dpi, clean at 100 dpi, and upside down. The peers are `rapidocr` at its defaults
-and Tesseract on the same picture, each in the same run on one thread; Tesseract reads only what its
-data cover.
+Pages of about 4,150 characters in a serif font, in three languages and four conditions: clean and
+noisy at 200 dpi, clean at 100 dpi, and upside down. The peers are `rapidocr` at its defaults and
+Tesseract on the same image, each on one thread; Tesseract only for the languages whose data are
+installed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from anyrig.documents.ocr.rapid import Rapid
 from anyrig.documents.ocr.sample import error
 from anyrig.placement import Placement
 from benchmarks.harness import Row
+from benchmarks.processes import cpu_seconds
 from tests.documents.ocr.ocr_pages import SERIF, TEXTS, noisy, page, png
 
-LENGTH = 4150
-MOST = 0.1  # per cent of the characters
+NUM_CHARACTERS = 4150
+MAX_WRONG = 0.1  # per cent of the characters
 Peer = Callable[[Image.Image], str]
 
 
@@ -37,7 +38,7 @@ def run(hardware: str) -> list[Row]:
     device = discover().cpu_device
     backend = next(backend for backend in device.backends if backend.library == "onnx")
     ours = Rapid(Placement(device, backend, threads=1))
-    plain = _plain_rapidocr()
+    plain = _open_rapidocr()
     rows: list[Row] = []
     for language in TEXTS:
         peers: list[tuple[str, Peer]] = [("rapidocr, defaults", partial(_rapidocr, plain))]
@@ -45,20 +46,20 @@ def run(hardware: str) -> list[Row]:
         if program.reads(language):
             peers.append(("tesseract", partial(_tesseract, program, language)))
         for condition, image, text in _pages(language):
-            rows += _compared(f"{language}, {condition}", ours, peers, image, text)
+            rows += _compare(f"{language}, {condition}", ours, peers, image, text)
     return rows
 
 
 def _pages(language: str) -> list[tuple[str, Image.Image, str]]:
-    large, text = page(TEXTS[language], dpi=200, name=SERIF, length=LENGTH)
-    small, coarse = page(TEXTS[language], dpi=100, name=SERIF, length=LENGTH)
+    large, text = page(TEXTS[language], dpi=200, name=SERIF, length=NUM_CHARACTERS)
+    small, coarse = page(TEXTS[language], dpi=100, name=SERIF, length=NUM_CHARACTERS)
     return [
         ("clean", large, text), ("noisy", noisy(large), text), ("100 dpi", small, coarse),
         ("upside down", large.rotate(180), text),
     ]  # fmt: skip
 
 
-def _compared(
+def _compare(
     what: str, ours: Rapid, peers: list[tuple[str, Peer]], image: Image.Image, text: str
 ) -> list[Row]:
     (found,) = ours.run([Sheet(png(image))])
@@ -66,22 +67,17 @@ def _compared(
     print(f"{what}: {wrong:.3f} %, {found.cpu_s:.1f} CPU-s", file=sys.stderr, flush=True)
     rows: list[Row] = []
     for name, peer in peers:
-        before = _cpu_s()
-        said = peer(image)
-        spent = _cpu_s() - before
-        theirs = 100 * error(text, said)
+        before = cpu_seconds()
+        peer_text = peer(image)
+        spent = cpu_seconds() - before
+        theirs = 100 * error(text, peer_text)
         print(f"  {name}: {theirs:.3f} %, {spent:.1f} CPU-s", file=sys.stderr, flush=True)
-        rows.append(Row(f"{what}: characters wrong", wrong, "%", theirs, name, high=MOST))
+        rows.append(Row(f"{what}: characters wrong", wrong, "%", theirs, name, high=MAX_WRONG))
         rows.append(Row(f"{what}: a page", found.cpu_s, "CPU-s", spent, name))
     return rows
 
 
-def _cpu_s() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
-def _plain_rapidocr() -> Any:
+def _open_rapidocr() -> Any:
     from rapidocr import RapidOCR
 
     one = {"EngineConfig.onnxruntime.intra_op_num_threads": 1, "Global.log_level": "error"}

@@ -1,8 +1,7 @@
-"""What is still held when memory has run out, and after twenty times: ours beside accelerate's way.
+"""Memory held after an out-of-memory error, and after twenty: ours beside accelerate.
 
-accelerate empties the cache inside `except`, while the traceback holds the failed step's tensors.
-Each way runs in a process of its own. Where accelerate is not installed, its pattern is run as
-written here.
+accelerate empties the cache inside `except`, while the traceback holds the tensors of the failed
+step. Each runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -11,61 +10,47 @@ import gc
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, Row, python
+from anyrig.units import MIB
+from benchmarks.harness import Row
+from benchmarks.processes import run_module
 
-MIB = 2**20
-EVENTS = 20
-DEEP = 4
-# What a step holds in each of its frames, and what the process may have.
+NUM_EVENTS = 20
+DEPTH = 4
+# What a step allocates in each of its frames, and what the process may use.
 TENSOR_MIB = {"cpu": 32, "h200": 1024}
 LIMIT_MIB = {"cpu": 512, "h200": 16384}
 
 
 def run(hardware: str) -> list[Row]:
-    ours = _child(hardware, "ours")
-    way = "accelerate" if importlib.util.find_spec("accelerate") else "pattern"
-    peer = _child(hardware, way)
-    name = "accelerate" if way == "accelerate" else "empty_cache() inside except"
-    step_mib = DEEP * TENSOR_MIB[hardware]
-    # The books of a GPU are exact; a process's resident memory is not.
+    ours = run_module("benchmarks.recovery", hardware, "ours")
+    peer: dict[str, float] = {}
+    name = "accelerate" if importlib.util.find_spec("accelerate") else ""
+    if name:
+        peer = run_module("benchmarks.recovery", hardware, name)
+    step_mib = DEPTH * TENSOR_MIB[hardware]
+    # A GPU's figures are exact; the resident memory of a process is not.
     growth = 1.0 if hardware == "h200" else 3.0
     rows = [
         Row("tensors of the failed step alive when its memory is given back", ours["alive"],
-            "tensors", peer["alive"], name, high=0),
+            "tensors", peer.get("alive"), name, high=0),
         Row(f"memory held when it is given back, of a step of {step_mib} MiB", ours["while_mib"],
-            "MiB", peer["while_mib"], name, high=step_mib * 0.05),
-        Row(f"more memory held after {EVENTS} out-of-memory events", ours["growth"], "%",
-            peer["growth"], name, high=growth),
+            "MiB", peer.get("while_mib"), name, high=step_mib * 0.05),
+        Row(f"more memory held after {NUM_EVENTS} out-of-memory events", ours["growth"], "%",
+            peer.get("growth"), name, high=growth),
     ]  # fmt: skip
     if hardware == "h200":
         rows.append(Row("memory kept from other processes after it was given back",
-                        ours["reserved_mib"], "MiB", peer["reserved_mib"], name))  # fmt: skip
+                        ours["reserved_mib"], "MiB", peer.get("reserved_mib"), name))  # fmt: skip
     return rows
 
 
-def _child(hardware: str, way: str) -> dict[str, Any]:
-    path = os.pathsep.join(
-        filter(None, (str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")))
-    )
-    done = subprocess.run(
-        python("-m", "benchmarks.recovery", hardware, way),
-        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"{way} on {hardware}: {done.stderr[-2000:]}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
-
-
-class Trial:
-    """One way of recovery in this process: a step that fails, and what is noted."""
+class RecoveryTrial:
+    """A step that runs out of memory, and what is held when memory is released."""
 
     def __init__(self, hardware: str) -> None:
         import torch
@@ -77,19 +62,19 @@ class Trial:
         self.device = machine.gpus[0] if hardware == "h200" else machine.cpu_device
         backend = next(d for d in self.device.backends if d.library == "torch" and d.usable)
         self.handle = open_device(self.device, backend)
-        self.where = torch.device(self.handle.name)
+        self.torch_device = torch.device(self.handle.name)
         self.size = TENSOR_MIB[hardware] * MIB
         self.refs: list[weakref.ref[Any]] = []
         self.alive: list[int] = []
         self.held: list[int] = []
         self.reserved: list[int] = []
-        self.weights = torch.ones(self.size // 4, device=self.where)
+        self.weights = torch.ones(self.size // 4, device=self.torch_device)
         self._limit(LIMIT_MIB[hardware] * MIB)
-        self._first_time()
+        self._fail_once()
         self.base = self.memory()
 
     def _limit(self, num_bytes: int) -> None:
-        if self.where.type != "cpu":
+        if self.torch_device.type != "cpu":
             assert self.handle.limit(num_bytes)
             return
         import resource
@@ -97,13 +82,13 @@ class Trial:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + num_bytes, -1))
 
-    def _first_time(self) -> None:
-        """What any first failure brings with it: modules, compiled patterns."""
+    def _fail_once(self) -> None:
+        """The first failure loads modules and compiles patterns."""
         import torch
 
         from anyrig.memory.recovery import run_with_recovery
 
-        run_with_recovery(lambda: torch.ones(1 << 40, device=self.where), self.handle)
+        run_with_recovery(lambda: torch.ones(1 << 40, device=self.torch_device), self.handle)
 
     def memory(self) -> int:
         return self.handle.memory().allocated_bytes or 0
@@ -111,36 +96,35 @@ class Trial:
     def step(self, depth: int = 1) -> None:
         import torch
 
-        tensor = torch.ones(self.size // 4, device=self.where)
+        tensor = torch.ones(self.size // 4, device=self.torch_device)
         self.refs.append(weakref.ref(tensor))
-        if depth < DEEP:
+        if depth < DEPTH:
             self.step(depth + 1)
-        torch.ones(1 << 40, device=self.where)
+        torch.ones(1 << 40, device=self.torch_device)
 
     def note(self) -> None:
-        """What is held at the moment at which memory is given back."""
+        """Called when memory is about to be released."""
         self.alive.append(sum(ref() is not None for ref in self.refs))
         self.held.append(self.memory())
 
-    def given_back(self) -> None:
+    def note_reserved(self) -> None:
         self.reserved.append(self.handle.memory().reserved_bytes or 0)
 
-    def told(self) -> dict[str, float]:
+    def result(self) -> dict[str, float]:
         gc.collect()
         return {
             "alive": max(self.alive),
             "while_mib": (max(self.held) - self.base) / MIB,
             "growth": max(0.0, 100 * (self.memory() / self.base - 1)),
             "reserved_mib": max(self.reserved) / MIB,
-            "events": len(self.alive),
         }
 
 
-def _ours(trial: Trial) -> None:
+def _ours(trial: RecoveryTrial) -> None:
     from anyrig.memory.recovery import run_with_recovery
 
-    class Noting:
-        """The device, with a note of what is held when it is relieved."""
+    class NotingDevice:
+        """The device; notes what is held when it releases memory."""
 
         def synchronize(self) -> None:
             trial.handle.synchronize()
@@ -148,37 +132,23 @@ def _ours(trial: Trial) -> None:
         def release(self) -> None:
             trial.note()
             trial.handle.release()
-            trial.given_back()
+            trial.note_reserved()
 
-    for _ in range(EVENTS):
-        assert run_with_recovery(trial.step, Noting()).shortage is not None
-
-
-def _pattern(trial: Trial) -> None:
-    def clear_cache() -> None:
-        gc.collect()
-        trial.note()
-        trial.handle.release()
-        trial.given_back()
-
-    for _ in range(EVENTS):
-        try:
-            trial.step()
-        except RuntimeError:
-            clear_cache()
+    for _ in range(NUM_EVENTS):
+        assert run_with_recovery(trial.step, NotingDevice()).shortage is not None
 
 
-def _accelerate(trial: Trial) -> None:
+def _accelerate(trial: RecoveryTrial) -> None:
     from accelerate.utils import memory
 
     clear_device_cache = memory.clear_device_cache
-    steps = iter(range(EVENTS))
+    steps = iter(range(NUM_EVENTS))
 
     def noted(garbage_collection: bool = False) -> None:
         gc.collect()
         trial.note()
         clear_device_cache(garbage_collection)
-        trial.given_back()
+        trial.note_reserved()
 
     def train(batch_size: int) -> int:
         for _ in steps:
@@ -189,13 +159,7 @@ def _accelerate(trial: Trial) -> None:
     memory.find_executable_batch_size(train, starting_batch_size=1024)()
 
 
-WAYS: dict[str, Callable[[Trial], None]] = {
-    "ours": _ours,
-    "pattern": _pattern,
-    "accelerate": _accelerate,
-}
-
 if __name__ == "__main__":
-    asked = Trial(sys.argv[1])
-    WAYS[sys.argv[2]](asked)
-    print(json.dumps(asked.told()))
+    trial = RecoveryTrial(sys.argv[1])
+    (_ours if sys.argv[2] == "ours" else _accelerate)(trial)
+    print(json.dumps(trial.result()))

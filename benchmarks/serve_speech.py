@@ -1,223 +1,149 @@
-"""Sixteen clients at once who stream pcm from a real server, beside the same texts offline.
+"""Sixteen clients that stream pcm from a real server at once, beside the same texts offline.
 
-Both have their voice loaded when the clock starts, prepare the texts, speak, level and write 16-bit
-samples, and keep what they make. CPU seconds are those of the process and of all its children,
-what else the server does included. Clients and the one who asks for /health are processes of their
-own. Each round has texts of its own, so that nothing is kept from before.
+Both have their voice loaded when the clock starts, prepare the texts, speak, level, write 16-bit
+samples, and fill their cache. CPU seconds are those of the process and all its children, whatever
+else the server does included. The clients, and one that polls /health, are processes of their own.
+Each round has its own texts, so that nothing is cached.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
+from benchmarks.harness import Row, percentile
+from benchmarks.processes import (
+    AnyrigServer,
+    child_environment,
+    run_module,
+    start_process,
+    tree_cpu_seconds,
+)
+from benchmarks.texts import read_novel
 
-from benchmarks.harness import ROOT, Row
-
-CLIENTS = 16
+NUM_CLIENTS = 16
 ROUNDS = 3
-WORDS = 120
-"""Of each client's text: some 45 seconds of sound."""
-MOST_CPU, MOST_FIRST_S, MOST_HEALTH_MS = 1.18, 3.0, 100.0
-_ASK_EVERY_S = 0.1
+NUM_WORDS = 120
+"""Of each client's text: about 45 seconds of audio."""
+MAX_CPU_RATIO, MAX_FIRST_S, MAX_HEALTH_MS = 1.18, 3.0, 100.0
+_POLL_EVERY_S = 0.1
+_MODULE = "benchmarks.serve_speech"
 
 
 def run(hardware: str) -> list[Row]:
-    rounds = [_texts(number) for number in range(ROUNDS)]
     served: list[dict[str, Any]] = []
     offline: list[dict[str, Any]] = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _server(Path(folder, "server")) as (url, process),
-    ):
-        _speak(url, [["Good morning to everybody who listens."] for _ in range(2)])
-        for texts in rounds:
-            served.append(_round(url, process, texts))
-            offline.append(_offline(Path(folder, f"offline{len(offline)}"), texts))
-    for mine, other in zip(served, offline, strict=True):
-        assert abs(mine["audio_s"] / other["audio_s"] - 1) < 0.01, (mine, other)
-    ours = [one["cpu_s"] / one["audio_s"] for one in served]
-    peers = [one["cpu_s"] / one["audio_s"] for one in offline]
-    firsts = sorted(first for one in served for first in one["first_s"])
-    health = sorted(took for one in served for took in one["health_s"])
+    with tempfile.TemporaryDirectory() as name, AnyrigServer(Path(name, "server")) as server:
+        greeting = ["Good morning to everybody who listens."] * 2
+        run_module(_MODULE, "clients", server.url, data=greeting)
+        for number in range(ROUNDS):
+            texts = _texts(number)
+            served.append(_serve(server, texts))
+            home = child_environment(Path(name, f"offline{number}"))
+            offline.append(run_module(_MODULE, "offline", data=texts, environment=home))
+    for ours, other in zip(served, offline, strict=True):
+        assert abs(ours["audio_s"] / other["audio_s"] - 1) < 0.01, (ours, other)
+    return _rows(served, offline)
+
+
+def _rows(served: list[dict[str, Any]], offline: list[dict[str, Any]]) -> list[Row]:
+    ours, peers = ([one["cpu_s"] / one["audio_s"] for one in side] for side in (served, offline))
+    first_s = [first for one in served for first in one["first_s"]]
+    health_ms = [1e3 * took for one in served for took in one["health_s"]]
     speeds = [one["audio_s"] / one["wall_s"] for one in served]
-    errors = sum(len(one["errors"]) for one in served)
+    num_errors = sum(len(one["errors"]) for one in served)
     return [
-        Row(f"errors, {CLIENTS} clients at once, {ROUNDS} rounds", errors, "", high=0),
-        Row(
-            "CPU seconds of the server per second of sound", statistics.median(ours), "s",
-            statistics.median(peers), "the studio offline", high=MOST_CPU, judge="ratio",
-            spread=f"{min(ours):.4f}-{max(ours):.4f} against {min(peers):.4f}-{max(peers):.4f}",
-        ),
-        Row(
-            "first audio, 95th of 100", _part(firsts, 0.95), "s", high=MOST_FIRST_S,
-            spread=f"{firsts[0]:.2f}-{firsts[-1]:.2f}, median {statistics.median(firsts):.2f}",
-        ),
-        Row(
-            "/health meanwhile, 99th of 100", 1e3 * _part(health, 0.99), "ms", high=MOST_HEALTH_MS,
-            spread=f"median {1e3 * statistics.median(health):.1f}, most {1e3 * health[-1]:.0f}, "
-            f"of {len(health)}",
-        ),
-        Row(
-            "seconds of sound a second, all clients together", statistics.median(speeds), "s/s",
-            spread=f"{min(speeds):.1f}-{max(speeds):.1f}",
-        ),
+        Row(f"errors, {NUM_CLIENTS} clients at once, {ROUNDS} rounds", num_errors, "", high=0),
+        Row("CPU seconds of the server per second of sound", statistics.median(ours), "s",
+            statistics.median(peers), "the studio offline", high=MAX_CPU_RATIO, judge="ratio",
+            spread=f"{min(ours):.4f}-{max(ours):.4f} against {min(peers):.4f}-{max(peers):.4f}"),
+        Row("first audio, 95th of 100", percentile(first_s, 0.95), "s", high=MAX_FIRST_S,
+            spread=f"{min(first_s):.2f}-{max(first_s):.2f}, "
+                   f"median {statistics.median(first_s):.2f}"),
+        Row("/health meanwhile, 99th of 100", percentile(health_ms, 0.99), "ms",
+            high=MAX_HEALTH_MS, spread=f"median {statistics.median(health_ms):.1f}, "
+                                       f"most {max(health_ms):.0f}, of {len(health_ms)}"),
+        Row("seconds of sound a second, all clients together", statistics.median(speeds), "s/s",
+            spread=f"{min(speeds):.1f}-{max(speeds):.1f}"),
     ]  # fmt: skip
 
 
-def _texts(number: int) -> list[list[str]]:
-    """For each client a text of its own."""
-    words = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8").split()
-    size = CLIENTS * WORDS
-    part = words[number * size : (number + 1) * size]
-    assert len(part) == size, "the book is too short"
-    return [[" ".join(part[at : at + WORDS])] for at in range(0, size, WORDS)]
+def _texts(round_number: int) -> list[str]:
+    """A text for each client."""
+    words = read_novel().split()
+    size = NUM_CLIENTS * NUM_WORDS
+    part = words[round_number * size : (round_number + 1) * size]
+    assert len(part) == size, "the novel is too short"
+    return [" ".join(part[start : start + NUM_WORDS]) for start in range(0, size, NUM_WORDS)]
 
 
-def _part(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+def _serve(server: AnyrigServer, texts: list[str]) -> dict[str, Any]:
+    """One round: what the clients measured, and what the server used."""
+    before, start = tree_cpu_seconds(server.pid), time.perf_counter()
+    command = [sys.executable, "-m", _MODULE, "health", server.url]
+    with start_process(command, child_environment(), stdin=subprocess.PIPE) as poller:
+        result: dict[str, Any] = run_module(_MODULE, "clients", server.url, data=texts)
+        result["wall_s"] = time.perf_counter() - start
+        result["cpu_s"] = tree_cpu_seconds(server.pid) - before
+        result["health_s"] = json.loads(poller.communicate("stop\n")[0])
+    return result
 
 
-# -- the server ----------------------------------------------------------------------------------
+# -- processes of their own ----------------------------------------------------------------------
 
 
-def _environment(home: Path) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ANYRIG_")}
-    env |= {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/c", "XDG_CONFIG_HOME": f"{home}/d"}
-    return env
-
-
-@contextlib.contextmanager
-def _server(home: Path) -> Iterator[tuple[str, psutil.Process]]:
-    home.mkdir()
-    command = [sys.executable, "-m", "anyrig", "serve", "--port", "0", "--json", "--no-bench"]
-    with (
-        (home / "log.txt").open("w") as log,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment(home)
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            url = next(json.loads(line)["url"] for line in process.stdout if "listening" in line)
-            yield url, psutil.Process(process.pid)
-        finally:
-            process.terminate()
-
-
-def _round(url: str, process: psutil.Process, texts: list[list[str]]) -> dict[str, Any]:
-    before, began = _cpu_s(process), time.perf_counter()
-    with _asking(url) as asker:
-        told = _speak(url, texts)
-    told |= {"wall_s": time.perf_counter() - began, "cpu_s": _cpu_s(process) - before}
-    told["health_s"] = json.loads(asker["said"])
-    return told
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    """Of a process and its children, those that ended included."""
-    found = 0.0
-    for one in (process, *process.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = one.cpu_times()
-            found += times.user + times.system + times.children_user + times.children_system
-    return found
-
-
-def _speak(url: str, texts: list[list[str]]) -> dict[str, Any]:
-    """Every client with its texts, in a process for all of them."""
-    command = [sys.executable, "-m", "benchmarks.serve_speech", "clients", url]
-    done = subprocess.run(
-        command, input=json.dumps(texts), capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
-
-
-@contextlib.contextmanager
-def _asking(url: str) -> Iterator[dict[str, str]]:
-    """Somebody asks for /health all the while."""
-    command = [sys.executable, "-m", "benchmarks.serve_speech", "asker", url]
-    told: dict[str, str] = {}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        yield told
-        told["said"] = process.communicate("end\n")[0]
-
-
-def asker(url: str) -> None:
-    import select
-
-    took = []
-    while not select.select([sys.stdin], [], [], _ASK_EVERY_S)[0]:
-        began = time.perf_counter()
+def poll_health(url: str) -> list[float]:
+    """Seconds of each request, until a line comes on stdin."""
+    times = []
+    while not select.select([sys.stdin], [], [], _POLL_EVERY_S)[0]:
+        start = time.perf_counter()
         with urllib.request.urlopen(f"{url}/health", timeout=60) as answer:
             assert answer.status == 200
             answer.read()
-        took.append(time.perf_counter() - began)
-    print(json.dumps(took))
+        times.append(time.perf_counter() - start)
+    return times
 
 
-async def clients(url: str, texts: list[list[str]]) -> dict[str, Any]:
+async def run_clients(url: str, texts: list[str]) -> dict[str, Any]:
     import httpx
 
     first_s: list[float] = []
     errors: list[str] = []
     num_bytes = 0
 
-    async def listen(client: httpx.AsyncClient, own: list[str]) -> None:
+    async def listen(client: httpx.AsyncClient, text: str) -> None:
         nonlocal num_bytes
-        for text in own:
-            body = {"model": "tts-1", "voice": "alloy", "input": text, "response_format": "pcm"}
-            began, first = time.perf_counter(), True
-            try:
-                async with client.stream("POST", "/v1/audio/speech", json=body) as answer:
-                    answer.raise_for_status()
-                    async for data in answer.aiter_raw():
-                        if first:
-                            first_s.append(time.perf_counter() - began)
-                        first = False
-                        num_bytes += len(data)
-            except httpx.HTTPError as error:
-                errors.append(repr(error))
+        body = {"model": "tts-1", "voice": "alloy", "input": text, "response_format": "pcm"}
+        start, first = time.perf_counter(), True
+        try:
+            async with client.stream("POST", "/v1/audio/speech", json=body) as answer:
+                answer.raise_for_status()
+                async for data in answer.aiter_raw():
+                    if first:
+                        first_s.append(time.perf_counter() - start)
+                    first = False
+                    num_bytes += len(data)
+        except httpx.HTTPError as error:
+            errors.append(repr(error))
 
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=300, limits=limits) as client:
-        await asyncio.gather(*(listen(client, own) for own in texts))
+        await asyncio.gather(*(listen(client, text) for text in texts))
     return {"first_s": first_s, "errors": errors, "audio_s": num_bytes / 48000}
 
 
-# -- offline -------------------------------------------------------------------------------------
-
-
-def _offline(home: Path, texts: list[list[str]]) -> dict[str, Any]:
-    home.mkdir()
-    command = [sys.executable, "-m", "benchmarks.serve_speech", "offline"]
-    done = subprocess.run(
-        command, input=json.dumps(texts), capture_output=True, text=True, cwd=ROOT,
-        env=_environment(home),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
-
-
-def offline(texts: list[list[str]]) -> dict[str, Any]:
+def speak_offline(texts: list[str]) -> dict[str, Any]:
     """As `anyrig speak -o -` does it, text after text, with the voice loaded once."""
     from anyrig.app.cache import open_cache
     from anyrig.app.engines import choose_engine, detect_language
@@ -227,33 +153,35 @@ def offline(texts: list[list[str]]) -> dict[str, Any]:
     from anyrig.speech.sound.loudness import Leveller
 
     rig = Rig()
-    warm = rig.request(SpeechRequest, text="Good morning to everybody.", no_bench=True)
-    chosen = choose_engine(rig, warm, "en")
-    written = 0
+    warm_up = rig.request(SpeechRequest, text="Good morning to everybody.", no_bench=True)
+    chosen = choose_engine(rig, warm_up, "en")
+    num_bytes = 0
     with (
         open_cache(rig) as cache,
-        open_synthesizer(rig, warm, chosen, 1 << 20, cache) as studio,
+        open_synthesizer(rig, warm_up, chosen, 1 << 20, cache) as synthesizer,
     ):
-        studio.wait_ready()
-        list(studio.speak(prepare_script(rig, warm, chosen)))
-        process = psutil.Process()
-        before = _cpu_s(process)
-        for text in (text for own in texts for text in own):
+        synthesizer.wait_ready()
+        list(synthesizer.speak(prepare_script(rig, warm_up, chosen)))
+        before = tree_cpu_seconds(os.getpid())
+        for text in texts:
             request = rig.request(SpeechRequest, text=text, no_bench=True)
             chosen = choose_engine(rig, request, detect_language(text, request))
             script = prepare_script(rig, request, chosen, first_short=True)
-            leveller, out = Leveller(studio.rate, target_lufs=-19.0), io.BytesIO()
-            with encoder(out, "pcm", studio.rate) as made:
-                for chunk in studio.speak(script, early=True):
-                    made.write(leveller.apply(chunk.samples))
-            written += len(out.getvalue())
-        return {"cpu_s": _cpu_s(process) - before, "audio_s": written / 2 / studio.rate}
+            leveller, out = Leveller(synthesizer.rate, target_lufs=-19.0), io.BytesIO()
+            with encoder(out, "pcm", synthesizer.rate) as encode:
+                for chunk in synthesizer.speak(script, early=True):
+                    encode.write(leveller.apply(chunk.samples))
+            num_bytes += len(out.getvalue())
+        cpu_s = tree_cpu_seconds(os.getpid()) - before
+        return {"cpu_s": cpu_s, "audio_s": num_bytes / 2 / synthesizer.rate}
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "asker":
-        asker(sys.argv[2])
-    elif sys.argv[1] == "clients":
-        print(json.dumps(asyncio.run(clients(sys.argv[2], json.load(sys.stdin)))))
+    task, *rest = sys.argv[1:]
+    if task == "health":
+        found: Any = poll_health(rest[0])
+    elif task == "clients":
+        found = asyncio.run(run_clients(rest[0], json.load(sys.stdin)))
     else:
-        print(json.dumps(offline(json.load(sys.stdin))))
+        found = speak_offline(json.load(sys.stdin))
+    print(json.dumps(found))

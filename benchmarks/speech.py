@@ -1,36 +1,36 @@
-"""Speech on a plain CPU beside the engine package's own loop: all included, from text to file.
+"""Speech on a plain CPU beside the engine package's own loop, from text to file.
 
 Both speak the same 1,500 words as whole processes, so imports, loading and writing count. CPU
-seconds are those of the process and of all its children. Word errors are counted by moonshine.
+seconds include all children. Word errors are counted with moonshine.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-import psutil
-
+from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
-from anyrig.placement import PlacementOptions, Workload, plan_placement
+from anyrig.placement import PlacementOptions, plan_placement
 from anyrig.speech.engines.hibari import Hibari
 from anyrig.speech.prepare import prepare
 from anyrig.speech.script import Script
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, chunk_of
 from benchmarks.harness import ROOT, Row
+from benchmarks.processes import ANYRIG, child_environment, measure_command, process_memory
+from benchmarks.texts import read_novel
 
 ROUNDS = 5
 WORDS = 1500
+NUM_SEGMENTS = int(os.environ.get("BENCHMARK_SEGMENTS", "10000"))
 PEER = """
 import sys
 from hibari import Hibari, write_wav
@@ -40,78 +40,49 @@ write_wav(sys.argv[2], Hibari()(text))
 
 
 def run(hardware: str) -> list[Row]:
-    rows = [*_whole(), _first_audio(), *_word_errors()]
-    for row in rows:
-        print(row, flush=True)
-    return [*rows, *_memory()]
-
-
-# -- 1,500 words, from text to file ------------------------------------------------------------
+    return [*_whole_processes(), _first_audio(), _word_errors(), _memory_growth()]
 
 
 def _text() -> str:
-    words = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8").split(" ")
-    return " ".join(words[:WORDS])
+    return " ".join(read_novel().split(" ")[:WORDS])
 
 
-def _whole() -> list[Row]:
+def _whole_processes() -> list[Row]:
+    ours, peers = [], []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "text.txt")
         source.write_text(_text(), encoding="utf-8")
-        ours, peers = [], []
         for number in range(ROUNDS):
             home = Path(folder, f"home{number}")
-            home.mkdir()
-            ours.append(_ours(source, home))
-            peers.append(_timed([sys.executable, "-c", PEER, str(source), str(home / "peer.wav")]))
+            environment = child_environment(home)
+            command = [*ANYRIG, "speak", "-f", str(source), "-o", str(home / "ours.wav"), "--json"]
+            ours.append(measure_command(command, environment))
+            peer = [sys.executable, "-c", PEER, str(source), str(home / "peer.wav")]
+            peers.append(measure_command(peer))
     rows = []
-    for name, at, low in (("CPU", 1, 0.95), ("wall", 0, 1.2)):
-        mine, other = ([WORDS / pair[at] for pair in pairs] for pairs in (ours, peers))
-        rows.append(
-            Row(
-                f"words per {name} second, {WORDS:,} words to a wav, all included",
-                statistics.median(mine),
-                "words/s",
-                statistics.median(other),
-                "hibari's own loop",
-                low=low,
-                judge="ratio",
-                spread=f"{min(mine):.0f}-{max(mine):.0f} against {min(other):.0f}-{max(other):.0f}",
-            )
+    for name, low in (("CPU", 0.95), ("wall", 1.2)):
+        mine, other = (
+            [WORDS / (one.cpu_s if name == "CPU" else one.wall_s) for one in side]
+            for side in (ours, peers)
         )
+        rows.append(
+            Row(f"words per {name} second, {WORDS:,} words to a wav, all included",
+                statistics.median(mine), "words/s", statistics.median(other), "hibari's own loop",
+                low=low, judge="ratio",
+                spread=f"{min(mine):.0f}-{max(mine):.0f} against {min(other):.0f}-{max(other):.0f}")
+        )  # fmt: skip
     return rows
-
-
-def _ours(source: Path, home: Path) -> tuple[float, float]:
-    command = [sys.executable, "-m", "anyrig", "speak", "-f", str(source)]
-    return _timed(
-        [*command, "-o", str(home / "ours.wav"), "--json"],
-        {"HOME": str(home), "XDG_CACHE_HOME": str(home / "c"), "XDG_CONFIG_HOME": str(home / "d")},
-    )
-
-
-def _timed(command: list[str], environment: dict[str, str] | None = None) -> tuple[float, float]:
-    """Wall and CPU seconds of a command and its children."""
-    env = {**os.environ, **(environment or {})}
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, env=env, text=True)
-    wall = time.perf_counter() - began
-    assert done.returncode == 0, done.stderr[-2000:]
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 # -- in one process ------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _studio(workers: int = 1) -> Iterator[Studio]:
-    from anyrig.devices.choose import DeviceRequest, choose_device
-
+def _open_studio() -> Iterator[Studio]:
     machine, found = discover(os.environ), Hibari.find()
-    need: Workload = Hibari.need(found)
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
-    placed = plan_placement(machine, choice, need, PlacementOptions(workers_per_device=workers))
+    options = PlacementOptions(workers_per_device=1)
+    placed = plan_placement(machine, choice, Hibari.need(found), options)
     stage = Stage(engine="hibari", found=found, placed=placed, environment=os.environ)
     with Studio(stage) as studio:
         studio.wait_ready()
@@ -129,65 +100,53 @@ def _first_audio() -> Row:
     """From the text of a paragraph to its first chunk, with the voice loaded."""
     paragraphs = [p for p in _text().split("\n\n") if len(p.split()) > 60]
     times = []
-    with _studio() as studio:
+    with _open_studio() as studio:
         list(studio.speak(_script("Ready.")))
         for text in paragraphs[:7]:
-            began = time.perf_counter()
+            start = time.perf_counter()
             chunks = studio.speak(_script(text, first_short=True), early=True)
             next(chunks)
-            times.append(time.perf_counter() - began)
+            times.append(time.perf_counter() - start)
             list(chunks)
-    return Row(
-        "first audio of a streamed paragraph, after load",
-        statistics.median(times), "s", high=0.5,
-        spread=f"{min(times):.3f}-{max(times):.3f} of {len(times)}",
-    )  # fmt: skip
+    return Row("first audio of a streamed paragraph, after load", statistics.median(times), "s",
+               high=0.5, spread=f"{min(times):.3f}-{max(times):.3f} of {len(times)}")  # fmt: skip
 
 
-def _word_errors() -> list[Row]:
+def _word_errors() -> Row:
+    import numpy as np
+
     from anyrig.recognise.compare import word_errors
     from anyrig.recognise.moonshine import Moonshine
 
     lines = (ROOT / "tests" / "speech" / "sentences.txt").read_text(encoding="utf-8").splitlines()
     texts = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    ears = Moonshine()
-    errors = words = 0
-    with _studio() as studio:
+    recogniser = Moonshine()
+    num_errors = num_words = 0
+    with _open_studio() as studio:
         for text in texts:
             script = _script(text)
-            said = " ".join(segment.line.text for segment in script.segments)
-            audio = [chunk.samples for chunk in studio.speak(script)]
-            import numpy as np
-
-            heard = ears.transcribe(np.concatenate(audio), studio.rate).text
-            counted = word_errors(said, heard, "en")
-            errors, words = errors + counted.errors, words + counted.words
-    return [Row(f"word errors over {len(texts)} sentences, moonshine", 100 * errors / words, "%",
-                high=3.0)]  # fmt: skip
+            spoken = " ".join(segment.line.text for segment in script.segments)
+            samples = np.concatenate([chunk.samples for chunk in studio.speak(script)])
+            heard = recogniser.transcribe(samples, studio.rate).text
+            counted = word_errors(spoken, heard, "en")
+            num_errors, num_words = num_errors + counted.errors, num_words + counted.words
+    return Row(f"word errors over {len(texts)} sentences, moonshine", 100 * num_errors / num_words,
+               "%", high=3.0)  # fmt: skip
 
 
-# -- 10,000 segments -----------------------------------------------------------------------------
-
-
-def _memory() -> list[Row]:
-    """Resident memory of this process and of its worker, after 500 segments and after 10,000."""
-    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-    segments = list(_script(text).segments)
-    count = int(os.environ.get("BENCHMARK_SEGMENTS", "10000"))
-    many = [segments[n % len(segments)] for n in range(count)]
-    # Every one is another line, so that each is really made.
-    from dataclasses import replace
-
+def _memory_growth() -> Row:
+    """Resident memory of this process and its worker, after 500 segments and after 10,000."""
+    segments = list(_script(read_novel()).segments)
+    many = [segments[n % len(segments)] for n in range(NUM_SEGMENTS)]
+    # Each has its own seed, so that none is reused.
     many = [replace(segment, line=replace(segment.line, seed=n)) for n, segment in enumerate(many)]
-    base = 0
-    with _studio(workers=1) as studio:
-        me = psutil.Process()
-        for number, spoken in enumerate(studio.takes(many), 1):
-            chunk_of(spoken, studio.rate, 0)
-            if number in (500, count):
-                family = [me, *me.children(recursive=True)]
-                now = sum(process.memory_info().rss for process in family)
-                base = base or now
-        grown = 100 * (now - base) / base
-    return [Row(f"growth of resident memory from segment 500 to {count:,}", grown, "%", high=5.0,
-                spread=json.dumps({"MiB": [base >> 20, now >> 20]}).replace('"', ""))]  # fmt: skip
+    resident = {}
+    with _open_studio() as studio:
+        for number, take in enumerate(studio.takes(many), 1):
+            chunk_of(take, studio.rate, 0)
+            if number in (500, NUM_SEGMENTS):
+                resident[number] = sum(process_memory(os.getpid()).values())
+    before, after = resident[min(500, NUM_SEGMENTS)], resident[NUM_SEGMENTS]
+    return Row(f"growth of resident memory from segment 500 to {NUM_SEGMENTS:,}",
+               100 * (after - before) / before, "%", high=5.0,
+               spread=f"{before >> 20} to {after >> 20} MiB")  # fmt: skip

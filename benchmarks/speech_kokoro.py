@@ -1,9 +1,9 @@
 """Kokoro at full size, random weights: ours in batches beside the published KModel, row by row.
 
-Timed is all from lists of phonemes to arrays on the host, and counted is the audio of the rows. The
-published model (package `kokoro`, 0.9.4) must be importable: its `model.py`, `modules.py`,
-`istftnet.py` and `custom_stft.py` are enough. Its own `__init__` is not run, since that wants a
-phonemiser; loguru, huggingface_hub and attrs are stood in for where they are missing.
+From lists of phonemes to arrays on the host; audio of the rows is counted. The published model
+(package `kokoro`, 0.9.4) must be importable: its `model.py`, `modules.py`, `istftnet.py` and
+`custom_stft.py` are enough. Its own `__init__` is not run, since it needs a phonemiser; loguru,
+huggingface_hub and attrs are replaced by stubs where they are missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,13 @@ import torch
 from anyrig.devices.machine import Precision
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.kokoro import UNIT, KokoroNet, KokoroRow
-from benchmarks.harness import Row, middle
+from benchmarks.harness import Row, median_and_range, time_calls
+from benchmarks.torch_tools import release_memory
 
 NUM_ROWS = {"cpu": 2, "h200": 512}
-NUM_PEER = {"cpu": 2, "h200": 48}
+NUM_PEER_ROWS = {"cpu": 2, "h200": 48}
 ROUNDS = {"cpu": 1, "h200": 3}
-NUM_EXACT = 24
+NUM_FP32 = 24
 # Of the published weights: hexgrad/Kokoro-82M, config.json, less the table of phonemes.
 CONFIG: dict[str, Any] = {
     "istftnet": {
@@ -53,40 +54,38 @@ CONFIG: dict[str, Any] = {
 
 
 def run(hardware: str) -> list[Row]:
-    where = torch.device("cuda" if hardware == "h200" else "cpu")
-    peer = published()
+    device = torch.device("cuda" if hardware == "h200" else "cpu")
+    peer = build_published()
     state = {name: tensor.clone() for name, tensor in peer.state_dict().items()}
-    rows = _rows(NUM_ROWS[hardware])
-    rate = _peer_rate(peer.to(where), rows[: NUM_PEER[hardware]], where, ROUNDS[hardware])
+    rows = _draw_rows(NUM_ROWS[hardware])
+    rate = _measure_peer(peer.to(device), rows[: NUM_PEER_ROWS[hardware]], device, ROUNDS[hardware])
     del peer
-    found: list[Row] = []
-    whole: dict[str, list[Samples]] = {}
-    ways: list[Precision] = ["fp32"]
-    if where.type == "cuda":
-        ways += ["fp16", "bf16", "tf32"]
-    for precision in ways:
+    figures: list[Row] = []
+    outputs: dict[str, list[Samples]] = {}
+    precisions: list[Precision] = ["fp32"]
+    if device.type == "cuda":
+        precisions += ["fp16", "bf16", "tf32"]
+    for precision in precisions:
         start = time.perf_counter()
-        ours = KokoroNet(state, CONFIG, where, precision)
+        ours = KokoroNet(state, CONFIG, device, precision)
         # Exact fp32 is there to be compared with: a few rows are enough.
-        said = rows[:NUM_EXACT] if precision == "fp32" else rows
-        results = ours.run(said)
+        used = rows[:NUM_FP32] if precision == "fp32" else rows
+        results = ours.run(used)
         print(f"{precision}: first run {time.perf_counter() - start:.1f} s", flush=True)
-        whole[precision] = [samples for samples, _ in results]
-        audio = sum(len(samples) for samples in whole[precision]) / 24000
+        outputs[precision] = [samples for samples, _ in results]
+        audio = sum(len(samples) for samples in outputs[precision]) / 24000
         if precision != "fp32" or hardware == "cpu":
-            found.append(_speed(ours, precision, said, audio, rate, hardware))
-            print(found[-1], flush=True)
-        found.append(_error(precision, ours, whole, said))
+            figures.append(_speed(ours, precision, used, audio, rate, hardware))
+            print(figures[-1], flush=True)
+        figures.append(_error(precision, ours, outputs, used))
         del ours
-        if where.type == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-    return found
+        release_memory(device)
+    return figures
 
 
-def published() -> Any:
-    """The published model with random weights that speak at a real pace and pitch."""
-    model_class = published_class()
+def build_published() -> Any:
+    """The published model with random weights of a natural pace and pitch."""
+    model_class = import_published()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         empty = Path(folder) / "empty.pth"
@@ -100,8 +99,8 @@ def published() -> Any:
     return model
 
 
-def published_class() -> Any:
-    """KModel, without what its package runs on import."""
+def import_published() -> Any:
+    """KModel, without running its package's `__init__`."""
     if "kokoro" not in sys.modules:
         spec = importlib.util.find_spec("kokoro")
         if spec is None or not spec.submodule_search_locations:
@@ -120,28 +119,28 @@ def published_class() -> Any:
     return importlib.import_module("kokoro.model").KModel
 
 
-def _rows(count: int) -> list[KokoroRow]:
-    """20 to 200 phonemes, about 3 units each."""
-    chance, numbers = random.Random(0), np.random.default_rng(0)
+def _draw_rows(count: int) -> list[KokoroRow]:
+    """20 to 200 phonemes each."""
+    rng, numbers = random.Random(0), np.random.default_rng(0)
     return [
         KokoroRow(
-            [chance.randint(1, 177) for _ in range(chance.randint(20, 200))],
+            [rng.randint(1, 177) for _ in range(rng.randint(20, 200))],
             (numbers.standard_normal(256) * 0.3).astype(np.float32),
         )
         for _ in range(count)
     ]
 
 
-def _peer_rate(peer: Any, rows: Sequence[KokoroRow], where: torch.device, rounds: int) -> float:
+def _measure_peer(peer: Any, rows: Sequence[KokoroRow], device: torch.device, rounds: int) -> float:
     def one(row: KokoroRow) -> int:
-        ids = torch.tensor([[0, *row.ids, 0]]).to(where)
-        style = torch.from_numpy(row.style).unsqueeze(0).to(where)
+        ids = torch.tensor([[0, *row.ids, 0]]).to(device)
+        style = torch.from_numpy(row.style).unsqueeze(0).to(device)
         samples, _ = peer.forward_with_tokens(ids, style, row.speed)
         return len(samples.cpu().numpy())
 
-    times = _timed(lambda: [one(row) for row in rows], rounds)
+    times = time_calls(lambda: [one(row) for row in rows], rounds)
     audio = sum(one(row) for row in rows) / 24000
-    rate = audio / middle(times)[0]
+    rate = audio / median_and_range(times)[0]
     print(f"KModel a row at a time: {rate:.1f} s of audio per second", flush=True)
     return rate
 
@@ -150,8 +149,8 @@ def _speed(
     ours: KokoroNet, precision: str, rows: Sequence[KokoroRow], audio: float, rate: float,
     hardware: str,
 ) -> Row:  # fmt: skip
-    times = _timed(lambda: ours.run(rows), ROUNDS[hardware])
-    seconds, _ = middle(times)
+    times = time_calls(lambda: ours.run(rows), ROUNDS[hardware])
+    seconds, _ = median_and_range(times)
     spread = f"{audio / max(times):.5g}-{audio / min(times):.5g} of {len(times)}"
     if hardware == "h200":
         spread += f"; peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
@@ -161,32 +160,24 @@ def _speed(
 
 
 def _error(
-    precision: str, ours: KokoroNet, whole: dict[str, list[Samples]], rows: Sequence[KokoroRow]
+    precision: str,
+    ours: KokoroNet,
+    outputs: dict[str, list[Samples]],
+    rows: Sequence[KokoroRow],
 ) -> Row:
-    """fp32: rows in company beside the same alone. Others: error beside fp32's sound."""
+    """fp32: rows in a batch beside single ones. Others: the error beside fp32."""
     if precision == "fp32":
         some = list(range(0, len(rows), max(1, len(rows) // 8)))
-        true = [ours.run([rows[number]])[0][0] for number in some]
-        got = [whole["fp32"][number] for number in some]
+        expected = [ours.run([rows[number]])[0][0] for number in some]
+        got = [outputs["fp32"][number] for number in some]
         what = "signal over difference, rows in company and alone, fp32"
     else:
-        true, got = whole["fp32"], whole[precision]
+        expected, got = outputs["fp32"], outputs[precision]
         what = f"signal over error, {precision} beside fp32"
     power = error = 0.0
-    for right, ours_now in zip(true, got, strict=False):
-        assert abs(len(right) - len(ours_now)) <= UNIT
-        size = min(len(right), len(ours_now))
+    for right, actual in zip(expected, got, strict=False):
+        assert abs(len(right) - len(actual)) <= UNIT
+        size = min(len(right), len(actual))
         power += float(np.square(right[:size], dtype=np.float64).sum())
-        error += float(np.square(right[:size] - ours_now[:size], dtype=np.float64).sum())
+        error += float(np.square(right[:size] - actual[:size], dtype=np.float64).sum())
     return Row(what, 10 * math.log10(power / max(error, 1e-30)), "dB")
-
-
-def _timed(call: Callable[[], object], rounds: int) -> list[float]:
-    """Seconds of each round after one to warm up. What is timed ends on the host."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return times

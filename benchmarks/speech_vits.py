@@ -1,8 +1,8 @@
 """VITS at full size, random weights: ours beside transformers' own model at its best batch.
 
-512 rows of mixed length with durations fixed for both. Counted is the audio of the rows, never
-padding; timed is all from lists of tokens to arrays on the host. transformers runs as it is loaded,
-with torch's defaults (fp32 whose convolutions round to TF32 on this hardware), and in half.
+512 rows of mixed length with durations fixed for both. Audio of the rows is counted, padding is
+not; timed from lists of tokens to arrays on the host. transformers runs with torch's defaults (fp32
+whose convolutions round to TF32 on this hardware), and in half precision.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,48 +22,49 @@ from transformers import VitsConfig, VitsModel
 from anyrig.devices.machine import Precision
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.vits import VitsRow, VitsTorch
-from benchmarks.harness import Row, middle
+from benchmarks.harness import Row, median_and_range, time_calls
+from benchmarks.torch_tools import release_memory, reset_peak
 
 NUM_ROWS = {"cpu": 4, "h200": 512}
 BATCHES = {"cpu": (1, 4), "h200": (16, 32, 64)}
 # Slow batches are timed on fewer rows, drawn evenly from all.
-SECONDS_ENOUGH = 1.0
-NUM_EXACT = 48
+ENOUGH_S = 1.0
+NUM_FP32 = 48
 ROUNDS = {"cpu": 1, "h200": 2}
 
 
 def run(hardware: str) -> list[Row]:
-    where = torch.device("cuda" if hardware == "h200" else "cpu")
+    device = torch.device("cuda" if hardware == "h200" else "cpu")
     torch.manual_seed(0)
-    made: Any = VitsModel(VitsConfig())
-    model = _quiet(made.eval())
-    rows = _rows(NUM_ROWS[hardware])
+    untyped: Any = VitsModel(VitsConfig())
+    model = _reduce_volume(untyped.eval())
+    rows = _draw_rows(NUM_ROWS[hardware])
     audio = sum(sum(row.durations or ()) for row in rows) * 256 / 16000
     print(f"{len(rows)} rows, {audio:.0f} s of audio")
-    peers = _peers(model, rows, where, hardware)
-    found: list[Row] = []
-    whole: dict[str, list[Samples]] = {}
-    ways: list[Precision] = ["fp32"]
+    peers = _measure_peers(model, rows, device, hardware)
+    figures: list[Row] = []
+    samples: dict[str, list[Samples]] = {}
+    precisions: list[Precision] = ["fp32"]
     if hardware == "h200":
-        ways += ["fp16", "bf16", "tf32"]
-    for precision in ways:
+        precisions += ["fp16", "bf16", "tf32"]
+    for precision in precisions:
         start = time.perf_counter()
-        ours = VitsTorch(copy.deepcopy(model), where, precision, noise=0.0, duration_noise=0.0)
+        ours = VitsTorch(copy.deepcopy(model), device, precision, noise=0.0, duration_noise=0.0)
         # Exact fp32 is there to be compared with: a few rows are enough.
-        said = rows[:NUM_EXACT] if precision == "fp32" else rows
-        whole[precision] = ours.run(said)
+        used = rows[:NUM_FP32] if precision == "fp32" else rows
+        samples[precision] = ours.run(used)
         print(f"{precision}: first run {time.perf_counter() - start:.1f} s", flush=True)
         if precision != "fp32" or hardware == "cpu":
-            found += _speed(ours, precision, said, audio, peers, hardware)
-            print(found[-1], flush=True)
-        found.append(_error(precision, ours, whole, said))
+            figures += _speed(ours, precision, used, audio, peers, hardware)
+            print(figures[-1], flush=True)
+        figures.append(_error(precision, ours, samples, used))
         del ours
-        _free(where)
-    return found
+        release_memory(device)
+    return figures
 
 
-def _quiet(model: Any) -> Any:
-    """Random weights give a voice that clips: the last layer is turned down."""
+def _reduce_volume(model: Any) -> Any:
+    """Random weights clip: scale the last layer down."""
     model.noise_scale = model.noise_scale_duration = 0.0
     with torch.no_grad():
         latents = torch.randn(1, model.config.flow_size, 50)
@@ -74,14 +75,14 @@ def _quiet(model: Any) -> Any:
     return model
 
 
-def _rows(count: int) -> list[VitsRow]:
+def _draw_rows(count: int) -> list[VitsRow]:
     """20 to 240 characters, a blank between any two; 2 frames a token on average."""
-    chance = random.Random(0)
+    rng = random.Random(0)
     rows = []
     for number in range(count):
-        size = 2 * chance.randint(20, 240) + 1
-        ids = [chance.randint(1, 37) if place % 2 else 0 for place in range(size)]
-        durations = [chance.randint(1, 3) for _ in range(size)]
+        size = 2 * rng.randint(20, 240) + 1
+        ids = [rng.randint(1, 37) if place % 2 else 0 for place in range(size)]
+        durations = [rng.randint(1, 3) for _ in range(size)]
         rows.append(VitsRow(ids, seed=number, durations=durations))
     return rows
 
@@ -93,13 +94,13 @@ def _speed(
     ours: VitsTorch, precision: str, rows: Sequence[VitsRow], audio: float,
     peers: dict[str, float], hardware: str,
 ) -> list[Row]:  # fmt: skip
-    times = _timed(lambda: ours.run(rows), ROUNDS[hardware])
-    seconds, _ = middle(times)
+    times = time_calls(lambda: ours.run(rows), ROUNDS[hardware])
+    seconds, _ = median_and_range(times)
     spread = f"{audio / max(times):.5g}-{audio / min(times):.5g} of {len(times)}"
     peak = ""
     if hardware == "h200":
         peak = f"; peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
-        torch.cuda.reset_peak_memory_stats()
+        reset_peak("cuda")
     # Beside transformers at its best: its own format, batch and order.
     best = max((n for n in peers if n.startswith("fp32")), key=lambda n: peers[n], default="")
     bars = {("fp16", best): 3.0} if hardware == "h200" else {}
@@ -112,19 +113,19 @@ def _speed(
 
 
 def _error(
-    precision: str, ours: VitsTorch, whole: dict[str, list[Samples]], rows: Sequence[VitsRow]
+    precision: str, ours: VitsTorch, samples: dict[str, list[Samples]], rows: Sequence[VitsRow]
 ) -> Row:
-    """fp32: a row in company beside the same alone. Others: noise beside fp32's sound."""
+    """fp32: a row in a batch beside the same alone. Others: the error beside fp32."""
     if precision == "fp32":
         some = list(range(0, len(rows), max(1, len(rows) // 8)))
         worst = 0.0
         for number in some:
             alone = ours.run([rows[number]])[0]
-            assert len(alone) == len(whole["fp32"][number])
-            worst = max(worst, float(np.abs(alone - whole["fp32"][number]).max()))
+            assert len(alone) == len(samples["fp32"][number])
+            worst = max(worst, float(np.abs(alone - samples["fp32"][number]).max()))
         return Row("largest difference of a row in company and alone, fp32", worst, "", high=1e-4)
     power = error = 0.0
-    for true, got in zip(whole["fp32"], whole[precision], strict=False):  # those it has
+    for true, got in zip(samples["fp32"], samples[precision], strict=False):  # those it has
         power += float(np.square(true, dtype=np.float64).sum())
         error += float(np.square(true - got, dtype=np.float64).sum())
     return Row(f"signal over error, {precision} beside fp32", 10 * math.log10(power / error), "dB")
@@ -133,8 +134,8 @@ def _error(
 # -- the peer --------------------------------------------------------------------------------------
 
 
-class _Fixed(nn.Module):
-    """A duration predictor that says what it was told."""
+class _FixedDurations(nn.Module):
+    """A duration predictor that returns given durations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,8 +146,8 @@ class _Fixed(nn.Module):
         return torch.log(self.durations - 0.5).unsqueeze(1).to(hidden.dtype)
 
 
-def _peers(
-    model: Any, rows: Sequence[VitsRow], where: torch.device, hardware: str
+def _measure_peers(
+    model: Any, rows: Sequence[VitsRow], device: torch.device, hardware: str
 ) -> dict[str, float]:
     """Audio per second of transformers at its best batch, by format and order."""
     by_length = sorted(rows, key=lambda row: -len(row.ids))
@@ -156,12 +157,12 @@ def _peers(
         formats |= {"fp16": torch.float16}
     best: dict[str, float] = {}
     for name, dtype in formats.items():
-        peer = copy.deepcopy(model).to(where, dtype)
-        peer.duration_predictor = _Fixed()
+        peer = copy.deepcopy(model).to(device, dtype)
+        peer.duration_predictor = _FixedDurations()
         for order, listed in orders.items():
             rates = {}
             for batch in BATCHES[hardware]:
-                rate = _peer_rate(peer, listed, batch, where, hardware)
+                rate = _measure_peer(peer, listed, batch, device, hardware)
                 if rate is None:
                     break
                 rates[batch] = rate
@@ -169,33 +170,33 @@ def _peers(
             if rates:
                 best[f"{name} transformers, {order}"] = max(rates.values())
         del peer
-        _free(where)
+        release_memory(device)
     return best
 
 
-def _peer_rate(
-    peer: Any, rows: Sequence[VitsRow], batch: int, where: torch.device, hardware: str
+def _measure_peer(
+    peer: Any, rows: Sequence[VitsRow], batch: int, device: torch.device, hardware: str
 ) -> float | None:
     """None when it does not fit, or does not run in this format."""
     groups = [rows[start : start + batch] for start in range(0, len(rows), batch)]
     try:
         start = time.perf_counter()
-        _peer_run(peer, groups[0], where)
-        _peer_run(peer, groups[-1], where)
-        share = max(1, int((time.perf_counter() - start) / 2 * len(groups) / SECONDS_ENOUGH))
+        _run_peer(peer, groups[0], device)
+        _run_peer(peer, groups[-1], device)
+        share = max(1, int((time.perf_counter() - start) / 2 * len(groups) / ENOUGH_S))
         chosen = groups[:: max(share, len(groups) // 64)]
-        times = _timed(lambda: [_peer_run(peer, group, where) for group in chosen],
+        times = time_calls(lambda: [_run_peer(peer, group, device) for group in chosen],
                        ROUNDS[hardware])  # fmt: skip
     except RuntimeError as error:
         print(f"transformers at batch {batch}: {str(error).splitlines()[0][:160]}", flush=True)
-        _free(where)
+        release_memory(device)
         return None
     frames = sum(sum(row.durations or ()) for group in chosen for row in group)
-    return frames * 256 / 16000 / middle(times)[0]
+    return frames * 256 / 16000 / median_and_range(times)[0]
 
 
 @torch.inference_mode()
-def _peer_run(peer: Any, rows: Sequence[VitsRow], where: torch.device) -> list[Samples]:
+def _run_peer(peer: Any, rows: Sequence[VitsRow], device: torch.device) -> list[Samples]:
     longest = max(len(row.ids) for row in rows)
     ids = torch.zeros(len(rows), longest, dtype=torch.long)
     durations = torch.ones(len(rows), longest)
@@ -205,25 +206,8 @@ def _peer_run(peer: Any, rows: Sequence[VitsRow], where: torch.device) -> list[S
         ids[number, :size] = torch.tensor(row.ids)
         durations[number, :size] = torch.tensor(row.durations or ())
         mask[number, :size] = 1
-    peer.duration_predictor.durations = durations.to(where)
-    out = peer(ids.to(where), attention_mask=mask.to(where))
+    peer.duration_predictor.durations = durations.to(device)
+    out = peer(ids.to(device), attention_mask=mask.to(device))
     sound = out.waveform.float().cpu().numpy()
     lengths = out.sequence_lengths.tolist()
     return [sound[number, : int(length)].copy() for number, length in enumerate(lengths)]
-
-
-def _timed(call: Callable[[], object], rounds: int) -> list[float]:
-    """Seconds of each round after one to warm up. What is timed ends on the host."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return times
-
-
-def _free(where: torch.device) -> None:
-    if where.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()

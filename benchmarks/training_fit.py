@@ -1,9 +1,9 @@
-"""The largest micro batch through the Trainer: the finder's bar of the compute core, from above.
+"""The largest micro batch through the Trainer.
 
-As `fit`, on an H200 held to 24 GiB with the same model and step, but found by a `Trainer` with
-`micro_batch="auto"`, which materialises the optimiser's state and then tries sizes with the run's
-own data and loss. The truth is found by bisection of the plain step, accelerate's finder runs it
-too. After the fit the trainer makes 20 further steps.
+As `fit`, on an H200 limited to 24 GiB with the same model and step, but found by a `Trainer` with
+`micro_batch="auto"`, which allocates the optimizer's state and then tries sizes with the run's own
+data and loss. The true size is found by bisection of the plain step, accelerate's finder runs it
+too. Afterwards the trainer makes 20 steps.
 """
 
 from __future__ import annotations
@@ -18,49 +18,59 @@ from anyrig.memory.module_step import build_transformer
 from anyrig.training import Settings, Trainer
 from anyrig.training.settings import Loading
 from anyrig.units import GIB
-from benchmarks.fit import CAP, FORMS, FURTHER, LENGTH, WIDTH, Gpu, _accelerate, _bisect, _warm_up
+from benchmarks.fit import (
+    FURTHER_STEPS,
+    LENGTH,
+    LIMIT_BYTES,
+    SETUPS,
+    WIDTH,
+    LimitedGpu,
+    bisect,
+    run_accelerate,
+    warm_up,
+)
 from benchmarks.harness import Row
 
-MOST = 256
+MAX_BATCH = 256
 
 
-class Noise(torch.utils.data.Dataset[torch.Tensor]):
-    """Random inputs; all items are one, as only their size matters."""
+class RandomInputs(torch.utils.data.Dataset[torch.Tensor]):
+    """One random item again and again: only its size matters."""
 
     def __init__(self) -> None:
         self._item = torch.randn(LENGTH, WIDTH)
 
     def __len__(self) -> int:
-        return MOST * 32
+        return MAX_BATCH * 32
 
     def __getitem__(self, number: int) -> torch.Tensor:
         return self._item
 
 
 def _loss(model: nn.Module, batch: Any) -> torch.Tensor:
-    found: torch.Tensor = model(batch).float().square().mean()
-    return found
+    loss: torch.Tensor = model(batch).float().square().mean()
+    return loss
 
 
 def run(hardware: str) -> list[Row]:
-    rig = Gpu()
-    _warm_up(rig)
-    truth = _bisect(rig)
+    device = LimitedGpu()
+    warm_up(device)
+    truth = bisect(device)
     print(f"bisection: {truth}", flush=True)
-    peer = _accelerate(rig, 4096, FORMS[0])
+    peer = run_accelerate(device, 4096, SETUPS[0])
     print(f"accelerate from 4096: {peer}", flush=True)
     settings = Settings(
-        batch=MOST, steps=FURTHER, precision="bf16", memory_gb=CAP / GIB, compile=False,
-        learning_rate=1e-5, loading=Loading(num_workers=0), name_nonfinite=False,
+        batch=MAX_BATCH, steps=FURTHER_STEPS, precision="bf16", memory_gb=LIMIT_BYTES / GIB,
+        compile=False, learning_rate=1e-5, loading=Loading(num_workers=0), name_nonfinite=False,
     )  # fmt: skip
     trainer = Trainer(
-        build_transformer(8, WIDTH, 16, 4096), data=Noise(), loss=_loss, settings=settings,
+        build_transformer(8, WIDTH, 16, 4096), data=RandomInputs(), loss=_loss, settings=settings,
         device="cuda:0",
     )  # fmt: skip
     with trainer:
-        began = time.perf_counter()
+        start = time.perf_counter()
         opened = trainer.open()
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         found = opened.parts.fit
         assert found is not None
         summary = trainer.run()
@@ -72,7 +82,8 @@ def run(hardware: str) -> list[Row]:
         Row("through the Trainer: micro batch beside the largest", found.batch_size, "items", truth,
             "bisection", 0.95, 1.05, "ratio", found.reason),
         Row("through the Trainer: all of its opening", seconds, "s", peer.seconds,
-            f"accelerate from 4096, {FORMS[0]}", high=1 / 8, judge="ratio"),
-        Row("through the Trainer: steps made afterwards", summary.steps, "steps", low=FURTHER),
+            f"accelerate from 4096, {SETUPS[0]}", high=1 / 8, judge="ratio"),
+        Row("through the Trainer: steps made afterwards", summary.steps, "steps",
+            low=FURTHER_STEPS),
         Row("through the Trainer: shortages in those", summary.num_retries, "times", high=0),
     ]  # fmt: skip

@@ -1,19 +1,19 @@
-"""A training run under kill -9: at random moments and at chosen ones, and each time it goes on.
+"""A training run that is killed with SIGKILL, at random moments and at chosen ones.
 
-This process has torch imported and forks: a child trains a small model with dropout from the
-latest whole checkpoint, writes every step's loss down, and saves every few steps. Children are
-killed after a random time, at the n-th time that they touch a file of the checkpoints, or while
-files are made to be slow so that the kill falls into their middle. An episode of a few kills is
-then let through.
+This process imports torch and forks: a child trains a small model with dropout from the latest
+complete checkpoint, logs every step's loss, and saves every few steps. Children are killed after a
+random time, at the n-th access to a file of the checkpoints, or while files are written slowly, so
+that the kill hits the middle of one. After a few kills an episode runs to its end.
 
 Every loss of every step, repeated ones too, must be that of a run that was never killed, bit for
-bit, and the finished weights as well; a run must go on from the latest whole checkpoint.
+bit, and the final weights as well; a run must continue from the latest complete checkpoint.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 import os
 import random
 import signal
@@ -21,11 +21,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Row
+from benchmarks.kills import KillReport, run_episodes
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -36,43 +37,28 @@ STEPS, EVERY = 30, 3
 _FAILED = 70
 
 
-@dataclass
-class Tried:
-    """What became of the kills."""
-
-    num_kills: int = 0
-    num_writing: int = 0
-    """Kills that left a checkpoint half written."""
-    num_after_saved: int = 0
-    """Kills when there was a whole checkpoint."""
-    num_episodes: int = 0
-    most_repeated: int = 0
-    """Steps that were done and lost in one kill."""
-    wrong: list[str] = field(default_factory=list)
-
-
-# ---------------------------------------------------------------- the child
+# -- the child -----------------------------------------------------------------------------------
 
 
 def train(folder: Path, log: Path, placement: Placement) -> None:
-    """Train to the end, from the latest whole checkpoint; each step's loss is written down."""
+    """Train to the end, from the latest complete checkpoint; log the loss of each step."""
     import torch
 
     from anyrig.training import Trainer
     from anyrig.training.protocol import StepFacts, Unwatched
 
-    class Losses(Unwatched):
-        began = False
+    class LossLog(Unwatched):
+        started = False
 
         def step(self, facts: StepFacts) -> None:
-            if not self.began:
-                _note(log, f"from {facts.number - 1}")
-            self.began = True
-            _note(log, f"{facts.number} {float(facts.loss).hex()}")
+            if not self.started:
+                _log(log, f"from {facts.number - 1}")
+            self.started = True
+            _log(log, f"{facts.number} {float(facts.loss).hex()}")
 
     def loss(model: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
-        wanted = rows.sum(1, keepdim=True).sin()
-        return torch.nn.functional.mse_loss(model(rows), wanted)
+        target = rows.sum(1, keepdim=True).sin()
+        return torch.nn.functional.mse_loss(model(rows), target)
 
     torch.manual_seed(11)
     model = torch.nn.Sequential(
@@ -82,11 +68,11 @@ def train(folder: Path, log: Path, placement: Placement) -> None:
     rows = torch.linspace(-1, 1, 112 * 6).reshape(112, 6)  # seven steps an epoch
     with Trainer(
         model, data=rows, loss=loss, settings=_settings(), placement=placement, folder=folder,
-        watch=Losses(),
+        watch=LossLog(),
     ) as trainer:  # fmt: skip
         summary = trainer.run()
     whole = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
-    _note(log, f"end {summary.steps} {hashlib.sha256(whole).hexdigest()}")
+    _log(log, f"end {summary.steps} {hashlib.sha256(whole).hexdigest()}")
 
 
 def _settings() -> Settings:
@@ -98,33 +84,33 @@ def _settings() -> Settings:
     )  # fmt: skip
 
 
-def _note(log: Path, line: str) -> None:
+def _log(log: Path, line: str) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
 
 
-def _dies_at(touch: int, folder: Path) -> None:
-    """End this process the n-th time that it touches the checkpoints, before that happens."""
-    place, count = str(folder), [0]
+def _die_at_access(access: int, folder: Path) -> None:
+    """Kill this process at its n-th access to the checkpoints."""
+    prefix, count = str(folder), [0]
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if not event.startswith(("open", "os.", "shutil.")):
             return
-        if any(isinstance(one, str | os.PathLike) and str(one).startswith(place)
+        if any(isinstance(one, str | os.PathLike) and str(one).startswith(prefix)
                for one in arguments):  # fmt: skip
             count[0] += 1
-            if count[0] == touch:
+            if count[0] == access:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
 
 
-def _slow_files() -> None:
-    """Every file of a checkpoint is written a few bytes at a time."""
+def _write_slowly() -> None:
+    """Write every file of a checkpoint a few bytes at a time."""
     from anyrig.training.checkpoint import tensors
 
-    class Slow(tensors.Hashing):
+    class SlowHashing(tensors.Hashing):
         def write(self, data: Any) -> None:
             view = memoryview(data).cast("B")
             step = max(1, len(view) // 8)
@@ -132,18 +118,18 @@ def _slow_files() -> None:
                 super().write(view[start : start + step])
                 time.sleep(0.0005)
 
-    tensors.Hashing = Slow  # type: ignore[misc]
+    tensors.Hashing = SlowHashing  # type: ignore[misc]
 
 
-def _loaded_by(work: Callable[[], None], names: Path) -> None:
-    """Do work and write down which modules it loaded."""
+def _list_imports(work: Callable[[], None], names: Path) -> None:
+    """Write the names of the modules that work imports."""
     before = set(sys.modules)
     work()
     names.write_text("\n".join(sorted(set(sys.modules) - before)))
 
 
-def forked(work: Callable[[], None]) -> int:
-    """Run work in a fork of this process; its number."""
+def fork(work: Callable[[], None]) -> int:
+    """Run work in a fork of this process; return its pid."""
     child = os.fork()
     if child:
         return child
@@ -157,114 +143,109 @@ def forked(work: Callable[[], None]) -> int:
     os._exit(0)
 
 
-# ---------------------------------------------------------------- the parent
+# -- the parent ----------------------------------------------------------------------------------
 
 
-class Killing:
+class TrainingKiller:
     """Episodes in a folder, beside a run that was never killed."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         import torch
-        import torch._dynamo  # optimisers load it at their first step: once, not in every child
+        import torch._dynamo  # optimizers load it at their first step: once, not in every child
 
         from anyrig.training.placing import placed
 
         torch.set_num_threads(1)
         self._placement = replace(placed(_settings(), "cpu"), threads=1)
-        self._folder, self._dice, self.tried = folder, random.Random(seed), Tried()
+        self._folder, self._rng = folder, random.Random(seed)
+        self._report = KillReport(figures={"max_steps_lost": 0})
         names = folder / "modules"
-        os.waitpid(forked(lambda: _loaded_by(lambda: self._train(folder / "first"), names)), 0)
+        os.waitpid(fork(lambda: _list_imports(lambda: self._train(folder / "first"), names)), 0)
         for name in names.read_text().splitlines():
             importlib.import_module(name)
-        began = time.monotonic()
-        self._right, _ = self._whole(folder / "right")
-        self._takes_s = time.monotonic() - began
+        start = time.monotonic()
+        self._expected = dict(self._finish(folder / "never-killed")[-1])
+        self._run_s = time.monotonic() - start
 
     def _train(self, episode: Path) -> None:
         train(episode, episode / "losses", self._placement)
 
-    def _whole(self, episode: Path) -> tuple[dict[str, str], list[list[tuple[str, str]]]]:
-        """Let a run through; what its last process wrote down, and what all did."""
-        child = forked(lambda: self._train(episode))
-        status = os.waitpid(child, 0)[1]
+    def _finish(self, episode: Path) -> list[list[tuple[str, str]]]:
+        """Run to the end; return what each process of the episode logged."""
+        status = os.waitpid(fork(lambda: self._train(episode)), 0)[1]
         if status:
-            self.tried.wrong.append(f"{episode.name}: the run failed ({status})")
-        runs = _runs(episode / "losses")
-        return dict(runs[-1]), runs
+            self._report.failures.append(f"{episode.name}: the run failed ({status})")
+        return _read_log(episode / "losses")
 
-    def run(self, kills: int, tell: bool = False) -> Tried:
-        """Kill so many times."""
-        while self.tried.num_kills < kills:
-            episode = self._folder / f"episode-{self.tried.num_episodes}"
-            for _ in range(min(self._dice.randint(1, 12), kills - self.tried.num_kills)):
-                self._kill_once(episode)
-            self._judge(episode)
-            self.tried.num_episodes += 1
-            if tell and self.tried.num_episodes % 20 == 0:
-                print(f"{self.tried.num_kills} kills, {len(self.tried.wrong)} wrong", flush=True)
-        return self.tried
+    def run(self, num_kills: int) -> KillReport:
+        return run_episodes(self._report, num_kills, self._rng, self._run_episode, (1, 12))
+
+    def _run_episode(self, name: str, kills: int) -> None:
+        episode = self._folder / name
+        for _ in range(kills):
+            self._kill_once(episode)
+        self._check(episode)
 
     def _kill_once(self, episode: Path) -> None:
-        """Start, wait for a moment of some kind, kill."""
-        dice, place = self._dice, episode / "checkpoints"
-        way = dice.choices(("time", "touch", "slow"), (3, 4, 3))[0]
-        touch = dice.randint(1, 160)
-        place.mkdir(parents=True, exist_ok=True)
+        """Start, wait for a random moment, kill."""
+        rng, checkpoints = self._rng, episode / "checkpoints"
+        moment = rng.choices(("time", "access", "slow"), (3, 4, 3))[0]
+        access = rng.randint(1, 160)
+        checkpoints.mkdir(parents=True, exist_ok=True)
 
         def work() -> None:
-            if way == "slow":
-                _slow_files()
-            if way == "touch":
-                _dies_at(touch, place)
+            if moment == "slow":
+                _write_slowly()
+            if moment == "access":
+                _die_at_access(access, checkpoints)
             self._train(episode)
 
-        child = forked(work)
-        if way != "touch":
-            time.sleep(dice.uniform(0.0, 1.1) * self._takes_s)
+        child = fork(work)
+        if moment != "access":
+            time.sleep(rng.uniform(0.0, 1.1) * self._run_s)
             os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
         if os.WIFSIGNALED(status):
             self._count(episode)
         elif status:
-            self.tried.wrong.append(f"{episode.name}: a run failed ({status})")
+            self._report.failures.append(f"{episode.name}: a run failed ({status})")
 
     def _count(self, episode: Path) -> None:
         from anyrig.training.checkpoint import Checkpoints
 
-        place = episode / "checkpoints"
-        latest = Checkpoints(place).latest()
+        report, checkpoints = self._report, episode / "checkpoints"
+        latest = Checkpoints(checkpoints).latest()
         saved = latest.step if latest is not None else 0
-        self.tried.num_kills += 1
-        self.tried.num_after_saved += saved > 0
-        self.tried.num_writing += any(place.glob(".writing-*/*"))
-        done = [int(line[0]) for run in _runs(episode / "losses")[-1:] for line in run
-                if line[0].isdecimal()]  # fmt: skip
+        report.num_kills += 1
+        report.phases["saved"] += saved > 0
+        report.phases["writing"] += any(checkpoints.glob(".writing-*/*"))
+        done = [int(word) for run in _read_log(episode / "losses")[-1:] for word, _ in run
+                if word.isdecimal()]  # fmt: skip
         if done:
-            self.tried.most_repeated = max(self.tried.most_repeated, done[-1] - saved)
-        _note(episode / "losses", f"kept {saved}")
+            lost = max(report.figures["max_steps_lost"], done[-1] - saved)
+            report.figures["max_steps_lost"] = lost
+        _log(episode / "losses", f"kept {saved}")
 
-    def _judge(self, episode: Path) -> None:
-        last, runs = self._whole(episode)
-        wrong = self.tried.wrong
-        if last.get("end") != self._right["end"]:
-            wrong.append(f"{episode.name} ends with other weights")
+    def _check(self, episode: Path) -> None:
+        runs, failures = self._finish(episode), self._report.failures
+        if dict(runs[-1]).get("end") != self._expected["end"]:
+            failures.append(f"{episode.name} ends with other weights")
         kept = "0"
-        for run in runs:
-            for word, value in run:
-                if word == "from" and value != kept:
-                    wrong.append(f"{episode.name} went on from {value}, not from {kept}")
-                elif word == "kept":
-                    kept = value
-                elif word.isdecimal() and value != self._right[word]:
-                    wrong.append(f"{episode.name}: step {word} has another loss")
+        for word, value in (line for run in runs for line in run):
+            if word == "from" and value != kept:
+                failures.append(f"{episode.name} continued from {value}, not from {kept}")
+            elif word == "kept":
+                kept = value
+            elif word.isdecimal() and value != self._expected[word]:
+                failures.append(f"{episode.name}: step {word} has another loss")
         names = {path.name for path in (episode / "checkpoints").iterdir()}
         wanted = {f"step-{step:08d}" for step in (STEPS - EVERY, STEPS)}
         if not wanted <= names or any(name.startswith(".writing") for name in names):
-            wrong.append(f"{episode.name} has left {sorted(names)}")
+            failures.append(f"{episode.name} has left {sorted(names)}")
 
 
-def _runs(log: Path) -> list[list[tuple[str, str]]]:
-    """What each process of an episode wrote down, and what was kept when it was killed."""
+def _read_log(log: Path) -> list[list[tuple[str, str]]]:
+    """What each process of an episode logged, and the step that was saved when it was killed."""
     runs: list[list[tuple[str, str]]] = []
     lines = log.read_text().splitlines() if log.exists() else []
     for line in lines:
@@ -276,34 +257,31 @@ def _runs(log: Path) -> list[list[tuple[str, str]]]:
     return runs
 
 
-def killing(kills: int, seed: int, tell: bool = False) -> Tried:
-    """Kill a run so many times; everything lies in a folder that is removed at the end.
+def kill_training(num_kills: int, seed: int) -> KillReport:
+    """Kill a run so many times, in a temporary folder.
 
-    In memory where there is such a folder: a killed process' writes are the system's already, so
-    waiting for the disk would only make kills rare.
+    The folder is in memory where possible: the writes of a killed process are the system's already,
+    so waiting for the disk would only make kills rare.
     """
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        return Killing(Path(folder), seed).run(kills, tell)
+        return TrainingKiller(Path(folder), seed).run(num_kills)
 
 
 def run(hardware: str) -> list[Row]:
-    tried = killing(KILLS, seed=20261115, tell=True)
-    for line in tried.wrong:
-        print(line, flush=True)
+    report = kill_training(KILLS, seed=20261115)
     return [
-        Row("kills", tried.num_kills, "", low=KILLS),
-        Row("runs that differ from the one never killed", len(tried.wrong), "", high=0),
-        Row("kills after the first whole checkpoint", tried.num_after_saved / tried.num_kills,
+        Row("kills", report.num_kills, "", low=KILLS),
+        Row("runs that differ from the one never killed", len(report.failures), "", high=0),
+        Row("kills after the first whole checkpoint", report.phases["saved"] / report.num_kills,
             "of all", low=0.5),
-        Row("kills that left a checkpoint half written", tried.num_writing, "", low=KILLS // 20),
-        Row("steps lost in one kill, the most", tried.most_repeated, "", high=2 * EVERY,
+        Row("kills that left a checkpoint half written", report.phases["writing"], "",
+            low=KILLS // 20),
+        Row("steps lost in one kill, the most", report.figures["max_steps_lost"], "",
+            high=2 * EVERY,
             spread=f"a checkpoint every {EVERY} steps, written while training goes on"),
     ]  # fmt: skip
 
 
 if __name__ == "__main__":
-    import json
-
-    found = killing(int(sys.argv[1]), seed=int(sys.argv[2]))
-    print(json.dumps(vars(found)))
+    print(json.dumps(vars(kill_training(int(sys.argv[1]), seed=int(sys.argv[2])))))

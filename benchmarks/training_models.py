@@ -1,4 +1,4 @@
-"""The models that training's memory is told of, each with a batch of any size and its loss."""
+"""Models whose training memory is measured, each with its loss and batches of any size."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ CLASSES = 1000
 
 
 class Case(NamedTuple):
-    """A model to train."""
-
     name: str
     make: Callable[[], nn.Module]
     example: Any
     """One item, as a batch."""
     loss: Callable[[nn.Module, Any], torch.Tensor]
     sizes: tuple[int, ...]
-    """Micro batches to look at."""
-    high: int
-    """Whole numbers in batches are below this."""
+    """Micro batches to measure."""
+    max_integer: int
+    """Integers in batches are below this."""
     attention: bool = True
 
 
-def batch(case: Case, size: int, device: torch.device) -> Any:
+def make_batch(case: Case, size: int, device: torch.device) -> Any:
     """Random items of a case on a device."""
 
-    def filled(leaf: torch.Tensor) -> torch.Tensor:
+    def fill(leaf: torch.Tensor) -> torch.Tensor:
         shape = (size, *leaf.shape[1:])
         if leaf.is_floating_point():
             return torch.randn(shape, device=device)
-        return torch.randint(case.high, shape, device=device)
+        return torch.randint(case.max_integer, shape, device=device)
 
-    return tuple(filled(leaf) for leaf in case.example)
+    return tuple(fill(leaf) for leaf in case.example)
 
 
 def cases(*, tiny: bool) -> list[Case]:

@@ -1,22 +1,20 @@
-"""What three well-known means really save in memory and time, beside what is usually promised.
+"""What three well-known techniques save in memory and time, beside what is usually promised.
 
 Gradient checkpointing (promised: 30-50 % of memory), mixed precision (1.5-2 times the speed) and
-attention that writes no scores down (20-40 % of memory), on GPT-2 124M, BERT-base and ResNet-50.
-Every figure is of a whole training step in eager mode with AdamW in fused kernels: the most in live
-tensors (`torch.cuda.max_memory_allocated`), and the median time of a few steps. Nothing here is a
-bar: a promise that does not hold is a result.
+attention that does not store its scores (20-40 % of memory), on GPT-2 124M, BERT-base and
+ResNet-50. Each figure is of a whole training step in eager mode with fused AdamW: peak memory of
+live tensors, and the median time of a few steps. There are no bars.
 
-The first row of each model is what the others are beside: bf16 for checkpointing and attention,
-fp32 for precisions. On a plain CPU small models run once, to show that the script does.
+Each is compared with a baseline: bf16 for checkpointing, fp32 for precisions, math attention for
+attention. On a plain CPU small models run once, to show that the script works.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -27,12 +25,13 @@ from anyrig.precision.policy import make_policy
 from anyrig.training.saving.recompute import How, recompute
 from anyrig.units import GIB, MIB, format_bytes
 from benchmarks.harness import Row
-from benchmarks.training_models import Case, batch, cases
+from benchmarks.torch_tools import peak_bytes, release_memory, reset_peak, synchronize
+from benchmarks.training_models import Case, cases, make_batch
 
 ITEMS = {"GPT-2 124M": 16, "BERT-base": 32, "ResNet-50": 64}
-WARM, TIMED = 2, 5
-# Steps are stopped early past this, so that a slow one does not hold up the rest.
-LONGEST_S = 2.5
+WARM_UP, TIMED = 2, 5
+# No further step is timed after this.
+MAX_S = 2.5
 PROMISES = {
     "checkpointing": "promised: 30-50 % less memory",
     "precision": "promised: 1.5-2 times as fast",
@@ -40,39 +39,37 @@ PROMISES = {
 }
 
 
-class Way(NamedTuple):
-    """One way to run a model's step."""
+class Variant(NamedTuple):
+    """How a step runs."""
 
     theme: str
     name: str
     precision: str = "bf16"
-    how: How | None = None
+    recompute_mode: How | None = None
     attention: SDPBackend | None = None
 
 
-class Cost(NamedTuple):
-    """What a step took."""
-
+class StepCost(NamedTuple):
     peak_bytes: int
     seconds: float
 
 
-PLAIN = Way("", "bf16")
-FULL = Way("precision", "fp32", "fp32")
+BF16 = Variant("", "bf16")
+FP32 = Variant("precision", "fp32", "fp32")
 CHECKPOINTING = (
-    Way("checkpointing", "whole blocks", how="blocks"),
-    Way("checkpointing", "selective", how="selective"),
+    Variant("checkpointing", "whole blocks", recompute_mode="blocks"),
+    Variant("checkpointing", "selective", recompute_mode="selective"),
 )
 PRECISION = (
-    Way("precision", "tf32", "tf32"),
-    Way("precision", "bf16", "bf16"),
-    Way("precision", "fp16", "fp16"),
+    Variant("precision", "tf32", "tf32"),
+    Variant("precision", "bf16", "bf16"),
+    Variant("precision", "fp16", "fp16"),
 )
-SCORES = Way("attention", "math: scores written", attention=SDPBackend.MATH)
+MATH_ATTENTION = Variant("attention", "math: scores written", attention=SDPBackend.MATH)
 ATTENTION = (
-    Way("attention", "flash", attention=SDPBackend.FLASH_ATTENTION),
-    Way("attention", "memory-efficient", attention=SDPBackend.EFFICIENT_ATTENTION),
-    Way("attention", "cuDNN", attention=SDPBackend.CUDNN_ATTENTION),
+    Variant("attention", "flash", attention=SDPBackend.FLASH_ATTENTION),
+    Variant("attention", "memory-efficient", attention=SDPBackend.EFFICIENT_ATTENTION),
+    Variant("attention", "cuDNN", attention=SDPBackend.CUDNN_ATTENTION),
 )
 
 
@@ -85,115 +82,91 @@ def run(hardware: str) -> list[Row]:
             continue
         size = 2 if tiny else ITEMS[case.name]
         print(f"\n{case.name}, {size} items", flush=True)
-        rows += _compared(case, size, device, PLAIN, CHECKPOINTING)
-        rows += _compared(case, size, device, FULL, PRECISION)
+        rows += _compare(case, size, device, BF16, CHECKPOINTING)
+        rows += _compare(case, size, device, FP32, PRECISION)
         if case.attention:
-            rows += _compared(case, size, device, SCORES, ATTENTION)
+            rows += _compare(case, size, device, MATH_ATTENTION, ATTENTION)
     return rows
 
 
-def _compared(
-    case: Case, size: int, device: torch.device, plain: Way, ways: tuple[Way, ...]
+def _compare(
+    case: Case, size: int, device: torch.device, baseline: Variant, variants: tuple[Variant, ...]
 ) -> list[Row]:
-    """Each way beside the plain one, in memory and in time."""
-    base = _cost(case, size, device, plain)
+    """Each variant beside the baseline, in memory and in time."""
+    base = _measure(case, size, device, baseline)
     if base is None:
         return []
     rows = []
-    for way in ways:
-        found = _cost(case, size, device, way)
+    for variant in variants:
+        found = _measure(case, size, device, variant)
         if found is None:
             continue
         memory = 1 - found.peak_bytes / base.peak_bytes if base.peak_bytes else 0.0
         speed = base.seconds / found.seconds
-        print(f"  {way.name} beside {plain.name}: {memory:+.0%} memory saved, {speed:.2f} times as "
-              f"fast ({PROMISES[way.theme]})", flush=True)  # fmt: skip
-        label, promise = f"{case.name}, {way.theme}: {way.name}", PROMISES[way.theme]
+        label, promise = f"{case.name}, {variant.theme}: {variant.name}", PROMISES[variant.theme]
+        print(f"  {variant.name} beside {baseline.name}: {memory:+.0%} memory saved, "
+              f"{speed:.2f} times as fast ({promise})", flush=True)  # fmt: skip
         unit, name = (MIB, "MiB") if device.type == "cpu" else (GIB, "GiB")
         rows += [
             Row(f"{label}, memory", found.peak_bytes / unit, name, base.peak_bytes / unit,
-                plain.name, spread=f"{memory:.0%} less; {promise}"),
-            Row(f"{label}, time", found.seconds * 1000, "ms", base.seconds * 1000, plain.name,
+                baseline.name, spread=f"{memory:.0%} less; {promise}"),
+            Row(f"{label}, time", found.seconds * 1000, "ms", base.seconds * 1000, baseline.name,
                 spread=f"{speed:.2f} times as fast; {promise}"),
         ]  # fmt: skip
     return rows
 
 
-def _cost(case: Case, size: int, device: torch.device, way: Way) -> Cost | None:
-    """The cost of a step, or None with words where the device has no such kernel."""
+def _measure(case: Case, size: int, device: torch.device, variant: Variant) -> StepCost | None:
+    """None where the device has no such kernel."""
     try:
-        cost = _run(case, size, device, way)
+        cost = _run(case, size, device, variant)
     except RuntimeError as error:
-        print(f"  {way.name}: {str(error).splitlines()[0][:120]}", flush=True)
+        print(f"  {variant.name}: {str(error).splitlines()[0][:120]}", flush=True)
         cost = None
-    _clean(device)
+    release_memory(device)
     if cost is not None:
-        print(f"  {way.name}: {format_bytes(cost.peak_bytes)}, {cost.seconds * 1000:.1f} ms",
+        print(f"  {variant.name}: {format_bytes(cost.peak_bytes)}, {cost.seconds * 1000:.1f} ms",
               flush=True)  # fmt: skip
     return cost
 
 
-def _run(case: Case, size: int, device: torch.device, way: Way) -> Cost:
+def _run(case: Case, size: int, device: torch.device, variant: Variant) -> StepCost:
     torch.manual_seed(0)
     with torch.device(device):
         model = case.make().train()
-    applied = make_policy(way.precision, device.type, training=True)  # type: ignore[arg-type]
-    if way.how is not None:
-        recompute(model, way.how)
-    rule = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    items = batch(case, size, device)
+    policy = make_policy(variant.precision, device.type, training=True)  # type: ignore[arg-type]
+    if variant.recompute_mode is not None:
+        recompute(model, variant.recompute_mode)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    items = make_batch(case, size, device)
 
     def step() -> None:
-        with applied.autocast(), _attention(way.attention):
+        with policy.autocast(), _attention(variant.attention):
             loss = case.loss(model, items)
-        with _attention(way.attention):  # a recomputed block chooses again
-            applied.backward(loss)
-        applied.step(rule)
-        rule.zero_grad(set_to_none=True)
+        with _attention(variant.attention):  # a recomputed block chooses again
+            policy.backward(loss)
+        policy.step(optimizer)
+        optimizer.zero_grad(set_to_none=True)
 
     try:
-        return _timed(step, device)
+        return _time_step(step, device)
     finally:
-        applied.restore()
+        policy.restore()
 
 
 def _attention(backend: SDPBackend | None) -> AbstractContextManager[Any]:
     return contextlib.nullcontext() if backend is None else sdpa_kernel(backend)
 
 
-def _timed(step: Callable[[], None], device: torch.device) -> Cost:
-    for _ in range(WARM):
+def _time_step(step: Callable[[], None], device: torch.device) -> StepCost:
+    for _ in range(WARM_UP):
         step()
-    with _peak(device) as peak:
-        times: list[float] = []
-        begun = time.perf_counter()
-        while len(times) < TIMED and time.perf_counter() - begun < LONGEST_S:
-            before = time.perf_counter()
-            step()
-            _wait(device)
-            times.append(time.perf_counter() - before)
-    return Cost(peak[0], statistics.median(times))
-
-
-@contextlib.contextmanager
-def _peak(device: torch.device) -> Iterator[list[int]]:
-    """The most in live tensors meanwhile; 0 on a CPU, where torch keeps no books."""
-    found = [0]
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-    yield found
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-        found[0] = torch.cuda.max_memory_allocated()
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def _clean(device: torch.device) -> None:
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    reset_peak(device)
+    times: list[float] = []
+    start = time.perf_counter()
+    while len(times) < TIMED and time.perf_counter() - start < MAX_S:
+        before = time.perf_counter()
+        step()
+        synchronize(device)
+        times.append(time.perf_counter() - before)
+    return StepCost(peak_bytes(device), statistics.median(times))

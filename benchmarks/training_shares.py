@@ -1,8 +1,8 @@
-"""Shares by measured speed beside equal ones: two processes, one three times slower.
+"""Batch shares by measured speed beside equal ones: two processes, one three times slower.
 
 Real processes over gloo train a small network; each sleeps for every item it computes, one of them
-three times as long. The peer is the same loop with equal shares, as every framework cuts batches.
-Both are measured from the first step, so finding the speeds is in it.
+three times as long. The peer is the same loop with equal shares, as every framework splits batches.
+Both are measured from the first step, so finding the speeds is included.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, Row, middle
+from benchmarks.harness import Row, median_and_range
+from benchmarks.processes import child_environment
 
 ROUNDS, STEPS, BATCH, WIDTH = 3, 60, 64, 64
 ITEM_S = 0.001
@@ -25,9 +28,9 @@ def run(hardware: str) -> list[Row]:
     found: dict[str, list[dict[str, float]]] = {"equal": [], "measured": []}
     for _ in range(ROUNDS):
         for kind, rounds in found.items():
-            rounds.append(_round(kind))
-    equal, _ = middle([one["items_s"] for one in found["equal"]])
-    ours, spread = middle([one["items_s"] for one in found["measured"]])
+            rounds.append(_run_processes(kind))
+    equal, _ = median_and_range([one["items_s"] for one in found["equal"]])
+    ours, spread = median_and_range([one["items_s"] for one in found["measured"]])
     error = max(one["error"] for rounds in found.values() for one in rounds)
     return [
         Row("items a second, one of two processes three times slower", ours, "items/s", equal,
@@ -36,24 +39,21 @@ def run(hardware: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def _round(kind: str) -> dict[str, float]:
+def _run_processes(kind: str) -> dict[str, float]:
     from anyrig.training.distributed.launch import launch
 
-    answer = ROOT / "benchmarks" / f".shares_{os.getpid()}.json"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    try:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "result.json"
         launch(
-            ["-m", "benchmarks.training_shares", kind, str(answer)], 2,
-            environment={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+            ["-m", "benchmarks.training_shares", kind, str(out)], 2,
+            environment=child_environment(OMP_NUM_THREADS="1"),
         )  # fmt: skip
-        told: dict[str, float] = json.loads(answer.read_text())
-    finally:
-        answer.unlink(missing_ok=True)
-    return told
+        result: dict[str, float] = json.loads(out.read_text())
+    return result
 
 
-def rank(kind: str, environment: Mapping[str, str]) -> dict[str, float]:
-    """One of the processes: all steps, and the gradients of the last one beside one process'."""
+def train_rank(kind: str, environment: Mapping[str, str]) -> dict[str, float]:
+    """All steps of one process, and its last gradients beside those of a single process."""
     import torch
 
     from anyrig.training.distributed.joining import open_group
@@ -77,8 +77,8 @@ def rank(kind: str, environment: Mapping[str, str]) -> dict[str, float]:
         group.note_speed(count)
     seconds = time.perf_counter() - start
     added = [one.grad.clone() for one in model.parameters()]
-    for hook in (group.close, model.zero_grad):
-        hook()
+    group.close()
+    model.zero_grad()
     (model(batches[-1]).square().sum() / BATCH).backward()
     error = max(
         float((one.grad - other).abs().max())
@@ -88,7 +88,6 @@ def rank(kind: str, environment: Mapping[str, str]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    told = rank(sys.argv[1], os.environ)
+    result = train_rank(sys.argv[1], os.environ)
     if os.environ["RANK"] == "0":
-        with open(sys.argv[2], "w") as file:
-            json.dump(told, file)
+        Path(sys.argv[2]).write_text(json.dumps(result))

@@ -1,8 +1,8 @@
-"""transformers' VibeVoice beside ours: random weights, what it did, and the difference.
+"""transformers' VibeVoice beside ours: random weights, what it computed, and the difference.
 
-The reference is `generate` itself, watched from outside: what its language model was given and
-thought, the noise it drew, the latents and the sound it made. Ours is then given the same inputs
-and the same noise, frame by frame, and must come to the same.
+The reference is `generate` itself, recorded with hooks: the inputs and outputs of its language
+model, the noise it drew, the latents and the audio. Ours is given the same inputs and the same
+noise, frame by frame, and must compute the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FULL: dict[str, Any] = {
         "hidden_size": 1536, "latent_size": 64, "num_hidden_layers": 4, "intermediate_size": 4608,
     },
 }  # fmt: skip
-# Everything the same but small: for a CPU, in a second.
+# The same, but small: for a CPU, in a second.
 TINY: dict[str, Any] = {
     "text_config": {
         "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96,
@@ -64,11 +64,11 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-# Of random weights, beside what would keep a signal's size.
-SPREAD = 0.6
+WEIGHT_SCALE = 0.6
+"""Of random weights, relative to what keeps the variance of a signal."""
 
 
-def classes() -> tuple[Any, Any]:
+def import_classes() -> tuple[Any, Any]:
     """transformers' configuration and model.
 
     VIBEVOICE_REFERENCE names a folder that holds a `transformers` package which has them, for a
@@ -88,12 +88,11 @@ def classes() -> tuple[Any, Any]:
 
 
 def build(sizes: dict[str, Any], device: str, dtype: torch.dtype, seed: int = 0) -> Any:
-    """transformers' model with random weights that let something through.
+    """transformers' model with random weights.
 
-    As it comes, a new model's gains are a millionth, and errors in half of its layers would not
-    be seen.
+    A new model's layer scales are a millionth: errors in half of its layers would not show.
     """
-    config_class, model_class = classes()
+    config_class, model_class = import_classes()
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -109,7 +108,7 @@ def build(sizes: dict[str, Any], device: str, dtype: torch.dtype, seed: int = 0)
 
 
 def recast(model: Any, dtype: torch.dtype) -> Any:
-    """The model with weights of another format; its tables stay exact, as loading keeps them."""
+    """The model with weights of another dtype; buffers stay as they are, as after loading."""
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
     return model
@@ -128,22 +127,22 @@ def _fill(name: str, parameter: Tensor, source: torch.Generator) -> None:
         parameter.normal_(1.0 if wide else 0.0, 0.1, generator=source)
     else:
         fan_in = parameter[0].numel() if "embed" not in name else parameter.shape[-1]
-        parameter.normal_(0.0, SPREAD * fan_in**-0.5, generator=source)
+        parameter.normal_(0.0, WEIGHT_SCALE * fan_in**-0.5, generator=source)
 
 
-def ours(model: Any, num_steps: int = 10) -> VibeVoice:
+def build_ours(model: Any, num_steps: int = 10) -> VibeVoice:
     """Our model on the same weights."""
     first = next(model.parameters())
     given = weights.of_tensors(model.state_dict(), first.device, first.dtype)
     return VibeVoice(shape.read(model.config.to_dict()), given, num_steps=num_steps)
 
 
-class _Following(NamedTuple):
+class _StepOutput(NamedTuple):
     prev_sample: Tensor
 
 
-class Solver:
-    """Our schedule in the shape transformers' generate wants: diffusers need not be there."""
+class SchedulerAdapter:
+    """Our scheduler with the interface that generate expects, without diffusers."""
 
     def __init__(self) -> None:
         self._steps: tuple[scheduler.Step, ...] = ()
@@ -155,16 +154,16 @@ class Solver:
             self.timesteps = torch.tensor([step.time for step in self._steps])
         self._at, self._last = 0, torch.zeros(())
 
-    def step(self, velocity: Tensor, _time: object, latent: Tensor) -> _Following:
+    def step(self, velocity: Tensor, _time: object, latent: Tensor) -> _StepOutput:
         following, self._last = scheduler.advance(
             self._steps[self._at], latent.float(), velocity.float(), self._last
         )
         self._at += 1
-        return _Following(following.to(velocity.dtype))
+        return _StepOutput(following.to(velocity.dtype))
 
 
-class Forced:
-    """A logits processor that lets only the given tokens through, one a step."""
+class ForcedTokens:
+    """A logits processor that allows only the given tokens, one a step."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens, self._at = tokens, 0
@@ -178,7 +177,7 @@ class Forced:
 
 
 def generate(model: Any, prompts: Sequence[Tensor], tokens: Sequence[int]) -> Any:
-    """transformers' generate on prompts of unequal length, padded on the left as it wants them."""
+    """transformers' generate on prompts of unequal length, padded on the left."""
     longest = max(len(prompt) for prompt in prompts)
     device = next(model.parameters()).device
     ids = torch.full((len(prompts), longest), model.config.pad_token_id)
@@ -190,8 +189,8 @@ def generate(model: Any, prompts: Sequence[Tensor], tokens: Sequence[int]) -> An
         input_ids=ids.to(device),
         attention_mask=mask.to(device),
         max_new_tokens=len(tokens),
-        logits_processor=[Forced(tokens)],
-        noise_scheduler=Solver(),
+        logits_processor=[ForcedTokens(tokens)],
+        noise_scheduler=SchedulerAdapter(),
         num_diffusion_steps=10,
         guidance_scale=1.3,
         do_sample=False,
@@ -199,27 +198,27 @@ def generate(model: Any, prompts: Sequence[Tensor], tokens: Sequence[int]) -> An
 
 
 @dataclass
-class Watched:
-    """What transformers' generate did, in the order it did it."""
+class GenerateRecord:
+    """What transformers' generate computed, in order."""
 
     inputs: list[Tensor] = field(default_factory=list)
-    """Of the language model: the last of each call."""
+    """Of the language model: the last position of each call."""
     noise: list[Tensor] = field(default_factory=list)
     latents: list[Tensor] = field(default_factory=list)
     sounds: list[Tensor] = field(default_factory=list)
 
-    def given(self, frame: int) -> Tensor:
-        """What led to a frame.
+    def input_of(self, frame: int) -> Tensor:
+        """The input of a frame.
 
-        A frame has three calls: the leading one, one by which generate guides its token scores
-        (the published model's own code has no such thing, nor have we), and the free one.
+        A frame has three calls: the conditional one, one that guides the token scores (neither the
+        published model's own code nor ours has it), and the unconditional one.
         """
         return self.inputs[frame * (len(self.inputs) // len(self.noise))]
 
 
-def watch(model: Any, prompts: Sequence[Tensor], tokens: Sequence[int]) -> Watched:
-    """Run generate with these tokens and note what went by."""
-    seen, head_calls = Watched(), [0]
+def record(model: Any, prompts: Sequence[Tensor], tokens: Sequence[int]) -> GenerateRecord:
+    """Run generate with these tokens and record it."""
+    seen, head_calls = GenerateRecord(), [0]
 
     def language(_module: object, _args: object, given: Any) -> None:
         seen.inputs.append(given["inputs_embeds"][:, -1])
@@ -257,46 +256,46 @@ class Difference(NamedTuple):
     cosine: dict[str, float]
 
 
-def compare(model: Any, mine: VibeVoice, prompts: Sequence[Tensor], num_frames: int) -> Difference:
-    """Our frames beside transformers' on the same inputs and noise; rows of unequal length."""
-    seen = watch(model, prompts, [model.config.audio_token_id] * (num_frames + 1))
+def compare(model: Any, ours: VibeVoice, prompts: Sequence[Tensor], num_frames: int) -> Difference:
+    """Our frames beside transformers' on the same inputs and noise."""
+    seen = record(model, prompts, [model.config.audio_token_id] * (num_frames + 1))
     rows, longest = len(prompts), max(len(prompt) for prompt in prompts)
-    frames = Frames(mine, rows, _room(longest + num_frames), guidance=1.3)
+    frames = Frames(ours, rows, _round_up(longest + num_frames), guidance=1.3)
     frames.leaning[:] = torch.tensor([-1e9, -1e9, -1e9, 0.0])
-    frames.begin([mine.words(prompt) for prompt in prompts])
+    frames.begin([ours.words(prompt) for prompt in prompts])
     largest: dict[str, float] = {}
     cosine: dict[str, float] = {}
     for n in range(num_frames):
         if n:
-            frames.state.inputs.copy_(seen.given(n).repeat_interleave(2, 0))
+            frames.state.inputs.copy_(seen.input_of(n).repeat_interleave(2, 0))
         frames.noise[0] = seen.noise[n].float()
         frames.run(rows, longest + n, 1)
         assert frames.said[0].eq(SPEAK).all()
         pairs = {
             "latents": (frames.latents[0], seen.latents[n]),
             "sound": (frames.sound[0], seen.sounds[n]),
-            "next input": (frames.state.inputs[::2], seen.given(n + 1)),
+            "next input": (frames.state.inputs[::2], seen.input_of(n + 1)),
         }
-        for name, (got, wanted) in pairs.items():
-            off, near = _distance(got.float(), wanted.float())
-            largest[name] = max(largest.get(name, 0.0), off)
-            cosine[name] = min(cosine.get(name, 1.0), near)
+        for name, (actual, expected) in pairs.items():
+            difference, similarity = _compare(actual.float(), expected.float())
+            largest[name] = max(largest.get(name, 0.0), difference)
+            cosine[name] = min(cosine.get(name, 1.0), similarity)
     return Difference(largest, cosine)
 
 
-def _distance(got: Tensor, wanted: Tensor) -> tuple[float, float]:
-    off = float((got - wanted).abs().max() / wanted.abs().max())
-    return off, float(torch.cosine_similarity(got, wanted, dim=-1).min())
+def _compare(actual: Tensor, expected: Tensor) -> tuple[float, float]:
+    difference = float((actual - expected).abs().max() / expected.abs().max())
+    return difference, float(torch.cosine_similarity(actual, expected, dim=-1).min())
 
 
-def _room(length: int) -> int:
+def _round_up(length: int) -> int:
     return -(-length // 512) * 512
 
 
-def prompts_of(model: Any, lengths: Sequence[int], seed: int = 1) -> list[Tensor]:
-    """Random prompts that end, as real ones do, with the token that begins the audio."""
+def make_prompts(model: Any, lengths: Sequence[int], seed: int = 1) -> list[Tensor]:
+    """Random prompts that end, like real ones, with the token that starts the audio."""
     source = torch.Generator().manual_seed(seed)
-    # The tokens with a meaning are the first few of the small model, the last of the large one.
+    # Special tokens are the first few of the small model, the last of the large one.
     words = model.config.text_config.vocab_size
     low, high = (10, words) if words < 1000 else (0, words - 1000)
     made = []

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.book_kills import Book, killing
+from benchmarks.book_kills import BookRun, kill_books
 
 KILLS = 20
 
 
 def test_a_killed_book_goes_on_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    tried = killing(Book(tmp_path / "books"), KILLS, seed=5)
-    assert tried.num_kills == KILLS
-    assert tried.wrong == []
-    assert tried.num_after_stored >= KILLS / 2
-    assert tried.num_writing >= 1
+    report = kill_books(BookRun(tmp_path / "books"), KILLS, seed=5)
+    assert report.num_kills == KILLS
+    assert report.failures == []
+    assert report.phases["stored"] >= KILLS / 2
+    assert report.phases["writing"] >= 1
     # What the worker has at hand, and what it has done and nobody has stored yet.
-    assert max(tried.twice) <= 2 * tried.largest_batch
+    assert max(report.figures["repeated_per_kill"]) <= 2 * report.figures["largest_batch"]

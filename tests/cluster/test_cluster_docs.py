@@ -17,7 +17,7 @@ import pytest
 
 from anyrig.cluster.broker import BrokerClient
 from anyrig.cluster.registry import WorkerRegistry
-from benchmarks.cluster_rig import install_engine
+from benchmarks.counting_engine import install_counting_engine
 from benchmarks.harness import ROOT
 from tests.cluster.conftest import Spread, Workers, person, story, until
 from tests.cluster.test_cluster_coordinator import Run, lead  # noqa: F401 - a fixture
@@ -28,7 +28,7 @@ SPEEDS = {"attic": 0.004, "cellar": 0.004, "shed": 0.16}
 @pytest.fixture
 def counting(tmp_path: Path) -> Mapping[str, str]:
     """The environment of a machine with an engine whose speed can be set."""
-    paths = [install_engine(tmp_path / "plugin"), str(ROOT / "src"), str(ROOT)]
+    paths = [install_counting_engine(tmp_path / "plugin"), str(ROOT / "src"), str(ROOT)]
     return {"PYTHONPATH": os.pathsep.join(paths), "COUNTED": str(tmp_path / "counted")}
 
 

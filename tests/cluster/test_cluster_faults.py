@@ -23,7 +23,17 @@ from anyrig.cluster.pool import ClusterPool
 from anyrig.cluster.speech import SpeechCodec
 from anyrig.speech.protocol import Line
 from anyrig.work.outcome import ItemOutcome
-from benchmarks.cluster_rig import POISON, Doubler, Node, Room, lines, offer, plainly, spoken, until
+from benchmarks.counting_engine import POISON
+from benchmarks.local_cluster import (
+    LocalCluster,
+    MessageDuplicator,
+    WorkerProcess,
+    counting_identity,
+    make_lines,
+    plain_bytes,
+    speak_locally,
+)
+from benchmarks.processes import wait_until
 
 CHAR_S = 0.004
 LEASE_S = 2
@@ -33,201 +43,211 @@ A_SHARD = math.ceil(1.0 / (CHAR_S * 40)) + 2
 
 
 @pytest.fixture(scope="module")
-def _room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
-    with Room(tmp_path_factory.mktemp("room"), config={"appendonly": "yes"}) as room:
-        yield room
+def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), config={"appendonly": "yes"}) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def room(_room: Room, monkeypatch: pytest.MonkeyPatch) -> Room:
+def cluster(_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     """A broker and two workers, a and b, whatever became of those of the test before."""
     monkeypatch.setattr(pools, "_MISSING_S", 1.5)
-    for name, node in list(_room.nodes.items()):
+    for name, worker in list(_cluster.workers.items()):
         if name not in ("a", "b"):
-            node.end()
-            del _room.nodes[name]
+            worker.stop()
+            del _cluster.workers[name]
     for name, core in (("a", 0), ("b", 1)):
-        if name not in _room.nodes or not _room.nodes[name].alive:
-            started(_room, name, core=core)
-    _room.wait_for("a", "b")
-    _room.counted.unlink(missing_ok=True)
-    return _room
+        if name not in _cluster.workers or not _cluster.workers[name].alive:
+            started(_cluster, name, core=core)
+    _cluster.wait_for("a", "b")
+    _cluster.spoken_log.unlink(missing_ok=True)
+    return _cluster
 
 
-def started(room: Room, name: str, **more: Any) -> Node:
+def started(cluster: LocalCluster, name: str, **more: Any) -> WorkerProcess:
     environment = {"SHORT_LEASE_S": str(LEASE_S), **more.pop("environment", {})}
-    return room.worker(name, char_s=CHAR_S, environment=environment, **more)
+    return cluster.start_worker(name, char_s=CHAR_S, environment=environment, **more)
 
 
 def speak(
-    room: Room, said: list[Line], at: int = 0, then: Callable[[], object] = lambda: None,
+    cluster: LocalCluster, said: list[Line], at: int = 0, then: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> tuple[list[ItemOutcome[Any]], list[str]]:  # fmt: skip
     """Lines over the cluster; something happens once so many of them are there."""
-    fleet = ClusterPool(BrokerClient(room.url), offer(), SpeechCodec(), **options)
+    pool = ClusterPool(BrokerClient(cluster.url), counting_identity(), SpeechCodec(), **options)
     outcomes = []
-    with closing(fleet):
-        fleet.wait_ready()
-        for outcome in fleet.run(said, cost=lambda line: line.cost):
+    with closing(pool):
+        pool.wait_ready()
+        for outcome in pool.run(said, cost=lambda line: line.cost):
             outcomes.append(outcome)
             if len(outcomes) == at:
                 then()
-        return outcomes, list(fleet.warnings)
+        return outcomes, list(pool.warnings)
 
 
-def check(room: Room, said: list[Line], outcomes: list[ItemOutcome[Any]], again: int) -> None:
+def check(
+    cluster: LocalCluster, said: list[Line], outcomes: list[ItemOutcome[Any]], again: int
+) -> None:
     """All of it came, to the byte, and no more was made twice than may have been lost."""
     assert [outcome.index for outcome in outcomes] == list(range(len(said)))
     assert [outcome.failure for outcome in outcomes] == [None] * len(said)
-    assert [plainly(outcome.result) for outcome in outcomes] == spoken(said)
+    assert [plain_bytes(outcome.result) for outcome in outcomes] == speak_locally(said)
     texts = {line.text for line in said}  # a straggler may still speak a line of the test before
-    made = {text: count for text, count in room.made().items() if text in texts}
+    made = {text: count for text, count in cluster.count_spoken().items() if text in texts}
     assert set(made) == texts
     assert sum(made.values()) - len(said) <= again
 
 
-def endless(room: Room) -> set[str]:
+def endless(cluster: LocalCluster) -> set[str]:
     """The keys of the broker that have no end."""
-    with closing(room.redis()) as redis:
+    with closing(cluster.redis()) as redis:
         return {key.decode() for key in redis.scan_iter() if redis.ttl(key) == -1}
 
 
-def test_a_worker_that_is_killed_takes_nothing_with_it(room: Room) -> None:
-    said, victim = lines(COUNT, "kill"), room.nodes["a"]
-    outcomes, _ = speak(room, said, 10, victim.kill)
+def test_a_worker_that_is_killed_takes_nothing_with_it(cluster: LocalCluster) -> None:
+    said, victim = make_lines(COUNT, "kill"), cluster.workers["a"]
+    outcomes, _ = speak(cluster, said, 10, victim.kill)
     # Its two shards, and what was given to two at the end.
-    check(room, said, outcomes, 3 * A_SHARD)
-    until(lambda: not victim.family(), 10, "its engine's end")
+    check(cluster, said, outcomes, 3 * A_SHARD)
+    wait_until(lambda: not victim.group_pids(), 10, "its engine's end")
 
 
 @pytest.mark.slow
-def test_a_worker_that_slept_past_its_lease_is_welcome_again(room: Room) -> None:
-    said, victim = lines(3 * COUNT, "sleep"), room.nodes["a"]
-    awake = threading.Timer(LEASE_S + 3.0, victim.thaw)
+def test_a_worker_that_slept_past_its_lease_is_welcome_again(cluster: LocalCluster) -> None:
+    said, victim = make_lines(3 * COUNT, "sleep"), cluster.workers["a"]
+    awake = threading.Timer(LEASE_S + 3.0, victim.resume)
 
     def sleep() -> None:
         victim.freeze()
         awake.start()
 
-    outcomes, warnings = speak(room, said, 10, sleep)
+    outcomes, warnings = speak(cluster, said, 10, sleep)
     awake.join()
-    check(room, said, outcomes, 4 * A_SHARD)
+    check(cluster, said, outcomes, 4 * A_SHARD)
     assert any("a (" in told and "has no heartbeat" in told for told in warnings), warnings
     assert victim.alive
-    until(lambda: room.living()["a"].status == "ready", 20, "an idle worker")
+    wait_until(lambda: cluster.list_alive()["a"].status == "ready", 20, "an idle worker")
 
 
 @pytest.mark.parametrize(
     "forgets", [pytest.param(False, marks=pytest.mark.slow), True], ids=["persistent", "forgetful"]
 )
-def test_a_broker_that_is_started_anew_finds_everybody_again(room: Room, forgets: bool) -> None:
-    said = lines(COUNT, f"broker {forgets}")
+def test_a_broker_that_is_started_anew_finds_everybody_again(
+    cluster: LocalCluster, forgets: bool
+) -> None:
+    said = make_lines(COUNT, f"broker {forgets}")
 
     def restart() -> None:
-        with closing(room.redis()) as redis:
+        with closing(cluster.redis()) as redis:
             if forgets:
                 redis.flushall()
-        room.stop_broker(kill=True)
+        cluster.stop_broker(kill=True)
         time.sleep(1.0)
-        room.start_broker()
+        cluster.start_broker()
 
-    outcomes, _ = speak(room, said, 10, restart)
+    outcomes, _ = speak(cluster, said, 10, restart)
     # What lay in the broker is lost with it: two shards of each worker at most.
-    check(room, said, outcomes, 5 * A_SHARD)
+    check(cluster, said, outcomes, 5 * A_SHARD)
 
 
 @pytest.mark.slow
-def test_a_client_that_is_killed_goes_on_where_it_was(room: Room) -> None:
+def test_a_client_that_is_killed_goes_on_where_it_was(cluster: LocalCluster) -> None:
     text = "CHAPTER 1\n\n" + " ".join(f"Number {n} is told by the tide." for n in range(80))
-    source = room.folder / "book.txt"
+    source = cluster.folder / "book.txt"
     source.write_text(text, encoding="utf-8")
-    process = room.book(source, room.folder / "book.m4b", home="killed")
-    until(lambda: sum(room.made().values()) >= 20, 60, "some lines")
+    process = cluster.start_book(source, cluster.folder / "book.m4b", home="killed")
+    wait_until(lambda: sum(cluster.count_spoken().values()) >= 20, 60, "some lines")
     process.kill()
     process.communicate()
-    before = sum(room.made().values())
-    room.whole(source, room.folder / "book.m4b", home="killed")
-    made = room.made()
+    before = sum(cluster.count_spoken().values())
+    cluster.make_book(source, cluster.folder / "book.m4b", home="killed")
+    made = cluster.count_spoken()
     assert before < len(made)
     assert sum(made.values()) - len(made) <= 5 * A_SHARD
-    alone = room.folder / "alone.m4b"
-    room.whole(source, alone, home="alone", cluster=False)
-    assert (room.folder / "book.m4b").read_bytes() == alone.read_bytes()
+    alone = cluster.folder / "alone.m4b"
+    cluster.make_book(source, alone, home="alone", cluster=False)
+    assert (cluster.folder / "book.m4b").read_bytes() == alone.read_bytes()
 
 
-def test_the_same_message_twice_is_done_once(room: Room) -> None:
-    said = lines(COUNT, "twice")
-    with closing(room.redis()) as redis, Doubler(redis) as doubler:
-        outcomes, _ = speak(room, said)
-    assert doubler.count
-    check(room, said, outcomes, A_SHARD)  # of the end alone
-    told = "".join(room.nodes[name].log.read_text() for name in "ab")
-    assert told.count("came twice") == doubler.count
+def test_the_same_message_twice_is_done_once(cluster: LocalCluster) -> None:
+    said = make_lines(COUNT, "twice")
+    with closing(cluster.redis()) as redis, MessageDuplicator(redis) as duplicator:
+        outcomes, _ = speak(cluster, said)
+    assert duplicator.count
+    check(cluster, said, outcomes, A_SHARD)  # of the end alone
+    told = "".join(cluster.workers[name].log.read_text() for name in "ab")
+    assert told.count("came twice") == duplicator.count
 
 
-def test_a_worker_of_another_version_is_given_nothing_and_named(room: Room) -> None:
-    started(room, "old", environment={"COUNTING_VERSION": "0"})
-    room.wait_for("old")
-    said = lines(20, "version")
-    outcomes, warnings = speak(room, said)
-    check(room, said, outcomes, A_SHARD)
+def test_a_worker_of_another_version_is_given_nothing_and_named(cluster: LocalCluster) -> None:
+    started(cluster, "old", environment={"COUNTING_VERSION": "0"})
+    cluster.wait_for("old")
+    said = make_lines(20, "version")
+    outcomes, warnings = speak(cluster, said)
+    check(cluster, said, outcomes, A_SHARD)
     assert "old is not used: its counting has other version (0, not 1)" in warnings
-    assert room.living()["old"].shards_done == 0
+    assert cluster.list_alive()["old"].shards_done == 0
 
 
 @pytest.mark.slow
-def test_a_clock_that_is_hours_wrong_changes_nothing(room: Room) -> None:
+def test_a_clock_that_is_hours_wrong_changes_nothing(cluster: LocalCluster) -> None:
     for name, hours in (("late", -30), ("early", 30)):
-        started(room, name, environment={"CLOCK_SHIFT_S": str(hours * 3600)})
-    room.wait_for("late", "early")
-    said = lines(COUNT, "clock")
-    outcomes, _ = speak(room, said)
-    check(room, said, outcomes, 3 * A_SHARD)
-    cards = room.living()
+        started(cluster, name, environment={"CLOCK_SHIFT_S": str(hours * 3600)})
+    cluster.wait_for("late", "early")
+    said = make_lines(COUNT, "clock")
+    outcomes, _ = speak(cluster, said)
+    check(cluster, said, outcomes, 3 * A_SHARD)
+    cards = cluster.list_alive()
     idle = [name for name in ("late", "early", "a", "b") if not cards[name].shards_done]
     assert not idle
 
 
-def test_a_line_that_kills_three_workers_is_set_aside_and_the_rest_goes_on(room: Room) -> None:
-    said = lines(12, "poison")
+def test_a_line_that_kills_three_workers_is_set_aside_and_the_rest_goes_on(
+    cluster: LocalCluster,
+) -> None:
+    said = make_lines(12, "poison")
     bad = 5
     said[bad] = Line(f"A cup of {POISON}.", voice="tone", seed=bad)
     names = ("a", "b", "c", "d")
     for name in names[2:]:
-        started(room, name)
-    room.wait_for(*names)
-    outcomes, warnings = speak(room, said)
+        started(cluster, name)
+    cluster.wait_for(*names)
+    outcomes, warnings = speak(cluster, said)
     failure = outcomes[bad].failure
     assert failure is not None
     assert (failure.kind, failure.tries) == ("crash", 3)
     good = [outcome for outcome in outcomes if outcome.index != bad]
-    assert [plainly(one.result) for one in good] == spoken([said[one.index] for one in good])
-    assert sum(not room.nodes[name].alive for name in names) == 3
+    assert [plain_bytes(one.result) for one in good] == speak_locally(
+        [said[one.index] for one in good]
+    )
+    assert sum(not cluster.workers[name].alive for name in names) == 3
     assert len([told for told in warnings if "its work goes to others" in told]) == 3
 
 
-def test_who_leaves_before_the_end_stops_everybody_and_leaves_nothing_behind(room: Room) -> None:
-    static = endless(room)
-    fleet = ClusterPool(BrokerClient(room.url), offer(), SpeechCodec())
-    run = fleet.run(lines(400, "cancel"), cost=lambda line: line.cost)
+def test_who_leaves_before_the_end_stops_everybody_and_leaves_nothing_behind(
+    cluster: LocalCluster,
+) -> None:
+    static = endless(cluster)
+    pool = ClusterPool(BrokerClient(cluster.url), counting_identity(), SpeechCodec())
+    run = pool.run(make_lines(400, "cancel"), cost=lambda line: line.cost)
     for _ in range(5):
         next(run)
-    assert endless(room) <= static
+    assert endless(cluster) <= static
     run.close()  # type: ignore[attr-defined]
-    fleet.close()
-    idle = lambda: all(room.living()[name].status == "ready" for name in "ab")  # noqa: E731
-    until(idle, 10, "idle workers")
+    pool.close()
+    idle = lambda: all(cluster.list_alive()[name].status == "ready" for name in "ab")  # noqa: E731
+    wait_until(idle, 10, "idle workers")
     time.sleep(0.5)  # the line that was at work is finished
-    before = sum(room.made().values())
+    before = sum(cluster.count_spoken().values())
     assert before < 100
     time.sleep(1.0)
-    assert sum(room.made().values()) == before
-    assert endless(room) <= static
+    assert sum(cluster.count_spoken().values()) == before
+    assert endless(cluster) <= static
 
 
 @pytest.mark.slow
-def test_a_full_disk_of_a_worker_is_no_other_workers_trouble(room: Room) -> None:
-    home = room.folder / "full"
+def test_a_full_disk_of_a_worker_is_no_other_workers_trouble(cluster: LocalCluster) -> None:
+    home = cluster.folder / "full"
     home.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(home)], capture_output=True
@@ -235,21 +255,21 @@ def test_a_full_disk_of_a_worker_is_no_other_workers_trouble(room: Room) -> None
     if mounted.returncode:
         pytest.skip("a file system of its own needs root")
     try:
-        environment = {"TMPDIR": str(home), "COUNTED": str(home / "counted")}
-        started(room, "full", environment=environment)
+        environment = {"TMPDIR": str(home), "COUNTING_LOG": str(home / "counted")}
+        started(cluster, "full", environment=environment)
         with pytest.raises(OSError, match="No space"):
             (home / "rest").write_bytes(b"x" * (1 << 20))
-        room.wait_for("full")
-        said = lines(COUNT, "disk")
-        outcomes, _ = speak(room, said)
-        check(room, said, outcomes, 3 * A_SHARD)
+        cluster.wait_for("full")
+        said = make_lines(COUNT, "disk")
+        outcomes, _ = speak(cluster, said)
+        check(cluster, said, outcomes, 3 * A_SHARD)
     finally:
-        room.nodes.pop("full").end()
+        cluster.workers.pop("full").stop()
         subprocess.run(["umount", "-l", str(home)], check=True)
 
 
 @pytest.fixture
-def far(room: Room) -> Iterator[Callable[[bool], None]]:
+def far(cluster: LocalCluster) -> Iterator[Callable[[bool], None]]:
     """A worker `far` on a host of its own, and a switch for the cable."""
     mark = f"ar{random.randrange(16**6):06x}"
     near, away = f"{mark}n", f"{mark}f"
@@ -260,14 +280,14 @@ def far(room: Room) -> Iterator[Callable[[bool], None]]:
         f"ip link set {near} up", f"ip netns exec {mark} ip addr add {net}.2/24 dev {away}",
         f"ip netns exec {mark} ip link set {away} up", f"ip netns exec {mark} ip link set lo up",
     ]  # fmt: skip
-    with Room(room.folder / mark, host="0.0.0.0") as other:
+    with LocalCluster(cluster.folder / mark, host="0.0.0.0") as other:
         try:
             for step in order:
                 done = subprocess.run(step.split(), capture_output=True, text=True)
                 if done.returncode:
                     pytest.skip(f"a host of its own needs root and ip: {done.stderr.strip()}")
             started(
-                other, "far", before=("ip", "netns", "exec", mark),
+                other, "far", prefix=("ip", "netns", "exec", mark),
                 url=f"redis://{net}.1:{other.port}/0",
             )  # fmt: skip
             started(other, "near")
@@ -284,7 +304,7 @@ def far(room: Room) -> Iterator[Callable[[bool], None]]:
 
 @pytest.mark.slow
 def test_a_cable_that_is_pulled_and_put_back(far: Any) -> None:
-    said = lines(3 * COUNT, "cable")
+    said = make_lines(3 * COUNT, "cable")
     back = threading.Timer(LEASE_S + 4.0, lambda: far.cable(True))
 
     def pull() -> None:
@@ -295,4 +315,4 @@ def test_a_cable_that_is_pulled_and_put_back(far: Any) -> None:
     back.join()
     check(far, said, outcomes, 5 * A_SHARD)
     assert any("far (" in told and "has no heartbeat" in told for told in warnings), warnings
-    until(lambda: "far" in far.living(), 30, "the far worker's return")
+    wait_until(lambda: "far" in far.list_alive(), 30, "the far worker's return")

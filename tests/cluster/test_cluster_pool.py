@@ -30,7 +30,7 @@ from anyrig.speech.booth import Recording
 from anyrig.speech.protocol import Line
 from anyrig.version import __version__
 from anyrig.work.outcome import ItemFailure, ItemOutcome
-from benchmarks.cluster_rig import lines, offer
+from benchmarks.local_cluster import counting_identity, make_lines
 from tests.cluster.conftest import Broker, until
 
 CODEC = SpeechCodec()
@@ -58,7 +58,7 @@ class Puppet:
         self.name, self.behaves = name, behaves
         self.client, self.orders = broker.client, list[Order]()
         self.tasks: tuple[str, ...] = ()
-        self.engine, self.speed = engine or offer(), speed
+        self.engine, self.speed = engine or counting_identity(), speed
         self._end = threading.Event()
         self._beat()
         self._threads = [threading.Thread(target=one) for one in (self._live, self._work)]
@@ -149,7 +149,9 @@ def fleet(broker: Broker) -> Iterator[Callable[..., ClusterPool]]:
     made: list[ClusterPool] = []
 
     def start(**options: Any) -> ClusterPool:
-        made.append(ClusterPool(broker.client, offer(), CODEC, **{"wait_s": 1.5, **options}))
+        made.append(
+            ClusterPool(broker.client, counting_identity(), CODEC, **{"wait_s": 1.5, **options})
+        )
         return made[-1]
 
     yield start
@@ -190,7 +192,7 @@ def test_answers_that_come_twice_late_or_for_nobody_change_nothing(
             one.answer(before, takes={before.lines[0][0]: Recording(b"x")})
 
     puppet("a", noisy)
-    said = lines(40)
+    said = make_lines(40)
     over = fleet()
     assert right(run(over, said), said)
     assert right(run(over, said[:5]), said[:5])  # nothing of the run before is taken for this one
@@ -209,7 +211,7 @@ def test_what_a_worker_returns_is_sent_again_and_nobody_is_blamed(
         one.answer(order, takes=made, returned=left)
 
     puppet("a", half)
-    said = lines(40)
+    said = make_lines(40)
     over = fleet()
     assert right(run(over, said), said)
     assert over.warnings == []
@@ -221,7 +223,7 @@ def test_bytes_that_the_broker_lost_are_made_again_and_nobody_is_blamed(
     def forgetful(one: Puppet, order: Order) -> None:
         one.answer(order, blob=len(one.orders) != 2)
 
-    one, said = puppet("a", forgetful), lines(40)
+    one, said = puppet("a", forgetful), make_lines(40)
     over = fleet(wait_s=30.0)
     assert right(run(over, said), said)
     assert over.warnings == []
@@ -245,7 +247,7 @@ def test_at_most_two_tasks_are_in_flight(
 
     one = puppet("a", slow)
     one.speed = 1e5
-    said = lines(40)
+    said = make_lines(40)
     assert right(run(fleet(slice_s=0.005), said), said)
     assert len(one.orders) > 4
     assert max(most) == 2
@@ -273,7 +275,7 @@ def test_a_worker_that_refuses_everything_is_not_waited_for(
     over = fleet()
     over.wait_ready()
     with pytest.raises(WorkError, match=told):
-        run(over, lines(20))
+        run(over, make_lines(20))
     assert len(bad.orders) <= 2 * 4  # two in flight, each time after a longer pause
     assert any("bad" in warning and told in warning for warning in over.warnings)
 
@@ -287,7 +289,7 @@ def test_a_worker_that_is_well_again_is_given_work_again(
         else:
             one.store(order.id, asdict(TaskResult(refused="the disk is full")))
 
-    one, said = puppet("a", recovers), lines(30)
+    one, said = puppet("a", recovers), make_lines(30)
     over = fleet(wait_s=30.0)
     assert right(run(over, said), said)
     assert len(one.orders) > 8
@@ -301,7 +303,7 @@ def test_a_worker_that_drains_does_so_in_the_next_run_too(
         one.tasks = (order.id,)
 
     old, over = puppet("old", holds), fleet(wait_s=30.0)
-    said = lines(5)
+    said = make_lines(5)
     outcomes: list[ItemOutcome[Any]] = []
     taker = threading.Thread(target=lambda: outcomes.extend(run(over, said)))
     taker.start()
@@ -327,7 +329,7 @@ def test_what_a_bad_worker_refuses_is_done_by_a_good_one(
 
     puppet("bad", refuse)
     puppet("good")
-    said = lines(40)
+    said = make_lines(40)
     assert right(run(fleet(), said), said)
 
 
@@ -340,7 +342,7 @@ def test_a_worker_that_drains_finishes_what_it_has(
             return
         one.store(order.id, asdict(TaskResult(returned=tuple(n for n, _ in order.lines))))
 
-    old, said = puppet("old", leaves), lines(60)
+    old, said = puppet("old", leaves), make_lines(60)
     over = fleet(slice_s=0.05)
     going = over.run(said, cost=lambda line: line.cost)
     outcomes: list[ItemOutcome[Any]] = []
@@ -370,7 +372,7 @@ def test_a_task_that_was_lost_is_sent_again(
             good(one, order)
 
     puppet("a", forgetful)
-    said = lines(30)
+    said = make_lines(30)
     over = fleet(wait_s=30.0)
     assert right(run(over, said), said)
     assert over.warnings == []
@@ -383,7 +385,7 @@ def test_a_result_that_nobody_told_of_is_found(
         one.answer(order, tell=False)
 
     quiet = puppet("a", silent)
-    said = lines(12)
+    said = make_lines(12)
     assert right(run(fleet(wait_s=30.0), said), said)
     assert sum(len(order.lines) for order in quiet.orders) == len(said)  # nothing twice
 
@@ -411,7 +413,7 @@ def test_a_task_expires_by_the_clock_of_its_worker(
 
     before_task_publish.connect(note)
     try:
-        assert right(run(over, lines(3)), lines(3))
+        assert right(run(over, make_lines(3)), make_lines(3))
     finally:
         before_task_publish.disconnect(note)
     behind = datetime.now(UTC) - sent[0]
@@ -432,7 +434,7 @@ def test_a_line_that_one_worker_cannot_speak_is_tried_by_another(
 
     puppet("a", fails)
     puppet("b")
-    said = lines(10)
+    said = make_lines(10)
     assert right(run(fleet(), said), said)
 
 
@@ -445,7 +447,7 @@ def test_a_line_that_nobody_can_speak_fails_after_two_have_tried(
         one.answer(order, takes=made, failures=failed)
 
     tried = [puppet(name, fails) for name in "abc"]
-    outcomes = run(fleet(), lines(10))
+    outcomes = run(fleet(), make_lines(10))
     assert [one.index for one in outcomes if one.failure] == [3]
     orders = [order for one in tried for order in one.orders]
     assert sum(any(line.seed == 3 for _, line in order.lines) for order in orders) == 2
@@ -465,7 +467,7 @@ def test_a_result_over_the_limit_is_not_fetched(
     over = fleet()
     over.wait_ready()
     with pytest.raises(WorkError, match="its result is not valid"):
-        run(over, lines(4))
+        run(over, make_lines(4))
 
 
 def test_a_straggler_is_given_nothing_until_it_knows_that_its_task_was_revoked(
@@ -477,7 +479,7 @@ def test_a_straggler_is_given_nothing_until_it_knows_that_its_task_was_revoked(
         held.append(order)
         one.tasks = tuple(order.id for order in held)
 
-    slow, said = puppet("slow", stuck), lines(30)
+    slow, said = puppet("slow", stuck), make_lines(30)
     puppet("quick")
     over = fleet()
     until(lambda: over.size == 2)
@@ -509,7 +511,7 @@ def test_closing_in_the_middle_leaves_nothing_without_an_end(
 
     puppet("a", slowly)
     over = fleet()
-    going = over.run(lines(400), cost=lambda line: line.cost)
+    going = over.run(make_lines(400), cost=lambda line: line.cost)
     next(going)
     going.close()  # type: ignore[attr-defined]
     over.close()

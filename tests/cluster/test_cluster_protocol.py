@@ -27,14 +27,14 @@ from anyrig.cluster.speech import SpeechCodec
 from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
 from anyrig.work.outcome import ItemFailure
-from benchmarks.cluster_rig import lines, offer
+from benchmarks.local_cluster import counting_identity, make_lines
 from tests.cluster.conftest import Broker, Workers, until
 from tests.cluster.test_cluster_worker import order, sent
 
 CODEC = SpeechCodec()
-ITEMS = tuple((n, CODEC.encode_item(line)) for n, line in enumerate(lines(3), start=7))
+ITEMS = tuple((n, CODEC.encode_item(line)) for n, line in enumerate(make_lines(3), start=7))
 REQUEST = TaskRequest(
-    "speech", offer(), ITEMS, "fp16", {"speed": 1.5, "on": True}, "live", compress=False
+    "speech", counting_identity(), ITEMS, "fp16", {"speed": 1.5, "on": True}, "live", compress=False
 )
 RESULTS = {7: EncodedResult(b"\x00\xff", {"tries": 2}), 9: EncodedResult(b"abc", {})}
 RESULT, BLOB = pack_results(
@@ -51,13 +51,13 @@ def through(value: dict[str, Any]) -> Any:
 def test_what_is_sent_arrives() -> None:
     request = parse_request(through(asdict(REQUEST)))
     assert request == REQUEST
-    assert [CODEC.decode_item(item) for _, item in request.items] == lines(3)
+    assert [CODEC.decode_item(item) for _, item in request.items] == make_lines(3)
     result = parse_result(through(asdict(RESULT)))
     assert result == RESULT
     assert sum(result.sizes) == len(BLOB) == 5
     assert result.split(BLOB) == RESULTS
     assert "text" not in REQUEST.describe()
-    assert not any(line.text in REQUEST.describe() for line in lines(3))
+    assert not any(line.text in REQUEST.describe() for line in make_lines(3))
 
 
 def test_a_take_arrives() -> None:

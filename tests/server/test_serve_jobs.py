@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.audiobooks.listen import finished
 from anyrig.jobs import JobQueue
-from benchmarks.serve_kills import killing
+from benchmarks.serve_kills import kill_servers
 from tests.server.conftest import Server, Start
 
 BOOK = Path(__file__).parents[2] / "examples" / "the-tide-clock.epub"
@@ -391,7 +391,7 @@ KILLS = 3
 
 
 def test_a_job_outlives_its_server_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    tried = killing(tmp_path, KILLS)
-    assert tried.wrong == []
-    assert tried.num_kills == KILLS
-    assert tried.num_making + tried.num_writing >= 1
+    report = kill_servers(tmp_path, KILLS)
+    assert report.failures == []
+    assert report.num_kills == KILLS
+    assert report.phases["making"] + report.phases["writing"] >= 1

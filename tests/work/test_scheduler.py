@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from anyrig.work.assignment import Assignment, Slot, assign_best, assign_items, lower_bound_s
 from anyrig.work.batching import BatchBudget, WorkItem
 from anyrig.work.scheduler import Scheduler, WorkerLoad
-from benchmarks.cluster_fates import Worker, segments, speeds
-from benchmarks.cluster_world import FAR, NEAR, play
+from benchmarks.cluster_simulation import (
+    LOCAL,
+    REMOTE,
+    SimulatedWorker,
+    draw_costs,
+    draw_speeds,
+    simulate,
+)
 from benchmarks.work import best_subset, ideal
 
 
@@ -35,7 +41,7 @@ def test_three_unequal_speeds_end_within_four_per_cent_of_the_ideal(
 ) -> None:
     rates = (1.0, 0.5, 0.2)
     draws = [draw(kind, count, mean, seed) for seed in range(5)]
-    ratios = [play(costs, rates, NEAR).end / ideal(costs, rates) for costs in draws]
+    ratios = [simulate(costs, rates, LOCAL).end_s / ideal(costs, rates) for costs in draws]
     assert statistics.median(ratios) <= 1.04
 
 
@@ -44,23 +50,23 @@ def test_three_unequal_speeds_end_within_four_per_cent_of_the_ideal(
 def test_a_very_slow_device_never_delays_the_end(kind: str, count: int, mean: float) -> None:
     rates = (1.0, 0.2, 0.025)
     draws = [draw(kind, count, mean, seed) for seed in range(5)]
-    ratios = [play(costs, rates, NEAR).end / best_subset(costs, rates) for costs in draws]
+    ratios = [simulate(costs, rates, LOCAL).end_s / best_subset(costs, rates) for costs in draws]
     assert statistics.median(ratios) <= 1.015
 
 
 def test_the_slowest_device_helps_when_there_is_time() -> None:
     costs = [0.05] * 2000
-    with_it, without = play(costs, (1, 0.2, 0.025), NEAR), play(costs, (1, 0.2), NEAR)
-    assert with_it.end < without.end * 0.99
+    with_it, without = simulate(costs, (1, 0.2, 0.025), LOCAL), simulate(costs, (1, 0.2), LOCAL)
+    assert with_it.end_s < without.end_s * 0.99
 
 
 def test_little_is_computed_twice() -> None:
-    assert play(draw("uniform", 500, 0.05, 1), (1, 0.5, 0.2), NEAR).num_answers <= 505
+    assert simulate(draw("uniform", 500, 0.05, 1), (1, 0.5, 0.2), LOCAL).num_computed <= 505
 
 
 def test_one_worker_does_everything() -> None:
     costs = draw("lognormal", 50, 0.1, 3)
-    assert play(costs, (1,), NEAR).end == pytest.approx(sum(costs), rel=0.02)
+    assert simulate(costs, (1,), LOCAL).end_s == pytest.approx(sum(costs), rel=0.02)
 
 
 def test_a_device_known_to_be_slow_is_not_given_an_item_that_it_would_finish_last() -> None:
@@ -141,8 +147,8 @@ def test_an_assignment_of_a_book_is_within_one_per_cent_of_all_work_over_all_spe
     kind: str, count: int
 ) -> None:
     rng = random.Random(count)
-    rates = speeds(kind, count, rng)
-    costs = sorted(segments(round(25 * sum(rates)) + 10, rng))
+    rates = draw_speeds(kind, count, rng)
+    costs = sorted(draw_costs(round(25 * sum(rates)) + 10, rng))
     found = check(assign_best(costs, make_slots(rates)), costs, make_slots(rates))
     assert found.end_s <= 1.01 * max(sum(costs) / sum(rates), costs[-1])
 
@@ -157,10 +163,10 @@ def test_an_assignment_of_a_book_is_within_one_per_cent_of_all_work_over_all_spe
 def test_where_speeds_are_known_one_more_worker_never_makes_it_longer(
     costs: list[float], rates: list[float], one_more: float
 ) -> None:
-    without, more = play(costs, rates, FAR), play(costs, [*rates, one_more], FAR)
+    without, more = simulate(costs, rates, REMOTE), simulate(costs, [*rates, one_more], REMOTE)
     assert without.scheduler.on_plan
     assert more.scheduler.on_plan
-    assert more.end <= without.end + ROUNDING_S
+    assert more.end_s <= without.end_s + ROUNDING_S
 
 
 @settings(deadline=None, max_examples=30, derandomize=True)
@@ -168,28 +174,31 @@ def test_where_speeds_are_known_one_more_worker_never_makes_it_longer(
 def test_nor_does_one_that_comes_later(
     costs: list[float], rates: list[float], one_more: float, share: float
 ) -> None:
-    without = play(costs, rates, FAR)
-    late = Worker(one_more, comes=share * without.end)
-    assert play(costs, [*map(Worker, rates), late], FAR).end <= without.end + ROUNDING_S
+    without = simulate(costs, rates, REMOTE)
+    late = SimulatedWorker(one_more, joins_s=share * without.end_s)
+    assert (
+        simulate(costs, [*map(SimulatedWorker, rates), late], REMOTE).end_s
+        <= without.end_s + ROUNDING_S
+    )
 
 
 @pytest.mark.parametrize(("count", "one_more"), [(2, 0.3), (30, 0.02), (100, 1.0)])
 def test_nor_in_a_large_cluster(count: int, one_more: float) -> None:
     rng = random.Random(count)
-    rates = speeds("mixed", count, rng)
-    costs = segments(round(20 * sum(rates)), rng)
-    without, more = play(costs, rates, FAR), play(costs, [*rates, one_more], FAR)
+    rates = draw_speeds("mixed", count, rng)
+    costs = draw_costs(round(20 * sum(rates)), rng)
+    without, more = simulate(costs, rates, REMOTE), simulate(costs, [*rates, one_more], REMOTE)
     assert without.scheduler.on_plan
     assert more.scheduler.on_plan
-    assert more.end <= without.end + ROUNDING_S
+    assert more.end_s <= without.end_s + ROUNDING_S
 
 
 def test_a_worker_that_is_not_as_fast_as_was_known_ends_the_plan() -> None:
     """What was laid out for good is left, and all still ends in time."""
     costs = [1.0] * 100
-    told = play(costs, [1.0, 1.0], replace(FAR, noise=0.3), seed=4)
-    assert not told.scheduler.on_plan
-    assert told.end <= 1.08 * 50
+    result = simulate(costs, [1.0, 1.0], replace(REMOTE, noise=0.3), seed=4)
+    assert not result.scheduler.on_plan
+    assert result.end_s <= 1.08 * 50
 
 
 # -- with speeds that must be learnt ----------------------------------------------------------
@@ -211,10 +220,13 @@ def test_a_worker_that_is_not_as_fast_as_was_known_ends_the_plan() -> None:
 def test_one_more_worker_costs_at_most_a_segment_of_the_fastest(
     costs: list[float], rates: list[float], one_more: float, near: bool
 ) -> None:
-    how = NEAR if near else replace(FAR, known=False)
+    how = LOCAL if near else replace(REMOTE, known=False)
     costs = [cost / 10 for cost in costs] if near else costs
-    without, more = play(costs, rates, how).end, play(costs, [*rates, one_more], how).end
-    assert more <= without + max(costs) / max(rates) + 10 * how.way_s
+    without, more = (
+        simulate(costs, rates, how).end_s,
+        simulate(costs, [*rates, one_more], how).end_s,
+    )
+    assert more <= without + max(costs) / max(rates) + 10 * how.latency_s
 
 
 def test_what_one_of_unknown_speed_holds_is_done_by_an_idle_one_at_once() -> None:
@@ -264,19 +276,19 @@ def test_one_lies_ready_beside_the_one_at_work() -> None:
 def test_a_suspect_goes_to_the_worker_that_finishes_it_first() -> None:
     """A worker dies with long items; the slow one is idle then, and would take a minute each."""
     costs = [3.0] * 30
-    workers = [Worker(1.0), Worker(1.0, dies=10.0), Worker(0.02)]
-    told = play(costs, workers, FAR)
-    alone = play(costs, [Worker(1.0), Worker(1.0, dies=10.0)], FAR)
-    assert told.end <= alone.end + 3.0 + 0.1
+    workers = [SimulatedWorker(1.0), SimulatedWorker(1.0, fails_s=10.0), SimulatedWorker(0.02)]
+    result = simulate(costs, workers, REMOTE)
+    alone = simulate(costs, [SimulatedWorker(1.0), SimulatedWorker(1.0, fails_s=10.0)], REMOTE)
+    assert result.end_s <= alone.end_s + 3.0 + 0.1
 
 
 def test_what_a_frozen_worker_holds_delays_the_end_by_no_more_than_its_lease() -> None:
     costs = [1.0] * 60
     for dies in (5.0, 18.0, 19.5):
-        frozen = Worker(1.0, dies=dies, freezes=True)
-        told = play(costs, [Worker(1.0), Worker(1.0), frozen], FAR)
+        frozen = SimulatedWorker(1.0, fails_s=dies, freezes=True)
+        result = simulate(costs, [SimulatedWorker(1.0), SimulatedWorker(1.0), frozen], REMOTE)
         ideal = dies + (60 - 3 * dies) / 2
-        assert told.end <= ideal + FAR.lease_s / 2, "what is late is done by others before"
+        assert result.end_s <= ideal + REMOTE.lease_s / 2, "what is late is done by others before"
 
 
 def test_what_a_dropped_shard_leaves_is_begun_when_it_is_dropped() -> None:

@@ -27,7 +27,7 @@ from anyrig.documents.entities.reading import read
 from anyrig.documents.entities.stretches import Stretch, Window, cuts, stretches
 from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError
-from benchmarks.entities import CHECKED, ours, passages, scored, slips
+from benchmarks.entities import CHECKED, find_entities, list_errors, read_passages, score
 from tests.text.formats.pdf_making import Leaf, pdf
 
 MIXED = """The governor met the ministers of finance and they agreed on a sum of 1,234 euros.
@@ -342,12 +342,14 @@ def test_twice_as_much_takes_no_more_than_a_few_times_as_long(name: str) -> None
 
 @pytest.mark.parametrize("language", ["en", "fr", "es"])
 def test_what_is_checked_is_found_and_nothing_else(language: str) -> None:
-    texts = [one for one in passages() if one.language == language]
-    found = ours(texts, names=False)
-    score = scored(texts, found, CHECKED)
-    wrong = [line for line in slips(texts, found) if any(f" {kind}:" in line for kind in CHECKED)]
-    assert score.precision > 0.97, wrong
-    assert score.recall > 0.97, wrong
+    texts = [one for one in read_passages() if one.language == language]
+    found = find_entities(texts, names=False)
+    result = score(texts, found, CHECKED)
+    wrong = [
+        line for line in list_errors(texts, found) if any(f" {kind}:" in line for kind in CHECKED)
+    ]
+    assert result.precision > 0.97, wrong
+    assert result.recall > 0.97, wrong
 
 
 def page(text: str) -> Leaf:

@@ -36,11 +36,11 @@ def theirs() -> Any:
 
 @pytest.fixture(scope="module")
 def mine(theirs: Any) -> VibeVoice:
-    return reference.ours(theirs)
+    return reference.build_ours(theirs)
 
 
 def test_every_frame_is_transformers_own(theirs: Any, mine: VibeVoice) -> None:
-    prompts = reference.prompts_of(theirs, [9, 4, 23])
+    prompts = reference.make_prompts(theirs, [9, 4, 23])
     found = reference.compare(theirs, mine, prompts, 50)
     assert max(found.largest.values()) < 1e-5
 
@@ -48,7 +48,7 @@ def test_every_frame_is_transformers_own(theirs: Any, mine: VibeVoice) -> None:
 def test_every_frame_is_close_in_half_precision() -> None:
     model = reference.build(reference.TINY, "cpu", torch.bfloat16)
     found = reference.compare(
-        model, reference.ours(model), reference.prompts_of(model, [9, 4, 23]), 50
+        model, reference.build_ours(model), reference.make_prompts(model, [9, 4, 23]), 50
     )
     assert min(found.cosine.values()) > 0.999
 
@@ -57,8 +57,8 @@ def test_audio_that_stops_and_begins_again(theirs: Any, mine: VibeVoice) -> None
     """The free sequence goes back to its beginning, and what is heard goes on."""
     said = [SPEAK, SPEAK, SPEAK, STOP, BEGIN, SPEAK, SPEAK, STOP, BEGIN, SPEAK, SPEAK]
     tokens = [mine.shape.tokens.all[word] for word in said]
-    prompts = reference.prompts_of(theirs, [7])
-    seen = reference.watch(theirs, prompts, tokens)
+    prompts = reference.make_prompts(theirs, [7])
+    seen = reference.record(theirs, prompts, tokens)
     frames = Frames(mine, 1, 512, guidance=1.3)
     frames.begin([mine.words(prompts[0])])
     spoken: list[torch.Tensor] = []
@@ -75,8 +75,8 @@ def test_audio_that_stops_and_begins_again(theirs: Any, mine: VibeVoice) -> None
 
 def test_a_first_token_that_is_no_audio(theirs: Any, mine: VibeVoice) -> None:
     said = [BEGIN, SPEAK, SPEAK]
-    prompts = reference.prompts_of(theirs, [5])
-    seen = reference.watch(theirs, prompts, [mine.shape.tokens.all[word] for word in said])
+    prompts = reference.make_prompts(theirs, [5])
+    seen = reference.record(theirs, prompts, [mine.shape.tokens.all[word] for word in said])
     frames = Frames(mine, 1, 512, guidance=1.3)
     frames.begin([mine.words(prompts[0])])
     for word, noise in zip(said, [seen.noise[0], *seen.noise], strict=True):
@@ -88,7 +88,7 @@ def test_a_first_token_that_is_no_audio(theirs: Any, mine: VibeVoice) -> None:
 
 def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> None:
     """Rows of unequal length that end at different times, so that the others move up."""
-    prompts = reference.prompts_of(theirs, [9, 4, 23, 12, 6])
+    prompts = reference.make_prompts(theirs, [9, 4, 23, 12, 6])
     limits = [5, 21, 9, 30, 2]
     utterances = [
         Utterance(mine.words(prompt), seed=row, most=limit)
@@ -103,7 +103,7 @@ def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> N
 
 
 def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
-    utterance = Utterance(mine.words(reference.prompts_of(theirs, [6])[0]), seed=3, most=19)
+    utterance = Utterance(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
     (usual,), (short,) = _spoken(mine, [utterance]), _spoken(mine, [utterance], first=3)
     np.testing.assert_array_equal(usual, short)
     (other,) = _spoken(mine, [dataclasses.replace(utterance, seed=4)])
@@ -113,7 +113,7 @@ def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
 def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoice) -> None:
     speaker = Speaker(mine)
     speaker.leaning = (0.0, -1e9, -1e9, -1e9)
-    utterance = Utterance(mine.words(reference.prompts_of(theirs, [6])[0]), seed=3, most=19)
+    utterance = Utterance(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
     (piece,) = speaker.speak([utterance])
     assert piece.ended
     assert len(piece.samples) == 0
@@ -122,7 +122,7 @@ def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoice) -> None:
 
 def test_rows_longer_than_the_first_span(theirs: Any, mine: VibeVoice) -> None:
     """Attention widens in steps: crossing one changes nothing."""
-    long = reference.prompts_of(theirs, [505, 11])
+    long = reference.make_prompts(theirs, [505, 11])
     found = reference.compare(theirs, mine, long, 12)
     assert max(found.largest.values()) < 1e-5
 
@@ -170,7 +170,7 @@ def test_another_solver_is_refused() -> None:
 
 def test_a_config_that_leaves_out_what_is_usual() -> None:
     """As transformers may write it: only what differs from its defaults."""
-    config_class, _ = reference.classes()
+    config_class, _ = reference.import_classes()
     full = config_class(**reference.FULL)
     assert shape.read(json.loads(full.to_json_string(use_diff=True))) == shape.read(full.to_dict())
     assert shape.read(full.to_dict()).acoustic.hop == 3200
@@ -182,7 +182,7 @@ def test_every_transformers_5_takes_the_reference_sizes(sizes: dict[str, Any]) -
     text, head = sizes["text_config"], sizes["diffusion_head_config"]
     assert head["hidden_size"] == text["hidden_size"]
     assert head["latent_size"] == sizes["audio_config"].get("hidden_size", 64)
-    config_class, _ = reference.classes()
+    config_class, _ = reference.import_classes()
     config = config_class(**sizes)
     assert config.diffusion_head_config.hidden_size == head["hidden_size"]
     assert config.diffusion_head_config.latent_size == head["latent_size"]
@@ -212,7 +212,7 @@ def _spoken(
 def test_a_captured_step_is_the_step() -> None:
     """On a real GPU: replayed graphs beside the same code run as it is written."""
     model = reference.build(reference.TINY, "cuda", torch.float32)
-    mine, prompts = reference.ours(model), reference.prompts_of(model, [505, 4, 23])
+    mine, prompts = reference.build_ours(model), reference.make_prompts(model, [505, 4, 23])
     utterances = [Utterance(mine.words(one), n, 20 + n) for n, one in enumerate(prompts)]
     captured, plain = _spoken(mine, utterances), _spoken(mine, utterances, graphs=False)
     for one, other in zip(captured, plain, strict=True):
