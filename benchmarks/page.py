@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Row, middle
+from benchmarks.harness import Row, median_and_range
 from tests.server.browsing import Browser, chromium
 from tests.server.conftest import running
 
@@ -70,7 +70,7 @@ def run(hardware: str) -> list[Row]:
     found = rounds[1:]  # the first one warms the server's own caches
 
     def row(what: str, key: str, unit: str, high: float | None = None) -> Row:
-        value, spread = middle([one[key] for one in found])
+        value, spread = median_and_range([one[key] for one in found])
         return Row(what, value, unit, high=high, spread=spread)
 
     return [
@@ -111,7 +111,7 @@ def _visit(browser: Browser) -> dict[str, float]:
     long = _speak(browser, (_TEXT * CHARACTERS)[:CHARACTERS])
     return {
         "first_ms": first_ms, "first_kb": first_kb, "later_ms": later_ms, "later_kb": later_kb,
-        "change_ms": middle([ms for ms, _ in changes])[0],
+        "change_ms": median_and_range([ms for ms, _ in changes])[0],
         "change_kb": max(kb for _, kb in changes),
         "audio_ms": audio_ms, "long_audio_ms": long["first_ms"], "task_ms": long["task_ms"],
     }  # fmt: skip
