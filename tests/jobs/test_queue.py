@@ -224,7 +224,9 @@ def test_progress_resets_the_number_of_crashes(queue: JobQueue, clock: Clock) ->
 def test_a_new_attempt_keeps_the_progress_without_its_rates(queue: JobQueue) -> None:
     job = queue.submit("long", {})
     claim(queue)
-    progress = {"done": 0.4, "stage": "speaking", "speed": 21.5, "left_s": 48.0}
+    progress: dict[str, JsonValue] = {
+        "done": 0.4, "stage": "speaking", "speed": 21.5, "left_s": 48.0
+    }  # fmt: skip
     queue.report_event("worker", job.id, "progress", progress)
     queue.pause(job.id)
     queue.finish("worker", job.id, JobOutcome(stopped=True))
