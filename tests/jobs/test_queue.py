@@ -225,11 +225,8 @@ def test_a_new_attempt_keeps_the_progress_without_its_rates(queue: JobQueue) -> 
     job = queue.submit("long", {})
     claim(queue)
     progress: dict[str, JsonValue] = {
-        "done": 0.4,
-        "stage": "speaking",
-        "speed": 21.5,
-        "left_s": 48.0,
-    }
+        "done": 0.4, "stage": "speaking", "speed": 21.5, "left_s": 48.0
+    }  # fmt: skip
     queue.report_event("worker", job.id, "progress", progress)
     queue.pause(job.id)
     queue.finish("worker", job.id, JobOutcome(stopped=True))

@@ -48,7 +48,7 @@ export default {
           </li>
         </ul>
       </details>
-      <audio ref="audio" @timeupdate="position = $refs.audio.currentTime" @ended="playing = false" @pause="playing = false"
+      <audio ref="audio" @timeupdate="position = $event.target.currentTime" @ended="playing = false" @pause="playing = false"
         @playing="playing = true"></audio>
     </div>`,
   props: { texts: Object, icons: Object, formats: Array },
