@@ -129,7 +129,6 @@ class SpeakPage:
             self._lines = LineTable(
                 t, self._build_request(), self._options, requests, voices.list_seeded(config)
             )
-            self._lines.on("failed", _show_failure)
             self._lines.on("queued", catch_errors(self._queue_lines))
 
     def _build_speech_card(self, default: str) -> None:
@@ -160,7 +159,6 @@ class SpeakPage:
                 self._error = tag("div", id="nothing-to-say")
         with element:
             self._player = SpeechPlayer(t)
-            self._player.on("failed", _show_failure)
             self._player.on("reused", lambda event: self._text.set_value(event.args))
             self._status = tag("p", classes="soft figures", role="status")
             self._player.on("began", self._show_latency)
@@ -311,10 +309,6 @@ class SpeakPage:
                 arguments |= {"set": request["options"]} if "options" in request else {}
             await self._page.api.post("/jobs", {"kind": "batch", "arguments": arguments})
         show_toast(self._page.t("lines.queued"), "good")
-
-
-def _show_failure(event: GenericEventArguments) -> None:
-    show_toast(event.args["title"], "bad", event.args["hint"], lang=ENGLISH)
 
 
 # -- lexicon ---------------------------------------------------------------------------------------

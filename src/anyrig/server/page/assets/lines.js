@@ -66,7 +66,7 @@ export default {
       <audio ref="audio" @ended="playing = null" @pause="playing = null"></audio>
     </div>`,
   props: { texts: Object, icons: Object, formats: Array, request: Object, voices: Array, seeded: Array },
-  emits: ["failed", "queued", "made"],
+  emits: ["queued", "made"],
   data() {
     return { rows: [], pasted: "", key: 0, playing: null, busy: false, format: "mp3" };
   },

@@ -1,6 +1,6 @@
 // Plays speech while it is synthesized: samples are queued in WebAudio and drawn as they arrive, and can
 // be paused and played from any position meanwhile. When all are there, an audio element takes over.
-import { Peaks, RATE, requestSpeech, formatTime, pcmChunks, save, createUnreachableError, wav } from "/page/assets/sound.js";
+import { Peaks, RATE, formatTime, pcmChunks, requestSpeech, save, showError, wav } from "/page/assets/sound.js";
 
 const AHEAD_S = 10; // that are queued in WebAudio: more would cost memory, and time at every seek
 const LATENCY_S = 0.05;
@@ -52,7 +52,7 @@ export default {
         @playing="playing = true"></audio>
     </div>`,
   props: { texts: Object, icons: Object, formats: Array },
-  emits: ["began", "made", "failed", "reused"],
+  emits: ["began", "made", "reused"],
   data() {
     return {
       state: "empty", count: 0, peak: 0, first: "", numChunks: 0, playing: false, position: 0, played: 0, format: "wav",
@@ -152,8 +152,7 @@ export default {
         this.cut = this.count > 0;
         this.count ? this.finish("stopped") : (this.state = "empty");
         this.count ? this.useFile() : this.closeLive();
-        const shown = error instanceof TypeError ? createUnreachableError() : error; // the stream broke off
-        this.$emit("failed", { title: shown.message, hint: shown.hint || "" });
+        showError(error);
       }
     },
     claim() {
@@ -301,7 +300,7 @@ export default {
         const response = await requestSpeech({ ...this.request, response_format: this.format });
         save(await response.blob(), "speech." + this.format);
       } catch (error) {
-        this.$emit("failed", { title: error.message, hint: error.hint || "" });
+        showError(error);
       }
       this.fetching = false;
     },

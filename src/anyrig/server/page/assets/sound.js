@@ -2,14 +2,20 @@
 export const RATE = 24000; // of `pcm`: 16 bits, little endian, one channel
 
 export class RequestError extends Error {
-  constructor(title, hint) {
+  constructor(title, hint, lang = "") {
     super(title);
-    this.hint = hint;
+    Object.assign(this, { hint, lang });
   }
 }
 
+// By the page itself: the server may be gone.
+export function showError(error) {
+  const shown = error instanceof TypeError ? createUnreachableError() : error; // the stream broke off
+  anyrig.toast(shown.message, "bad", shown.hint || "", shown.lang ?? "en");
+}
+
 // No response, or one that broke off, in the page's language.
-export function createUnreachableError() {
+function createUnreachableError() {
   const texts = document.getElementById("toasts")?.dataset || {};
   return new RequestError(texts.unreachable || "The server is not responding", texts.unreachableHint || "");
 }
@@ -28,7 +34,7 @@ export async function requestSpeech(request, signal) {
   }
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
-  throw new RequestError(problem.title || response.status + " " + response.statusText, problem.hint || "");
+  throw new RequestError(problem.title || response.status + " " + response.statusText, problem.hint || "", "en");
 }
 
 // The chunks of a `pcm` response, as whole samples of 16 bits. Yields to the browser regularly while
