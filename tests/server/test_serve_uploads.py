@@ -7,15 +7,18 @@ import os
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.app.access import Client
 from anyrig.app.uploads import UploadNotFoundError, Uploads, clean_name
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.server.app import delete_expired_uploads
 from anyrig.server.state import ServerState
-from tests.server.conftest import MakeApp, Server, run_for
+from anyrig.server.uploads import IndexFiles
+from tests.server.conftest import MakeApp, Server, environment_of, run_for
 
 
 def test_a_file_is_sent_listed_read_and_deleted_for_good(server: Server) -> None:
@@ -360,3 +363,31 @@ def test_all_files_together_are_counted_while_they_come(make_app: MakeApp) -> No
         assert client.post("/uploads", files={"files": ("b.txt", b"b" * 600)}).status_code == 413
         client.delete(f"/uploads/{sent.json()['files'][0]['id']}")
         assert client.post("/uploads", files={"files": ("b.txt", b"b" * 600)}).status_code == 201
+
+
+def test_hits_say_where_their_file_is_opened_if_it_may_be(
+    make_app: MakeApp, tmp_path: Path
+) -> None:
+    """An index of the command line may contain files of any folder."""
+    allowed = tmp_path / "allowed"
+    allowed.mkdir()
+    app = make_app(environment={"ANYRIG_SERVER_FOLDERS": str(allowed)})
+    server = app.state.server
+    with server.uploads.receive("a.txt") as writer:
+        writer.write(b"The tide.")
+    files = [str(allowed / "b c.txt"), str(tmp_path / "d.txt"), f"upload:{writer.upload.id}",
+             f"upload:{'0' * 32}"]  # fmt: skip
+    rows: list[dict[str, Any]] = [{"file": file} for file in files]
+    IndexFiles(server).add_urls(Client(sees_all=True), "my notes", rows)
+    address = "/documents/indexes/my%20notes/content?file="
+    assert [row["url"] for row in rows] == [
+        f"{address}{quote(files[0])}", None, f"{address}{quote(files[2])}", None
+    ]  # fmt: skip
+
+
+def test_an_upload_remembers_that_it_is_a_book(uploads: Uploads) -> None:
+    id = _sent(uploads, "a.txt", b"Chapter one.")
+    assert uploads.get(id).purpose == ""
+    uploads.set_purpose(id, "book")
+    assert uploads.get(id).purpose == "book"
+    assert [one.id for one in uploads.list_uploads()] == [id]
