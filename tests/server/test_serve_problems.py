@@ -199,7 +199,7 @@ def fails() -> None:
     try:
         raise ValueError(WORDS)
     except ValueError as error:
-        raise KeyError(f"{SECRET} again") from error
+        raise KeyError(f"{WORDS} again") from error
 
 
 def logged(log: logging.Logger) -> None:
