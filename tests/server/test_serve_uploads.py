@@ -18,7 +18,7 @@ from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.server.app import delete_expired_uploads
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import IndexFiles
-from tests.server.conftest import MakeApp, Server, environment_of, run_for
+from tests.server.conftest import MakeApp, Server, run_for
 
 
 def test_a_file_is_sent_listed_read_and_deleted_for_good(server: Server) -> None:
