@@ -147,9 +147,9 @@ def _redirect(name: str, file: IO[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_warnings_and_log() -> Iterator[None]:
-    """Warnings are shown as in a process, not raised; handlers of the log are removed."""
+    """Warnings are shown as in a process, not raised; the log is as before afterwards."""
     root = logging.getLogger()
-    level = root.level
+    level, filters = root.level, {one: list(one.filters) for one in root.handlers}
     with warnings.catch_warnings():
         warnings.resetwarnings()
         for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
@@ -158,6 +158,8 @@ def _own_warnings_and_log() -> Iterator[None]:
     for handler in [one for one in root.handlers if getattr(one, "anyrig", False)]:
         root.removeHandler(handler)
         handler.close()
+    for handler, before in filters.items():  # a server hides texts of users from every handler
+        handler.filters[:] = before
     root.setLevel(level)
 
 
