@@ -76,8 +76,8 @@ def _after_bad_steps(device: torch.device) -> list[Row]:
         Row(f"loss scale {after} and {GOOD_STEPS} good", scaler.scale, "", torchs.get_scale(), peer,
             low=scaler.settings.floor),
         Row(f"weights that are not finite {after}", ours[0], "", theirs[0], peer, high=0.0),
-        Row(f"loss {after} and {GOOD_STEPS} good, of the first", ours[1], "", theirs[1], peer,
-            high=0.5),
+        Row(f"loss {after} and {GOOD_STEPS} good, of the first", ours[1], "", high=0.5,
+            spread=f"{peer}: {theirs[1]:.4g}"),
     ]  # fmt: skip
 
 

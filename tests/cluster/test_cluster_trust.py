@@ -280,7 +280,7 @@ def test_a_worker_with_equal_results_is_checked_less_and_never_not_at_all() -> N
         items = _items(start, 4)
         assert checker.find_difference(items, _twice(items), "one") == ""
     early, pool.num_computed = pool.num_computed, 0
-    assert 6 <= early <= 20
+    assert 4 <= early <= 20
     for start in range(400, 8400, 4):
         items = _items(start, 4)
         assert checker.find_difference(items, _twice(items), "one") == ""
