@@ -110,7 +110,7 @@ def test_pause_seek_and_history_while_it_streams(browser: Browser, axe: str) -> 
         browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
 
     browser.open("/speak")
-    text = " ".join(f"{SENTENCE} That is number {n}." for n in range(8))
+    text = " ".join(f"{SENTENCE} That is number {n}." for n in range(80))
     browser.write("[name=text]", text)
     browser.says(f"{len(text):,} characters", "#speech")
     throttle(96_000)
