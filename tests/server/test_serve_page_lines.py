@@ -271,9 +271,13 @@ def _add(browser: Browser, word: str, say: str) -> None:
     number = len(_rows(browser)) + 1
     browser.click("#add-word")
     browser.until(lambda: len(_rows(browser)) == number)
-    row = f".word-row:nth-child({number})"
-    for place, text in ((1, word), (2, say)):
-        browser.find(f"{row} .field:nth-child({place}) input").send_keys(text)
+    browser.until(lambda: _focused(browser) == f"{T('lexicon.word')}, entry {number}")
+    browser.driver.switch_to.active_element.send_keys(word, Keys.TAB, say)
+
+
+def _focused(browser: Browser) -> str:
+    """The accessible name of the control that has the focus."""
+    return str(browser.driver.switch_to.active_element.accessible_name)
 
 
 def _save(browser: Browser, server: Server) -> str:
@@ -311,12 +315,14 @@ def test_a_word_is_heard_has_a_language_and_is_removed(browser: Browser, start: 
 
     browser.click(".word-row:nth-child(1) .line-buttons .button:last-child")
     browser.until(lambda: len(_rows(browser)) == 1)
+    browser.until(lambda: _focused(browser) == f"{T('lexicon.word')}, entry 1")
     text = _save(browser, server)
     assert "Anyrig" not in text
     assert 'word = "Kokoro"' in text
     assert server.client.get("/lexicon").json()["entries"] == 1
     browser.click(".word-row:nth-child(1) .line-buttons .button:last-child")
     browser.says(T("lexicon.none"), "#lexicon")
+    browser.until(lambda: _focused(browser) == T("lexicon.add"))
     _save(browser, server)
     assert server.client.get("/lexicon").json()["entries"] == 0
 
@@ -326,6 +332,8 @@ def test_the_lexicon_as_text_and_back(browser: Browser, start: Start) -> None:
     browser.url = server.url
     browser.open("/speak")
     _add(browser, "Kokoro", "ko ko ro")
+    headings = [one.text for one in browser.all("#lexicon .word-head span")]
+    assert headings == [T("lexicon.word"), T("lexicon.say"), T("lexicon.language")]
     browser.click("#switch-lexicon", T("lexicon.as_text"))
     field = browser.find("[name=lexicon]")
     assert 'word = "Kokoro"' in str(field.get_attribute("value"))

@@ -348,8 +348,15 @@ class LexiconCard:
         with self._place:
             if not entries:
                 empty_state(t("lexicon.none"), t("lexicon.none.hint"), "letters")
-            for number, entry in enumerate(entries, 1):
-                self._build_row(number, entry)
+            else:
+                with tag(
+                    "div", classes="word-head", aria_hidden="true"
+                ):  # each field has its label
+                    for key in ("word", "say", "language"):
+                        tag("span", t(f"lexicon.{key}"))
+                with tag("div", classes="words"):
+                    for number, entry in enumerate(entries, 1):
+                        self._build_row(number, entry)
             with row():
                 button(t("lexicon.add"), self._add_entry, icon_name="plus", id="add-word")
         self._switch_text.text = t("lexicon.as_text")
@@ -379,9 +386,19 @@ class LexiconCard:
 
     def _add_entry(self) -> None:
         self._show_table([*self._entries, {"word": "", "say": "", "language": ""}])
+        self._focus_row(len(self._entries) - 1)
 
     def _remove_entry(self, entry: dict[str, Any]) -> None:
+        number = next(n for n, one in enumerate(self._entries) if one is entry)
         self._show_table([one for one in self._entries if one is not entry])
+        self._focus_row(number)
+
+    def _focus_row(self, number: int) -> None:
+        """Focus the row's word, or the button that adds one if there is no such row."""
+        ui.run_javascript(f"""requestAnimationFrame(() => {{
+            const row = document.querySelectorAll("#lexicon .word-row")[{number}];
+            (row?.querySelector("input") ?? document.getElementById("add-word"))?.focus();
+        }})""")
 
     def _switch(self) -> None:
         t = self._page.t
