@@ -101,12 +101,23 @@ def test_a_file_that_was_sent_is_found_under_its_own_name(server: Server, index:
 def test_files_of_an_index_open_only_where_the_server_allows_their_folder(
     server: Server, index: Index
 ) -> None:
-    path = "/documents/indexes/library/content"
-    opened = server.client.get(path, params={"file": index["upload"]})
+    path = "/documents/indexes/library"
+    opened = server.client.get(f"{path}/content", params={"file": index["upload"]})
     assert (opened.status_code, opened.text) == (200, ODD * 3)
-    refused = server.client.get(path, params={"file": f"{index['folder']}/letter.txt"})
-    assert refused.status_code == 400, refused.text
-    assert "server.folders" in refused.json()["hint"]
+    hit = search(server, index, "quokka")["hits"][0]
+    place = {"file": hit["file"], "start": hit["file_start"], "words": hit["text"][:20]}
+    read = server.client.get(f"{path}/text", params=place).json()
+    assert (read["name"], read["start"], read["num_parts"]) == ("odd.txt", hit["file_start"], 1)
+    assert [one["text"] for one in read["blocks"]] == [ODD * 3]
+    assert read["url"] == hit["url"]
+    for route in ("content", "text"):
+        outside = {"file": f"{index['folder']}/letter.txt"}
+        refused = server.client.get(f"{path}/{route}", params=outside)
+        assert refused.status_code == 400, refused.text
+        assert "server.folders" in refused.json()["hint"]
+        for file in ("/etc/passwd", f"upload:{'0' * 32}", "letter.txt"):
+            refused = server.client.get(f"{path}/{route}", params={"file": file})
+            assert refused.status_code in (400, 404), refused.text
 
 
 def test_filters_limits_and_several_questions(server: Server, index: Index) -> None:

@@ -238,6 +238,8 @@ def test_indexes_belong_to_the_key_that_made_them(make_app: MakeApp) -> None:
             for method, path, body in (
                 ("GET", f"/documents/indexes/{name}", None),
                 ("GET", f"/documents/indexes/{name}/files", None),
+                ("GET", f"/documents/indexes/{name}/content?file=upload:{mine}", None),
+                ("GET", f"/documents/indexes/{name}/text?file=upload:{mine}", None),
                 ("DELETE", f"/documents/indexes/{name}", None),
                 ("POST", f"/documents/indexes/{name}/remove", {"files": [f"upload:{mine}"]}),
                 ("POST", "/documents/search", {**question, "index": name}),

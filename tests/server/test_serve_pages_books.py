@@ -153,7 +153,7 @@ def test_chapters_are_heard_while_the_rest_is_made(
     _planned(person, file)
     person.click("[data-plan=start]")
     id = str(person.find("[data-job]", "Two Walks").get_attribute("data-job"))
-    card = f"[data-job='{id}']"
+    card = f"article[data-job='{id}']"  # the player has the same id, and a state of its own
 
     person.find(f"{card} [data-chapter='1']")
     assert job_of(busy, id)["state"] == "running"
@@ -187,6 +187,10 @@ def test_chapters_are_heard_while_the_rest_is_made(
     person.click(".ask[open] [data-ask=yes]")
     person.until(lambda: not person.all(card))
     assert busy.client.get(f"/jobs/{id}").status_code == 404
+    person.until(lambda: not person.find("body").find_element("id", "listen").is_displayed())
+    person.driver.refresh()  # nothing of it is left in the browser
+    person.until(lambda: person.script("return window.did_handshake === true"))
+    assert not person.all("#listen")
 
 
 # -- listening -------------------------------------------------------------------------------------

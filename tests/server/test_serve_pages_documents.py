@@ -18,7 +18,8 @@ from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, environment_of
 from tests.server.documents_files import scan
-from tests.server.long_work import fits, fits_in_every_language, job_of, send, told
+from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
+from tests.text.formats.office_files import docx, p
 from tests.text.formats.pdf_making import Leaf, pdf
 
 pytestmark = NEEDS
@@ -129,7 +130,7 @@ def test_a_folder_is_indexed_when_it_is_chosen_and_hits_open_their_page(
     planned = documents_files.send(busy, story_txt="Chapter one. It snowed.")["story.txt"]
     busy.client.post("/books/plan", json={"file": planned}).raise_for_status()
     person.open("/documents")
-    person.write("[name=index]", "dropped")
+    person.write("[name=index]", "dropped" + Keys.TAB)
     person.all("input[webkitdirectory]")[0].send_keys(str(folder))
     person.find(".drop-total", "4 of 4 files uploaded")
     person.find("[data-index=dropped]")  # without another click
@@ -255,6 +256,64 @@ def test_files_that_may_not_be_opened_are_shown_with_their_path(
     assert str(folders) not in hit.text
 
 
+def test_a_hit_in_a_file_that_browsers_do_not_show_is_read_as_text(
+    person: Browser, busy: Server, tmp_path: Path, axe: str
+) -> None:
+    _clear(busy)
+    hostile = "&lt;img src=x onerror=document.title=1&gt;&lt;script&gt;alert(1)&lt;/script&gt;"
+    steps = [p(f"Step {n} of the tour leads past house number {n}.") for n in range(450)]
+    body = p("The tour", "berschrift1") + "".join(steps)
+    log = "".join(p(f"Line {n} of the log speaks of the weather only.") for n in range(40))
+    keeper = p(f"The keeper of the lighthouse feeds quokkas. {hostile}")
+    body += p("The lighthouse", "berschrift1") + log + keeper + log
+    docx(tmp_path / "tour.docx", body)
+    person.open("/documents")
+    person.write("[name=index]", "tour" + Keys.TAB)
+    send(person, tmp_path / "tour.docx", BOOK)
+    person.until(lambda: person.all("[data-index=tour]"), 240)
+    person.until(lambda: person.find("[name=search-index]").get_attribute("value") == "tour")
+
+    def read(question: str) -> None:
+        address = _search(person, question).find_element("css selector", "h3 a")
+        assert address.get_attribute("target") == "_blank"
+        person.driver.get(str(address.get_attribute("href")))
+        person.find(".reading mark")
+
+    read("who feeds the quokkas")
+    assert person.find("h1").text == "tour.docx"
+    assert person.driver.title == "tour.docx · anyrig"
+    assert "The lighthouse" in [one.text for one in person.all(".reading h2")]
+    marked = " ".join(one.text for one in person.all(".reading mark"))
+    assert "feeds quokkas. <img src=x onerror=document.title=1><script>alert(1)" in marked
+    assert person.all(".reading img, .reading script") == []
+    person.until(lambda: person.driver.switch_to.active_element.tag_name == "mark")
+    top = "const { top, bottom } = document.querySelector('.reading mark').getBoundingClientRect();"
+    assert person.script(f"{top} return scrollY > 0 && top >= 0 && bottom <= innerHeight")
+    fits(person, axe)
+    fits_in_every_language(person)
+    saved = Path(person.driver.downloads) / "tour.docx"  # type: ignore[attr-defined]
+    person.click("[data-do=download]")
+    data = (tmp_path / "tour.docx").read_bytes()
+    person.until(lambda: saved.exists() and saved.read_bytes() == data)
+
+    # What is long comes in parts.
+    person.find(".badge", "Part ")
+    person.find("[data-do=previous]").send_keys(Keys.ENTER)
+    person.until(lambda: "Step 449 of the tour" in person.find(".reading").text)
+    assert person.all(".reading mark") == []
+    assert len(person.find(".reading").text) < 25_000
+
+    person.open("/documents?index=tour")
+    read("tide clock")
+    assert person.find("h1").text == BOOK.name
+    assert person.complaints() == []
+
+    # What may not be opened is not read either.
+    person.open("/read?index=tour&file=/etc/passwd")
+    person.find(".trouble")
+    assert "root:" not in person.find("body").text
+
+
 def test_the_progress_of_an_index_moves_with_its_files(
     person: Browser, busy: Server, folders: Path
 ) -> None:
@@ -312,7 +371,7 @@ def test_a_file_that_cannot_be_read_is_named_marked_and_deleted(
     whole.write_text("The lamp in the hall is new.", encoding="utf-8")
     useless.write_bytes(b"MZ" + bytes(2000))
     person.open("/documents")
-    person.write("[name=index]", "torn")
+    person.write("[name=index]", "torn" + Keys.TAB)
     send(person, broken, whole, useless)
     person.find(".drop-files .failed", "run.exe is not a supported kind of file")
     person.until(lambda: len(person.all("[data-forget]")) == 2)

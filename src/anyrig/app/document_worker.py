@@ -363,6 +363,12 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     return rows
 
 
+def _run_read(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    from anyrig.app.reader import ReadRequest, read_part
+
+    return asdict(read_part(context.rig, context.request(ReadRequest, given)))
+
+
 def _run_list_classifiers(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     from anyrig.app.classify import list_classifiers
 
@@ -698,6 +704,7 @@ TASKS: Mapping[str, TaskFunction] = {
     "index_uploads": _run_list_uploads,
     "classifiers": _run_list_classifiers,
     "passages": _run_passages,
+    "read": _run_read,
     "classify": _run_classify,
     "entities": _run_entities,
     "summarise": _run_summarise,

@@ -192,7 +192,7 @@ class InstallPlan:
     """How an engine that is not ready can be installed."""
 
     command: str
-    """What to type on this machine."""
+    """What to type on this machine; empty if its weights must be put into their folder by hand."""
     size_bytes: int
     """About what it takes on disk; 0 if unknown."""
     can_start: bool
@@ -206,7 +206,9 @@ def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
     is_offline = rig.environment.get("HF_HUB_OFFLINE", "") not in ("", "0")
     if status.is_ready:
         return InstallPlan("", 0, False)
-    if status.state == "needs weights" and spec.repository:
+    if status.state == "needs weights" and not spec.repository:
+        return InstallPlan("", spec.weights_bytes, False)
+    if status.state == "needs weights":
         can_start = spec.name == _IN_ARCHIVE or not is_offline
         return InstallPlan(f"anyrig engines get {spec.name}", spec.weights_bytes, can_start)
     if status.state == "needs environment":
@@ -279,13 +281,17 @@ class EngineInstaller:
                 status = check_engine(self._rig, VoiceOptions(), name)
             if status.state == "needs weights" and status.spec.repository:
                 download_weights(self._rig, DownloadRequest(engine=name), report, agree)
+                status = check_engine(self._rig, VoiceOptions(), name)
         except AnyrigError as error:
             self._fail(name, error.message, error.hint)
         except Exception as error:  # it ends a thread of its own: nobody else would say so
             log.exception("the engine %s could not be installed", name)
             self._fail(name, f"{name} could not be installed: {error}", "See the server's log.")
         else:
-            self._progress[name] = replace(self._progress[name], state="done")
+            if status.is_ready:
+                self._progress[name] = replace(self._progress[name], state="done")
+            else:
+                self._fail(name, status.problem, status.fix)
 
     def _fail(self, name: str, message: str, hint: str) -> None:
         self._progress[name] = InstallProgress(name, "failed", message=message, hint=hint)

@@ -343,6 +343,11 @@ _VIEWED_TYPES: Mapping[str, str] = {
 _TEXT_SUFFIXES = (".txt", ".md", ".csv", ".tsv", ".log", ".json", ".jsonl", ".srt", ".vtt", ".rst")
 
 
+def is_viewable(suffix: str) -> bool:
+    """Whether browsers show files with this suffix."""
+    return suffix.lower() in (*_VIEWED_TYPES, *_TEXT_SUFFIXES)
+
+
 async def view_response(request: Request, path: Path, name: str) -> Response:
     """A document that the browser shows if it can: a PDF, an image, plain text; or saves."""
     suffix = path.suffix.lower()
@@ -502,7 +507,6 @@ class IndexFiles:
 
     def add_urls(self, client: Client, index: str, rows: Iterable[dict[str, Any]]) -> None:
         """Add `url` to rows that have a `file`: where a client opens it; None if it may not."""
-        address = f"/documents/indexes/{quote(index, safe='')}/content?file="
         for row in rows:
             file, may_open = str(row["file"]), False
             with contextlib.suppress(AnyrigError):
@@ -511,7 +515,12 @@ class IndexFiles:
                 else:
                     resolve_path(self._server, client, file, "folders")
                 may_open = True
-            row["url"] = f"{address}{quote(file)}" if may_open else None
+            row["url"] = self.build_url(index, file) if may_open else None
+
+    @staticmethod
+    def build_url(index: str, file: str) -> str:
+        """Where a file of an index is opened, if that is allowed."""
+        return f"/documents/indexes/{quote(index, safe='')}/content?file={quote(file)}"
 
     def delete_uploads(
         self, client: Client, paths: Iterable[str], still_indexed: Iterable[str] = ()

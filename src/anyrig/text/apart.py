@@ -294,13 +294,10 @@ def _error(said: dict[str, object]) -> AnyrigError:
 
 
 def _page(said: dict[str, object]) -> Page:
-    spans = cast("list[tuple[int, int]]", said.pop("pictures", []))
-    made = Page(**said)  # type: ignore[arg-type]  # as the class wrote them
-    return (
-        dataclasses.replace(made, pictures=tuple((start, end) for start, end in spans))
-        if spans
-        else made
-    )
+    for name in ("pictures", "headings"):
+        spans = cast("list[tuple[int, int]]", said[name])
+        said[name] = tuple((start, end) for start, end in spans)
+    return Page(**said)  # type: ignore[arg-type]  # as the class wrote them
 
 
 def _paged(path: Path, said: dict[str, object]) -> Paged:

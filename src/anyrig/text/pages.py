@@ -43,6 +43,8 @@ class Page:
     """Its own text where that is kept out of `text`, for when nothing better is to be had."""
     pictures: tuple[tuple[int, int], ...] = ()
     """Where its text describes pictures, from and to: that is no part of the prose."""
+    headings: tuple[tuple[int, int], ...] = ()
+    """Where the headings in its text are, from and to; empty where the format marks none."""
 
 
 @dataclass(frozen=True)

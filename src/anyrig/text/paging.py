@@ -93,13 +93,15 @@ def _read(path: Path, form: str, limits: Limits, told: Told) -> Paged:
 def _chapter(chapter: Chapter) -> Page:
     """Its blocks with a blank line between; page numbers are no text."""
     kept = [block for block in chapter.blocks if block.text.strip() and block.kind != "page"]
-    pictures, start = [], 0
+    spans: dict[str, list[tuple[int, int]]] = {"image": [], "heading": []}
+    start = 0
     for block in kept:
-        if block.kind == "image":
-            pictures.append((start, start + len(block.text)))
+        if block.kind in spans:
+            spans[block.kind].append((start, start + len(block.text)))
         start += len(block.text) + len(_BETWEEN)
     text = _BETWEEN.join(block.text for block in kept)
-    return Page(text, title=chapter.title, pictures=tuple(pictures))
+    pictures, headings = tuple(spans["image"]), tuple(spans["heading"])
+    return Page(text, title=chapter.title, pictures=pictures, headings=headings)
 
 
 def _plain(path: Path, limits: Limits) -> Paged:

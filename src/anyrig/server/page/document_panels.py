@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 from nicegui import ui
 
+from anyrig.app.access import UPLOAD_PREFIX
+from anyrig.server.page import reader
 from anyrig.server.page.api import ENGLISH, ApiError
 from anyrig.server.page.charts import Chart, draw_bars
 from anyrig.server.page.components import (
@@ -40,6 +42,7 @@ from anyrig.server.page.jobs import (
 )
 from anyrig.server.page.layout import PageContext
 from anyrig.server.page.translations import Translator
+from anyrig.server.uploads import is_viewable
 
 if TYPE_CHECKING:
     from anyrig.server.page.documents import FilesCard, IndexCard
@@ -228,16 +231,16 @@ class SearchPanel:
         if not hits:
             empty_state(t("documents.found.none"), t("documents.found.none.do"), "search")
             if answer.get("nearest"):
-                show_hit(t, answer["nearest"])
+                show_hit(t, answer["nearest"], answer["index"])
             return
         one = len(hits) == 1
         tag("p", t("documents.found.one") if one else t("documents.found", count=len(hits)),
             classes="soft")  # fmt: skip
         for hit in hits:
-            show_hit(t, hit)
+            show_hit(t, hit, answer["index"])
 
 
-def show_hit(t: Translator, hit: Json) -> None:
+def show_hit(t: Translator, hit: Json, index: str) -> None:
     """A passage with its file, page and similarity; the name opens the file there.
 
     A file that the page may not open is shown with its path.
@@ -247,7 +250,7 @@ def show_hit(t: Translator, hit: Json) -> None:
         with tag("div", classes="hit-head"):
             with tag("h3"):
                 if hit["url"]:
-                    link(name, build_address(hit), target="_blank", rel="noopener",
+                    link(name, build_address(hit, index), target="_blank", rel="noopener",
                          title=t("documents.open"))  # fmt: skip
                 else:
                     tag("span", name)
@@ -264,8 +267,12 @@ def show_hit(t: Translator, hit: Json) -> None:
             tag("p", t("documents.also", names=", ".join(sorted(others)[:5])), classes="soft")
 
 
-def build_address(hit: Json) -> str:
-    """Where the file of a hit is opened: a PDF at its page, a text at the passage."""
+def build_address(hit: Json, index: str) -> str:
+    """Where a hit is opened: a PDF at its page, a text at the passage, another file as its text."""
+    is_upload = str(hit["file"]).startswith(UPLOAD_PREFIX)  # stored with the suffix of its type
+    suffixes = [f".{hit['type']}", *([] if is_upload else [PurePosixPath(str(hit["name"])).suffix])]
+    if not all(map(is_viewable, suffixes)):
+        return reader.build_address(index, hit)
     if hit.get("page") and str(hit.get("type") or "") == "pdf":
         return f"{hit['url']}#page={hit['page']}"
     words = str(hit["text"]).split()[:_ADDRESS_WORDS]
@@ -357,7 +364,7 @@ class SimilarPanel(Panel):
             if not one["hits"]:
                 tag("p", t("documents.found.none"), classes="soft")
             for hit in one["hits"][: _MAX_HITS_PER_FILE if len(like) > 1 else None]:
-                show_hit(t, hit)
+                show_hit(t, hit, one["index"])
 
 
 def _list_pairs(name: str, found: Json) -> list[NamePair]:

@@ -5,6 +5,7 @@ The pages of books and documents show their jobs with the same cards.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -414,6 +415,8 @@ class JobCard:
     def _delete(self) -> None:
         async def delete() -> None:
             await self.page.api.delete(f"/jobs/{self.id}")
+            event = f"new CustomEvent('anyrig-job-deleted', {{detail: {json.dumps(self.id)}}})"
+            ui.run_javascript(f"window.dispatchEvent({event})")
             await self._refresh()
 
         self.page.confirm("jobs.delete", self.name, delete)

@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Receive, Scope, Send
 
 from anyrig.server.errors import problem_response
-from anyrig.server.page import theme
+from anyrig.server.page import reader, theme
 from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.components import catch_errors, error_box, heading, link
 from anyrig.server.page.layout import Layout, PageContext, PageInfo
@@ -37,7 +37,9 @@ PAGES = (
     PageInfo("/rig", "rig", "anyrig.server.page.rig"),
     PageInfo("/cluster", "cluster", "anyrig.server.page.cluster"),
 )
-_PAGES_BY_PATH = {"/": PAGES[0], **{page.path: page for page in PAGES}}
+_READER = PageInfo(reader.PATH, "read", "anyrig.server.page.reader")
+"""It is reached from a hit, not from the menu."""
+_PAGES_BY_PATH = {"/": PAGES[0], **{page.path: page for page in (*PAGES, _READER)}}
 _YEAR_S = 365 * 24 * 3600
 _RESPONSE_TIMEOUT_S = 20.0
 """On a busy machine a page can take several seconds."""

@@ -195,8 +195,11 @@ class EngineCard:
                         t("voices.install"), self._ask, icon_name="download",
                         label=t("voices.install.label", name=name), data_do="install",
                     )  # fmt: skip
-            tag("p", t("voices.command"), classes="soft")
-            command_box(t, str(engine["command"]))
+            if engine["command"]:
+                tag("p", t("voices.command"), classes="soft")
+                command_box(t, str(engine["command"]))
+            else:
+                tag("p", engine["problem"], classes="note", lang=ENGLISH)
         self.show(engine)
 
     def _ask(self) -> None:

@@ -38,7 +38,7 @@ class SpeechEngineRow(BaseModel):
     licence: str
     ready: bool
     problem: str | None = Field(description="What it lacks.")
-    command: str = Field(description="Installs it, on the machine of the server.")
+    command: str = Field(description="Installs it, on the machine of the server; may be empty.")
     size_bytes: int | None = Field(description="About what it takes on disk; null if unknown.")
     can_install: bool = Field(description="Whether POST /engines/{engine}/install can do it.")
     installation: EngineInstallation | None

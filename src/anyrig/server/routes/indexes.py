@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -27,6 +28,7 @@ _MAX_SEARCHES = 4
 _PASSAGES = 64
 _BYTES = {"type": "string", "format": "binary"}
 _Name = Annotated[str, Path(min_length=1, max_length=64, examples=["letters"])]
+_File = Annotated[str, Query(min_length=1, max_length=4000, description="As a hit has it.")]
 
 
 # -- what is asked ---------------------------------------------------------------------------------
@@ -179,6 +181,29 @@ class IndexedFileList(BaseModel):
     files: list[IndexedFile]
 
 
+class TextBlock(BaseModel):
+    text: str
+    start: int = Field(description="In the text of the file, in characters.")
+    heading: bool
+
+
+class FileText(BaseModel):
+    """A part of the text of a file: a chapter, a page or a message, or a piece of a long one."""
+
+    name: str
+    url: str = Field(description="Where the file itself is.")
+    part: int = Field(description="From 1.")
+    num_parts: int
+    type: str
+    language: str = Field(description="As the file says; may be empty.")
+    title: str = Field(description="Of the chapter or message.")
+    page: int | None
+    start: int | None = Field(
+        description="Where the passage begins in the text of the file; null if it was not found."
+    )
+    blocks: list[TextBlock]
+
+
 class RemovedFiles(BaseModel):
     """What was deleted for good."""
 
@@ -218,6 +243,7 @@ def router(tasks: DocumentTasks) -> APIRouter:
     routes = APIRouter(route_class=JsonRoute)
     find_index = tasks.index_files.find_index
     _add_search(routes, tasks)
+    _add_reading(routes, tasks)
 
     @routes.get("/indexes", summary="List indexes", response_model=IndexList)
     async def indexes(request: Request) -> Response:
@@ -249,25 +275,6 @@ def router(tasks: DocumentTasks) -> APIRouter:
             return {"index": name, **found}
 
         return await answer(request, list_files())
-
-    @routes.get(
-        "/indexes/{name}/content", summary="Open a file of an index", response_class=FileResponse,
-        responses={
-            200: {"content": {"application/octet-stream": {"schema": _BYTES}}},
-            **problem_responses(404, 416),
-        },
-    )  # fmt: skip
-    async def content(
-        request: Request,
-        name: _Name,
-        file: Annotated[str, Query(min_length=1, max_length=4000, description="As a hit has it.")],
-    ) -> Response:
-        """Browsers show PDFs, images and plain text; other files are saved."""
-        client = get_client(request)
-        stored = await to_thread.run_sync(find_index, client, name)
-        find_file = partial(tasks.index_files.find_file, client, stored, file)
-        path, title = await to_thread.run_sync(find_file)
-        return await view_response(request, path, title)
 
     @routes.delete("/indexes/{name}", summary="Delete an index permanently",
                    response_model=RemovedFiles, responses=problem_responses(404, 409))  # fmt: skip
@@ -346,6 +353,54 @@ def _add_search(routes: APIRouter, tasks: DocumentTasks) -> None:
         "similar", "What is most similar to the first file: among the others, or in an index", "",
         SimilarOptions, SimilarAnswer, _find_similar_to_first, {},
     ))  # fmt: skip
+
+
+def _add_reading(routes: APIRouter, tasks: DocumentTasks) -> None:
+    def find_file(client: Client, name: str, file: str) -> tuple[FilePath, str]:
+        stored = tasks.index_files.find_index(client, name)
+        return tasks.index_files.find_file(client, stored, file)
+
+    @routes.get(
+        "/indexes/{name}/content", summary="Open a file of an index", response_class=FileResponse,
+        responses={
+            200: {"content": {"application/octet-stream": {"schema": _BYTES}}},
+            **problem_responses(404, 416),
+        },
+    )  # fmt: skip
+    async def content(
+        request: Request,
+        name: _Name,
+        file: _File,
+    ) -> Response:
+        """Browsers show PDFs, images and plain text; other files are saved."""
+        path, title = await to_thread.run_sync(find_file, get_client(request), name, file)
+        return await view_response(request, path, title)
+
+    @routes.get("/indexes/{name}/text", summary="Read a file of an index",
+                response_model=FileText, responses=problem_responses(404, 422))  # fmt: skip
+    async def text(
+        request: Request,
+        name: _Name,
+        file: _File,
+        start: Annotated[int, Query(ge=0, le=10**9, description="`file_start` of a hit.")] = 0,
+        words: Annotated[
+            str, Query(max_length=1000, description="How the text of the hit begins.")
+        ] = "",
+        part: Annotated[
+            int | None, Query(ge=1, le=10**9, description="Another part than that of the hit.")
+        ] = None,
+    ) -> Response:
+        """The part of its text that has a passage; for files that browsers do not show."""
+        path, title = await to_thread.run_sync(find_file, get_client(request), name, file)
+        given = {"file": str(path), "start": start, "words": words, "part": part}
+
+        async def read() -> dict[str, Any]:
+            sources = [Source(title, path=path)]
+            found = await tasks.ask("read", given, lane="bulk", sources=sources)
+            url = tasks.index_files.build_url(name, file)
+            return {"name": title, "url": url, **found}
+
+        return await answer(request, read())
 
 
 async def _search(tasks: DocumentTasks, client: Client, question: str, body: Any) -> dict[str, Any]:

@@ -54,8 +54,8 @@ function storePosition() {
 function forget(job) {
   const books = loadBooks();
   delete books[job];
+  if (book?.job === job) close();
   anyrig.store("listen.books", books);
-  close();
 }
 
 // -- playing ------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ function seek(position) {
 async function loadChapters() {
   const { job } = book;
   const response = await fetch(`/jobs/${job}/chapters`).catch(() => null);
-  if (response?.status === 404) return book?.job === job && forget(job); // the book was deleted
+  if (response?.status === 404) return forget(job); // the book was deleted
   if (!response?.ok || book?.job !== job) return;
   const { chapters } = await response.json();
   if (book?.job !== job) return;
@@ -484,6 +484,7 @@ window.addEventListener("anyrig-sound", (event) => {
   if (event.detail !== "preview") preview.pause();
 });
 window.addEventListener("anyrig-page", () => preview.pause());
+window.addEventListener("anyrig-job-deleted", (event) => forget(event.detail));
 window.addEventListener("pagehide", () => {
   if (!book) return;
   if (!audio.paused) sessionStorage.setItem(PLAYING_AT, String(Date.now()));
