@@ -2,8 +2,9 @@
 
 `broker` is one server for all tests of a process, emptied before each; `new_broker` starts further
 ones, with options, that a test may stop and start again. `workers` starts worker processes, each
-with a home and a log of its own, and ends them after the test. `spread` runs a command with
-`--cluster`; `until` waits for something with a deadline.
+with a home and a log of its own, and ends them after the test; `lasting` is one worker for all
+tests of a file. `spread` runs a command with `--cluster`; `until` waits for something with a
+deadline.
 """
 
 from __future__ import annotations
@@ -214,6 +215,15 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]
     They are called w1, w2, ...; all are there when it returns, unless `wait` is false.
     """
     yield from starting(tmp_path, lambda: request.getfixturevalue("broker"))
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Worker]]:
+    """A worker for all tests that do it no harm, with a broker of its own; it says all it can."""
+    own = _broker()
+    for workers in starting(tmp_path_factory.mktemp("lasting"), lambda: own):
+        yield own, workers(1, "-v")[0]
+    own.server.terminate()
 
 
 def starting(folder: Path, usual: Callable[[], Broker]) -> Iterator[Workers]:

@@ -28,7 +28,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
 from anyrig.work.outcome import ItemFailure
 from benchmarks.local_cluster import counting_identity, make_lines
-from tests.cluster.conftest import Broker, Workers, until
+from tests.cluster.conftest import Broker, Worker, until
 from tests.cluster.test_cluster_worker import order, sent
 
 CODEC = SpeechCodec()
@@ -200,16 +200,17 @@ def _push(broker: Broker, *messages: bytes | str) -> None:
         until(lambda: not any(map(redis.llen, _LISTS)), what="the garbage to be taken")
 
 
-def _lives(broker: Broker, worker: Any) -> None:
-    """It answers, runs a task, and holds nothing of the garbage."""
+def _lives(broker: Broker, worker: Worker) -> None:
+    """It was never started anew, answers, runs a task, and holds nothing of the garbage."""
     assert worker.process.poll() is None, worker.log()[-3000:]
     assert sent(broker, "w1", HEALTH)["status"] == "ok", worker.log()[-3000:]
     assert sent(broker, "w1", RUN_ITEMS, order("Still here."))["results"]
     until(lambda: not broker.living()["w1"].tasks, what="nothing to be held")
+    until(lambda: broker.living()["w1"].pid == worker.process.pid, what="its own entry")
 
 
-def test_garbage_in_a_queue_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
-    (worker,) = workers(1)
+def test_garbage_in_a_queue_does_not_end_a_worker(lasting: tuple[Broker, Worker]) -> None:
+    broker, worker = lasting
     kinds: tuple[list[Any], ...] = (
         list(_wrong_json()),
         [json.dumps(one) for one in _wrong_envelopes()],
@@ -222,11 +223,10 @@ def test_garbage_in_a_queue_does_not_end_a_worker(broker: Broker, workers: Worke
         _push(broker, *some)
         _lives(broker, worker)
     assert "dropped" in worker.log()
-    assert worker.process.pid == broker.living()["w1"].pid  # it was never started anew
 
 
-def test_random_changes_of_a_message_do_not_end_a_worker(broker: Broker, workers: Workers) -> None:
-    (worker,) = workers(1)
+def test_random_changes_of_a_message_do_not_end_a_worker(lasting: tuple[Broker, Worker]) -> None:
+    broker, worker = lasting
     drawn = random.Random(19)
     good = json.dumps(_message()).encode()
     some = []
@@ -243,8 +243,8 @@ def _is_one_of(redis: Any, key: str, kinds: tuple[bytes, ...]) -> bool:
     return bool(redis.type(key) in kinds)
 
 
-def test_a_key_of_the_wrong_type_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
-    (worker,) = workers(1)
+def test_a_key_of_the_wrong_type_does_not_end_a_worker(lasting: tuple[Broker, Worker]) -> None:
+    broker, worker = lasting
     with broker.redis as redis:
         for key in ("anyrig.w1", "celery"):
             redis.delete(key)
@@ -254,9 +254,9 @@ def test_a_key_of_the_wrong_type_does_not_end_a_worker(broker: Broker, workers: 
 
 
 def test_garbage_in_the_control_channel_does_not_end_a_worker(
-    broker: Broker, workers: Workers
+    lasting: tuple[Broker, Worker],
 ) -> None:
-    (worker,) = workers(1)
+    broker, worker = lasting
     with broker.redis as redis:
         channel = "/0.celery.pidbox"
         until(lambda: redis.publish(channel, b"garbage"), what="it to listen")

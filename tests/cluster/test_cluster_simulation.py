@@ -28,6 +28,7 @@ from benchmarks.cluster_simulation import (
 )
 
 MOST = 1.08
+SLOW = pytest.mark.slow
 UNKNOWN_SPEEDS = replace(REMOTE, known=False, noise=0.1)
 
 
@@ -45,21 +46,23 @@ def ratio(
     return result.end_s / ideal_s(costs, workers, lost=result.lost)
 
 
-def test_all_ends_near_the_ideal_whatever_befalls_the_workers(subtests: pytest.Subtests) -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(1, marks=SLOW), pytest.param(10, marks=SLOW)])
+def test_all_ends_near_the_ideal_whatever_befalls_the_workers(
+    count: int, subtests: pytest.Subtests
+) -> None:
     for kind in SPEED_KINDS:
         for fault in FAULT_KINDS:
-            for count in [1, 3, 10]:
-                with subtests.test(count=count, fault=fault):
-                    # A worker that dies near the end is missed after a lease of 14 s.
-                    assert ratio(count, kind, fault, REMOTE, 200) <= MOST
+            with subtests.test(kind=kind, fault=fault):
+                # A worker that dies near the end is missed after a lease of 14 s.
+                assert ratio(count, kind, fault, REMOTE, 200) <= MOST
 
 
-def test_and_where_speeds_must_be_learnt_and_vary(subtests: pytest.Subtests) -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(20, marks=SLOW)])
+def test_and_where_speeds_must_be_learnt_and_vary(count: int, subtests: pytest.Subtests) -> None:
     for kind in SPEED_KINDS:
         for fault in ["none", "all"]:
-            for count in [3, 20]:
-                with subtests.test(count=count, fault=fault):
-                    assert ratio(count, kind, fault, UNKNOWN_SPEEDS, 120) <= MOST
+            with subtests.test(kind=kind, fault=fault):
+                assert ratio(count, kind, fault, UNKNOWN_SPEEDS, 120) <= MOST
 
 
 @pytest.mark.parametrize("kind", ["mixed", "two kinds"])

@@ -6,7 +6,6 @@ import functools
 import json
 import sqlite3
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
@@ -30,6 +29,7 @@ from anyrig.speech.sound.pack import _HEAD, pack, unpack
 from tests.cluster.conftest import Broker, Spread, Workers, person, story
 from tests.cluster.test_cluster_pool import Order, Puppet
 from tests.cluster.test_cluster_pool import answer as result
+from tests.conftest import run_command
 
 TEXT = "The tide came in at noon. The old clock stood still."
 PATIENCE = {"ANYRIG_CLUSTER_PATIENCE": "2"}
@@ -184,10 +184,7 @@ def test_what_a_worker_made_is_marked_and_can_be_forgotten(
     assert done.returncode == 0, done.stderr
 
     def cache(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "anyrig", "cache", *more], capture_output=True, text=True,
-            env=person(tmp_path / "client"), timeout=60,
-        )  # fmt: skip
+        return run_command("cache", *more, environment=person(tmp_path / "client"), clear=True)
 
     found = cache("forget", "--from", "atic")
     assert (found.returncode, "attic" in found.stderr) == (2, True), found.stderr

@@ -34,8 +34,7 @@ from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.sound.pack import unpack
 from anyrig.version import __version__
-from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, starting, story, until
-from tests.cluster.conftest import _broker as new_one
+from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, story, until
 
 HEALTH_FIELDS = {
     "name", "status", "state", "device_type", "device_name", "device_memory_mb", "engine",
@@ -64,15 +63,6 @@ def order(*texts: str, **more: Any) -> dict[str, Any]:
     codec = SpeechCodec()
     items = tuple((n, codec.encode_item(Line(text, "en", voice))) for n, text in enumerate(texts))
     return asdict(TaskRequest("speech", identify_engine(Tone.find()), items, **more))
-
-
-@pytest.fixture(scope="module")
-def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Worker]]:
-    """A worker for all tests that do it no harm, with a broker of its own; it says all it can."""
-    own = new_one()
-    for workers in starting(tmp_path_factory.mktemp("lasting"), lambda: own):
-        yield own, workers(1, "-v")[0]
-    own.server.terminate()
 
 
 def test_health_is_told_by_a_task_and_seen_at_the_engines(lasting: tuple[Broker, Worker]) -> None:
@@ -378,11 +368,11 @@ def test_a_worker_that_is_drained_hands_over_in_the_midst_of_a_book(
 
 
 def test_a_health_task_in_the_default_queue_is_answered_and_nothing_else_is_taken(
-    broker: Broker, workers: Workers
+    lasting: tuple[Broker, Worker],
 ) -> None:
     from celery import Celery
 
-    (worker,) = workers(1)
+    broker, worker = lasting
     foreign = Celery("somebody", broker=broker.url, backend=broker.url)
     pay = foreign.send_task("shop.pay", (17,))
     pickled = foreign.send_task("shop.pack", (object(),), serializer="pickle")
@@ -403,8 +393,8 @@ def test_a_health_task_in_the_default_queue_is_answered_and_nothing_else_is_take
         assert all(redis.ttl(key) > 0 for key in redis.keys("*celery-task-meta-*"))
 
 
-def test_stats_have_the_facts_of_the_device(broker: Broker, workers: Workers) -> None:
-    workers(1)
+def test_stats_have_the_facts_of_the_device(lasting: tuple[Broker, Worker]) -> None:
+    broker, _ = lasting
     assert sent(broker, "w1", RUN_ITEMS, order("The tide came in."))["results"]
     app = make_app(broker.url)
     try:
@@ -422,16 +412,16 @@ def test_stats_have_the_facts_of_the_device(broker: Broker, workers: Workers) ->
 
 
 def test_a_task_that_is_revoked_stops_after_the_current_item(
-    broker: Broker, workers: Workers
+    lasting: tuple[Broker, Worker],
 ) -> None:
-    workers(1)
+    broker, _ = lasting
     app: Any = make_app(broker.url)
     texts = [f"Number {n} is told by the tide." for n in range(40)]
     try:
         asked = app.send_task(
             RUN_ITEMS, (order(*texts, options={"sleep_s": 0.02}),), queue=make_queue("anyrig.w1")
         )
-        until(lambda: broker.living()["w1"].cached_models, 30, what="the engine")
+        until(lambda: asked.id in broker.living()["w1"].tasks, 30, what="the task at work")
         asked.revoke()
         answer = asked.get(timeout=30, disable_sync_subtasks=False)
         assert len(answer["results"]) < len(texts)

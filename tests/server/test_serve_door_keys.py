@@ -68,9 +68,8 @@ def test_a_key_comes_in_two_headers(locked: TestClient) -> None:
     assert locked.get(f"/uploads?key={text}&api_key={text}").status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("scopes", "method", "path", "status"),
-    [
+def test_scopes(locked: TestClient, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[tuple[str, ...], str, str, int]] = [
         (("speech",), "GET", "/v1/models", 200),
         (("speech",), "GET", "/uploads", 200),
         (("embeddings",), "GET", "/uploads", 403),
@@ -86,15 +85,14 @@ def test_a_key_comes_in_two_headers(locked: TestClient) -> None:
         (("speech", "jobs", "page"), "PUT", "/devices/chosen", 403),
         (("speech", "jobs"), "GET", "/", 403),
         (("page",), "POST", "/v1/audio/speech", 403),
-    ],
-)
-def test_scopes(
-    locked: TestClient, scopes: tuple[str, ...], method: str, path: str, status: int
-) -> None:
-    answer = locked.request(method, path, headers=_add(locked, "a", *scopes), json={})
-    assert answer.status_code == status, answer.text
-    if status == 403:
-        assert "--scopes" in answer.json()["hint"]
+    ]
+    for number, (scopes, method, path, status) in enumerate(cases):
+        with subtests.test(scopes=scopes, method=method, path=path):
+            headers = _add(locked, f"key {number}", *scopes)
+            answer = locked.request(method, path, headers=headers, json={})
+            assert answer.status_code == status, answer.text
+            if status == 403:
+                assert "--scopes" in answer.json()["hint"]
 
 
 def test_a_person_with_a_key_for_jobs_does_not_get_the_page_of_jobs(locked: TestClient) -> None:
@@ -289,20 +287,18 @@ def test_a_key_without_the_page_cannot_sign_in(locked: TestClient) -> None:
     assert not locked.cookies
 
 
-@pytest.mark.parametrize(
-    ("path", "local"),
-    [
+def test_signing_in_leads_nowhere_else(locked: TestClient, subtests: pytest.Subtests) -> None:
+    for path, local in (
         ("/speak", "/speak"), ("//evil.example", "/"), ("/\\evil.example", "/"),
         ("https://evil.example", "/"), ("javascript:alert(1)", "/"), ("", "/"),
         ("/login?next=/login", "/"), ("/x\r\nSet-Cookie: a=b", "/"),
         ("/'><script>", "/%27%3E%3Cscript%3E"),
-    ],
-)  # fmt: skip
-def test_signing_in_leads_nowhere_else(locked: TestClient, path: str, local: str) -> None:
-    assert local_path(path) == local
-    page = locked.get("/login", params={"next": path}).text
-    assert "name=next" in page
-    assert "<script" not in page
+    ):  # fmt: skip
+        with subtests.test(path=path):
+            assert local_path(path) == local
+            page = locked.get("/login", params={"next": path}).text
+            assert "name=next" in page
+            assert "<script" not in page
 
 
 # -- ways around the guard that a review found: each was open once --------------------------------
@@ -326,14 +322,14 @@ def test_a_body_that_is_kept_in_memory_is_not_larger_for_being_called_a_form(
         assert sent.status_code == 201
 
 
-@pytest.mark.parametrize(
-    "header",
-    ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via", "X-Forwarded-Proto",
-     "X-Client-IP", "CF-Connecting-IP", "X-Envoy-External-Address", "X-Amzn-Trace-Id"],
-)  # fmt: skip
-def test_what_a_proxy_passes_on_needs_a_key(app_client: TestClient, header: str) -> None:
+def test_what_a_proxy_passes_on_needs_a_key(app_client: TestClient) -> None:
     assert app_client.get("/uploads").status_code == 200
-    assert app_client.get("/uploads", headers={header: "1.2.3.4"}).status_code == 401
+    for header in (
+        "X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via", "X-Forwarded-Proto",
+        "X-Client-IP", "CF-Connecting-IP", "X-Envoy-External-Address", "X-Amzn-Trace-Id",
+    ):  # fmt: skip
+        answer = app_client.get("/uploads", headers={header: "1.2.3.4"})
+        assert answer.status_code == 401, header
 
 
 def test_a_person_behind_a_proxy_is_asked_for_a_key(make_app: MakeApp) -> None:

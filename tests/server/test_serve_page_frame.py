@@ -128,16 +128,17 @@ class TestInABrowser:
     def test_each_page_fits_in_every_language_and_is_accessible(
         self, browser: Browser, axe: str, page: PageInfo
     ) -> None:
+        browser.open(page.path)
         for theme in ("light", "dark"):
             browser.size(WIDE)
-            browser.open(page.path)
             browser.click(f"[data-theme-choice={theme}]")
-            for width in WIDTHS:
+            for width in (NARROW, WIDE):
                 browser.size(width)
                 assert browser.findings(axe) == [], (theme, width)
         for language in LANGUAGES:
-            browser.driver.add_cookie({"name": "anyrig_language", "value": language})
-            browser.open(page.path)
+            if language != "en":  # which is open
+                browser.driver.add_cookie({"name": "anyrig_language", "value": language})
+                browser.open(page.path)
             assert browser.find("h1").text == get_translator(language)(f"page.{page.key}")
             assert list_overflow(browser) == {}, language
             browser.size(NARROW)
