@@ -48,15 +48,19 @@ async def _load(page: PageContext, title: Tag, place: Tag) -> None:
     query = page.query
     index, file = query.get("index", ""), query.get("file", "")
     given = {name: query[name] for name in ("start", "words", "part") if query.get(name)}
+    path = f"/documents/indexes/{quote(index, safe='')}/text"
+    error = None
     try:
-        path = f"/documents/indexes/{quote(index, safe='')}/text"
         found = await page.api.get(path, file=file, **given)
-    except ApiError as error:
-        with show_error(place, error), row():
-            _build_download(page, IndexFiles.build_url(index, file))
-        return
+    except ApiError as problem:
+        error = problem
     if place.is_deleted:
         return  # the page was left meanwhile
+    if error is not None:
+        with show_error(place, error), row():
+            if error.status != 404:  # there is a file, but it cannot be read
+                _build_download(page, IndexFiles.build_url(index, file))
+        return
     title.text = str(found["name"])
     ui.page_title(f"{found['name']} · anyrig")
     place.clear()

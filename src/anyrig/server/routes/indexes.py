@@ -367,11 +367,7 @@ def _add_reading(routes: APIRouter, tasks: DocumentTasks) -> None:
             **problem_responses(404, 416),
         },
     )  # fmt: skip
-    async def content(
-        request: Request,
-        name: _Name,
-        file: _File,
-    ) -> Response:
+    async def content(request: Request, name: _Name, file: _File) -> Response:
         """Browsers show PDFs, images and plain text; other files are saved."""
         path, title = await to_thread.run_sync(find_file, get_client(request), name, file)
         return await view_response(request, path, title)
