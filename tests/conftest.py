@@ -110,7 +110,7 @@ def run_command(
         patch.dict(os.environ, environment or {}, clear=clear),
         _file(input) as given, _file() as out, _file() as err,
         _redirect("stdin", given), _redirect("stdout", out), _redirect("stderr", err),
-        _own_warnings_and_log(),
+        own_warnings_and_log(),
     ):  # fmt: skip
         try:
             code = main(words)
@@ -146,7 +146,7 @@ def _redirect(name: str, file: IO[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own_warnings_and_log() -> Iterator[None]:
+def own_warnings_and_log() -> Iterator[None]:
     """Warnings are shown as in a process, not raised; the log is as before afterwards."""
     root = logging.getLogger()
     level, filters = root.level, {one: list(one.filters) for one in root.handlers}

@@ -9,6 +9,7 @@
     │   ├── InvalidRecordError        2  a recorded machine cannot be read
     │   ├── InvalidArchiveError       2  an exported cache cannot be read
     │   ├── ProtectedFileError        2  a file with DRM or a password
+    │   ├── EmptyFileError            2  a file has no text
     │   ├── LimitExceededError        2  a file is larger, longer or slower to read than allowed
     │   ├── JobNotFoundError          2  no job has this id
     │   ├── ModelNotFoundError        2  no model has this name
@@ -125,6 +126,10 @@ class InvalidRecordError(InvalidInputError):
 
 class InvalidArchiveError(InvalidInputError):
     """An exported result cache cannot be read."""
+
+
+class EmptyFileError(InvalidInputError):
+    """A file or a part of a message has no text."""
 
 
 class ProtectedFileError(InvalidInputError):

@@ -329,18 +329,13 @@ def docs_table(options: Iterable[Option]) -> str:
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
-def settings_table(settings: Mapping[str, Option], variables: Mapping[str, str]) -> str:
-    """A Markdown table of settings.
-
-    Args:
-        settings: by key.
-        variables: the environment variable of each key.
-    """
+def settings_table(settings: Mapping[str, Option]) -> str:
+    """A Markdown table of settings by key."""
     rows = [
-        f"| `{key}` | `{variables[key]}` | {_format_default(one)} | {describe_option(one)} |"
+        f"| `{key}` | {_format_default(one)} | {describe_option(one)} |"
         for key, one in settings.items()
     ]
-    titles = ["| key | variable | default | meaning |", "|---|---|---|---|"]
+    titles = ["| key | default | meaning |", "|---|---|---|"]
     return "\n".join([*titles, *rows]) + "\n"
 
 

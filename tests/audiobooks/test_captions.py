@@ -286,12 +286,12 @@ def test_a_folder_is_a_book_in_the_order_of_its_numbers(tmp_path: Path) -> None:
 def test_what_is_no_sound_is_told_plainly(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="there is no"):
         finished(tmp_path / "none.m4b")
-    with pytest.raises(InvalidInputError, match="holds no sound"):
+    with pytest.raises(InvalidInputError, match="contains no audio"):
         finished(tmp_path)
     for ending in ("m4b", "mp3", "wav", "opus"):
         broken = tmp_path / f"broken.{ending}"
         broken.write_bytes(b"this is a text" * 100)
-        with pytest.raises(InvalidInputError, match=r"cannot be read|nothing in it"):
+        with pytest.raises(InvalidInputError, match="is not a readable audio file"):
             finished(broken)
     with pytest.raises(InvalidInputError, match="several kinds"):
         finished(tmp_path)

@@ -140,7 +140,7 @@ def test_acx_asks_for_other_things(tmp_path: Path) -> None:
     report = checked(tmp_path, noisy, levels=preset("acx"))
     assert {one for one in told(report) if one[0] == "noise"} == {("noise", n) for n in (1, 2)}
     assert [one for one in told(report) if one[0] == "loudness"] == [("loudness", 3)]
-    with pytest.raises(InvalidInputError, match="no levels"):
+    with pytest.raises(InvalidInputError, match="unknown levels"):
         preset("loudest")
 
 
@@ -218,11 +218,11 @@ def test_a_good_book_is_heard_without_a_finding(tmp_path: Path) -> None:
 def test_what_nobody_can_hear_is_said(tmp_path: Path) -> None:
     book = write(tmp_path / "book.m4b", spoken())
     deaf = verify(book, plan(), words="sample", ears=None)
-    assert deaf.unchecked == ("the words: there is no recogniser",)
+    assert deaf.unchecked == ("the words: no speech recognition is installed",)
     foreign = _in_language("tlh")
     report = verify(book, foreign, words="all", ears=OneEar())
     (unchecked,) = report.unchecked  # once, not by chapter
-    assert "no recogniser hears 'tlh'" in unchecked
+    assert "no speech recognition model supports the language 'tlh'" in unchecked
     assert report.whole.heard_s == 0
     assert report.good, "nothing else is wrong"
     assert "not checked: words of chapters 1, 2, 3: " in "\n".join(report.lines())

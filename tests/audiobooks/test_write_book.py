@@ -164,7 +164,7 @@ def test_a_book_that_stops_leaves_the_old_one(folder: Path) -> None:
 
 
 def test_only_names_of_books_are_taken(folder: Path) -> None:
-    with pytest.raises(InvalidInputError, match="not called as a book"):
+    with pytest.raises(InvalidInputError, match="not an m4b file"):
         write_book(folder / "b.mp3", [], clicks.timeline([0], 0, 24000), TAGS)
 
 
@@ -418,7 +418,7 @@ def test_sound_that_ends_early_is_an_error(tmp_path: Path, sound: Samples) -> No
 
 
 def test_wrong_wishes_are_told(tmp_path: Path, sound: Samples) -> None:
-    with pytest.raises(InvalidInputError, match="no chapters as 'm4b'"):
+    with pytest.raises(InvalidInputError, match="chapters cannot be written as 'm4b'"):
         write_chapters(tmp_path / "x", cut(sound), BOOK, CHAPTER_TAGS, format="m4b")
     with pytest.raises(InvalidInputError):
         write_chapters(tmp_path / "x", cut(sound), BOOK, CHAPTER_TAGS, pattern="../{title}")

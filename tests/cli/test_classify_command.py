@@ -72,7 +72,7 @@ def test_trained_kept_shown_used_deleted(anyrig: Anyrig, folder: Path) -> None:
     assert "precision" in anyrig("classify", "show", "post").stdout
     assert "post@2" in anyrig("classify", "list").stdout
     assert anyrig("classify", "delete", "post@1").stdout == "Deleted post@1.\n"
-    assert "There are: post@2" in anyrig("classify", "new.txt", "--with", "post@1").stderr
+    assert "Valid names: post@2" in anyrig("classify", "new.txt", "--with", "post@1").stderr
 
 
 def test_the_answer_says_why(anyrig: Anyrig, folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_folder_of_the_same_name_is_not_in_the_way(anyrig: Anyrig, folder: Pat
     done = anyrig("classify", "--text", "pay the bill", "--with", "examples")
     assert done.stdout.endswith("bill    text 1\n"), done.stderr
     done = anyrig("classify", "--text", "pay the bill", "--with", "./examples")
-    assert "is no model: config.json" in done.stderr
+    assert "is not a model: config.json" in done.stderr
 
 
 def test_tables_out(anyrig: Anyrig, folder: Path) -> None:
@@ -189,7 +189,7 @@ def test_trouble_with_examples_is_told(anyrig: Anyrig, folder: Path) -> None:
         (("tran", "post"), "unknown action: `anyrig classify tran`", "classify train"),
         (("train",), "needs one more argument", "train EXAMPLES"),
         (("show", "none"), "no classifier", "train"),
-        (("delete", "../.."), "is no name", "Letters"),
+        (("delete", "../.."), "not a valid classifier name", "Letters"),
     ],
 )
 def test_mistakes_are_reported(

@@ -69,7 +69,7 @@ def test_a_voice_that_markup_names_is_looked_up_before_anything_is_made(anyrig: 
     done = anyrig("speak", text, "--engine", "hibari", "-o", "a.wav")
     assert done.returncode == 2, done.stderr
     assert "no voice 'zz'" in done.stderr
-    assert "There are:" in done.stderr
+    assert "Valid names:" in done.stderr
     _jsonl({"id": "a", "text": text}, {"id": "b", "text": "Hello."})
     done = anyrig("speak", "--lines", "list.jsonl", "--engine", "hibari", "--dry-run", "--json")
     assert (done.returncode, json.loads(done.stdout)["failed"]) == (1, ["a"])

@@ -194,7 +194,7 @@ def test_a_voice_names_its_engine(anyrig: Anyrig) -> None:
 def test_what_is_no_text_says_what_it_is(anyrig: Anyrig) -> None:
     Path("a.epub").write_bytes(b"PK\x03\x04 and so on")
     Path("b.bin").write_bytes(random.randbytes(4000) + b"\0" * 100)
-    for name, said in (("a.epub", "EPUB"), ("b.bin", "no text")):
+    for name, said in (("a.epub", "EPUB"), ("b.bin", "is not text")):
         done = anyrig("speak", "-f", name, "-o", "a.wav")
         assert done.returncode == 2
         assert said in done.stderr

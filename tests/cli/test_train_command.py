@@ -136,7 +136,7 @@ def test_the_same_command_again_goes_on_and_another_task_is_refused(
         (["--set", "train.btach=3"], "Did you mean 'batch'?"),
         (["--set", "task.contxt=3"], "Did you mean 'context'?"),
         (["--set", "task.kind=languag"], "languag"),
-        (["--set", "train.batch=0"], "a whole number from 1 up"),
+        (["--set", "train.batch=0"], "an integer of at least 1"),
         (["--set", "train.loading.num_worker=0"], "Did you mean 'num_workers'?"),
         (["--set", "train.scaler.initial=x"], "scaler"),
         (["--set", "batch=3"], "--set train.batch=64"),

@@ -68,8 +68,7 @@ def commands_page() -> str:
             if title not in _OWN_GROUPS and count[title, key] >= _SHARED_BY:
                 shared.setdefault(title, {}).setdefault(key, entry)
     where = {key: title for title, entries in shared.items() for key in entries}
-    parts = ["# Commands", "", _COMMANDS, ""]
-    parts += [", ".join(f"[{name}](#{name})" for name in COMMANDS) + "."]
+    parts = ["# Commands", "", _COMMANDS]
     for name, groups in helps.items():
         own: dict[str, list[str]] = {}
         also: dict[str, list[str]] = {}
@@ -108,7 +107,7 @@ def commands_page() -> str:
 
 _COMMANDS = """\
 Written by `scripts/docs` from the commands' own help. `anyrig COMMAND --help` also describes what
-the command does. Words in capitals are arguments; flags may stand before or after them."""
+the command does."""
 _EVERY = "options of every command"
 _OWN_GROUPS = ("options", "positional arguments")
 _SHARED_BY = 2
@@ -176,11 +175,14 @@ description at `/openapi.json`, and as a page at `/docs`.
 
 
 def http_page() -> str:
-    """Every route, as OpenAPI describes it, with the scopes of keys."""
+    """Every route, as OpenAPI describes it, with the scopes of keys.
+
+    Scopes that all routes of a group have are named above its table, not in each row.
+    """
     from anyrig.server.auth import find_scopes
 
     api = _openapi()
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[tuple[str, str, str]]] = {}
     for path, operations in api["paths"].items():
         if path.endswith("/upload"):
             continue
@@ -192,15 +194,19 @@ def http_page() -> str:
             }
             fields |= _body_fields(operation, api)
             named = [f"**`{one}`**" if needed else f"`{one}`" for one, needed in fields.items()]
-            row = (
-                f"| `{method.upper()} {path}` | {_sentence(operation.get('summary', ''))} "
-                f"| {', '.join(scopes or ('any key',))} | {', '.join(named)} |"
-            )
+            what = f"`{method.upper()} {path}` | {_sentence(operation.get('summary', ''))}"
+            row = (what, ", ".join(f"`{one}`" for one in scopes or ()), ", ".join(named))
             groups.setdefault((operation.get("tags") or ["other"])[0], []).append(row)
     parts = ["# HTTP", "", _HTTP]
     for name in sorted(groups):
         parts += ["", f"## {name[0].upper()}{name[1:]}", ""]
-        parts += ["| route | | scopes | fields |", "|---|---|---|---|", *groups[name]]
+        if len(needed := {scopes for _, scopes, _ in groups[name]}) == 1:
+            parts += [f"Scopes: {needed.pop() or 'any key'}.", ""]
+            parts += ["| route | | fields |", "|---|---|---|"]
+            parts += [f"| {what} | {fields} |" for what, _, fields in groups[name]]
+            continue
+        parts += ["| route | | scopes | fields |", "|---|---|---|---|"]
+        parts += [f"| {what} | {needed} | {fields} |" for what, needed, fields in groups[name]]
     return "\n".join(parts) + "\n"
 
 
@@ -251,9 +257,8 @@ def all_settings() -> str:
     """Every setting, as the requests define it."""
     from anyrig.app.settings import SCHEMA
     from anyrig.options import settings_table
-    from anyrig.settings.load import variable_name
 
-    return settings_table(SCHEMA, {key: variable_name(key) for key in SCHEMA})
+    return settings_table(SCHEMA)
 
 
 def list_fields(name: str, path: str) -> str:

@@ -18,11 +18,18 @@ from anyrig.app.settings import LOADER
 from anyrig.cli.main import COMMANDS, build_parser
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
-from tests.docs import pages
+from tests.docs import pages, running
 from tests.docs.pages import PAGES, ROOT, Block
 
 BLOCKS = list(pages.blocks())
 RUNNABLE = [b for b in BLOCKS if b.language in ("sh", "python") and not b.not_run]
+ONLY_SLOW = (
+    "transcribe", "Rig().ocr", "PYTHONPATH", '"a bill"',  # a real voice, model or process
+    "anyrig train ", "anyrig profile", "export_onnx", "make_book", "epub --engine", "--queue",
+    "jobs.run()", "mkdir letters", "anyrig use cpu", "classify train", "find_batch_size",
+    "with Trainer(",
+)  # fmt: skip
+"""Blocks with these run in `make test-slow` alone: fakes will not do, or they take seconds."""
 PRINTED = {
     before.page + str(before.line): block
     for before, block in itertools.pairwise(BLOCKS)
@@ -61,6 +68,29 @@ def test_block(block: Block, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     shown = PRINTED.get(block.page + str(block.line))
     assert shown is None or done.stdout == shown.text
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        block
+        for block in RUNNABLE
+        if block.page.startswith("docs/") and not any(word in block.text for word in ONLY_SLOW)
+    ],
+    ids=lambda b: f"{b.page}:{b.line}",
+)
+def test_block_with_fakes(block: Block) -> None:
+    """The same without the real voice and models, quick enough for every run of the tests."""
+    for name in ("tests", "examples"):
+        Path(name).symlink_to(ROOT / name)
+    if block.language == "python":
+        printed = running.run_python(block.text)
+    else:
+        done = running.run_shell(block.text)
+        assert done.returncode == 0, done.stdout + done.stderr
+        printed = done.stdout
+    shown = PRINTED.get(block.page + str(block.line))
+    assert shown is None or printed == shown.text
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "toml"], ids=lambda b: b.page)
@@ -122,7 +152,7 @@ def test_pages_that_the_program_names_exist() -> None:
 
 def test_every_page_is_in_the_index_and_every_command_in_its_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    pages = [page.name for page in PAGES if page.parent.name == "docs"]
+    pages = [page.name for page in PAGES if page.parent == ROOT / "docs"]
     assert [name for name in pages if f"({name})" not in index] == ["index.md"]
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert sorted(re.findall(r"- (?:\w+: )?([\w-]+\.md)$", site, re.MULTILINE)) == sorted(pages)
@@ -157,7 +187,8 @@ def test_the_readme_is_short() -> None:
 def test_settings_page_lists_every_key_and_old_name() -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     for key in LOADER.schema:
-        assert f"| `{key}` | `{variable_name(key)}` |" in text
+        assert f"| `{key}` | " in text
+    assert f"`speech.rate` is `{variable_name('speech.rate')}`" in text
     assert all(name in text for name in LOADER.legacy_variables)
 
 
@@ -187,6 +218,25 @@ def test_troubleshooting_names_findings_that_exist() -> None:
     checks = set(re.findall(r'"([\w-]+)": (?:_check|partial\(_check)', source))
     named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)*)`", text))
     assert len(named & checks) >= 12, sorted(named & checks)
+
+
+def test_troubleshooting_quotes_messages_of_the_program() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    quotes = [
+        quote
+        for title in ("Speech", "Audiobooks", "Training")
+        for row in text.split(f"\n## {title}\n")[1].split("\n## ")[0].splitlines()
+        if row.startswith("| ")
+        for quote in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", row)[1])
+        if len(quote.split()) > 2
+    ]
+    assert len(quotes) > 12
+    files = (ROOT / "src" / "anyrig").rglob("*.py")
+    source = "".join(path.read_text(encoding="utf-8") for path in files)
+    source = re.sub(r'"\n\s*f?"', "", source)  # a message may be written over two lines
+    for quote in quotes:
+        parts = re.split(r"\.\.\.|: pages.*|\d+%?|French|English|Adobe's.*|bf16|nan\b|:", quote)
+        assert max(parts, key=len).strip() in source, quote
 
 
 # -- the house ------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_a_folder_for_ctranslate2_is_a_model_by_its_path(whisper_folder: Path) -
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot be joined"):
+    with pytest.raises(StorageError, match="cannot write Whisper"):
         joined(tmp_path / "file")
     with pytest.raises(InvalidInputError, match="folder"):
         Whisper()

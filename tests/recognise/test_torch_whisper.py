@@ -194,5 +194,5 @@ def test_a_folder_without_a_model_is_told(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match="tokenizer"):
         TorchWhisper(placement(), model=str(bare))
     (bare / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(MissingWeightsError, match="no Whisper can be loaded"):
+    with pytest.raises(MissingWeightsError, match="cannot load Whisper"):
         TorchWhisper(placement(), model=str(bare))

@@ -273,7 +273,7 @@ def test_overlaps_without_a_common_word_are_cut_in_the_middle() -> None:
 
 def transcription(*lines: Line) -> Transcription:
     return Transcription(
-        "talk #1.mp3", 100.0, "en", "as asked for", (("en", 1.0),), "moonshine", "moonshine",
+        "talk #1.mp3", 100.0, "en", "requested", (("en", 1.0),), "moonshine", "moonshine",
         lines, gaps=(Gap(80.0, 90.0, "no memory"),),
     )  # fmt: skip
 
@@ -281,7 +281,7 @@ def transcription(*lines: Line) -> Transcription:
 LINES = (
     Line(SAID, 0.5, 6.0, avg_logprob=-0.2, no_speech_prob=0.01),
     Line("It was *cold* --> & <b>windy</b>.", 6.2, 8.0),
-    Line("A " + "very " * 60 + "long story.", 12.0, 40.0, doubt="it repeats itself"),
+    Line("A " + "very " * 60 + "long story.", 12.0, 40.0, doubt="the text repeats itself"),
 )
 
 
@@ -325,7 +325,7 @@ def test_markdown_is_escaped() -> None:
     assert text.startswith("# talk \\#1.mp3\n")
     assert "**[00:12]**" in text
     assert "\\*cold\\*" in text
-    assert "Not heard: 01:20 to 01:30" in text
+    assert "Not transcribed: 01:20 to 01:30" in text
 
 
 def test_programs_get_what_is_known() -> None:
@@ -334,7 +334,7 @@ def test_programs_get_what_is_known() -> None:
     assert first["avg_logprob"] == -0.2
     assert first["confidence"] == pytest.approx(0.8187, abs=1e-3)
     assert second["avg_logprob"] is None
-    assert third["doubt"] == "it repeats itself"
+    assert third["doubt"] == "the text repeats itself"
     assert found["not_heard"] == [{"start": 80.0, "end": 90.0, "why": "no memory"}]
 
 

@@ -136,7 +136,7 @@ def test_what_is_no_book_says_what_to_do(person: Browser, busy: Server, tmp_path
     send(person, file)
     trouble = person.find(".trouble")
     title = trouble.find_element("css selector", ".trouble-title")
-    assert title.text.startswith("broken.epub is no whole")
+    assert title.text.startswith("broken.epub is not a")
     assert title.get_attribute("lang") == "en"
     person.until(lambda: "broken.epub" not in [  # it is of no use to anybody
         one["name"] for one in told(busy, "/uploads")["files"]])  # fmt: skip

@@ -361,7 +361,7 @@ def test_a_server_with_old_settings_speaks_with_the_default_voice(
         assert "hibari" in {one["id"] for one in client.get("/v1/models").json()["data"]}
         answer = client.post("/v1/audio/speech", json={"input": "Hello.", "voice": "nobody"})
         assert answer.status_code == 400
-        assert "There are: heart" in answer.json()["hint"]
+        assert "Valid names: heart" in answer.json()["hint"]
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 2
 
 

@@ -163,7 +163,7 @@ def test_one_who_leaves_takes_what_has_not_begun_along() -> None:
         assert made.live.waiting("live") + made.live.waiting("bulk") <= 1
         assert [one.segment.text for one in staying] == [f"b number {n}" for n in range(3)]
         assert shared_future.result(timeout=30).spoken().take is not None
-        with pytest.raises(WorkError, match="nobody listens"):
+        with pytest.raises(WorkError, match="the client disconnected"):
             leaving.next()
         assert made.live.report.num_items < 15
 

@@ -71,13 +71,13 @@ def test_archives_are_told_apart_by_what_they_hold(
     ("name", "data", "message"),
     [
         ("a.txt", b"", "is empty"),
-        ("a.epub", b"This is no archive.", "called .epub and is none"),
-        ("a.pdf", b"no pdf", "called .pdf and is none"),
-        ("a.docx", b"no docx", "called .docx and is none"),
+        ("a.epub", b"This is no archive.", "not a valid .epub file"),
+        ("a.pdf", b"no pdf", "not a valid .pdf file"),
+        ("a.docx", b"no docx", "not a valid .docx file"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 99, "an old Word"),
         ("a.txt", b"\x1f\x8b\x08\x00", "gzip"),
-        ("a.epub", b"\x89PNG\r\n\x1a\n", "a picture"),
-        ("a.epub", b"PK\x03\x04" + b"\x00" * 50, "no whole zip"),
+        ("a.epub", b"\x89PNG\r\n\x1a\n", "an image"),
+        ("a.epub", b"PK\x03\x04" + b"\x00" * 50, "not a complete zip"),
         ("a.epub", b"PK\x05\x06" + b"\x00" * 18, "without a package file"),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "dir.epub")
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.txt")
-        with pytest.raises(InvalidInputError, match="no regular file"):
+        with pytest.raises(InvalidInputError, match="not a regular file"):
             read(tmp_path / "pipe.txt")
 
 
@@ -159,7 +159,7 @@ def test_all_that_can_be_read_in_order(folder: Path) -> None:
     ]  # fmt: skip
     assert [(s.path.name, s.reason) for s in found.skipped] == [
         ("data.bin", "of a kind that is not read here"),
-        ("song.mp3", "song.mp3 is a sound file, no text"),
+        ("song.mp3", "song.mp3 is an audio file, not text"),
     ]
     assert found.unreadable == ()
     assert find(folder) == found
@@ -244,7 +244,7 @@ def test_pipes_are_not_waited_for(folder: Path) -> None:
     os.mkfifo(folder / "pipe.txt")
     found = find(folder, types=["txt"])
     assert [(s.path.name, s.reason) for s in found.skipped if s.path.suffix == ".txt"] == [
-        ("pipe.txt", "no regular file")
+        ("pipe.txt", "not a regular file")
     ]
 
 

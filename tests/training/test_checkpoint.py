@@ -258,7 +258,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(tmp_path: Path) -> Non
         check=True,
     )
     said, names = done.stdout.splitlines()
-    assert "takes no file that large" in said
+    assert "does not support files of this size" in said
     assert "untouched" in said
     assert names == "['.lock', 'step-00000001', 'step-00000003']"
 
@@ -281,7 +281,7 @@ def test_a_full_disk(small_disk: Path) -> None:
     keeper.save(Saved(1, weights={"w": torch.ones(100_000)}), wait=True)
     with pytest.raises(StorageError, match="left") as caught:
         keeper.save(Saved(2, weights={"w": torch.ones(600_000)}), wait=True)
-    assert "Free some space" in caught.value.hint
+    assert "Free disk space" in caught.value.hint
     (small_disk / "filler").write_bytes(bytes(2_000_000))
     with pytest.raises(StorageError):
         keeper.save(Saved(3, weights={"w": torch.ones(150_000)}), wait=True)
@@ -303,8 +303,8 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(errno.ENOSPC, "no room"), (errno.EDQUOT, "no room"), (errno.EROFS, "may not be written"),
-     (errno.EACCES, "may not be written"), (errno.EIO, "the disk refused"), (errno.ENAMETOOLONG,
+    [(errno.ENOSPC, "no space"), (errno.EDQUOT, "no space"), (errno.EROFS, "not writable"),
+     (errno.EACCES, "is not writable"), (errno.EIO, "the disk failed"), (errno.ENAMETOOLONG,
      os.strerror(errno.ENAMETOOLONG))],
 )  # fmt: skip
 def test_refusals_are_in_words(number: int, said: str, tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
         pytest.skip("root may write everywhere")
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(StorageError, match="may not be written"):
+        with pytest.raises(StorageError, match="is not writable"):
             Checkpoints(tmp_path / "run").save(Saved(1))
     finally:
         tmp_path.chmod(0o700)

@@ -133,7 +133,7 @@ def test_none_whole_is_an_error_not_a_new_beginning(tmp_path: Path) -> None:
         keeper.save(state(1), wait=True)
         shutil.rmtree(tmp_path / "step-00000001")
         (tmp_path / "step-00000001").mkdir()
-        with pytest.raises(StorageError, match="no checkpoint .* is whole"):
+        with pytest.raises(StorageError, match="no checkpoint .* is valid"):
             keeper.load()
 
 

@@ -159,7 +159,7 @@ def test_items_of_any_kind(kind: str) -> None:
 def test_what_is_no_data_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="empty"):
         Feed([], 4)
-    with pytest.raises(InvalidInputError, match="no data to train on") as caught:
+    with pytest.raises(InvalidInputError, match="cannot be used as training data") as caught:
         Feed(3, 4)
     assert "iterable" in caught.value.hint
 

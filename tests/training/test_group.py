@@ -120,7 +120,7 @@ def test_data_parallel_is_a_word_that_explains_why_not() -> None:
             strategy_named(word)
         assert "ddp" in caught.value.hint
     assert strategy_named("FSDP") == "fsdp"
-    with pytest.raises(InvalidSettingError, match="no strategy is called 'zero'"):
+    with pytest.raises(InvalidSettingError, match="unknown strategy 'zero'"):
         strategy_named("zero")
 
 

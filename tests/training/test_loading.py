@@ -373,7 +373,7 @@ def test_memory_is_pinned_where_it_helps(kind: str, pins: bool) -> None:
     assert made(Slow(0.0), kind=kind).pin_memory is pins
     asked = made(Slow(0.0), Loading(pin_memory=True), kind=kind)
     assert asked.pin_memory is pins
-    assert pins or "asked for" in asked.reasons[1]
+    assert pins or "requested" in asked.reasons[1]
 
 
 def test_iterables_have_one_worker_and_iterators_none() -> None:

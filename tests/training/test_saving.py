@@ -419,7 +419,7 @@ def test_twice_is_refused_and_so_is_a_compiled_model() -> None:
     recompute(model)
     with pytest.raises(InvalidSettingError, match="already"):
         recompute(model, "selective")
-    with pytest.raises(InvalidSettingError, match="no way"):
+    with pytest.raises(InvalidSettingError, match="unknown way"):
         recompute(nn.Sequential(Mlp(), Mlp()), "all")  # type: ignore[arg-type]
     with pytest.raises(InvalidSettingError, match="compiled"):
         recompute(torch.compile(nn.Sequential(Mlp(), Mlp()), backend="eager"))  # type: ignore[arg-type]

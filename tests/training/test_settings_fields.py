@@ -549,8 +549,8 @@ def _(_: Path) -> None:
     """A CPU has no use for it and says so; test_head_gpu looks at the batches."""
     told = {how: Ran(steps=1, loading=Loading(num_workers=0, pin_memory=how)).summary.reasons
             for how in (True, False)}  # fmt: skip
-    assert any("though it was asked for" in reason for reason in told[True])
-    assert not any("though it was asked for" in reason for reason in told[False])
+    assert any("although requested" in reason for reason in told[True])
+    assert not any("although requested" in reason for reason in told[False])
 
 
 # ---------------------------------------------------------------- what is kept and shown

@@ -242,7 +242,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot be fine-tuned"):
         from_folder(tmp_path, LABELS)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(MissingWeightsError, match="no tokenizer"):
+    with pytest.raises(MissingWeightsError, match="is not a tokenizer"):
         Cutter.of(tmp_path / "tokenizer.json", 32)
 
 

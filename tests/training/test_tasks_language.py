@@ -245,7 +245,7 @@ def test_what_is_written_at_the_end_opens_in_transformers(place: Path) -> None:
         ({"data": "row.bin"}, "both"),
         ({"text": [], "data": "row.bin"}, "row.bin"),
         ({"text": [], "data": "row.bin", "tokenizer": "train"}, "trained on tokens"),
-        ({"text": [], "data": "text/a.txt"}, "holds the token"),
+        ({"text": [], "data": "text/a.txt"}, "contains the token"),
         ({"validation": 1.5}, "validation"),
         ({"context": 100_000}, "fewer than a window"),
         ({"context": -5}, "context is -5"),
@@ -276,7 +276,7 @@ def test_a_row_of_tokens_made_before_is_taken(place: Path) -> None:
         task = made(place, text=[], data=name)
         assert task.data[1]["tokens"].tolist() == numbers[64:129]
     (place / "odd.bin").write_bytes(b"abc")
-    with pytest.raises(InvalidInputError, match="no row of tokens"):
+    with pytest.raises(InvalidInputError, match="not a file of tokens"):
         made(place, text=[], data="odd.bin")
 
 

@@ -124,7 +124,7 @@ def test_an_endless_stream_needs_steps() -> None:
         def __iter__(self) -> Any:
             return iter(data())
 
-    with pytest.raises(InvalidSettingError, match="how long"):
+    with pytest.raises(InvalidSettingError, match="length of an epoch"):
         trained_stream(Stream(), Settings(**{**vars(HERE), "steps": 0}))
     assert trained_stream(Stream(), HERE) == 12
 

@@ -322,7 +322,7 @@ def test_losses_that_cannot_be_trained_on(wrong: Any, words: str) -> None:
 
 
 def test_what_is_no_model_and_what_are_no_settings() -> None:
-    with pytest.raises(InvalidSettingError, match="no model"):
+    with pytest.raises(InvalidSettingError, match="is not a model"):
         Trainer("resnet50", data=PAIRS, loss=loss)  # type: ignore[arg-type]
     with pytest.raises(InvalidSettingError, match="settings are a dict"):
         run(settings={"batch": 4})

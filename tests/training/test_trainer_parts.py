@@ -106,7 +106,7 @@ def test_an_optimiser_of_another_model_is_refused() -> None:
         trainer(optimizer=other) as t,
     ):
         t.run()
-    with pytest.raises(InvalidSettingError, match="no optimiser is called") as caught, \
+    with pytest.raises(InvalidSettingError, match="unknown optimizer") as caught, \
             trainer(optimizer="adamww") as t:  # fmt: skip
         t.run()
     assert "adamw" in caught.value.hint
@@ -240,7 +240,7 @@ def test_a_watch_is_told_all(tmp_path: Path) -> None:
     assert set(notes.of("phase")) == {"data", "forward", "backward", "communicate", "optimise"}
     assert notes.of("aside").count("validation") == 2
     assert notes.of("aside").count("checkpoint") == 4  # 2, the best of 3, 4, and the last
-    assert notes.of("start") == ["begun"]
+    assert notes.of("start") == ["started"]
     assert notes.of("end") == ["finished"]
     # Each is told of when it is on the disk, the last one too.
     told = [re.findall(r"step (\d+)", text) for text in notes.of("checkpoint")]

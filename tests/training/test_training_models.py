@@ -136,7 +136,7 @@ def test_what_cannot_be_is_refused() -> None:
         GptShape(layers=0)
     with pytest.raises(InvalidSettingError, match="dropout"):
         GptShape(dropout=1.0)
-    with pytest.raises(InvalidSettingError, match="no GPT"):
+    with pytest.raises(InvalidSettingError, match="unknown GPT"):
         gpt("gpt3")
     with pytest.raises(InvalidSettingError, match="context"):
         Gpt(PRESETS["nano"])(torch.zeros((1, 65), dtype=torch.long))

@@ -68,7 +68,7 @@ class BatchRequest(SynthesisOptions, AudioOptions):
         None, "folder for the audio files; the file's name without its suffix if not given",
         http=False, flag=False,
     )  # fmt: skip
-    format: str = option("wav", "wav, flac, mp3, opus, m4a or pcm", flag=False)
+    format: str = option("wav", "wav, flac, mp3, opus, m4a, aac or pcm", flag=False)
     ssml: bool = option(False, "the texts are SSML; detected where one begins with <speak")
     only: str = option("", "make these again, as 3,7 or 3-5 or an id", metavar="LIST", http=False)
 

@@ -74,7 +74,7 @@ _WARM_UP_TEXT = "Hello, it is half past 10."
 class LiveSpeechRequest(SpeechRequest):
     """Speech for a client who listens."""
 
-    lane: Lane = option("live", "bulk if nobody listens: then those who do come first")
+    lane: Lane = option("live", "`live`, or `bulk`: live requests are served first")
 
 
 @dataclass(eq=False)

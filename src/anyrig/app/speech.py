@@ -145,7 +145,7 @@ class Speech:
             yield np.frombuffer(self._file.read(count * 4), np.float32)
 
     def save(self, path: str | Path | BinaryIO, format: str | None = None) -> None:
-        """Write it to a file at its target loudness: wav, flac, mp3, opus, m4a or pcm."""
+        """Write it to a file at its target loudness: wav, flac, mp3, opus, m4a, aac or pcm."""
         from anyrig.speech.sound.encode import encoder
         from anyrig.speech.sound.loudness import exact
 

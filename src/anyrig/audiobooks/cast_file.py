@@ -156,7 +156,7 @@ def _parts(name: str) -> set[str]:
 
 def load(path: Path) -> Cast:
     """The cast of a file; InvalidInputError names what is wrong in it."""
-    text = written(path, "the cast", hint="Give a UTF-8 file; see docs/cast.md.")
+    text = written(path, "the cast", hint="Pass a UTF-8 file; see docs/cast.md.")
     return parse(text, name=str(path))
 
 
@@ -166,7 +166,8 @@ def parse(text: str, *, name: str = "cast") -> Cast:
         data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(
-            f"{name} is no TOML: {error}", hint='Lines read `Tom = "voice"`; see docs/cast.md.'
+            f"{name} is not valid TOML: {error}",
+            hint='Lines read `Tom = "voice"`; see docs/cast.md.',
         ) from None
     _known(data, _TOP, name)
     narrator = _style(data.get("narrator", {}), f"{name}, narrator", needed=False)
@@ -185,7 +186,7 @@ def parse(text: str, *, name: str = "cast") -> Cast:
 def _roles(given: object, name: str) -> tuple[Role, ...]:
     if not isinstance(given, dict) or len(given) > _MOST_ROLES:
         raise InvalidInputError(
-            f"{name}: `roles` is no table of at most {_MOST_ROLES} names",
+            f"{name}: `roles` must be a table of at most {_MOST_ROLES} names",
             hint='Write [roles], and under it lines such as Tom = "voice".',
         )
     roles: list[Role] = []
@@ -204,7 +205,7 @@ def _roles(given: object, name: str) -> tuple[Role, ...]:
 
 def _role(name: str, given: object, place: str) -> Role:
     if not _key(name) or len(name) > _LONGEST:
-        raise InvalidInputError(f"{place}: that is no name", hint=f"1 to {_LONGEST} characters.")
+        raise InvalidInputError(f"{place}: not a valid name", hint=f"1 to {_LONGEST} characters.")
     style = _style(given, place, allowed=_ROLE)
     if not isinstance(given, dict):
         return Role(name, style)
@@ -222,7 +223,7 @@ def _role(name: str, given: object, place: str) -> Role:
 def _rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[Rule, ...]:
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise InvalidInputError(
-            f"{name}: `rules` is no list of tables", hint="Begin each with [[rules]]."
+            f"{name}: `rules` must be a list of tables", hint="Begin each with [[rules]]."
         )
     return tuple(
         _rule(each, roles, f"{name}, rule {number}") for number, each in enumerate(given, 1)
@@ -233,12 +234,10 @@ def _rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> R
     _known(given, _RULE, place)
     if "chapter" not in given and "pattern" not in given:
         raise InvalidInputError(
-            f"{place}: it fits every paragraph", hint="Give it a chapter or a pattern."
+            f"{place}: it matches every paragraph", hint="Set `chapter` or `pattern`."
         )
     if ("voice" in given) == ("role" in given):
-        raise InvalidInputError(
-            f"{place}: it has not one of voice and role", hint="Give one of them."
-        )
+        raise InvalidInputError(f"{place}: needs either `voice` or `role`", hint="Set one of them.")
     style, teller = _style(given, place, allowed=_RULE, needed=False), ""
     if "role" in given:
         teller, style = _teller(given["role"], roles, style, place)
@@ -296,7 +295,7 @@ def _style(
         given = {"voice": given}
     if not isinstance(given, dict):
         raise InvalidInputError(
-            f"{place}: {given!r:.60} is no voice", hint='Write "name" or a table.'
+            f"{place}: {given!r:.60} is not a voice", hint='Write "name" or a table.'
         )
     table = cast("Mapping[str, object]", given)
     _known(table, allowed, place)
@@ -335,4 +334,4 @@ def _nearest(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if near:
         return f"Did you mean {near[0]!r}?"
-    return f"Known are: {', '.join(known)}." if known else "Write it under [roles]."
+    return f"Valid names: {', '.join(known)}." if known else "Write it under [roles]."

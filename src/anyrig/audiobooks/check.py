@@ -197,7 +197,7 @@ def _unheard(chapters: Sequence[Checked], words: Words, ears: Ears | None) -> It
     if words == "none":
         return
     if ears is None:
-        yield "the words: there is no recogniser"
+        yield "the words: no speech recognition is installed"
     else:
         for chapter in chapters:
             if not chapter.parts:

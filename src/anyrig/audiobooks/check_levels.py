@@ -179,12 +179,12 @@ def _defects(one: Checked, levels: Levels) -> Iterator[Finding]:
     sound = one.sound
     if len(sound.clipped) >= 3:
         seconds = len(sound.clipped) / 100
-        said = f"{seconds:.2f} s of it are cut at the top, first here"
+        said = f"{seconds:.2f} s are clipped, first here"
         yield one.finding("clipping", said, sound.clipped[0])
     if abs(sound.dc) > levels.most_dc:
-        yield one.finding("dc", f"its wave lies {sound.dc:+.3f} off the middle")
+        yield one.finding("dc", f"DC offset {sound.dc:+.3f}")
     for start, end in sound.dropouts[:20]:
-        said = f"a hole of {1000 * (end - start):.0f} ms in the middle of speech"
+        said = f"a dropout of {1000 * (end - start):.0f} ms in the middle of speech"
         yield one.finding("dropout", said, start, end)
     if len(sound.dropouts) > 20:
-        yield one.finding("dropout", f"{pluralize(len(sound.dropouts) - 20, 'more hole')}")
+        yield one.finding("dropout", f"{pluralize(len(sound.dropouts) - 20, 'more dropout')}")

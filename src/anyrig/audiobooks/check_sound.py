@@ -76,7 +76,7 @@ def preset(name: str) -> Levels:
     """A preset by its name."""
     if name not in PRESETS:
         raise InvalidInputError(
-            f"no levels are called {name!r}", hint=f"There are: {', '.join(PRESETS)}."
+            f"unknown levels: {name!r}", hint=f"Valid names: {', '.join(PRESETS)}."
         )
     return PRESETS[name]
 

@@ -149,11 +149,11 @@ def _files(path: Path) -> list[Path]:
     kinds = {one.suffix.lower() for one in listed if one.suffix.lower() in ENDINGS}
     if not kinds:
         raise InvalidInputError(
-            f"{path} holds no sound", hint=f"Chapters end in {', '.join(ENDINGS)}."
+            f"{path} contains no audio", hint=f"Chapters end in {', '.join(ENDINGS)}."
         )
     if len(kinds) > 1:
         raise InvalidInputError(
-            f"{path} holds sound of several kinds: {', '.join(sorted(kinds))}",
+            f"{path} contains audio of several kinds: {', '.join(sorted(kinds))}",
             hint="Put the chapters of one book into a folder of their own.",
         )
     return sorted((one for one in listed if one.suffix.lower() in kinds), key=_natural)

@@ -63,8 +63,8 @@ def opened(file: Path) -> Opened:
 
 def _unreadable(file: Path, why: object) -> InvalidInputError:
     return InvalidInputError(
-        f"{file.name} cannot be read as sound: {why}",
-        hint="Play it to see whether it is whole; if not, make it again.",
+        f"{file.name} is not a readable audio file: {why}",
+        hint="Check that it plays; if not, make it again.",
     )
 
 
@@ -87,7 +87,7 @@ class _Libsndfile:
 
     def about(self) -> About:
         if not self._about.num_samples:
-            raise _unreadable(self._file, "there is nothing in it")
+            raise _unreadable(self._file, "it has no audio data")
         return self._about
 
     def read(self, start: int, end: int) -> Iterator[Block]:
@@ -127,7 +127,7 @@ class _Av:
         streams = self._container.streams.audio
         if not streams:
             self._container.close()
-            raise _unreadable(file, "there is no sound in it")
+            raise _unreadable(file, "it has no audio stream")
         self._stream = streams[0]
         self._rate = int(self._stream.codec_context.sample_rate)
 
@@ -138,7 +138,7 @@ class _Av:
         )
         whole = self._count()
         if not whole:
-            raise _unreadable(self._file, "there is nothing in it")
+            raise _unreadable(self._file, "it has no audio data")
         context = self._stream.codec_context
         title = str(self._container.metadata.get("title", ""))
         return About(

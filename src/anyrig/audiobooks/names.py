@@ -106,7 +106,7 @@ def _unseen(sign: str) -> bool:
 
 
 def _fields(pattern: str) -> set[str]:
-    hint = f"A name may hold {', '.join('{' + name + '}' for name in FIELDS)}."
+    hint = f"A name may contain {', '.join('{' + name + '}' for name in FIELDS)}."
     if "/" in pattern or "\\" in pattern:
         raise InvalidInputError(
             f"{pattern!r} names a folder", hint=f"{hint} Folders are named apart."
@@ -114,10 +114,12 @@ def _fields(pattern: str) -> set[str]:
     try:
         parsed = list(string.Formatter().parse(pattern))
     except ValueError as error:
-        raise InvalidInputError(f"{pattern!r} is no pattern: {error}", hint=hint) from error
+        raise InvalidInputError(
+            f"{pattern!r} is not a valid pattern: {error}", hint=hint
+        ) from error
     used = {field for _, field, _, _ in parsed if field is not None}
     if used - set(FIELDS) or any(form or change for _, _, form, change in parsed):
-        raise InvalidInputError(f"{pattern!r} is no pattern of ours", hint=hint)
+        raise InvalidInputError(f"{pattern!r} is not a valid pattern", hint=hint)
     return used
 
 

@@ -130,7 +130,7 @@ def _write(path: Path, files: Mapping[str, str | bytes | Path]) -> None:
                     archive.writestr(_entry(name, packed), content)
     except OSError as error:
         raise StorageError(
-            f"{path} was not written: {error}", hint="Free some room, or name another place for it."
+            f"{path} was not written: {error}", hint="Free disk space, or write to another disk."
         ) from error
 
 

@@ -74,7 +74,7 @@ def write_book(
     target = Path(path)
     if target.suffix.lower() not in BOOK_ENDINGS:
         raise InvalidInputError(
-            f"{target.name} is not called as a book", hint="End its name in .m4b."
+            f"{target.name} is not an m4b file", hint="Use a name that ends in .m4b."
         )
     clear_leftovers(target)
     picture, warning = prepare(cover)
@@ -110,7 +110,8 @@ def write_chapters(
 
     if format not in CHAPTER_FORMATS:
         raise InvalidInputError(
-            f"no chapters as {format!r}", hint=f"There are: {', '.join(CHAPTER_FORMATS)}."
+            f"chapters cannot be written as {format!r}",
+            hint=f"Valid formats: {', '.join(CHAPTER_FORMATS)}.",
         )
     tracks = tracks or all_tracks(timeline.marks)
     paths = chapter_paths(folder, tracks, tags, format=format, pattern=pattern)

@@ -60,7 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="write the audio to this file; - is stdout"
     )
     parser.add_argument(
-        "--format", metavar="NAME", help="wav, flac, mp3, opus, m4a or pcm; default: by suffix"
+        "--format", metavar="NAME", help="wav, flac, mp3, opus, m4a, aac or pcm; default: by suffix"
     )
     parser.add_argument("--play", action="store_true", help="play the audio even with -o")
     parser.add_argument(

@@ -355,5 +355,5 @@ def _vectors(outcome: ItemOutcome[bytes]) -> bytes:
     if outcome.result is None:
         said = outcome.failure.message if outcome.failure else "no vector"
         hint = outcome.failure.hint if outcome.failure else ""
-        raise WorkError(f"a text could not be embedded: {said}", hint=hint or "-vv says more.")
+        raise WorkError(f"a text could not be embedded: {said}", hint=hint or "-vv shows more.")
     return outcome.result

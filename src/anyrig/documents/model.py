@@ -141,7 +141,7 @@ def find(
         return _of_hub(name, models / "documents" / name.replace("/", "--"), fetch)
     raise InvalidInputError(
         f"there is no embedding model {name!r}",
-        hint=f"There are: {', '.join(PACKAGED)}; or give a folder, or owner/name on the hub.",
+        hint=f"Valid names: {', '.join(PACKAGED)}; or pass a folder, or owner/name on the hub.",
     )
 
 

@@ -92,7 +92,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:
             f"{path} cannot be read: {error.strerror or error}", hint=_HINT
         ) from error
     if not data.strip():
-        said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or no regular file"
+        said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or not a regular file"
         raise InvalidInputError(f"{path.name} is {said}", hint=_HINT)
     text = decode(data, path.name).lstrip("\ufeff")
     if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or text.lstrip()[:1] in ("{", "["):
@@ -108,7 +108,7 @@ def _of_json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | Tr
         try:
             lines, what = json.loads(text), "entry"
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"{name} is no JSON: {error}", hint=_HINT) from error
+            raise InvalidInputError(f"{name} is not valid JSON: {error}", hint=_HINT) from error
     for number, line in enumerate(lines, 1):
         place, row = f"{name}, {what} {number}", line
         if what == "line":
@@ -117,12 +117,12 @@ def _of_json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | Tr
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                yield place, Trouble(place, f"it is no JSON: {error}")
+                yield place, Trouble(place, f"it is not valid JSON: {error}")
                 continue
         if isinstance(row, dict):
             yield place, row
         else:
-            yield place, Trouble(place, "it is no JSON object")
+            yield place, Trouble(place, "it is not a JSON object")
 
 
 def _of_table(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:
@@ -143,7 +143,7 @@ def _of_table(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | T
             yield place, {key: value for key, value in row.items() if isinstance(key, str)}
     except csv.Error as error:
         raise InvalidInputError(
-            f"{name} is no table: line {reader.line_num}: {error}", hint=_HINT
+            f"{name} is not a valid table: line {reader.line_num}: {error}", hint=_HINT
         ) from error
 
 
@@ -161,7 +161,7 @@ def _couple(row: Mapping[str, Any], place: str) -> Couple | Trouble:
     try:
         score = float(given)
     except (TypeError, ValueError):
-        return Trouble(place, f"its score is no number: {str(given)[:40]!r}")
+        return Trouble(place, f"the score is not a number: {str(given)[:40]!r}")
     if not math.isfinite(score) or not -1 <= score <= 1:
         return Trouble(place, f"its score is {score:g}, and must be from -1 to 1")
     return Couple(one, other, score=score)

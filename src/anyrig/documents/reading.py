@@ -163,7 +163,7 @@ def textless(paged: Paged) -> InvalidInputError:
     name = one_line(paged.file.name)
     pictures = [page.number for page in paged.pages if page.lack]
     if not pictures:
-        return InvalidInputError(f"{name} has no text in it", hint="Give one that has words in it.")
+        return InvalidInputError(f"{name} has no text in it", hint="Pass one that has words in it.")
     lack = next(page.lack for page in paged.pages if page.lack)
     said = f"{name} has no text in it: {named(pictures)}: {lack}"
     if any(NO_OCR in one for one in paged.warnings):
@@ -260,7 +260,7 @@ def _with_pictures(paged: Paged, apart: Apart, ocr: Reads | None, mode: Mode, dp
     read_pages = dict(_read_pictures(paged.file, wanted, apart, ocr, dpi, told))
     if told.unread and len(told.unread) == len(wanted) and not _has_text(paged):
         raise InvalidInputError(
-            next(iter(told.unread.values())), hint="Get the file anew, or save it again."
+            next(iter(told.unread.values())), hint="Get another copy of the file, or save it again."
         )
     pages = [_chosen(page, read_pages.get(page.number), told) for page in paged.pages]
     warnings = dict.fromkeys((*paged.warnings, *told.warnings()))

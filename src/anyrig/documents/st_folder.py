@@ -61,7 +61,7 @@ def read(folder: Path) -> Told:
     for module in modules:
         if not isinstance(module, dict):
             raise InvalidInputError(
-                f"modules.json of {folder.name} is damaged", hint="Get it again."
+                f"modules.json of {folder.name} is damaged", hint="Download it again."
             )
         kind = str(module.get("type", "")).rpartition(".")[2]
         path = folder / str(module.get("path", ""))
@@ -76,7 +76,7 @@ def read(folder: Path) -> Told:
             dense = path
         elif kind != "Dropout":
             raise InvalidInputError(
-                f"{folder.name} has a module {kind or 'without a name'} that is not known here",
+                f"{folder.name} has a module {kind or 'without a name'} that is not supported",
                 hint="Transformer, Pooling, one Dense and Normalize are.",
             )
     plain = _plain(folder, inner)
@@ -84,7 +84,7 @@ def read(folder: Path) -> Told:
     prompts = _prompts(told)
     if prompts and not whole:
         raise InvalidInputError(
-            f"{folder.name} leaves its prompts out when it pools, which is not known here",
+            f"{folder.name} leaves its prompts out when it pools, which is not supported",
             hint="Models whose Pooling has include_prompt, as most have, can be used.",
         )
     shaping = (*plain.shaping, *(sorted(dense.glob("*.safetensors")) if dense else ()))
@@ -123,7 +123,7 @@ def _pooling(config: Mapping[str, Any]) -> str:
     if len(found) != 1 or found[0] == "weightedmean":
         said = " and ".join(found) or "none"
         raise InvalidInputError(
-            f"pooling by {said} is not known here", hint="mean, cls, max or last are."
+            f"pooling by {said} is not supported", hint="mean, cls, max or last are."
         )
     return found[0]
 

@@ -255,7 +255,7 @@ def opened(file: Path) -> Tokenizer:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
         raise MissingWeightsError(
-            f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
+            f"{file} is not a tokenizer: {error}", hint="It is the model's tokenizer.json."
         ) from error
 
 

@@ -225,7 +225,7 @@ class FallbackSettings:
     window: int = 100
     """Number of recent steps that are considered."""
     most_skipped: int = 25
-    """Skipped steps in the window that are too many. From 2^16 to the floor takes 17 at most."""
+    """Skipped steps in the window that are too many."""
     at_floor: int = 3
     """Skipped steps in a row at the lowest scale: scaling cannot help any more."""
 

@@ -25,8 +25,8 @@ def choose(language: str) -> type[Recogniser]:
                     )
             return kind
     raise InvalidInputError(
-        f"no recogniser hears {language!r}",
-        hint="Whisper hears a hundred languages, by their ISO 639-1 codes: en, es, fr, de...",
+        f"no speech recognition model supports the language {language!r}",
+        hint="Use an ISO 639-1 code that Whisper supports: en, es, fr, de ...",
     )
 
 

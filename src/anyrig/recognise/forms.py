@@ -129,11 +129,11 @@ def _joined(lines: Sequence[Line]) -> str:
 def _markdown(heard: Transcription) -> str:
     told = f"{clock(heard.duration_s)}, {heard.language or 'no speech'}"
     told += ", in English" if heard.translated and heard.language != "en" else ""
-    blocks = [f"# {_escaped(one_line(heard.name))}", f"{told}, heard by {heard.model}"]
+    blocks = [f"# {_escaped(one_line(heard.name))}", f"{told}, transcribed by {heard.model}"]
     for part in paragraphs(heard.lines):
         blocks.append(f"**[{clock(part[0].start_s)}]** {_escaped(_joined(part))}")
     for gap in heard.gaps:
-        blocks.append(f"*Not heard: {clock(gap.start_s)} to {clock(gap.end_s)}*")
+        blocks.append(f"*Not transcribed: {clock(gap.start_s)} to {clock(gap.end_s)}*")
     return "\n\n".join(blocks) + "\n"
 
 

@@ -31,9 +31,9 @@ _SLACK_S = 0.3
 _LEAD_S = 0.1
 _LEAST_LOGPROB = -1.0
 _REPEATED = re.compile(r"(\S.{0,60}?)(?:[\s,.]+\1){4,}", re.IGNORECASE)
-LOOPS = "it repeats itself"
-HASTY = "it is more than can be said in the time"
-UNSURE = "the recogniser is not sure of it"
+LOOPS = "the text repeats itself"
+HASTY = "the text is too long for its time"
+UNSURE = "low confidence"
 
 
 def compression_ratio(text: str) -> float:

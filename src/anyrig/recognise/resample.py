@@ -34,8 +34,8 @@ class Resampler:
     def __init__(self, source: int, target: int) -> None:
         if source <= 0 or target <= 0:
             raise InvalidInputError(
-                f"no change of rate from {source} to {target}",
-                hint="Rates are samples per second, above 0.",
+                f"cannot resample from {source} to {target} Hz",
+                hint="Sample rates must be above 0.",
             )
         common = math.gcd(source, target)
         self._up, self._down = target // common, source // common

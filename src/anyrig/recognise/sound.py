@@ -98,9 +98,9 @@ class Sound:
     def _check(self, seconds: float) -> None:
         if seconds > self._most_s:
             raise InvalidInputError(
-                f"{self.name} claims {format_duration(seconds)} of sound or more in "
+                f"{self.name} has {format_duration(seconds)} of audio or more in only "
                 f"{format_bytes(self._num_bytes)}",
-                hint="Play it to see whether its header is right, and convert it to wav or flac.",
+                hint="Its header may be wrong. Convert it to wav or flac.",
             )
 
     def close(self) -> None:
@@ -122,10 +122,10 @@ def opened(source: Path | BinaryIO, name: str = "") -> Sound:
     if isinstance(source, Path):
         name = name or source.name
         if not source.is_file():
-            what = "a folder" if source.is_dir() else "not there"
-            raise InvalidInputError(f"{source} is {what}", hint="Name a file of sound.")
+            what = "is a folder" if source.is_dir() else "does not exist"
+            raise InvalidInputError(f"{source} {what}", hint="Pass an audio file.")
         if not source.stat().st_size:
-            raise InvalidInputError(f"{name} is empty", hint="Name a file of sound.")
+            raise InvalidInputError(f"{name} is empty", hint="Pass an audio file.")
     name = name or "the sound"
     num_bytes = source.stat().st_size if isinstance(source, Path) else source.seek(0, 2)
     if not isinstance(source, Path):
@@ -146,7 +146,7 @@ def opened(source: Path | BinaryIO, name: str = "") -> Sound:
 
 
 def _short(name: str, said_s: float, there_s: float) -> str:
-    return f"{name} is cut short: {said_s:.1f} s by its header, and {there_s:.1f} s are there"
+    return f"{name} is truncated: {there_s:.1f} s of the {said_s:.1f} s in its header"
 
 
 def _sane(samples: Samples) -> Samples:
@@ -160,14 +160,16 @@ def _sane(samples: Samples) -> Samples:
 def _check_rate(rate: int, name: str) -> None:
     least, most = _RATES
     if not least <= rate <= most:
-        raise _unreadable(name, f"its sample rate is {rate:,} Hz, not {least:,} to {most:,}")
+        raise _unreadable(
+            name, f"its sample rate is {rate:,} Hz; supported are {least:,} to {most:,}"
+        )
 
 
 def _unreadable(name: str, why: object) -> InvalidInputError:
     said = str(why).splitlines()[0] if str(why) else type(why).__name__
     return InvalidInputError(
-        f"{name} cannot be read as sound: {said[:200]}",
-        hint="Play it to see whether it is whole. wav, flac, mp3, ogg, opus, m4a, mp4 and webm go.",
+        f"{name} is not a readable audio file: {said[:200]}",
+        hint="Check that it plays. Formats include wav, flac, mp3, ogg, opus, m4a, mp4 and webm.",
     )
 
 
@@ -191,10 +193,10 @@ class _Av:
             )
         except (av.FFmpegError, OSError, ValueError) as error:
             self._let_go()
-            raise _unreadable(name, "it is no kind of sound that is known here") from error
+            raise _unreadable(name, "its format is not supported") from error
         if not self._container.streams.audio:
             self.close()
-            raise _unreadable(name, "there is no sound in it")
+            raise _unreadable(name, "it has no audio stream")
         self._stream = self._container.streams.audio[0]
         try:
             _check_rate(self._stream.rate or 0, name)
@@ -218,7 +220,7 @@ class _Av:
         except (self._error, OSError, ValueError) as error:
             self._broken(error, clock.given)
         if not clock.given:
-            raise _unreadable(self._name, "there is nothing in it")
+            raise _unreadable(self._name, "it has no audio data")
         self._compare(clock.given / RATE)
 
     def _compare(self, there_s: float) -> None:
@@ -237,13 +239,13 @@ class _Av:
                 if bad > _MOST_BAD:
                     raise
         if bad:
-            self.warnings.append(f"{self._name}: {bad} damaged places were left out")
+            self.warnings.append(f"{self._name}: skipped {bad} damaged packets")
 
     def _broken(self, error: Exception, given: int) -> None:
         if not given:
             raise _unreadable(self._name, error) from error
         said = str(error).splitlines()[0][:120]
-        self.warnings.append(f"{self._name} breaks off after {given / RATE:.1f} s: {said}")
+        self.warnings.append(f"{self._name}: decoding stopped after {given / RATE:.1f} s: {said}")
 
     def close(self) -> None:
         self._container.close()
@@ -352,9 +354,9 @@ class _Libsndfile:
         except self._error as error:
             if not given:
                 raise _unreadable(self._name, error) from error
-            self.warnings.append(f"{self._name} breaks off after {given / self._rate:.1f} s")
+            self.warnings.append(f"{self._name}: decoding stopped after {given / self._rate:.1f} s")
         if not given:
-            raise _unreadable(self._name, "there is nothing in it")
+            raise _unreadable(self._name, "it has no audio data")
         if change:
             yield change.finish()
 
@@ -372,7 +374,7 @@ class _Program:
                 f"{name} needs the package av, or an ffmpeg program", hint=format_install("av")
             )
         if not isinstance(source, Path):
-            raise _unreadable(name, "only PyAV takes this from memory")
+            raise _unreadable(name, "PyAV is needed to read audio from memory")
         self._name = name
         self.duration_s: float | None = None
         self.warnings: list[str] = []
@@ -396,10 +398,10 @@ class _Program:
         code = self._process.wait()
         if code or not given:
             self._said.seek(0)
-            why = self._said.read(2000).decode("utf-8", "replace").strip() or "nothing is in it"
+            why = self._said.read(2000).decode("utf-8", "replace").strip() or "it has no audio data"
             if not given:
                 raise _unreadable(self._name, why.splitlines()[-1])
-            self.warnings.append(f"{self._name} breaks off after {given / RATE:.1f} s")
+            self.warnings.append(f"{self._name}: decoding stopped after {given / RATE:.1f} s")
 
     def close(self) -> None:
         if self._process.poll() is None:

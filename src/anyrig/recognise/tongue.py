@@ -29,7 +29,7 @@ def listener() -> tuple[Model | None, str]:
         return find(BASE), ""
     except MissingPackageError as error:
         find("moonshine")  # or nobody hears at all
-        return None, f"taken for English, as nobody here tells languages apart: {error.message}"
+        return None, f"assuming English: language detection is not installed ({error.message})"
 
 
 def first_pieces(parts: Iterator[Piece | Quiet]) -> tuple[list[Piece], list[Piece | Quiet]]:
@@ -49,14 +49,17 @@ def elected(votes: Sequence[Transcript]) -> tuple[str, str]:
     """The language of the first pieces, empty when there are several; and the reason."""
     told = [vote.languages[0] for vote in votes if vote.languages]
     if not told:
-        return "", "nobody could tell the language; it is found out piece by piece"
+        return "", "language not detected; detecting it for each segment"
     sure = {code for code, share in told if share >= _SURE}
     if len(sure) > 1:
         names = ", ".join(sorted(sure))
-        return "", f"several languages in its first pieces ({names}): found out piece by piece"
+        return (
+            "",
+            f"several languages in the first segments ({names}); detecting it for each segment",
+        )
     weights: dict[str, float] = {}
     for vote in votes:
         for code, share in vote.languages:
             weights[code] = weights.get(code, 0.0) + share
     code, weight = max(weights.items(), key=lambda one: one[1])
-    return code, f"found in its first speech, {weight / len(told):.0%} sure"
+    return code, f"detected from the first segments, {weight / len(told):.0%} confidence"

@@ -87,8 +87,8 @@ class TorchWhisper(BaseEngine):
             if oom.detect_oom(error) is not None:
                 raise
             raise MissingWeightsError(
-                f"no Whisper can be loaded from {self._folder}: {str(error).splitlines()[0][:200]}",
-                hint="A folder as transformers saves it: config.json, *.safetensors, tokenizer.",
+                f"cannot load Whisper from {self._folder}: {str(error).splitlines()[0][:200]}",
+                hint="The folder needs config.json, *.safetensors and a tokenizer.",
             ) from error
         return model.to(self._device).eval()
 
@@ -147,7 +147,7 @@ class TorchWhisper(BaseEngine):
         hidden = self._full.model.encoder(features.float()).last_hidden_state
         if not bool(hidden.isfinite().all()):
             raise DeviceError(
-                "the model gives nothing finite for a recording", hint="Its weights may be damaged."
+                "the model's output is not finite", hint="Its weights may be damaged."
             )
         return self._full, hidden
 
@@ -239,7 +239,7 @@ def _readers(folder: str, config: Any) -> tuple[Any, Any]:
     from transformers import AutoTokenizer, WhisperFeatureExtractor
 
     makers: tuple[Any, Any] = (AutoTokenizer, WhisperFeatureExtractor)
-    why = "it knows no words"
+    why = "the vocabulary is empty"
     try:
         tokenizer = makers[0].from_pretrained(folder, local_files_only=True)
         if len(tokenizer.get_vocab()) < config.eos_token_id:  # one is made up where none is

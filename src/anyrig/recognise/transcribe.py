@@ -132,10 +132,10 @@ class Transcriber:
         """Who hears it, and in which language; and all parts, those looked at included."""
         asked, model = self._wishes.language, self._model
         if asked and model is not None:
-            return Tongue(model, asked.partition("-")[0].lower(), "as asked for"), parts
+            return Tongue(model, asked.partition("-")[0].lower(), "requested"), parts
         if model is not None and not model.multilingual:
             code = model.languages[0]
-            return Tongue(model, code, f"{model.name} hears nothing else"), parts
+            return Tongue(model, code, f"the only language of {model.name}"), parts
         listener, missing = (model, "") if model is not None else tongue.listener()
         if missing:
             return Tongue(MOONSHINE, "en", missing), parts
@@ -143,7 +143,7 @@ class Transcriber:
         first, looked = tongue.first_pieces(parts)
         everything = chain(looked, parts)
         if not first:
-            return Tongue(model or WHISPER_BASE, "", "nobody speaks"), everything
+            return Tongue(model or WHISPER_BASE, "", "no speech found"), everything
         votes = [heard for heard in self._votes(first, listener) if heard is not None]
         code, reason = tongue.elected(votes)
         chosen = model

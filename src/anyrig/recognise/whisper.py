@@ -80,8 +80,8 @@ class Whisper(Recogniser):
         super().__init__(placement, folder=folder)
         if not (folder or model):
             raise InvalidInputError(
-                "Whisper's weights come in parts and need a folder to be joined in",
-                hint="Give `folder`, such as a cache folder: 148 MB go into it.",
+                "Whisper's weights need a folder",
+                hint="Pass `folder`, such as a cache folder with 148 MB free.",
             )
         try:
             from faster_whisper import WhisperModel
@@ -95,8 +95,8 @@ class Whisper(Recogniser):
                 self._try()
         except (RuntimeError, ValueError) as error:
             raise MissingWeightsError(
-                f"Whisper cannot be loaded from {where}: {str(error).splitlines()[0][:200]}",
-                hint="A folder for CTranslate2 has model.bin, config.json and tokenizer.json.",
+                f"cannot load Whisper from {where}: {str(error).splitlines()[0][:200]}",
+                hint="The folder needs model.bin, config.json and tokenizer.json for CTranslate2.",
             ) from error
 
     def _try(self) -> None:
@@ -206,8 +206,8 @@ def joined(folder: Path) -> Path:
                 _put(folder / name, sources)
     except OSError as error:
         raise StorageError(
-            f"Whisper's weights cannot be joined in {folder}: {error}",
-            hint="It takes 148 MB: free some room, or name another cache folder.",
+            f"cannot write Whisper's weights to {folder}: {error}",
+            hint="They need 148 MB: free disk space, or use another cache folder.",
         ) from error
     _checked(folder)
     return folder

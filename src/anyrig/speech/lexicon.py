@@ -171,7 +171,7 @@ def load(path: Path, *, skip_patterns: bool = False) -> Lexicon:
     With `skip_patterns` an entry whose pattern is refused is left out and named in `left_out`: for
     a file that was accepted once, when more patterns were allowed.
     """
-    text = written(path, "the lexicon", hint="Give a UTF-8 .toml, .tsv or .csv.")
+    text = written(path, "the lexicon", hint="Pass a UTF-8 .toml, .tsv or .csv.")
     form = path.suffix.lower().lstrip(".")
     return parse(text, name=str(path), form=form, skip_patterns=skip_patterns)
 
@@ -186,7 +186,7 @@ def parse(
         rows = list(_tables(text, name))
     if len(rows) > _MOST_ENTRIES:
         raise InvalidInputError(
-            f"{name} has {len(rows)} entries", hint=f"At most {_MOST_ENTRIES} are taken."
+            f"{name} has {len(rows)} entries", hint=f"The maximum is {_MOST_ENTRIES}."
         )
     if sum("pattern" in given for _, given in rows) > _MOST_PATTERNS:
         raise InvalidInputError(
@@ -212,11 +212,11 @@ def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(
-            f"{name} is no TOML: {error}", hint="See the example in the docs."
+            f"{name} is not valid TOML: {error}", hint="docs/lexicon.md has an example."
         ) from None
     tables = data.pop("say", [])
     if data or not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
-        extra = f"{next(iter(data))!r} is not known" if data else "`say` is not a list of tables"
+        extra = f"unknown key {next(iter(data))!r}" if data else "`say` is not a list of tables"
         raise InvalidInputError(f"{name}: {extra}", hint="Begin each entry with a line [[say]].")
     for number, table in enumerate(tables, 1):
         yield f"{name}, entry {number}", table
@@ -240,7 +240,7 @@ def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, o
             yield place, given
     except csv.Error as error:
         raise InvalidInputError(
-            f"{name}, line {reader.line_num}: {error}", hint="Mind the quotes."
+            f"{name}, line {reader.line_num}: {error}", hint="Check the quotation marks."
         ) from None
 
 
@@ -249,7 +249,7 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
     for key, value in given.items():
         if key not in _FIELDS:
             raise InvalidInputError(
-                f"{place}: {key!r} is not known", hint=f"It has: {', '.join(sorted(_FIELDS))}."
+                f"{place}: unknown key {key!r}", hint=f"Valid keys: {', '.join(sorted(_FIELDS))}."
             )
         if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
             raise InvalidInputError(
@@ -258,10 +258,10 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
     texts = {key: str(value).strip() for key, value in given.items()}
     if ("word" in texts) == ("pattern" in texts):
         raise InvalidInputError(
-            f"{place}: it has not one of word and pattern", hint="Give one of them."
+            f"{place}: needs either `word` or `pattern`", hint="Set one of them."
         )
     if ("say" in texts) == ("ipa" in texts):
-        raise InvalidInputError(f"{place}: it has not one of say and ipa", hint="Give one of them.")
+        raise InvalidInputError(f"{place}: needs either `say` or `ipa`", hint="Set one of them.")
     case = texts.pop("case", "smart")
     if case not in get_args(Case):
         raise InvalidInputError(

@@ -387,4 +387,4 @@ def _told(error: BaseException, line: Line, *, alone: bool) -> AnyrigError:
 
 
 def _nobody() -> WorkError:
-    return WorkError("nobody listens any more", hint="Ask for it again.")
+    return WorkError("the client disconnected", hint="Send the request again.")

@@ -147,7 +147,9 @@ def ids_of(words: Sequence[Word], vocabulary: dict[str, int]) -> Ids:
             ids.append(number)
             owners.append(index)
     if unknown:
-        log.info("sounds the voice does not know are left out: %s", " ".join(sorted(unknown)))
+        log.info(
+            "phonemes that the voice does not have are left out: %s", " ".join(sorted(unknown))
+        )
     while ids and ids[-1] == vocabulary.get(" "):
         ids.pop()
         owners.pop()

@@ -84,7 +84,7 @@ def prepare(
     )  # fmt: skip
     if not script.segments:
         raise UnspeakableTextError(
-            "There is nothing to say in the text", hint="Give a text with words or numbers in it."
+            "There is nothing to say in the text", hint="Pass a text with words or numbers in it."
         )
     return script
 
@@ -136,7 +136,7 @@ def seed_of(words: str, seed: int) -> int:
 def _rate(rate: float) -> float:
     if not 0.25 <= rate <= 4.0:
         raise InvalidInputError(
-            f"The rate {rate:g} cannot be spoken", hint="It goes from 0.25 to 4."
+            f"the rate must be between 0.25 and 4, not {rate:g}", hint="1 is the voice's own rate."
         )
     return rate
 

@@ -228,7 +228,8 @@ def _checked(engine: str, option: Option, value: object) -> Value:
         high = float("inf") if option.high is None else option.high
         if not low <= typed <= high:
             raise InvalidInputError(
-                f"{engine}: {option.name} is {typed}", hint=f"It goes from {low:g} to {high:g}."
+                f"{engine}: {option.name} must be between {low:g} and {high:g}, not {typed}",
+                hint=option.help,
             )
     return typed
 

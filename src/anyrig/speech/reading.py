@@ -13,7 +13,7 @@ from anyrig.speech.say_as import say_as
 from anyrig.speech.split import Atom
 
 _UNSAID = re.compile(rf"\[\[|\]\]|[{STAND_IN}\ud800-\udfff]")
-_LOST = "the engine takes no IPA: the words are read as they are written"
+_LOST = "the engine does not support IPA: the words are read as written"
 
 
 def reading(mark: Mark, text: str, language: str, *, phonemes: bool) -> tuple[str | None, str]:

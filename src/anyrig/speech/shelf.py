@@ -56,7 +56,7 @@ class Shelf:
         try:
             take = unpack(result.data)
         except StorageError as error:
-            log.warning("a kept take is made again: %s", error.message)
+            log.warning("making a cached take again: %s", error.message)
             self._store.delete(name)
             return None
         problems = cast("Sequence[str]", result.metadata.get("problems", ()))

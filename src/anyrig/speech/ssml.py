@@ -38,7 +38,7 @@ _KNOWN = frozenset(
 )
 _HINTS = {
     "mismatched tag": "Close each element, the last one opened first.",
-    "undefined entity": "Only &amp; &lt; &gt; &quot; &apos; and numbers as &#160; are known here.",
+    "undefined entity": "Only &amp; &lt; &gt; &quot; &apos; and numbers as &#160; are supported.",
     "no element found": "Close each element that was opened.",
     "unclosed token": "Close each tag with >, and write < in text as &lt;.",
 }

@@ -234,7 +234,7 @@ def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:
         raise WorkError(
             f"{pluralize(len(failed), 'segment')} could not be spoken; the first: "
             f"{first.segment.text.strip()[:60]!r}: {first.failure.message}",
-            hint=first.failure.hint or "The others are kept: run the command again.",
+            hint=first.failure.hint or "The others are cached: run the command again.",
         )
 
 

@@ -27,7 +27,7 @@ def unknown(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputE
     guess = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return InvalidInputError(
-        f"no voice {name!r}", hint=f"{guess}There are: {listed}. {more}".strip()
+        f"no voice {name!r}", hint=f"{guess}Valid names: {listed}. {more}".strip()
     )
 
 
@@ -63,6 +63,6 @@ def _foreign(voices: Sequence[Voice], language: str) -> UnspeakableTextError:
     spoken = (code for voice in voices for code in (voice.language, *voice.also))
     speaks = dict.fromkeys(primary(code) for code in spoken)
     return UnspeakableTextError(
-        f"no voice here speaks {language or 'a language without a name'}",
+        f"no installed voice speaks {language or 'this language'}",
         hint=f"These speak {', '.join(speaks) or 'nothing'}; `anyrig engines` lists the others.",
     )

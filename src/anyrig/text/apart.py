@@ -46,7 +46,7 @@ _MOST_DEATHS = 5
 """How often pages of one file may end the process before the rest of it is given up."""
 _AHEAD = 4
 """Answers that wait here: pictures are large."""
-_DAMAGED = "Get the file anew, or save it with another program."
+_DAMAGED = "Get another copy of the file, or save it with another program."
 # One thread is enough, and the address space that more would reserve counts against its limit.
 _QUIET = {
     "OMP_NUM_THREADS": "1",

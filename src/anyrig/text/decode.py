@@ -30,7 +30,7 @@ _CYRILLIC = ("cp1251", "koi8_r", "cp866", "mac_cyrillic", "iso8859_5", "cp855", 
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive, as EPUB and docx are"),
     (b"%PDF", "a PDF"),
-    (b"RIFF", "a sound file"),
+    (b"RIFF", "an audio file"),
     (b"\x1f\x8b", "a gzip archive"),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
@@ -66,7 +66,7 @@ def decode(data: bytes, name: str) -> str:
             return _strict(data, encoding, name)
     for magic, what in _OTHERS:
         if data.startswith(magic):
-            raise InvalidInputError(f"{name} is {what}, not plain text", hint="Give a text file.")
+            raise InvalidInputError(f"{name} is {what}, not plain text", hint="Pass a text file.")
     if text := _wide(data):
         return text
     try:
@@ -165,8 +165,6 @@ def _mended(data: bytes, name: str) -> str:
     """UTF-8 with a few damaged bytes, which are left out; anything else is no text."""
     mended = data.decode("utf-8", "replace")
     if "\x00" in mended or mended.count("\ufffd") > _FEW_BAD * len(mended):
-        raise InvalidInputError(
-            f"{name} is no text in any known encoding", hint="Save it as UTF-8."
-        )
+        raise InvalidInputError(f"{name} is not text in a known encoding", hint="Save it as UTF-8.")
     log.warning("%s is UTF-8 with a few damaged bytes; they are left out", name)
     return mended

@@ -65,18 +65,18 @@ _HEADER = re.compile(
 _MESSAGE = re.compile(rb"(?:From \S+ .*\r?\n)?[A-Za-z][!-9;-~]*:[ \t]")
 # What people give by mistake, what it is, and what to do about it.
 _OTHERS = (
-    (b"\x1f\x8b", "a gzip archive", "Unpack it and give the file inside."),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "Unpack it and give the file inside."),
-    (b"Rar!\x1a\x07", "a RAR archive", "Unpack it and give the file inside."),
-    (b"RIFF", "a sound or a film", "Give the text, not its sound."),
-    (b"ID3", "a sound file", "Give the text, not its sound."),
-    (b"fLaC", "a sound file", "Give the text, not its sound."),
-    (b"OggS", "a sound file", "Give the text, not its sound."),
-    (b"\x7fELF", "a program", "Give a book or a text."),
-    (b"MZ\x90\x00", "a program", "Give a book or a text."),
+    (b"\x1f\x8b", "a gzip archive", "Unpack it and pass the file inside."),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "Unpack it and pass the file inside."),
+    (b"Rar!\x1a\x07", "a RAR archive", "Unpack it and pass the file inside."),
+    (b"RIFF", "an audio or video file", "Pass the text, not a recording."),
+    (b"ID3", "an audio file", "Pass the text, not a recording."),
+    (b"fLaC", "an audio file", "Pass the text, not a recording."),
+    (b"OggS", "an audio file", "Pass the text, not a recording."),
+    (b"\x7fELF", "a program", "Pass a book or a text."),
+    (b"MZ\x90\x00", "a program", "Pass a book or a text."),
     (b"AT&TFORM", "a DjVu file", "Convert it to PDF with a text layer."),
     (b"ITSF", "a compiled help file", "Convert it to EPUB with Calibre."),
-    (b"SQLite format 3\x00", "a database", "Give a book or a text."),
+    (b"SQLite format 3\x00", "a database", "Pass a book or a text."),
 )
 # Office archives that hold no running text, by a member's name.
 _SHEETS = (
@@ -138,7 +138,7 @@ def guarded(path: Path, limits: Limits) -> Iterator[None]:
         said = f"{path.name} cannot be read as {name} ({type(error).__name__}: {error})"
         raise InvalidInputError(
             one_line(said, 300),
-            hint="Get the file anew, or convert it to EPUB with another program.",
+            hint="Get another copy of the file, or convert it to EPUB with another program.",
         ) from error
 
 
@@ -158,8 +158,8 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
         return _zip_format(path, limits)  # with something before the archive
     if named in _TOLD:
         raise InvalidInputError(
-            f"{path.name} is called {path.suffix} and is none",
-            hint="Get the file anew: it is cut short, damaged, or something else.",
+            f"{path.name} is not a valid {path.suffix} file",
+            hint="Get another copy of the file: this one is damaged, or in another format.",
         )
     return named or ("eml" if _is_message(head) else "txt")
 
@@ -182,19 +182,19 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInputError(
-            f"{path} cannot be read: {reason}", hint="Give the path of a file."
+            f"{path} cannot be read: {reason}", hint="Pass the path of a file."
         ) from None
     if path.is_dir():
-        hint = "Zip its contents to one .epub file." if path.suffix == ".epub" else "Give a file."
+        hint = "Zip its contents to one .epub file." if path.suffix == ".epub" else "Pass a file."
         raise InvalidInputError(f"{path} is a folder", hint=hint)
     if not path.is_file():
-        raise InvalidInputError(f"{path} is no regular file", hint="Save it as a file first.")
+        raise InvalidInputError(f"{path} is not a regular file", hint="Save it as a file first.")
     if size == 0:
-        raise InvalidInputError(f"{path.name} is empty", hint="Give a file with text in it.")
+        raise InvalidInputError(f"{path.name} is empty", hint="Pass a file with text in it.")
     if size > limits.file_bytes:
         raise LimitExceededError(
             f"{path.name} is larger than {limits.file_bytes / 1e6:,.6g} MB",
-            hint="Split it, or give the text alone.",
+            hint="Split it, or pass the text alone.",
             limit="file_bytes",
         )
     try:
@@ -209,7 +209,7 @@ def _by_magic(head: bytes, path: Path) -> str:
     for magic, seller in _SELLERS:
         if head.startswith(magic):
             raise ProtectedFileError(
-                f"{path.name} is locked by {seller}: it cannot be read here",
+                f"{path.name} is protected by {seller}: it cannot be read",
                 hint="Ask the seller for a copy without DRM.",
             )
     if _is_pdf(head, path):
@@ -238,11 +238,11 @@ def _refuse_others(head: bytes, path: Path) -> None:
                 f"{path.name} is a HEIC picture", hint="Save it as JPEG or PNG first."
             )
         raise InvalidInputError(
-            f"{path.name} is a sound or a film", hint="Give the text, not its sound."
+            f"{path.name} is an audio or video file", hint="Pass the text, not a recording."
         )
     for magic, what, hint in _OTHERS:
         if head.startswith(magic):
-            raise InvalidInputError(f"{path.name} is {what}, no text", hint=hint)
+            raise InvalidInputError(f"{path.name} is {what}, not text", hint=hint)
 
 
 def _by_mark_up(head: bytes) -> str:
@@ -281,7 +281,7 @@ def _zip_format(path: Path, limits: Limits) -> str:
     if named in ("epub", "docx", "odt"):
         return named  # its reader says what is missing
     raise InvalidInputError(
-        f"{path.name} is a zip archive that holds no book", hint="Unpack it and give one file."
+        f"{path.name} is a zip archive without a book", hint="Unpack it and pass one file."
     )
 
 
@@ -302,7 +302,7 @@ def _sound(document: Document, path: Path, limits: Limits) -> Document:
     num_characters = sum(chapter.num_characters for chapter in document.chapters)
     if num_characters > limits.characters:
         raise LimitExceededError(
-            f"{path.name} holds {num_characters:,} characters of text",
+            f"{path.name} contains {num_characters:,} characters of text",
             hint="Split it.",
             limit="characters",
         )

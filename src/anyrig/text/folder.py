@@ -117,7 +117,7 @@ def _wanted(types: Collection[str]) -> frozenset[str]:
         else:
             known = ", ".join((*files.FORMATS, "picture"))
             raise InvalidInputError(
-                f"there is no type {one_line(each, 40)!r}", hint=f"There are: {known}."
+                f"there is no type {one_line(each, 40)!r}", hint=f"Valid types: {known}."
             )
     return frozenset(made)
 
@@ -224,7 +224,7 @@ def _oddity(path: Path) -> str:
     except OSError as error:
         link = os.path.islink(path)
         return "a link that leads nowhere" if link else error.strerror or str(error)
-    return "no regular file"
+    return "not a regular file"
 
 
 def _is_text(path: Path) -> bool:

@@ -160,6 +160,6 @@ def picture(
     drawn = next(iter(list(pictures(path, [number], dpi=dpi, limits=limits))))
     if not drawn.data:
         raise InvalidInputError(
-            drawn.lack, hint="Get the file anew, or save it with another program."
+            drawn.lack, hint="Get another copy of the file, or save it with another program."
         )
     return drawn.data

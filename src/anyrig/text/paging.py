@@ -71,7 +71,7 @@ def drawn(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Itera
             yield from _drawn_attachments(path, numbers, dpi, limits)
         else:
             raise InvalidInputError(
-                f"{path.name} has no pages that can be drawn", hint="Give a PDF or a picture."
+                f"{path.name} has no pages that can be drawn", hint="Pass a PDF or a picture."
             )
 
 
@@ -166,7 +166,7 @@ def _message(path: Path, limits: Limits, told: Told) -> tuple[Paged, list[_Place
             at += 1
             _check_pages(len(found), path, limits)
     if not any(page.text or page.lack for page in found):
-        raise InvalidInputError(f"{path.name} has no text in it", hint="Give a file with text.")
+        raise InvalidInputError(f"{path.name} has no text in it", hint="Pass a file with text.")
     numbered = found if len(found) == 1 else [replace(p, number=n) for n, p in enumerate(found, 1)]
     said = tuple(warnings)
     title = threads[0].subject if threads else ""
@@ -257,7 +257,7 @@ def _finished(made: Paged, limits: Limits) -> Paged:
     num_characters = sum(len(page.text) for page in found)
     if num_characters > limits.characters:
         raise LimitExceededError(
-            f"{made.file.name} holds {num_characters:,} characters of text",
+            f"{made.file.name} contains {num_characters:,} characters of text",
             hint="Split it.",
             limit="characters",
         )

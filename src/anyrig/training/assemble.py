@@ -226,7 +226,7 @@ def _optimiser(
     if isinstance(optimizer, torch.optim.Optimizer) and held is not model:
         raise InvalidSettingError(
             "half_weights trains copies of the weights, which this optimiser does not have",
-            hint="Give the optimiser by name or as a function of the weights.",
+            hint="Pass the optimiser by name or as a function of the weights.",
         )
     if isinstance(optimizer, torch.optim.Optimizer):
         group.adopt(optimizer)

@@ -21,7 +21,7 @@ Rule = tuple[Callable[[Any], bool], str]
 def _whole(low: int) -> Rule:
     return (
         lambda value: type(value) is int and value >= low,
-        f"a whole number from {low} up",
+        f"an integer of at least {low}",
     )
 
 
@@ -51,7 +51,7 @@ _BETAS: Rule = (
         and len(value) == 2
         and all(_number(0, 1)[0](one) and one < 1 for one in value)
     ),
-    "two numbers from 0 up, below 1",
+    "two numbers at least 0 and below 1",
 )
 _NAMES: Rule = (
     lambda value: isinstance(value, tuple) and all(isinstance(one, str) for one in value),
@@ -219,7 +219,7 @@ def scalar_loss(loss: object) -> torch.Tensor:
         return loss
     raise InvalidSettingError(
         f"the loss is {told}",
-        hint="Give one number, computed by the model with gradients, such as the mean over the "
+        hint="Pass one number, computed by the model with gradients, such as the mean over the "
         "batch; no .item(), .detach() or torch.no_grad() on the way.",
     )
 
@@ -233,7 +233,7 @@ def refuse_devices(
     if isinstance(device_ids, (str, bytes)) or not isinstance(device_ids, Sequence):
         raise InvalidInputError(
             f"device_ids is {device_ids!r}",
-            hint="Give a list with a device for each process of this machine, or device=...",
+            hint="Pass a list with a device for each process of this machine, or device=...",
         )
     if len(named) > 1 and (device_ids or "device_ids" not in named):
         raise InvalidInputError(
@@ -261,7 +261,7 @@ def refuse_mistakes(model: object, loss: object, settings: object) -> None:
 
     if not isinstance(model, nn.Module):
         raise InvalidSettingError(
-            f"a {type(model).__name__} is no model", hint="Give a torch.nn.Module."
+            f"a {type(model).__name__} is not a model", hint="Pass a torch.nn.Module."
         )
     if isinstance(loss, nn.modules.loss._Loss):
         raise InvalidSettingError(

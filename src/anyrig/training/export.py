@@ -89,8 +89,8 @@ def _named(
         return to_gpt2_names(state, model.vocabulary), {**known, **(config or {})}
     if config is None:
         raise InvalidInputError(
-            f"nobody knows the config.json of a {type(model).__name__}",
-            hint="Hand over config=, a dictionary that says how to build the model.",
+            f"cannot write a config.json for a {type(model).__name__}",
+            hint="Pass config=, a dictionary that says how to build the model.",
         )
     return state, dict(config)
 
@@ -144,7 +144,7 @@ def _copied(path: Path, place: Path) -> None:
         there = [path / name for name in _TOKENIZER if (path / name).is_file()]
         if not there:
             raise InvalidInputError(
-                f"{path} holds no tokenizer", hint="Name a folder with tokenizer.json."
+                f"{path} contains no tokenizer", hint="Name a folder with tokenizer.json."
             )
     elif path.is_file():
         there = [path]

@@ -96,11 +96,11 @@ class Feed:
         self.num_items = self._count(data)
         if self.num_items is None and not hasattr(data, "__iter__"):
             raise InvalidInputError(
-                f"a {type(data).__name__} is no data to train on",
-                hint="Give a data set with len() and [number], or an iterable of items.",
+                f"a {type(data).__name__} cannot be used as training data",
+                hint="Pass a data set with len() and [number], or an iterable of items.",
             )
         if self.num_items == 0:
-            raise InvalidInputError("the data set is empty", hint="Give at least one item.")
+            raise InvalidInputError("the data set is empty", hint="Pass at least one item.")
         self._loader: Loader | StreamLoader | None = None
         self._options = Options(seed=seed)
 

@@ -96,7 +96,7 @@ class GivenLoader:
             with kept_random():
                 items = self.loader.collate_fn(self.data[lists[0][0]]) if lists else None
         if items is None:
-            raise InvalidInputError("the DataLoader gives no batch", hint="Give at least one item.")
+            raise InvalidInputError("the DataLoader gives no batch", hint="Pass at least one item.")
         return size_of(items)
 
     @property

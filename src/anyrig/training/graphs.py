@@ -284,7 +284,7 @@ def cudnn_benchmark(how: How, device_type: str, *, fixed: bool) -> Iterator[Deci
     """
     if how == "auto":
         used = device_type == "cuda" and fixed
-        why = "shapes are fixed" if fixed else "shapes vary, and each would be tried anew"
+        why = "shapes are fixed" if fixed else "shapes vary, and each would be tried again"
         why = why if device_type == "cuda" else f"{device_type} has no cuDNN"
     else:
         used, why = how, "as set"

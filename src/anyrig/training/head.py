@@ -62,7 +62,7 @@ def linear_cross_entropy(
     flat = targets.reshape(-1)
     if flat.shape[0] != rows.shape[0]:
         raise InvalidInputError(
-            f"{rows.shape[0]} states and {flat.shape[0]} targets", hint="Give one for each."
+            f"{rows.shape[0]} states and {flat.shape[0]} targets", hint="Pass one for each."
         )
     plan = _plan(rows, weight, chunks, eighths)
     function: Any = _LinearCrossEntropy

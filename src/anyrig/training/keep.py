@@ -115,8 +115,8 @@ def restored(
         before = kept.plain.get("settings", {})
     except (KeyError, TypeError) as error:
         raise InvalidInputError(
-            f"{found.path} is no checkpoint of a run: {error!r} is missing",
-            hint="Take another one, or begin anew in another folder.",
+            f"{found.path} is not a checkpoint of a run: {error!r} is missing",
+            hint="Take another one, or start over in another folder.",
         ) from error
     groups = parts.optimiser.param_groups
     asked = [{name: one[name] for name in _LEARNING if name in one} for one in groups]
@@ -129,7 +129,7 @@ def restored(
     rates.load_state_dict(paced)
     for text in _differences(before, asdict(settings)):
         watch.event("resume", text)
-    watch.event("resume", f"from step {kept.step} ({found.path.name})")
+    watch.event("resume", f"continuing from the checkpoint {found.path.name}")
     same = (kept.plain.get("device"), kept.plain.get("processes")) == (
         parts.placement.device.name, parts.group.size,
     )  # fmt: skip
@@ -150,7 +150,7 @@ def _differences(before: Any, now: dict[str, Any]) -> list[str]:
     """What was changed since, where that changes what a resume gives."""
     if not isinstance(before, dict):
         return []
-    means = dict.fromkeys(_SHAPING, "the data goes on in another order")
+    means = dict.fromkeys(_SHAPING, "the data continues in another order")
     means |= dict.fromkeys(("learning_rate", *_LEARNING), "it holds from here on")
     return [
         f"{name} was {before[name]!r} and is {now[name]!r}: {meaning}"
@@ -184,8 +184,8 @@ def leave(folder: Path | None, micro_batch: int) -> NoReturn:
     """End this process so that the launcher starts all again with a smaller micro batch."""
     if folder is None:
         raise OutOfMemoryError(
-            "memory ran out, and without a folder the run cannot be started again",
-            hint="Give the run a folder, or set a smaller micro_batch.",
+            "out of memory, and a run without a folder cannot be restarted",
+            hint="Pass `folder`, or set a smaller micro_batch.",
         )
     restarting.leave(folder, micro_batch)
 
@@ -196,7 +196,7 @@ def first_batch(feed: Feed, group: Group) -> Batch:
     if feed.num_items is not None:
         lists = feed.first_lists(1)
         if not lists:
-            raise InvalidInputError("the sampler gives no batch", hint="Give at least one item.")
+            raise InvalidInputError("the sampler gives no batch", hint="Pass at least one item.")
         with Loader(feed.data, [lists[0][:count]], feed.collate) as loader:
             return cut(next(iter(loader)), 0, count)
     each = 1 if feed.given is not None and feed.given.is_batched else feed.batch
@@ -204,7 +204,7 @@ def first_batch(feed: Feed, group: Group) -> Batch:
     with contextlib.closing(alone), contextlib.closing(alone.over()) as steps:
         fed = next(steps, None)
     if fed is None:
-        raise InvalidInputError("there is no item in the data", hint="Give at least one item.")
+        raise InvalidInputError("there is no item in the data", hint="Pass at least one item.")
     return cut(fed.batch, 0, count)
 
 

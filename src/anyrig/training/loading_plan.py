@@ -236,7 +236,7 @@ def _pin(loading: Loading, device_type: str) -> tuple[bool, str]:
             return True, f"pinned memory: {device_type} copies from it beside its work"
         return False, f"memory is not pinned: {device_type} gains nothing from it"
     if loading.pin_memory and not able:
-        return False, f"memory is not pinned though it was asked for: {device_type} cannot use it"
+        return False, f"memory is not pinned although requested: {device_type} cannot use it"
     return loading.pin_memory, f"memory is {'' if loading.pin_memory else 'not '}pinned, as set"
 
 

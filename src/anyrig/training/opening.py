@@ -161,8 +161,8 @@ def _fed(spec: Spec, group: Group) -> Feed:
     settings = spec.settings
     if isinstance(spec.data, Iterator):
         raise InvalidInputError(
-            "an iterator can be gone through only once: epochs and a resume begin anew",
-            hint="Give a list, a data set, or an object whose __iter__ begins anew each time.",
+            "an iterator can be read only once; epochs and a resume need its beginning",
+            hint="Pass a list, a data set, or an object whose __iter__ starts from the beginning.",
         )
     return Feed(
         spec.data, settings.batch, seed=settings.seed, shuffle=settings.shuffle,
@@ -181,16 +181,16 @@ def _check_validation(spec: Spec) -> None:
     ):
         raise InvalidInputError(
             "a DataLoader with batch_size=None cannot be measured on: its items are whole batches",
-            hint="Give the data set itself, or a loader with a batch size, as validation.",
+            hint="Pass the data set itself, or a loader with a batch size, as validation.",
         )
     if not numbered(data):
         raise InvalidInputError(
             f"a {type(data).__name__} cannot be measured on: its items have no numbers",
-            hint="Give a list or a data set with len() and [number] as validation.",
+            hint="Pass a list or a data set with len() and [number] as validation.",
         )
     if not len(data):
         raise InvalidInputError(
-            "the validation data is empty", hint="Give some items, or leave it out."
+            "the validation data is empty", hint="Pass some items, or leave it out."
         )
 
 
@@ -198,7 +198,7 @@ def _total(settings: Settings, feed: Feed) -> int:
     steps = feed.steps_in_epoch
     if not settings.steps and steps is None:
         raise InvalidSettingError(
-            "nobody knows how long an epoch of this data is", hint="Set steps instead."
+            "the length of an epoch of this data is unknown", hint="Set steps instead."
         )
     return settings.steps or settings.epochs * (steps or 0)
 
@@ -240,7 +240,7 @@ def _prepared(spec: Spec, run: Run, first: Batch) -> None:
     asked = keep.asked_micro_batch(spec.folder)
     if asked is not None and asked < parts.step.micro_batch:
         parts.step.micro_batch = asked
-        parts.reasons.append(f"micro batch: {asked}, as memory ran out before")
+        parts.reasons.append(f"micro batch: {asked}, because of an earlier out-of-memory error")
     elif asked is not None and run.fitted:
         keep.forget_smaller(spec.folder)  # the checkpoint holds it by now
     plan = keep.loading(run.feed, spec.settings, parts, seconds)
@@ -287,7 +287,7 @@ def _begun(spec: Spec, run: Run, relay: Relay) -> None:
     weights = sum(weight.numel() for weight in spec.model.parameters() if weight.requires_grad)
     relay.event(
         "start",
-        "resumed" if run.state.resumed_from is not None else "begun",
+        "resumed" if run.state.resumed_from is not None else "started",
         model=spec.name,
         parameters=weights,
         device=run.parts.placement.device.name,

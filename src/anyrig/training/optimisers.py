@@ -105,8 +105,8 @@ def _options(
 ) -> dict[str, Any]:
     if name not in NAMES:
         near = difflib.get_close_matches(name.lower(), NAMES, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(NAMES)}."
-        raise InvalidSettingError(f"no optimiser is called {name!r}", hint=hint)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(NAMES)}."
+        raise InvalidSettingError(f"unknown optimizer {name!r}", hint=hint)
     options: dict[str, Any] = {"lr": learning_rate}
     if name in ("adamw", "adam", "lion"):
         options["betas"] = betas
@@ -155,7 +155,7 @@ def _checked(optimiser: torch.optim.Optimizer, split: Split) -> str:
     ours = {id(weight) for weight in (*split.decayed, *split.spared)}
     if ours and not held & ours:
         raise InvalidInputError(
-            "the optimiser holds none of the model's weights",
+            "the optimizer has none of the model's weights",
             hint="Make it of the parameters of this very model, after the model was last changed.",
         )
     left = len(ours - held)
@@ -177,7 +177,7 @@ def _by_factory(
     optimiser = factory(groups, **options)
     if not isinstance(optimiser, torch.optim.Optimizer):
         raise InvalidInputError(
-            f"{_name(factory)} made {type(optimiser).__name__}, which is no optimiser",
+            f"{_name(factory)} made {type(optimiser).__name__}, which is not an optimizer",
             hint="It is given groups of weights and must return a torch.optim.Optimizer.",
         )
     _checked(optimiser, split)
@@ -201,7 +201,7 @@ def _fused(
     if not why_not:
         return True, "fused"
     if wanted is True:
-        return False, f"not fused though it was asked for: {why_not}"
+        return False, f"not fused although requested: {why_not}"
     return False, f"not fused: {why_not}"
 
 

@@ -39,8 +39,8 @@ def rate_at(
     """
     if schedule not in get_args(Schedule):
         raise InvalidSettingError(
-            f"no schedule is called {schedule!r}",
-            hint=f"There are: {', '.join(get_args(Schedule))}.",
+            f"unknown schedule {schedule!r}",
+            hint=f"Valid names: {', '.join(get_args(Schedule))}.",
         )
     rise = warmup_steps(warmup, total)
     if step < rise:
@@ -146,7 +146,7 @@ class Rates:
         steps = state.get("steps")
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
             raise InvalidInputError(
-                f"the checkpoint's schedule makes no sense: steps is {steps!r}",
+                f"the checkpoint's schedule is not valid: steps is {steps!r}",
                 hint="Take an earlier checkpoint.",
             )
         self.num_steps = steps

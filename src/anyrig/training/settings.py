@@ -198,7 +198,7 @@ def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     for name, value in values.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
+            hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(known)}."
             raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
         if name in TABLES and kind is Settings:
             if not isinstance(value, Mapping):

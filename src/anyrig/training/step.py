@@ -249,7 +249,7 @@ class Step:
         if shortage is not None and shortage.fatal:
             raise DeviceLostError(
                 f"the device was lost when memory ran out: {shortage.message}",
-                hint="Resume the run; it goes on from its last checkpoint.",
+                hint="Resume the run; it continues from its last checkpoint.",
             )
         before = self.micro_batch
         largest = max(stop - start for start, stop in work.cuts)
@@ -269,8 +269,8 @@ class Step:
             return
         self._watch.event(
             "smaller batch",
-            f"memory ran out with {pluralize(largest, 'item')} at once: the step is made again "
-            f"with {self.micro_batch}, the batch stays",
+            f"out of memory with {pluralize(largest, 'item')} at once: repeating the step "
+            f"with {self.micro_batch}",
             before=before,
             after=self.micro_batch,
         )
@@ -339,16 +339,16 @@ class Step:
 def _too_large(shortage: MemoryShortage | None) -> OutOfMemoryError:
     return OutOfMemoryError(
         "a single item does not fit in memory" + (f": {shortage.message}" if shortage else ""),
-        hint='Set recompute = "blocks" or offload_activations = true, take shorter items, '
+        hint='Set recompute = "blocks" or offload_activations = true, use shorter items, '
         "a smaller model, or several devices with strategy = fsdp.",
     )
 
 
 def _no_state(shortage: MemoryShortage | None) -> OutOfMemoryError:
     return OutOfMemoryError(
-        "memory ran out in the optimiser's step" + (f": {shortage.message}" if shortage else ""),
-        hint="Set offload_optimizer = true, take an optimiser with less state (sgd, lion, "
-        "adafactor) or strategy = fsdp, and resume: the last checkpoint is whole.",
+        "out of memory in the optimizer's step" + (f": {shortage.message}" if shortage else ""),
+        hint="Set offload_optimizer = true, use an optimizer with less state (sgd, lion, "
+        "adafactor) or strategy = fsdp, and resume: the last checkpoint is valid.",
     )
 
 

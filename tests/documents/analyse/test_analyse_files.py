@@ -24,7 +24,7 @@ def simply(paths: Sequence[Path]) -> Iterator[Paged | Unread]:
         if text:
             yield Paged(path, "txt", (Page(text),))
         else:
-            yield Unread(path, f"{path.name} is empty", "Give a file with text in it.")
+            yield Unread(path, f"{path.name} is empty", "Pass a file with text in it.")
 
 
 def told(folder: Path, **more: object) -> Analysis:

@@ -106,10 +106,10 @@ def test_lines_of_json(spot: Path) -> None:
     assert [one.labels for one in found.examples] == [("invoice",), ("letter", "urgent"), ("3",)]
     assert found.examples[2].file == spot / "a.txt"
     said = {one.place.rpartition(" ")[2]: one.said for one in found.troubles}
-    assert said["3"].startswith("it is no JSON")
+    assert said["3"].startswith("it is not valid JSON")
     assert said["4"] == "it has no label"
     assert said["5"] == "it has neither text nor file"
-    assert said["6"] == "it is no JSON object"
+    assert said["6"] == "it is not a JSON object"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_lines_of_json(spot: Path) -> None:
         ("a.csv", "one,two,three\n1,2,3\n", "does not say which column"),
         ("a.csv", "text,label\n", "there are no examples"),
         ("a.csv", "text,label\n ,invoice\n", "its text is empty"),
-        ("a.json", "[1, 2", "is no JSON"),
+        ("a.json", "[1, 2", "is not valid JSON"),
         ("a.csv", "text,label\n\x00\x00,a\n", "there are no examples"),
     ],
 )

@@ -215,10 +215,10 @@ def test_through_the_service(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        ({"architectures": ["BertForMaskedLM"]}, InvalidInputError, "no classifier"),
-        ({"problem_type": "regression"}, InvalidInputError, "no label"),
+        ({"architectures": ["BertForMaskedLM"]}, InvalidInputError, "not a text classifier"),
+        ({"problem_type": "regression"}, InvalidInputError, "regression"),
         ({"id2label": {"0": "a", "2": "b"}}, InvalidInputError, "skips a number"),
-        ([], InvalidInputError, "no object"),
+        ([], InvalidInputError, "not an object"),
     ],
 )
 def test_folders_that_are_no_classifier(
@@ -237,5 +237,5 @@ def test_a_folder_without_weights(folder: Path, tmp_path: Path) -> None:
         shutil.copy(folder / name, tmp_path / name)
     with pytest.raises(MissingWeightsError, match="no weights"):
         in_folder(tmp_path)
-    with pytest.raises(InvalidInputError, match="is no model"):
+    with pytest.raises(InvalidInputError, match="is not a model"):
         in_folder(tmp_path / "nowhere")

@@ -198,7 +198,7 @@ def test_a_folder_stays_out_as_a_file_does(folder: Path, tmp_path: Path) -> None
     assert removed.excluded == (folder.resolve(),)
     with pytest.raises(InvalidInputError, match="was removed from the index and is excluded"):
         index(path, folder, bag)
-    with pytest.raises(InvalidInputError, match="lies in .*, which was removed"):
+    with pytest.raises(InvalidInputError, match="is in .*, which was removed"):
         folders.include_files(path, [folder / "secret.txt"])
     assert folders.include_files(path, [folder]) == 1
     assert folders.include_files(path, [folder]) == 0

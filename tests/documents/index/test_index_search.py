@@ -456,7 +456,7 @@ def test_a_broken_graph_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture
     nearest.save(_graph(unit(100), np.arange(100)), path)
     path.write_bytes(path.read_bytes()[:-500])
     assert nearest.load(path) is None
-    assert "makes it anew" in caplog.text
+    assert "creates it again" in caplog.text
 
 
 def test_no_gpu_is_claimed_where_faiss_has_none() -> None:

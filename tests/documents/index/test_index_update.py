@@ -130,7 +130,7 @@ def test_a_folder_that_is_not_there_loses_nothing(folder: Path, tmp_path: Path) 
     folder.rename(tmp_path / "unplugged")
     done = folders.index_folders(path, [], bag, Ways(look, read_texts))
     assert done.num_gone == 0
-    assert "cannot be looked into" in done.warnings[0]
+    assert "cannot be read" in done.warnings[0]
     assert status(path).num_files == 3
     with pytest.raises(InvalidInputError, match="no such file or folder"):
         index(path, folder, bag)
@@ -219,7 +219,7 @@ def test_a_change_of_the_model_that_was_cut_off_goes_on(folder: Path, tmp_path: 
 
 def test_two_at_once_are_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "i.sqlite"
-    with alone(path), pytest.raises(StorageError, match="another process is at work"):
+    with alone(path), pytest.raises(StorageError, match="another process is updating"):
         index(path, folder, Bag())
     assert index(path, folder, Bag()).num_new == 3
 

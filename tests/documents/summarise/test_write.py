@@ -64,13 +64,13 @@ def test_folders_that_do_not_write_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match="not on this machine"):
         find("facebook/bart-large-cnn", models=tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(InvalidInputError, match="does not write"):
+    with pytest.raises(InvalidInputError, match="cannot summarise"):
         in_folder(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bart"}))
     with pytest.raises(MissingWeightsError, match="no weights"):
         in_folder(tmp_path)
     (tmp_path / "config.json").write_text("[1]")
-    with pytest.raises(InvalidInputError, match="holds no object"):
+    with pytest.raises(InvalidInputError, match="not an object"):
         in_folder(tmp_path)
 
 

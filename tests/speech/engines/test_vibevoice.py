@@ -154,9 +154,9 @@ def test_a_sample_that_is_no_sound_is_told(
 ) -> None:
     (tmp_path / "bad.wav").write_text("no sound")
     engine = VibeVoice(placement, folder=str(folder), samples=str(tmp_path), steps=2)
-    with pytest.raises(InvalidInputError, match="cannot be read as sound"):
+    with pytest.raises(InvalidInputError, match="is not a readable audio file"):
         engine.run([Line("So.", voice="bad")])
-    with pytest.raises(InvalidInputError, match="no folder"):
+    with pytest.raises(InvalidInputError, match="is not a folder"):
         VibeVoice(placement, folder=str(folder), samples=str(tmp_path / "none"))
 
 
@@ -178,7 +178,7 @@ def test_samples_of_another_folder_are_voices_with_their_recordings(
     assert before["alice"] != after["alice"]
     assert before["en-Ada"] == ""  # in the fingerprint already
     assert VibeVoice.voices_with(found, {"samples": ""}) == found.voices
-    with pytest.raises(InvalidInputError, match="no folder"):
+    with pytest.raises(InvalidInputError, match="is not a folder"):
         VibeVoice.voices_with(found, {"samples": str(tmp_path / "none")})
 
 

@@ -313,7 +313,7 @@ def test_a_frame_cut_anywhere_is_told_from_an_end() -> None:
         (struct.pack(">3sBII", b"ARH", 2, 2, 0) + b"{}", "version 2"),
         (struct.pack(">3sBII", b"ARH", 1, 2, 1 << 31) + b"{}", "too large"),
         (struct.pack(">3sBII", b"ARH", 1, 1 << 30, 0), "too large"),
-        (struct.pack(">3sBII", b"ARH", 1, 3, 0) + b"{x}", "no JSON"),
+        (struct.pack(">3sBII", b"ARH", 1, 3, 0) + b"{x}", "not valid JSON"),
         (struct.pack(">3sBII", b"ARH", 1, 2, 0) + b"{}", "no type"),
         (struct.pack(">3sBII", b"ARH", 1, 2, 0) + b"[]", "no type"),
     ],
@@ -427,7 +427,7 @@ def test_what_is_missing_is_told_in_the_order_it_is_needed(folder: Path, tmp_pat
 
 def test_a_recording_by_its_path_is_a_voice(engine: Standin, tmp_path: Path) -> None:
     recording = tmp_path / "mine.wav"
-    with pytest.raises(InvalidInputError, match="no recording"):
+    with pytest.raises(InvalidInputError, match="does not exist"):
         engine.run([Line("hello", voice=str(recording))])
     recording.touch()
     (take,) = engine.run([Line("hello", voice=str(recording))])

@@ -102,7 +102,7 @@ def test_nothing_is_made_without_a_yes(tmp_path: Path) -> None:
         asked.append(notice)
         return False
 
-    with pytest.raises(InvalidInputError, match="without your yes"):
+    with pytest.raises(InvalidInputError, match="licence was not accepted"):
         _install(tmp_path, RECIPE, yes=no)
     assert asked == [RECIPE.notice]
     assert environments.state("standin", tmp_path, recipe=RECIPE) == "absent"

@@ -114,8 +114,8 @@ def test_attachments_are_read_by_what_they_are(tmp_path: Path) -> None:
     assert [chapter.title for chapter in document.chapters] == ["The boats", "net.pdf", "t.csv"]
     assert "harbour lay still" in document.chapters[1].blocks[0].text
     assert document.warnings == (
-        "the attachment p was not read: it is a program, no text",
-        "the attachment é.png was not read: it is a picture, no text",
+        "the attachment p was not read: it is a program, not text",
+        "the attachment é.png was not read: it is an image, not text",
     )
 
 

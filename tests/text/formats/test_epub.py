@@ -566,7 +566,7 @@ def test_a_locked_book_is_refused_with_one_sentence(tmp_path: Path, seller: str)
     path = epub(tmp_path / "book.epub", [scrambled], files=_LOCKED[seller])
     with pytest.raises(ProtectedFileError, match=seller) as caught:
         read(path)
-    assert caught.value.message.startswith("book.epub is locked by ")
+    assert caught.value.message.startswith("book.epub is protected by ")
     assert "\n" not in caught.value.message
     assert "seller" in caught.value.hint
 

@@ -90,7 +90,7 @@ def test_a_locked_book_is_refused_before_anything_runs(
     tmp_path: Path, calibre: Path, encryption: int
 ) -> None:
     becomes(calibre, f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(ProtectedFileError, match="locked"):
+    with pytest.raises(ProtectedFileError, match="protected"):
         read_any(mobi(tmp_path / "tale.azw", encryption=encryption))
     assert not (tmp_path / "ran").exists()
 
@@ -108,7 +108,7 @@ def test_a_file_cut_short_is_bad_input(tmp_path: Path) -> None:
     for length in (70, 80, len(whole) - 240):
         path = tmp_path / f"cut{length}.mobi"
         path.write_bytes(whole[:length])
-        with pytest.raises(InvalidInputError, match="cut short"):
+        with pytest.raises(InvalidInputError, match="truncated"):
             read(path, Limits())
 
 

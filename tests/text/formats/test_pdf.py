@@ -91,7 +91,7 @@ def test_an_empty_password_opens(tmp_path: Path) -> None:
 
 def test_a_password_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "book.pdf", [leaf()], password="secret")
-    with pytest.raises(ProtectedFileError, match="book.pdf is locked by a password") as caught:
+    with pytest.raises(ProtectedFileError, match="book.pdf is protected by a password") as caught:
         read_any(path)
     assert "without the password" in caught.value.hint
 
@@ -100,7 +100,7 @@ def test_an_unknown_lock_is_refused(tmp_path: Path) -> None:
     made = pdf([leaf()], password="").replace(b"/Filter /Standard", b"/Filter /EBX_HANDL")
     path = tmp_path / "book.pdf"
     path.write_bytes(made)
-    with pytest.raises(ProtectedFileError, match="locked"):
+    with pytest.raises(ProtectedFileError, match="protected"):
         read_any(path)
 
 

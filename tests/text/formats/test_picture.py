@@ -34,7 +34,7 @@ def test_every_kind_is_known_and_drawn_and_no_book(tmp_path: Path, name: str, fo
     assert squares(_drawn(path)) == 3
     lying = path.rename(tmp_path / "b.epub")
     assert format_of(lying) == form
-    with pytest.raises(InvalidInputError, match="is a picture, no text") as caught:
+    with pytest.raises(InvalidInputError, match="is an image, not text") as caught:
         read(lying)
     assert "OCR" in caught.value.hint
 
@@ -141,7 +141,7 @@ def test_words_are_no_pictures(head: bytes) -> None:
 
 def test_called_a_picture_and_none(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("just words")
-    with pytest.raises(InvalidInputError, match=r"called \.png and is none"):
+    with pytest.raises(InvalidInputError, match=r"not a valid \.png file"):
         format_of(tmp_path / "a.png")
 
 

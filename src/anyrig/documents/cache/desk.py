@@ -213,7 +213,9 @@ class Desk:
     def _check_room(self, lane: Lane, texts: set[str], use: Use) -> None:
         waiting = len(self._lanes[lane])
         if waiting + sum((use, text) not in self._wanted for text in texts) > self._most_waiting:
-            raise OverloadedError(f"{waiting} texts wait already", hint="Try again in a moment.")
+            raise OverloadedError(
+                f"the queue is full: {waiting} texts are waiting", hint="Try again in a moment."
+            )
 
     def _start(self) -> None:
         if not self._threads and any(self._lanes.values()):
@@ -278,7 +280,7 @@ class Desk:
     def _run(self, some: Sequence[_Wanted], use: Use) -> None:
         """Make the vectors of some texts, and find out whose fault it is where that fails."""
         made: list[Vector] = []
-        error: Exception = WorkError("a text got no vector", hint="-vv says what the model did.")
+        error: Exception = WorkError("a text got no vector", hint="-vv shows more.")
         try:
             # To the end, so that all is on the shelf before anyone may ask for it again.
             made.extend(self._vectors.embed([one.text for one in some], use=use))
@@ -316,7 +318,7 @@ class Desk:
 
 
 def _closed() -> WorkError:
-    return WorkError("vectors are no longer made: it is being closed", hint="Ask again later.")
+    return WorkError("the embedding queue is closing", hint="Ask again later.")
 
 
 def _hopeless(error: Exception) -> bool:

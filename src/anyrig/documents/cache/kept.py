@@ -209,9 +209,7 @@ class _Stream:
             if close is not None:
                 close()
         if self._order:
-            raise WorkError(
-                f"{len(self._order)} texts got no vector", hint="-vv says what the model did."
-            )
+            raise WorkError(f"{len(self._order)} texts got no vector", hint="-vv shows more.")
 
     def _feed(self) -> Iterator[str]:
         """What the model is to make, as long as what waits behind it stays little."""

@@ -78,7 +78,7 @@ class Classifier(BaseEngine):
             made: Tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
             raise MissingWeightsError(
-                f"{folder}/tokenizer.json is no tokenizer: {error}", hint="Save the model anew."
+                f"{folder}/tokenizer.json is not a tokenizer: {error}", hint="Save the model again."
             ) from error
         made.no_padding()
         ends = made.num_special_tokens_to_add(False)
@@ -189,7 +189,7 @@ class TorchClassifier(Classifier):
             )
         except (OSError, ValueError, RuntimeError) as error:
             raise MissingWeightsError(
-                f"{self._folder} cannot be loaded: {error}", hint="Save the model anew."
+                f"{self._folder} cannot be loaded: {error}", hint="Save the model again."
             ) from error
         return model.to(self._device).eval()
 
@@ -230,7 +230,7 @@ class OnnxClassifier(Classifier):
         if unknown:
             raise DeviceError(
                 f"the graph wants {', '.join(unknown)}, which no classifier of texts has",
-                hint="Export it anew with input_ids and attention_mask.",
+                hint="Export it again with input_ids and attention_mask.",
             )
         found = self._loaded.run({name: given[name] for name in self._inputs})
         scores: NDArray[np.float32] = found[0]

@@ -90,7 +90,7 @@ def _of_folder(folder: Path) -> Iterator[Example | Trouble]:
     inside = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     for place in inside:
         if not place.is_dir():
-            yield Trouble(place.name, "it lies in no label's folder")
+            yield Trouble(place.name, "it is not in a label's folder")
             continue
         label = " ".join(place.name.split())
         empty = True
@@ -116,7 +116,7 @@ def _of_file(path: Path, resolve: Resolve) -> Iterator[Example | Trouble]:
             f"{path} cannot be read: {error.strerror or error}", hint=_HINT
         ) from error
     if not data.strip():
-        said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or no regular file"
+        said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or not a regular file"
         raise InvalidInputError(f"{path.name} is {said}", hint=_HINT)
     text = decode(data, path.name)
     if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or _JSON.match(text):
@@ -131,20 +131,22 @@ def _of_json(text: str, path: Path, resolve: Resolve) -> Iterator[Example | Trou
         try:
             rows = [(f"{path.name}, entry {n}", row) for n, row in enumerate(json.loads(text), 1)]
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"{path.name} is no JSON: {error}", hint=_HINT) from error
+            raise InvalidInputError(
+                f"{path.name} is not valid JSON: {error}", hint=_HINT
+            ) from error
     for number, line in enumerate([] if rows else text.split("\n"), 1):
         if line.strip():
             try:
                 rows.append((f"{path.name}, line {number}", json.loads(line)))
             except (ValueError, RecursionError) as error:
-                yield Trouble(f"{path.name}, line {number}", f"it is no JSON: {error}")
+                yield Trouble(f"{path.name}, line {number}", f"it is not valid JSON: {error}")
     for place, row in rows:
         yield _json_example(row, place, resolve)
 
 
 def _json_example(row: object, place: str, resolve: Resolve) -> Example | Trouble:
     if not isinstance(row, dict):
-        return Trouble(place, "it is no JSON object")
+        return Trouble(place, "it is not a JSON object")
     named = {str(key).strip().lower(): value for key, value in row.items()}
     label = next((named[name] for name in named if name in _LABEL), None)
     text = next((named[name] for name in named if name in _TEXT), None)
@@ -200,7 +202,7 @@ def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
             rows.append((reader.line_num, row))
     except csv.Error as error:
         raise InvalidInputError(
-            f"{path.name} is no table: line {reader.line_num}: {error}", hint=_HINT
+            f"{path.name} is not a valid table: line {reader.line_num}: {error}", hint=_HINT
         ) from error
     return rows
 

@@ -22,7 +22,7 @@ _GRAPHS = ("model.onnx", "onnx/model.onnx")
 # Their positions begin after the number of the padding token.
 _OFFSET = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "roberta-prelayernorm")
 _LONGEST = 512
-_HINT = "Give a folder saved by transformers: config.json with id2label, tokenizer.json, weights."
+_HINT = "Pass a folder saved by transformers: config.json with id2label, tokenizer.json, weights."
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def in_folder(folder: Path, *, name: str = "") -> FineTuned:
     weights = [folder / file for file in _WEIGHTS if (folder / file).is_file()]
     graph = next((folder / file for file in _GRAPHS if (folder / file).is_file()), None)
     if not weights and graph is None:
-        raise MissingWeightsError(f"{folder} holds no weights", hint=_HINT)
+        raise MissingWeightsError(f"{folder} contains no weights", hint=_HINT)
     if not (folder / "tokenizer.json").is_file():
         raise InvalidInputError(f"{folder} has no tokenizer.json", hint=_HINT)
     pad = config.get("pad_token_id")
@@ -102,14 +102,16 @@ def _config(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidInputError(
-            f"{folder} is no model: config.json: {error}", hint=_HINT
+            f"{folder} is not a model: config.json: {error}", hint=_HINT
         ) from error
     if not isinstance(found, dict):
-        raise InvalidInputError(f"{folder} is no model: config.json holds no object", hint=_HINT)
+        raise InvalidInputError(
+            f"{folder} is not a model: config.json is not an object", hint=_HINT
+        )
     kinds = [str(one) for one in found.get("architectures") or ()]
     if kinds and not any("SequenceClassification" in one for one in kinds):
         raise InvalidInputError(
-            f"{folder} holds a {kinds[0]}, no classifier of texts",
+            f"{folder} contains a {kinds[0]}, not a text classifier",
             hint="Its architecture must be ...ForSequenceClassification; fine-tune it first.",
         )
     return found
@@ -133,7 +135,9 @@ def _labels(config: dict[str, Any]) -> tuple[str, ...]:
 def _kind(config: dict[str, Any], folder: Path) -> Kind:
     problem = config.get("problem_type")
     if problem == "regression":
-        raise InvalidInputError(f"{folder} gives a number, no label", hint="Use a classifier.")
+        raise InvalidInputError(
+            f"{folder} is a regression model, not a classifier", hint="Use a classifier."
+        )
     alone = len(_labels(config)) == 1
     return "many" if problem == "multi_label_classification" or alone else "one"
 

@@ -52,7 +52,7 @@ def checked(found: Iterable[Label]) -> tuple[Label, ...]:
         raise InvalidInputError("there are no labels", hint=_HINT)
     for name in names:
         if not name or len(name) > _LONGEST:
-            raise InvalidInputError(f"{name[:40]!r} is no name of a label", hint=_HINT)
+            raise InvalidInputError(f"{name[:40]!r} is not a valid label", hint=_HINT)
         if names.count(name) > 1:
-            raise InvalidInputError(f"the label {name!r} is there twice", hint="Name each once.")
+            raise InvalidInputError(f"the label {name!r} occurs twice", hint="Name each once.")
     return found

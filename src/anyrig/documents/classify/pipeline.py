@@ -125,7 +125,7 @@ def classify_with_model(
         piece, text = waiting.popleft()
         if outcome.result is None:
             said = outcome.failure.message if outcome.failure else "no answer"
-            error = WorkError(f"{piece.source.name}: {said}", hint="-vv says more.")
+            error = WorkError(f"{piece.source.name}: {said}", hint="-vv shows more.")
             yield Classified(piece.source, error=error)
         else:
             answer = _answer(model, outcome.result, text, ways)
@@ -293,7 +293,7 @@ def _trouble(example: Example, said: str) -> Trouble:
 
 
 def _first(troubles: Sequence[Trouble]) -> str:
-    return f"{troubles[0].place}: {troubles[0].said}" if troubles else "Give some with text."
+    return f"{troubles[0].place}: {troubles[0].said}" if troubles else "Pass some with text."
 
 
 def _drop_copies(

@@ -34,7 +34,7 @@ def parted(title: str) -> tuple[str, int | None]:
     name, at, number = title.partition("@")
     checked(name)
     if at and not (number.isascii() and number.isdigit() and int(number)):
-        raise InvalidInputError(f"{title!r} names no version", hint="Write it as bills@3.")
+        raise InvalidInputError(f"{title!r} has no valid version", hint="Example: bills@3.")
     return name, int(number) if at else None
 
 
@@ -42,7 +42,7 @@ def checked(name: str) -> str:
     """The name, if a folder may have it."""
     if not _NAME.fullmatch(name) or name.endswith("."):
         raise InvalidInputError(
-            f"{name!r} is no name for a classifier",
+            f"{name!r} is not a valid classifier name",
             hint="Letters, digits, dots, dashes; it begins with a letter or a digit.",
         )
     return name
@@ -80,12 +80,12 @@ def find(folder: Path, title: str) -> Path:
     there = versions(folder, name)
     if not there:
         names = sorted({about.name for about in kept(folder)})
-        known = f"There are: {', '.join(names)}." if names else "None is kept yet: "
+        known = f"Valid names: {', '.join(names)}." if names else "There are none yet: "
         known += "" if names else "`anyrig classify train EXAMPLES --name NAME` makes one."
-        raise InvalidInputError(f"no classifier {name!r} is kept", hint=known)
+        raise InvalidInputError(f"there is no classifier {name!r}", hint=known)
     if number is not None and number not in there:
         told = ", ".join(f"{name}@{one}" for one in there)
-        raise InvalidInputError(f"no classifier {title!r} is kept", hint=f"There are: {told}.")
+        raise InvalidInputError(f"there is no classifier {title!r}", hint=f"Valid names: {told}.")
     return folder / name / str(number or there[-1])
 
 
@@ -148,8 +148,8 @@ def _put(place: Path, head: Head) -> bool:
         if place.exists():
             return False
         raise StorageError(
-            f"the classifier cannot be kept in {place.parent}: {error.strerror or error}",
-            hint="Look at the disk's space and the folder's permissions.",
+            f"the classifier cannot be saved in {place.parent}: {error.strerror or error}",
+            hint="Check the disk's space and the folder's permissions.",
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -76,8 +76,8 @@ def _refuse(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kin
     bare = sum(not some for some in labels)
     if kind == "one" and len(names) < 2:
         raise InvalidInputError(
-            f"all examples have the label {names[0]!r}: nothing tells it from others",
-            hint="Give examples of a second label, such as `other`.",
+            f"all examples have the label {names[0]!r}: at least two labels are needed",
+            hint="Pass examples of a second label, such as `other`.",
         )
     if kind == "one" and bare:
         raise InvalidInputError(
@@ -87,5 +87,5 @@ def _refuse(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kin
     if kind == "many" and all(set(some) == set(names) for some in labels):
         raise InvalidInputError(
             "every example has every label: nothing can be learnt",
-            hint="Give examples without some of them.",
+            hint="Pass examples without some of them.",
         )

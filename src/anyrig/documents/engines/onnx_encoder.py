@@ -117,7 +117,7 @@ class _Foreign:
         strange = [name for name in self._inputs if name not in known]
         if strange:
             raise InvalidInputError(
-                f"the ONNX file wants an input {strange[0]!r}", hint="It is no text encoder."
+                f"the ONNX file wants an input {strange[0]!r}", hint="It is not a text encoder."
             )
         out = self._model.run({name: known[name] for name in self._inputs})[self._place]
         wide: NDArray[np.float32] = np.asarray(out, np.float32)

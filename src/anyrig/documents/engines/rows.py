@@ -98,7 +98,7 @@ class Dense:
         kind = str(told.get("activation_function", "")).rpartition(".")[2]
         if kind not in ("Tanh", "Identity", ""):
             raise InvalidInputError(
-                f"a Dense layer with {kind}", hint="Tanh and Identity are known here."
+                f"a Dense layer with {kind}", hint="Tanh and Identity are supported."
             )
         found = tensors(folder / "model.safetensors")
         self._weight = found["linear.weight"]

@@ -222,7 +222,7 @@ def _classifies(config: Path) -> bool:
 
 def _refuse(model: str) -> str:
     raise InvalidInputError(
-        f"{model} holds no model that finds entities",
+        f"{model} contains no model that finds entities",
         hint="A folder of a token-classification model, of GLiNER or of spaCy.",
     )
 

@@ -165,7 +165,7 @@ def alone(path: Path) -> Iterator[None]:
             time.sleep(wait_s)
         else:
             raise StorageError(
-                f"another process is at work on the index {path.stem}",
+                f"another process is updating the index {path.stem}",
                 hint="Wait for it, or give this folder an index of its own with --index NAME.",
             )
         yield
@@ -203,19 +203,19 @@ def _locked(descriptor: int) -> bool:
 _REFUSALS = {
     sqlite3.SQLITE_FULL: (
         "No space left on device: {path} cannot be written",
-        "Free some space, and run it again: it goes on with what is indexed.",
+        "Free disk space, and run it again: it continues.",
     ),
     sqlite3.SQLITE_IOERR: (
-        "the disk refused to read or write {path}",
-        "Look at the disk's space, quota and health.",
+        "the disk failed to read or write {path}",
+        "Check the disk's space, quota and health.",
     ),
     sqlite3.SQLITE_BUSY: (
         "{path} has been in use by another process for a minute",
-        "See what else runs anyrig, or try again.",
+        "Stop other anyrig processes, or try again.",
     ),
     sqlite3.SQLITE_READONLY: (
-        "{path} may not be written",
-        "Look at who owns it and its folder.",
+        "{path} is not writable",
+        "Check its owner and permissions.",
     ),
     sqlite3.SQLITE_CORRUPT: (
         "{path} is damaged",
@@ -235,10 +235,10 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-        text, hint = _REFUSALS.get(code, (f"{{path}}: {error}", "-vv says more."))
+        text, hint = _REFUSALS.get(code, (f"{{path}}: {error}", "-vv shows more."))
         kind = DiskFullError if code == sqlite3.SQLITE_FULL else StorageError
         raise kind(text.replace("{path}", str(path)), hint=hint) from error
     except OSError as error:
         raise StorageError(
-            f"cannot use {path}: {error.strerror or error}", hint="Look at who may write there."
+            f"cannot use {path}: {error.strerror or error}", hint="Check the permissions."
         ) from error

@@ -98,7 +98,7 @@ def include(index: IndexFile, places: Sequence[bytes]) -> int:
             above = [path for path in out if path not in found and rows.is_under(place, [path])]
             if above:
                 raise InvalidInputError(
-                    f"{os.fsdecode(place)} lies in {os.fsdecode(above[0])}, which was removed",
+                    f"{os.fsdecode(place)} is in {os.fsdecode(above[0])}, which was removed",
                     hint="Include that; then remove what is to stay out of it.",
                 )
         connection.executemany("DELETE FROM excluded WHERE path = ?", [(path,) for path in found])

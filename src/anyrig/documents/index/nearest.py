@@ -223,7 +223,7 @@ def load(path: Path) -> Graph | None:
         index = faiss.deserialize_index(np.array(data[start + 8 * head["count"] :]))
         return Graph(ids.astype(np.int64), str(head["fingerprint"]), faiss, index)
     except (OSError, ValueError, KeyError, RuntimeError, struct.error) as error:
-        log.warning("%s cannot be used (%s): the next `anyrig index` makes it anew", path, error)
+        log.warning("%s cannot be used (%s): the next `anyrig index` creates it again", path, error)
         return None
 
 

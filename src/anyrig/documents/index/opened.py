@@ -55,7 +55,7 @@ def known(stamp: Stamp, index: IndexFile, how: str, most_bytes: int) -> Opened |
         digest = f"{_digest(stamp, most_bytes)} {how}"
     except OSError as error:
         said = f"{stamp.file.name} cannot be read: {error.strerror or error}"
-        hint = "Look at who may read it; it is tried again when it changes."
+        hint = "Check the permissions; it is tried again when it changes."
         return Opened(error=InvalidInputError(said, hint=hint))
     there = index.read(lambda c: rows.content_of(c, digest))
     return digest if there is None else Opened(digest)
@@ -77,7 +77,7 @@ def opened(stamp: Stamp, digest: str, read: Paged | Unread, index: IndexFile) ->
         return Opened(error=error)
     except Exception as error:  # noqa: BLE001 - no file may stop the others
         said = f"{stamp.file.name} cannot be read ({type(error).__name__}: {error})"[:300]
-        hint = "Get the file anew; it is tried again when it changes."
+        hint = "Get another copy of the file; it is tried again when it changes."
         return Opened(error=InvalidInputError(said, hint=hint))
     texts = {rows.text_digest(one.text): one.text for one in content.passages}
     there = index.read(lambda c: rows.vectors_of(c, list(texts)))

@@ -70,7 +70,7 @@ def whole(path: Path) -> bytes:
         return os.fsencode(path.expanduser().resolve())
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInputError(
-            f"{str(path)!r} is no path: {error}", hint="Name a folder."
+            f"{str(path)!r} is not a valid path: {error}", hint="Name a folder."
         ) from error
 
 

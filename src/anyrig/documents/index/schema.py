@@ -105,7 +105,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     if version > FORM or (version == FORM and not tables >= _NAMES):
         raise StorageError(
             f"{path} was written by a newer anyrig, or is damaged",
-            hint="Update anyrig; or delete it with `anyrig index --drop` and index anew.",
+            hint="Update anyrig; or delete it with `anyrig index --drop` and index again.",
         )
     return int(version)
 

@@ -360,11 +360,11 @@ def _check_model(snapshot: Snapshot, vectors: Vectors | None, path: Path) -> Non
     if Path(snapshot.model).name == vectors.model.name:
         raise InvalidInputError(
             f"the model {vectors.model.name} has changed since the index {path.stem!r} was made",
-            hint="`anyrig index` embeds every passage anew; --mode keywords needs no model.",
+            hint="`anyrig index` embeds every passage again; --mode keywords needs no model.",
         )
     raise InvalidInputError(
         f"the index {path.stem!r} was made with the model {snapshot.model},"
         f" not with {vectors.model.name}",
-        hint=f"Search with --model {snapshot.model}, or index anew with --model"
+        hint=f"Search with --model {snapshot.model}, or index again with --model"
         f" {vectors.model.name}; --mode keywords needs no model.",
     )

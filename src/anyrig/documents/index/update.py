@@ -151,7 +151,7 @@ class _Run:
             old_failed=[_old(one) for one in todo.old_errors],
             others=todo.others,
             warnings=[
-                *(f"{folder} cannot be looked into" for folder in todo.unseen),
+                *(f"{folder} cannot be read" for folder in todo.unseen),
                 *not_followed(todo.outside),
             ],
         )

@@ -41,7 +41,7 @@ def read(folder: Path) -> tuple[Shape, Weights[Array]]:
     files = weight_files(folder)
     if not config.is_file() or not files:
         raise MissingWeightsError(
-            f"{folder} holds no encoder", hint="It needs config.json and model.safetensors."
+            f"{folder} contains no encoder", hint="It needs config.json and model.safetensors."
         )
     shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
     state: dict[str, Array] = {}
@@ -70,7 +70,8 @@ def tensors(file: Path) -> dict[str, Array]:
         parts = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError) as error:
         raise MissingWeightsError(
-            f"{file} cannot be read: {error}", hint="Get it again: it is damaged or cut short."
+            f"{file} cannot be read: {error}",
+            hint="Download it again: it is damaged or incomplete.",
         ) from error
     return {name: _array(told) for name, told in parts}
 

@@ -45,7 +45,7 @@ class Encoder:
         if shape.activation not in _ACTIVATIONS:
             raise InvalidInputError(
                 f"the activation {shape.activation!r}",
-                hint=f"There are: {', '.join(_ACTIVATIONS)}.",
+                hint=f"Valid names: {', '.join(_ACTIVATIONS)}.",
             )
         self.shape, self.device, self.dtype = shape, device, dtype
         self._weights = _placed(weights, device, dtype)
@@ -135,7 +135,7 @@ def pooled(hidden: Tensor, rows: Rows, pooling: Pooling) -> Tensor:
     """A vector for each text, in fp32."""
     if pooling not in get_args(Pooling):
         raise InvalidInputError(
-            f"pooling {pooling!r}", hint=f"There are: {', '.join(get_args(Pooling))}."
+            f"pooling {pooling!r}", hint=f"Valid names: {', '.join(get_args(Pooling))}."
         )
     if pooling == "cls":
         return hidden[rows.edges[:-1]].float()

@@ -49,7 +49,7 @@ def write(shape: Shape, weights: Weights[Array], pooling: str) -> BuiltModel:
             hint=f"It runs through torch: {format_install('anyrig[torch]')}",
         )
     if pooling not in POOLINGS:
-        raise InvalidInputError(f"pooling {pooling!r}", hint=f"There are: {', '.join(POOLINGS)}.")
+        raise InvalidInputError(f"pooling {pooling!r}", hint=f"Valid names: {', '.join(POOLINGS)}.")
     return _Writer(shape, weights).written(pooling)
 
 

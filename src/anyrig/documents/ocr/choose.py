@@ -155,7 +155,7 @@ def _able(language: str, environment: Mapping[str, str]) -> tuple[list[Chosen], 
     if find_spec("rapidocr") is None:
         passed.append("rapidocr is not installed")
     elif language in _NOT_RAPID:
-        passed.append(f"rapidocr's model was not taught {language}")
+        passed.append(f"rapidocr's model does not support {language}")
     else:
         able.append(_rapid(""))
     if not language and able:
@@ -174,7 +174,11 @@ def _fastest(able: Sequence[Chosen], trials: Mapping[str, Trial], passed: list[s
     right = [one for one in known if trials[one.engine].wrong <= MOST_WRONG]
     if not right:
         best = min(known, key=lambda one: trials[one.engine].wrong, default=able[0])
-        why = "it makes the fewest mistakes here" if known else "not measured; it is the surest"
+        why = (
+            "it makes the fewest mistakes here"
+            if known
+            else "not measured; the most accurate by default"
+        )
         return replace(best, reason=why, passed_over=tuple(passed))
     best = min(right, key=lambda one: trials[one.engine].cpu_s)
     for one in known:

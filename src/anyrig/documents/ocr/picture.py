@@ -48,7 +48,7 @@ def grey(data: bytes) -> Grey:
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise InvalidInputError(
             f"the picture cannot be opened: {said}",
-            hint="It may be cut off or damaged: open it in a viewer and save it anew.",
+            hint="It may be cut off or damaged: open it in a viewer and save it again.",
         ) from error
 
 

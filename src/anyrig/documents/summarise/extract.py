@@ -46,7 +46,7 @@ class Length:
         if len(given) > 1 or any(value < 0 for value in given) or self.share > 1:
             raise InvalidInputError(
                 "the length of the summary is not clear",
-                hint="Give a number of sentences, or of words, or a share from 0 to 1.",
+                hint="Pass a number of sentences, or of words, or a share from 0 to 1.",
             )
 
     def room(self, num_sentences: int) -> tuple[int, bool]:

@@ -108,7 +108,7 @@ def tokenizer(folder: str) -> Any:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise MissingWeightsError(
-            f"the tokenizer of {folder} cannot be opened: {error}", hint="Save the model anew."
+            f"the tokenizer of {folder} cannot be opened: {error}", hint="Save the model again."
         ) from error
 
 
@@ -126,7 +126,7 @@ def _loaded(folder: str, precision: str) -> Any:
         )
     except (OSError, ValueError, KeyError) as error:
         raise MissingWeightsError(
-            f"the model of {folder} cannot be loaded: {error}", hint="Save the model anew."
+            f"the model of {folder} cannot be loaded: {error}", hint="Save the model again."
         ) from error
 
 

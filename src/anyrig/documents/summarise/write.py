@@ -199,7 +199,7 @@ def _counter(folder: Path) -> tuple[Callable[[str], int], int]:
         ours: Tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
         raise MissingWeightsError(
-            f"{path} is no tokenizer: {error}", hint="Save the model anew."
+            f"{path} is not a tokenizer: {error}", hint="Save the model again."
         ) from error
     ours.no_truncation()
     ours.no_padding()
@@ -213,7 +213,7 @@ def _told(outcome: ItemOutcome[Any]) -> str:
     if outcome.failure is not None:
         raise WorkError(
             f"a summary could not be written: {outcome.failure.message}",
-            hint=outcome.failure.hint or "-vv says more; without --model sentences are chosen.",
+            hint=outcome.failure.hint or "-vv shows more; without --model sentences are chosen.",
         )
     return str(outcome.result)
 

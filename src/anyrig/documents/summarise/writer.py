@@ -18,7 +18,7 @@ _LONGEST = 512
 """Tokens of a window where the model does not say: what T5 was taught on."""
 _MOST = 4_096
 _HINT = (
-    "Give a folder saved by transformers: config.json of an encoder-decoder, tokenizer, weights."
+    "Pass a folder saved by transformers: config.json of an encoder-decoder, tokenizer, weights."
 )
 # Families that read and then write; others may say so by `is_encoder_decoder`.
 _KNOWN = frozenset("bart mbart t5 mt5 umt5 longt5 pegasus pegasus_x led bigbird_pegasus marian "
@@ -87,12 +87,12 @@ def in_folder(folder: Path, *, name: str = "") -> Writer:
     kind = str(config.get("model_type", ""))
     if not (config.get("is_encoder_decoder") or kind in _KNOWN):
         raise InvalidInputError(
-            f"{folder} holds a model of kind {kind or 'unknown'}, which does not write summaries",
+            f"{folder} contains a model of type {kind or 'unknown'}, which cannot summarise",
             hint="Name a sequence-to-sequence model, such as BART, T5 or Pegasus.",
         )
     weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
     if not weights:
-        raise MissingWeightsError(f"{folder} holds no weights", hint=_HINT)
+        raise MissingWeightsError(f"{folder} contains no weights", hint=_HINT)
     told = _task(config)
     return Writer(
         name or folder.name,
@@ -110,10 +110,12 @@ def _config(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidInputError(
-            f"{folder} is no model: config.json: {error}", hint=_HINT
+            f"{folder} is not a model: config.json: {error}", hint=_HINT
         ) from error
     if not isinstance(found, dict):
-        raise InvalidInputError(f"{folder} is no model: config.json holds no object", hint=_HINT)
+        raise InvalidInputError(
+            f"{folder} is not a model: config.json is not an object", hint=_HINT
+        )
     return found
 
 

@@ -88,7 +88,7 @@ class CreateSpeechRequest(BaseModel):
         None, max_length=200, description="As `model`, which it overrides."
     )
     lane: Literal["live", "bulk"] = Field(
-        "live", description="bulk if nobody waits: clients that listen come first."
+        "live", description="`live`, or `bulk`: live requests are served first."
     )
     seed: int | None = Field(
         None,

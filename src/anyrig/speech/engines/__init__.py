@@ -38,8 +38,8 @@ def engine_class(name: str) -> type[SpeechEngine]:
     found = plugins.load_class(name, OWN, GROUP)
     if not isinstance(getattr(found, "spec", None), Spec):
         raise InvalidInputError(
-            f"the engine {name} is none: it has no `spec`",
-            hint="Its authors can mend that: docs/engines.md says what an engine has.",
+            f"the plugin {name} is not a speech engine: it has no `spec`",
+            hint="See `Write an engine` in docs/engines.md.",
         )
     return cast("type[SpeechEngine]", found)
 

@@ -136,7 +136,9 @@ class Hibari(SpeechEngine):
                 wave, durations = _say(model, said.ids, line.rate, rng)
                 spoken.add(wave, durations, words, said.owners)
         if not spoken.parts:
-            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(
+                f"nothing to say in {line.text!r}", hint="Use a text with words."
+            )
         return Take(spoken.samples(), RATE, tuple(spoken.words))
 
     def _ready(self, weights: _Weights) -> tuple[OnnxModel, phonemes.English]:

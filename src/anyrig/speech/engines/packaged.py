@@ -61,11 +61,11 @@ def table(module: str, name: str) -> dict[str, int]:
 def check(path: Path, sha256: str) -> None:
     """That a file is the one published."""
     if not path.is_file():
-        raise MissingWeightsError(f"{path} is not there", hint="Install its package again.")
+        raise MissingWeightsError(f"{path} does not exist", hint="Install its package again.")
     if hash_now(path) != sha256:
         raise MissingWeightsError(
-            f"{path} is not the file that was published: its hash differs",
-            hint=f"Remove it and get it again; its sha256 must be {sha256}.",
+            f"{path} is not the published file: its SHA-256 differs",
+            hint=f"Delete it and download it again; its SHA-256 must be {sha256}.",
         )
 
 

@@ -154,7 +154,9 @@ class Piper(SpeechEngine):
         words = loaded.reader.read(line.text)
         ids, owners = _ids(words, config)
         if not owners:
-            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(
+                f"nothing to say in {line.text!r}", hint="Use a text with words."
+            )
         scales = (
             config.noise if self._noise < 0 else self._noise,
             config.length / line.rate,
@@ -273,7 +275,7 @@ def _configs(folder: Path | None) -> list[_Config]:
         raise MissingWeightsError(f"no Piper voice in {place}", hint=SPEC.weights)
     same = [config for config in usable if config.rate == usable[0].rate]
     if len(same) < len(usable):
-        log.info("voices of another sample rate want a folder of their own: %s", place)
+        log.info("voices with another sample rate need a folder of their own: %s", place)
     return same
 
 
@@ -289,7 +291,7 @@ def _check_whole(path: Path) -> None:
 
 
 def _damaged(path: Path, error: Exception) -> MissingWeightsError:
-    return MissingWeightsError(f"{path} is damaged: {error}", hint="Get the voice again.")
+    return MissingWeightsError(f"{path} is damaged: {error}", hint="Download the voice again.")
 
 
 def _sounds(data: dict[str, Any]) -> dict[str, list[int]]:
@@ -316,7 +318,7 @@ def _config(path: Path) -> _Config | None:
         data = json.loads(path.read_text(encoding="utf-8"))
         kind = data.get("phoneme_type", "espeak")
         if kind not in ("espeak", "text"):
-            log.info("%s reads %s, which is not known here", path.name, kind)
+            log.info("%s needs phonemes of type %s, which is not supported", path.name, kind)
             return None
         espeak = data.get("espeak", {}).get("voice", "")
         how = data.get("inference", {})
@@ -335,5 +337,5 @@ def _config(path: Path) -> _Config | None:
     except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise MissingWeightsError(
-            f"{path} is not a Piper voice: {said}", hint="Get the voice again."
+            f"{path} is not a Piper voice: {said}", hint="Download the voice again."
         ) from error

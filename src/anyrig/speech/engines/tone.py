@@ -111,7 +111,9 @@ class Tone(SpeechEngine):
             parts += [tone, np.zeros(max(1, round(_GAP_S * RATE / line.rate)), np.float32)]
             position += len(tone) + len(parts[-1])
         if not parts:
-            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(
+                f"nothing to say in {line.text!r}", hint="Use a text with words."
+            )
         samples = np.concatenate(parts)
         fault = self._faults.get(line.seed, "")
         if fault and self._bad_word in line.text:
@@ -158,7 +160,7 @@ def _faults(text: str) -> dict[int, str]:
         seed, _, kind = part.partition(":")
         if not seed.strip().isdigit() or kind not in FAULTS:
             raise InvalidInputError(
-                f"tone: {part!r} is no fault",
+                f"tone: {part!r} is not a valid fault",
                 hint=f"Write a seed and a kind, as 0:silence. Kinds: {', '.join(FAULTS)}.",
             )
         found[int(seed)] = kind

@@ -154,7 +154,7 @@ def _complete(folder: Path | None) -> Path:
         kind = "no model"
     if kind != "vibevoice":
         raise InvalidInputError(
-            f"{folder} holds {kind}, not vibevoice", hint=f"Take {SPEC.repository}, converted."
+            f"{folder} contains {kind}, not vibevoice", hint=f"Use {SPEC.repository}."
         )
     return folder
 
@@ -164,7 +164,7 @@ def _samples(folder: Path, other: str) -> dict[str, Path | None]:
     places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
     if other and not places[1].is_dir():
         raise InvalidInputError(
-            f"{other} is no folder", hint="samples names a folder of sound files."
+            f"{other} is not a folder", hint="`samples` must be a folder of audio files."
         )
     found: dict[str, Path | None] = {}
     for place in places:
@@ -182,6 +182,6 @@ def _voice(name: str, digest: str = "") -> Voice:
     begins = name.partition("-")[0].lower()
     language = begins if begins in SPEC.languages and "-" in name else "en"
     others = tuple(code for code in SPEC.languages if code != language)
-    title = "Of its own choosing" if name == OWN else "From a sample"
+    title = "Chosen by the model" if name == OWN else "From a recording"
     return Voice(name, language, SPEC.name, title=title, licence="MIT" if name == OWN else "",
                  also=others, digest=digest)  # fmt: skip

@@ -125,8 +125,8 @@ class Vits(SpeechEngine):
         blank = 0 if self._tokenizer.add_blank else -1
         if not any(token != blank for token in ids):
             raise UnspeakableTextError(
-                f"nothing in {line.text!r} that this model has a sound for",
-                hint="It knows the letters in its vocab.json and no others.",
+                f"this model supports no character of {line.text!r}",
+                hint="Use a text in the letters of its vocab.json.",
             )
         return VitsRow(ids, line.seed, line.rate, self._voices.index(voice))
 
@@ -144,12 +144,14 @@ def _complete(folder: Path | None) -> Path:
         if folder is not None and (folder / "pytorch_model.bin").is_file():
             raise MissingWeightsError(
                 f"{folder} has pickled weights, which may run any code when opened",
-                hint="Take the repository's model.safetensors instead of pytorch_model.bin.",
+                hint="Use the repository's model.safetensors instead of pytorch_model.bin.",
             )
         raise weights.missing_weights_error(SPEC.name, folder, SPEC.weights, lacking)
     kind = _json(folder / "config.json").get("model_type", "no model")
     if kind != "vits":
-        raise InvalidInputError(f"{folder} holds {kind}, not vits", hint=f"Take {SPEC.repository}.")
+        raise InvalidInputError(
+            f"{folder} contains {kind}, not vits", hint=f"Use {SPEC.repository}."
+        )
     return folder
 
 
@@ -188,7 +190,7 @@ def _check_tools(folder: Path) -> None:
         )
     if told.get("is_uroman") and importlib.util.find_spec("uroman") is None:
         raise MissingPackageError(
-            f"the model in {folder} reads its language in roman letters, and uroman is not here",
+            f"the model in {folder} needs the package uroman",
             hint=format_install("uroman"),
         )
 

@@ -135,7 +135,7 @@ class Client:
                 if attempt == _STARTS or not waiting:
                     said = lines[waiting[0]].text[:60] if waiting else ""
                     raise self._failed(f"saying {said!r}", error) from error
-                log.warning("the host of %s is started anew: %s", self._engine, error)
+                log.warning("restarting the host process of %s: %s", self._engine, error)
 
     def stream(self, line: Said) -> Generator[Part, None, None]:
         """Parts of one line as they come; what was given away is not said again after a death."""
@@ -185,7 +185,7 @@ class Client:
                 self.kill()
                 if attempt == _STARTS:
                     raise self._failed("starting", error) from error
-                log.warning("the host of %s is started anew: %s", self._engine, error)
+                log.warning("restarting the host process of %s: %s", self._engine, error)
             except AnyrigError:
                 self.kill()
                 raise
@@ -272,7 +272,7 @@ class Client:
     def _failed(self, doing: str, error: HostGone) -> WorkError:
         return WorkError(
             f"the host of {self._engine} failed while {doing}: {error}",
-            hint="`-vv` shows what it said; `anyrig engines install` makes its environment anew.",
+            hint="`-vv` shows what it said; `anyrig engines install` installs it again.",
         )
 
     def _error(self, frame: Mapping[str, Any], doing: str) -> AnyrigError:
@@ -285,7 +285,7 @@ class Client:
         lost = words is not None and oom.detect_device_loss(words) is not None
         if kind == "lost" or lost:
             return DeviceLostError(
-                f"the device was lost while {doing}: {brief}", hint="Start anew."
+                f"the device was lost while {doing}: {brief}", hint="Start again."
             )
         if kind == "memory" or short:
             return self._shortage(frame, doing, words)
@@ -296,7 +296,7 @@ class Client:
             return InvalidInputError(said, hint=f"See `anyrig engines show {self._engine}`.")
         return WorkError(
             f"{self._engine} failed while {doing}: {name}: {brief}",
-            hint="`-vv` shows where. A newer or older release of the engine may behave.",
+            hint="`-vv` shows the traceback. Another release of the engine may work.",
         )
 
     def _shortage(

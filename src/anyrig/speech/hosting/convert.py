@@ -36,16 +36,14 @@ def convert(
         environment: this process's variables.
     """
     if not pickles:
-        tell(f"{recipe.name} has no pickled voices that are not converted")
+        tell(f"{recipe.name} has no pickled voices to convert")
         return []
     names = ", ".join(path.name for path in pickles[:6]) + (", ..." if len(pickles) > 6 else "")
     if not yes(
         f"Convert {pluralize(len(pickles), 'pickled voice file')} of {recipe.name} ({names})? They "
         "are read as plain tensors, which runs no code."
     ):
-        raise InvalidInputError(
-            "nothing was converted", hint="Voices stay pickles, and are not read."
-        )
+        raise InvalidInputError("nothing was converted", hint="Pickled voices are not used.")
     python, made = environments.python_of(environment_folder), list[Path]()
     trusted: bool | None = None
     with Client(python, recipe.adapter, environment) as client:
@@ -56,10 +54,10 @@ def convert(
             except UnsafePickleError as error:
                 trusted = yes(_warning(error)) if trusted is None else trusted
                 if not trusted:
-                    tell(f"{path.name} was left alone")
+                    tell(f"skipped {path.name}")
                     continue
                 made += client.convert(path, target, unsafe=True)
-            tell(f"{path.name} is converted")
+            tell(f"converted {path.name}")
     return made
 
 

@@ -210,7 +210,7 @@ class Hosted(SpeechEngine):
     def _checked(self, line: Line) -> Line:
         """The line with its voice named; a path to a recording is a voice as well."""
         if not line.text.strip():
-            raise UnspeakableTextError("there is nothing to say", hint="Give it some words.")
+            raise UnspeakableTextError("there is nothing to say", hint="Use a text with words.")
         if self.clones and line.voice.lower().endswith(_RECORDINGS):
             if voices.primary(line.language) not in self.spec.languages:
                 raise UnspeakableTextError(
@@ -218,7 +218,9 @@ class Hosted(SpeechEngine):
                     hint=f"It speaks {', '.join(self.spec.languages)}.",
                 )
             if not Path(line.voice).is_file():
-                raise InvalidInputError(f"no recording {line.voice}", hint="Look at its path.")
+                raise InvalidInputError(
+                    f"the recording {line.voice} does not exist", hint="Check the path."
+                )
             return replace(line, voice=str(Path(line.voice).absolute()))
         named = voices.pick(self._voices, line).name
         return replace(line, voice=named, language=voices.primary(line.language))

@@ -196,10 +196,10 @@ def _make(
     environment: Mapping[str, str],
     tell: Callable[[str], None],
 ) -> None:
-    tell(f"making an environment for {recipe.name} with {' '.join(python)}")
+    tell(f"creating an environment for {recipe.name} with {' '.join(python)}")
     _run(
         [*python, "-m", "venv", str(folder)], environment, tell,
-        hint="On Debian and Ubuntu `apt install python3-venv` brings what is missing.",
+        hint="On Debian and Ubuntu `apt install python3-venv` installs what is missing.",
     )  # fmt: skip
     words = ["-m", "pip", "install", "--no-input", *_index(recipe, kind), *pip]
     needs = f" It needs {recipe.needs}." if recipe.needs else ""
@@ -283,8 +283,8 @@ def _agreed(recipe: Recipe, folder: Path, yes: Callable[[str], bool]) -> bool:
         return bool(recipe.notice)
     if not yes(recipe.notice):
         raise InvalidInputError(
-            f"{recipe.name} is not installed without your yes to its licence",
-            hint="`anyrig engines` lists voices under freer licences.",
+            f"{recipe.name} was not installed: its licence was not accepted",
+            hint="`anyrig engines` lists engines with other licences.",
         )
     return True
 
@@ -299,7 +299,7 @@ def _room(recipe: Recipe, kind: Kind, home: Path, tell: Callable[[str], None]) -
     if free < wanted:
         raise StorageError(
             f"{recipe.name} needs about {format_bytes(wanted)}; {format_bytes(free)} are free",
-            hint="Make room, or set another cache folder.",
+            hint="Free disk space, or set another cache folder.",
         )
 
 
@@ -320,7 +320,7 @@ def _alone(name: str, home: Path) -> Iterator[None]:
     with lock_file(home / f"{name}.lock", wait_s=1.0) as mine:
         if not mine:
             raise StorageError(
-                f"another process makes or removes the environment of {name}",
+                f"another process is installing or removing {name}",
                 hint="Wait until it is done.",
             )
         yield
@@ -335,5 +335,5 @@ def _clear(folder: Path) -> None:
     except OSError as error:
         raise StorageError(
             f"{folder} cannot be removed: {error}",
-            hint="Something may be using it: end what speaks with this engine, then try again.",
+            hint="Another process may use it: stop it, then try again.",
         ) from error

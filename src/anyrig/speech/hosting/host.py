@@ -91,7 +91,7 @@ def read_frame(pipe: IO[bytes]) -> Frame:
     try:
         value = json.loads(header)
     except ValueError as error:
-        raise BadFrame(f"a frame's header is no JSON: {error}") from None
+        raise BadFrame(f"a frame's header is not valid JSON: {error}") from None
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         raise BadFrame("a frame's header has no type")
     return Frame(value, payload)
@@ -234,7 +234,9 @@ def convert_pickle(source: str, target: str, unsafe: bool) -> list[str]:
     except module("pickle").UnpicklingError as error:
         if unsafe:
             raise Refused(f"{source} cannot be read: {error}") from error
-        raise Unsafe(f"{source} holds more than tensors: {str(error).splitlines()[0]}") from error
+        raise Unsafe(
+            f"{source} contains more than tensors: {str(error).splitlines()[0]}"
+        ) from error
     tensors: dict[str, Any] = {}
     described = flatten(value, tensors)
     module("safetensors.torch").save_file(tensors, target + ".safetensors.part")

@@ -40,7 +40,7 @@ class Weights:
         except KeyError:
             raise InvalidInputError(
                 f"the weights lack {self._prefix + name}",
-                hint="The file is of another model, or was cut short: fetch it again.",
+                hint="The file belongs to another model, or is truncated: fetch it again.",
             ) from None
 
     def weight(self) -> torch.Tensor:

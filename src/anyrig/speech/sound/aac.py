@@ -207,7 +207,9 @@ class Ffmpeg:
         said = self._process.stderr.read().decode(errors="replace") if self._process.stderr else ""
         last = (said.strip().splitlines() or [f"code {self._process.returncode}"])[-1]
         if "No space left" in said:
-            return StorageError("the disk is full", hint="Free some room, or name another disk.")
+            return StorageError(
+                "the disk is full", hint="Free disk space, or write to another disk."
+            )
         return StorageError(
             f"ffmpeg did not write m4a: {last}",
             hint=f"Write opus or mp3, or `{format_install('av')}`.",

@@ -111,15 +111,15 @@ def failed(error: OSError, path: Path | None) -> AnyrigError | OSError:
         return error
     if isinstance(error, FileNotFoundError):
         return InvalidInputError(
-            f"there is no folder {path.parent}", hint="Make it first, or name another."
+            f"the folder {path.parent} does not exist", hint="Create it, or use another."
         )
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return InvalidInputError(
-            f"{path.parent} does not let {path.name} be written", hint="Name another folder."
+            f"no permission to write {path.name} in {path.parent}", hint="Use another folder."
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(
             f"the disk is full: {path} was not written",
-            hint="Free some room, or name another disk.",
+            hint="Free disk space, or write to another disk.",
         )
-    return StorageError(f"{path} was not written: {error}", hint="Name another place for it.")
+    return StorageError(f"{path} was not written: {error}", hint="Write it to another folder.")

@@ -59,17 +59,17 @@ def examine(take: Take, line: Line) -> Verdict:
     """What is wrong with a take of a line."""
     samples, rate = take.samples, take.rate
     if not len(samples):
-        return Verdict((Problem("empty", "it holds no sound"),), 0.0)
+        return Verdict((Problem("empty", "it has no samples"),), 0.0)
     power = _power(samples, rate)
     if not np.isfinite(power).all():
-        return Verdict((Problem("non-finite", "some of its samples are no numbers"),), 0.0)
+        return Verdict((Problem("non-finite", "some samples are not finite"),), 0.0)
     told = expected(line)
     loudest = float(power.max())
     speech = np.flatnonzero(power > loudest * _SPEECH)
     if loudest < _FAINT or not len(speech):
         if not told.most_s:
             return Verdict()
-        return Verdict((Problem("silence", "nothing is heard in it"),), 0.0)
+        return Verdict((Problem("silence", "it is silent"),), 0.0)
     problems: list[Problem] = []
     spoken_s = (int(speech[-1]) - int(speech[0]) + 1) * _FRAME_S
     breaks_off = float(power[-2:].max()) > _LOUD * loudest
@@ -91,15 +91,15 @@ def _verdict(problems: list[Problem], off: float) -> Verdict:
 
 def _length(problems: list[Problem], seconds: float, breaks_off: bool, told: Expected) -> float:
     if seconds > told.most_s:
-        said = f"{seconds:.1f} s for what takes {told.most_s:.1f} s at most"
+        said = f"it takes {seconds:.1f} s, expected at most {told.most_s:.1f} s"
         problems.append(Problem("length", said))
         return min(1.0, (seconds - told.most_s) / (told.most_s + 1.0))
     if seconds < told.least_s:
-        said = f"{seconds:.1f} s for what takes {told.least_s:.1f} s at least"
+        said = f"it takes {seconds:.1f} s, expected at least {told.least_s:.1f} s"
         problems.append(Problem("length", said))
         return min(1.0, (told.least_s - seconds) / told.least_s)
     if breaks_off and seconds < _SHORT * told.usual_s:
-        problems.append(Problem("length", f"it breaks off after {seconds:.1f} s"))
+        problems.append(Problem("length", f"it ends abruptly after {seconds:.1f} s"))
         return 1.0 - seconds / told.usual_s
     return 0.0
 
@@ -109,12 +109,12 @@ def _silence(
 ) -> None:
     gap_s = float(np.diff(speech).max(initial=1) - 1) * _FRAME_S
     if gap_s > told.gap_s:
-        problems.append(Problem("silence", f"a gap of {gap_s:.1f} s in the middle"))
+        problems.append(Problem("silence", f"{gap_s:.1f} s of silence in the middle"))
     edge_s = max(int(speech[0]), num_frames - 1 - int(speech[-1])) * _FRAME_S
     spoken_s = (int(speech[-1]) - int(speech[0])) * _FRAME_S
     usual_s = _EDGE_S if spoken_s > _SHORT * told.usual_s else _EDGE_S / 2
     if edge_s > usual_s * told.slow:
-        problems.append(Problem("silence", f"{edge_s:.1f} s of silence beside the words"))
+        problems.append(Problem("silence", f"{edge_s:.1f} s of silence at an end"))
 
 
 def _clipping(problems: list[Problem], samples: Samples) -> None:
@@ -127,13 +127,13 @@ def _clipping(problems: list[Problem], samples: Samples) -> None:
         held &= top[_CLIP_RUN - 1 - back : len(top) - back]
     share = float(np.count_nonzero(held)) / len(samples)
     if share > _CLIP_SHARE:
-        problems.append(Problem("clipping", f"{100 * share:.1f} % of it is cut at full scale"))
+        problems.append(Problem("clipping", f"{100 * share:.1f} % of the samples are clipped"))
 
 
 def _repetition(problems: list[Problem], samples: Samples, rate: int, slow: float) -> None:
     found = repetition(samples, rate, slow=slow)
     if found is not None:
-        said = f"{found.period_s:.1f} s come again from {found.start_s:.1f} s on"
+        said = f"{found.period_s:.1f} s are repeated from {found.start_s:.1f} s on"
         problems.append(Problem("repetition", said))
 
 

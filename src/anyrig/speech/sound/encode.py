@@ -82,9 +82,9 @@ def format_of(path: str | Path) -> str:
     for made in FORMATS.values():
         if ending in made.extensions:
             return made.name
-    what = f"no format is called {ending}" if ending else f"{path} has no ending"
+    what = f"unknown audio format {ending}" if ending else f"{path} has no suffix"
     listed = ", ".join(made.extensions[0] for made in FORMATS.values())
-    raise InvalidInputError(f"{what}", hint=f"A file's ending names its format: {listed}.")
+    raise InvalidInputError(f"{what}", hint=f"Use one of these suffixes: {listed}.")
 
 
 def encoder(
@@ -110,17 +110,17 @@ def encoder(
     """
     if format is None:
         if not isinstance(target, (str, Path)):
-            raise InvalidInputError(
-                "a pipe has no ending", hint=f"Name a format: {', '.join(FORMATS)}."
-            )
+            raise InvalidInputError("a pipe needs a format", hint=f"Formats: {', '.join(FORMATS)}.")
         format = format_of(target)
     if format not in FORMATS:
-        raise InvalidInputError(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
+        raise InvalidInputError(f"no format {format!r}", hint=f"Valid names: {', '.join(FORMATS)}.")
     made = FORMATS[format]
     if bitrate is not None:
         check_bitrate(made, bitrate)
     if not 1000 <= rate <= 192_000:
-        raise InvalidInputError(f"{rate} samples a second", hint="Rates go from 1,000 to 192,000.")
+        raise InvalidInputError(
+            f"the sample rate must be between 1,000 and 192,000, not {rate}", hint="Resample it."
+        )
     labels = Labels(cleaned(tags or {}), picture, tuple(chapters))
     return Encoder(target, made, rate, bitrate or made.bitrate, labels)
 
@@ -322,7 +322,7 @@ def _needs_pipe(made: Format) -> None:
     if not made.pipe:
         able = ", ".join(other.name for other in FORMATS.values() if other.pipe)
         raise InvalidInputError(
-            f"{made.name} cannot be sent through a pipe: its index comes last",
+            f"{made.name} cannot be written to a pipe: its index is at the end",
             hint=f"Write it to a file, or send one of: {able}.",
         )
 

@@ -65,14 +65,14 @@ def unpack(packed: bytes) -> Take:
     """The take in these bytes; StorageError when they are damaged."""
     start = _HEAD.size + _CHECK.size
     if len(packed) < start:
-        raise _damaged("it ends within its header")
+        raise _damaged("its header is incomplete")
     magic, version, codec, exponent, rate, count, num_words = _HEAD.unpack_from(packed)
     if magic != MAGIC:
-        raise _damaged("it does not begin like one")
+        raise _damaged("its header is not valid")
     if version != VERSION or codec not in (_PLAIN, _FLAC):
         raise StorageError(
-            f"a packed take is of version {version}.{codec}, which this anyrig cannot read",
-            hint="A newer anyrig wrote it: use that one, or remove the entry from the store.",
+            f"a cached take has version {version}.{codec}, which this anyrig cannot read",
+            hint="A newer anyrig wrote it: use that one, or delete the cached result.",
         )
     rest = memoryview(packed)[start:]
     check = zlib.crc32(rest, zlib.crc32(packed[: _HEAD.size]))
@@ -138,6 +138,6 @@ def _unflac(sound: bytes, count: int) -> NDArray[np.int16]:
 
 def _damaged(why: str) -> StorageError:
     return StorageError(
-        f"a packed take is damaged: {why}",
-        hint="Remove the entry from the store (`anyrig cache`): it will be made again.",
+        f"a cached take is damaged: {why}",
+        hint="Delete it (`anyrig cache verify`): it is made again.",
     )

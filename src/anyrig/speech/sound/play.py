@@ -139,7 +139,7 @@ def can_play() -> None:
 
 def _silent() -> MissingPackageError:
     return MissingPackageError(
-        "nothing here can play sound", hint=f"{_advice()} Or write a file with -o."
+        "no audio player found", hint=f"{_advice()} Or write a file with -o."
     )
 
 
@@ -153,7 +153,7 @@ def _stopped(program: str, said: bytes, code: int) -> AnyrigError:
     lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with code {code}"]
     return AnyrigError(
         f"the player {program} stopped: {lines[-1].strip()}",
-        hint="Is there a sound device? Without --play, -o writes a file.",
+        hint="Check that there is an audio device. Without --play, -o writes a file.",
     )
 
 
@@ -247,7 +247,7 @@ class _Sounddevice:
             self._stream.start()
         except sounddevice.PortAudioError as error:
             raise AnyrigError(
-                f"no sound device: {error}", hint="Without --play, -o writes a file."
+                f"no audio device: {error}", hint="Without --play, -o writes a file."
             ) from error
 
     def write(self, samples: Samples) -> None:

@@ -100,7 +100,7 @@ def rows_of(text: str, dialect: Dialect, name: str, limits: Limits) -> list[list
                 rows.append(cells)
     except csv.Error as error:
         raise InvalidInputError(
-            f"{name} is no table that can be read: {error}", hint="Save it anew as CSV in UTF-8."
+            f"{name} is not a valid table: {error}", hint="Save it again as CSV in UTF-8."
         ) from error
     finally:
         csv.field_size_limit(before)

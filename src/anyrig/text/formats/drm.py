@@ -44,7 +44,7 @@ def refuse(archive: Zipped, limits: Limits) -> None:
         seller = "DRM of an unknown kind"
     if seller:
         raise ProtectedFileError(
-            f"{archive.name} is locked by {seller}: it cannot be read here", hint=_HINT
+            f"{archive.name} is protected by {seller}: it cannot be read", hint=_HINT
         )
 
 

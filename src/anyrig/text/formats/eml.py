@@ -19,7 +19,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.errors import AnyrigError, EmptyFileError, InvalidInputError
 from anyrig.text.decode import decode
 from anyrig.text.document import About, Block, Chapter, Document
 from anyrig.text.formats.limits import Limits
@@ -273,10 +273,8 @@ def _marked_up(data: bytes, part: EmailMessage, name: str, limits: Limits) -> li
         data = _text(data, part, name).encode()  # the message says it, where the page does not
     try:
         document = html.document(page(data, name=name, limits=limits), name, "html")
-    except InvalidInputError as error:
-        if "no text" in error.message:
-            return []
-        raise
+    except EmptyFileError:
+        return []
     return [block for chapter in document.chapters for block in chapter.blocks if block.text]
 
 

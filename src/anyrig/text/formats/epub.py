@@ -68,7 +68,7 @@ def _pages(book: Package, table: Contents) -> list[Item]:
     if not pages:
         raise InvalidInputError(
             f"{book.archive.name} has no pages in it",
-            hint="Get the file anew: it is cut short, or was never finished.",
+            hint="Get another copy of the file: this one is incomplete.",
         )
     return pages
 
@@ -95,9 +95,9 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
         left -= sum(len(block.text) for block in read.blocks)
         if left < 0 or tags < 0 or room < 0:
             raise InvalidInputError(
-                f"{book.archive.name} holds more than {limits.characters:,} characters of text, "
+                f"{book.archive.name} contains more than {limits.characters:,} characters of text, "
                 f"{limits.book_tags:,} tags or {limits.book_bytes // 1_000_000} MB of pages",
-                hint="No book is that long; get the file anew, or split it.",
+                hint="No book is that long; get another copy of the file, or split it.",
             )
     if error and not flows:
         raise error

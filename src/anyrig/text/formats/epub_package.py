@@ -162,7 +162,7 @@ def _bare(archive: Zipped) -> Package:
     if not names:
         raise InvalidInputError(
             f"{archive.name} is an EPUB without a package file and without pages",
-            hint="Get the file anew: it is cut short, or something else.",
+            hint="Get another copy of the file: this one is incomplete, or not an EPUB.",
         )
     names.sort(key=lambda name: [int(part) if part.isdecimal() else part.casefold()
                                  for part in re.split(r"(\d{1,9})", name)])  # fmt: skip

@@ -33,13 +33,13 @@ def read(path: Path, limits: Limits) -> Document:
     """An fb2 as a document."""
     root = parse(_data(path, limits), name=path.name, limits=limits)
     if local(root) != "fictionbook":
-        raise InvalidInputError(f"{path.name} is no FictionBook", hint="Give an fb2 file.")
+        raise InvalidInputError(f"{path.name} is not a FictionBook file", hint="Pass an fb2 file.")
     reader = _Reader(_note_ids(root))
     for body in root:
         if local(body) == "body":
             reader.body(body)
     if not reader.chapters:
-        raise InvalidInputError(f"{path.name} has no body", hint="Get the file anew.")
+        raise InvalidInputError(f"{path.name} has no body", hint="Get another copy of the file.")
     return Document(_about(root), tuple(reader.chapters), _cover(root), "fb2")
 
 
@@ -51,7 +51,7 @@ def _data(path: Path, limits: Limits) -> bytes:
     with opened(path, limits) as archive:
         books = [name for name in archive.names if name.lower().endswith((".fb2", ".xml"))]
         if not books:
-            raise InvalidInputError(f"{path.name} holds no fb2", hint="Give an fb2 file.")
+            raise InvalidInputError(f"{path.name} contains no fb2", hint="Pass an fb2 file.")
         return archive.read(books[0], limits.text_bytes)
 
 

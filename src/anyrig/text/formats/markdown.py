@@ -61,7 +61,7 @@ def rendered(text: str, name: str) -> str:
         return str(parser.render(text, {"notes": noted}))
     except (RecursionError, ValueError, IndexError) as error:
         raise InvalidInputError(
-            f"{name} cannot be read as Markdown ({error})", hint="Give it as plain text (.txt)."
+            f"{name} cannot be read as Markdown ({error})", hint="Pass it as plain text (.txt)."
         ) from error
 
 

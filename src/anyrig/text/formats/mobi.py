@@ -85,7 +85,7 @@ def refuse_locked(path: Path) -> None:
         for mark, seller in _LOCKS:
             if head.startswith(mark):
                 raise ProtectedFileError(
-                    f"{path.name} is locked by {seller}: it cannot be read here", hint=_NO_DRM
+                    f"{path.name} is protected by {seller}: it cannot be read", hint=_NO_DRM
                 )
         if head[60:68] not in (b"BOOKMOBI", b"TEXtREAd"):
             return  # another of Calibre's formats: it will say what is wrong
@@ -97,14 +97,16 @@ def refuse_locked(path: Path) -> None:
         raise _cut_short(path)
     if head[60:68] == b"BOOKMOBI" and struct.unpack(">H", record[12:14])[0]:
         raise ProtectedFileError(
-            f"{path.name} is locked by Amazon or another seller of Mobipocket books:"
-            " it cannot be read here",
+            f"{path.name} is protected by the DRM of Amazon or another seller of Mobipocket books:"
+            " it cannot be read",
             hint=_NO_DRM,
         )
 
 
 def _cut_short(path: Path) -> InvalidInputError:
-    return InvalidInputError(f"{path.name} is cut short or damaged", hint="Get the file anew.")
+    return InvalidInputError(
+        f"{path.name} is truncated or damaged", hint="Get another copy of the file."
+    )
 
 
 def _converted(program: str, path: Path, folder: Path, time_limit_s: float) -> Path:
@@ -121,13 +123,13 @@ def _converted(program: str, path: Path, folder: Path, time_limit_s: float) -> P
     said = log.read_text(encoding="utf-8", errors="replace")
     if "DRM" in said:
         raise ProtectedFileError(
-            f"{path.name} is locked by DRM: it cannot be read here", hint=_NO_DRM
+            f"{path.name} is protected by DRM: it cannot be read", hint=_NO_DRM
         )
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
     why = f": {last[:200]}" if last else ""
     raise InvalidInputError(
         f"Calibre cannot convert {path.name}{why}",
-        hint="Get the file anew, or convert it to EPUB with another program.",
+        hint="Get another copy of the file, or convert it to EPUB with another program.",
     )
 
 
@@ -149,7 +151,7 @@ def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path:
             )  # fmt: skip
         except OSError as error:
             raise MissingPackageError(
-                f"Calibre cannot be started: {error.strerror}", hint="Install Calibre anew."
+                f"Calibre cannot be started: {error.strerror}", hint="Reinstall Calibre."
             ) from error
         try:
             return child.wait(time_limit_s)

@@ -35,7 +35,7 @@ _ONCE_MORE_S = 0.05
 _EACH_S = 0.5
 """How long pages may take on the average. Ten times what they take on a slow machine."""
 _COVER_S = 3.0
-_DAMAGED = "Get the file anew, or convert it to EPUB with another program."
+_DAMAGED = "Get another copy of the file, or convert it to EPUB with another program."
 
 
 def read(path: Path, limits: Limits) -> Document:

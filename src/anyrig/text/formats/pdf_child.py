@@ -77,7 +77,7 @@ def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[st
     document = opened(path)
     count = len(document)
     if count == 0:
-        raise Refused("has no pages", "Get the file anew: it is damaged.")
+        raise Refused("has no pages", "Get another copy of the file.")
     if count > most_pages:
         raise Refused(f"has {count:,} pages", f"Split it: {most_pages:,} are read at most.")
     pages: list[Page] = []
@@ -91,7 +91,7 @@ def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[st
             pages.append(page)
             letters += page.num_glyphs
         if letters > most_letters:
-            raise Refused(f"holds more than {most_letters:,} letters", "Split it.")
+            raise Refused(f"contains more than {most_letters:,} letters", "Split it.")
         yield {"page": index + 1, "of": count}
     found = _checked(path, pages, bad)
     about = about_of(document)
@@ -110,14 +110,14 @@ def opened(path: Path) -> pdfium.PdfDocument:
     except pdfium.PdfiumError as error:
         if error.err_code == api.FPDF_ERR_PASSWORD:
             raise Refused(
-                "is locked by a password", "Save a copy without the password first.", locked=True
+                "is protected by a password", "Save a copy without the password first.", locked=True
             ) from None
         if error.err_code == api.FPDF_ERR_SECURITY:
             raise Refused(
-                "is locked by a scheme that only its seller's programs know",
+                "is protected by DRM of an unknown kind",
                 "Ask the seller for a copy without DRM.", locked=True,
             ) from None  # fmt: skip
-        raise Refused("is damaged: no PDF can be made out in it", "Get the file anew.") from None
+        raise Refused("is damaged, or not a PDF", "Get another copy of the file.") from None
 
 
 def _page(document: pdfium.PdfDocument, index: int) -> Page | None:
@@ -142,7 +142,7 @@ def _checked(path: Path, pages: list[Page], bad: list[int]) -> list[str]:
     unknown = sum(page.num_unknown for page in pages)
     ocr = read_first(path)
     if not pages:
-        raise Refused("is damaged: none of its pages can be read", "Get the file anew.")
+        raise Refused("is damaged: none of its pages can be read", "Get another copy of the file.")
     if len(blank) == len(pages) or 2 * len(scans) > len(pages):
         shown = scans if 2 * len(scans) > len(pages) else blank
         what = "pictures without text" if scans else "without any text"

@@ -38,7 +38,7 @@ _LOOK, _MOST_LOOKED = 72, 4_000_000
 _MOST_NOTES = 2_000
 _MOST_DRAWN = 40_000_000
 _NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
-_DAMAGED = "Get the file anew, or print it to a new PDF."
+_DAMAGED = "Get another copy of the file, or print it to a new PDF."
 
 Told = Callable[[int, int], None]
 Box = tuple[float, float, float, float]
@@ -87,7 +87,7 @@ def read(path: Path, limits: Limits, told: Told) -> Read:
                 letters += page.num_glyphs
             if letters > limits.characters:
                 raise LimitExceededError(
-                    f"{path.name} holds more than {limits.characters:,} letters",
+                    f"{path.name} contains more than {limits.characters:,} letters",
                     hint="Split it.",
                     limit="characters",
                 )
@@ -124,7 +124,7 @@ def drawn(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[
         for number in numbers:
             if not 1 <= number <= count:
                 raise InvalidInputError(
-                    f"{path.name} has no page {number}", hint="Give one of its pages."
+                    f"{path.name} has no page {number}", hint="Pass one of its pages."
                 )
             yield _png(document, number, dpi, path)
     finally:

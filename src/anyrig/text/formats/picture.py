@@ -44,12 +44,12 @@ MOST_DECODE_BYTES = 800_000_000
 """Of memory to decode a picture in a process that has no limit of its own."""
 _BAND_PIXELS = 4_000_000
 _THUMBNAIL = 254  # TIFF's tag for a page that is a small copy of another
-_DAMAGED = "Get the file anew, or save it with another program."
+_DAMAGED = "Get another copy of the file, or save it with another program."
 
 
 def read(path: Path, limits: Limits) -> Document:
     """Nothing: a picture has no text of its own."""
-    raise InvalidInputError(f"{path.name} is a picture, no text", hint=read_first(path))
+    raise InvalidInputError(f"{path.name} is an image, not text", hint=read_first(path))
 
 
 def read_first(path: Path) -> str:
@@ -157,7 +157,7 @@ def drawn(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator
         for number in numbers:
             if not 1 <= number <= len(places):
                 raise InvalidInputError(
-                    f"{path.name} has no page {number}", hint="Give one of its pages."
+                    f"{path.name} has no page {number}", hint="Pass one of its pages."
                 )
             yield _png(image, places[number - 1], path, limits)
 

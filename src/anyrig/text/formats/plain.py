@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anyrig.errors import InvalidInputError, LimitExceededError
+from anyrig.errors import EmptyFileError, InvalidInputError, LimitExceededError
 from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Inline
 from anyrig.text.formats import brackets, gutenberg
@@ -41,7 +41,8 @@ def content(path: Path, limits: Limits) -> bytes:
         data = path.read_bytes() if size <= limits.text_bytes else b""
     except OSError as error:
         raise InvalidInputError(
-            f"{path.name} cannot be read: {error.strerror}", hint="Check the path and its rights."
+            f"{path.name} cannot be read: {error.strerror}",
+            hint="Check the path and its permissions.",
         ) from error
     if size > limits.text_bytes:
         raise LimitExceededError(
@@ -54,9 +55,9 @@ def content(path: Path, limits: Limits) -> bytes:
     return data
 
 
-def empty(name: str) -> InvalidInputError:
+def empty(name: str) -> EmptyFileError:
     """What a file without a word is."""
-    return InvalidInputError(f"{name} has no text in it", hint="Give a file with text.")
+    return EmptyFileError(f"{name} has no text in it", hint="Pass a file with text.")
 
 
 def document(text: str, name: str, form: str = "txt") -> Document:
@@ -98,7 +99,7 @@ def refuse_binary(text: str, name: str) -> None:
     """What decodes and is no text all the same: more control characters than anyone types."""
     sample = text[:200_000]
     if sum(sign in _CONTROLS for sign in sample) > len(sample) / 50:
-        raise InvalidInputError(f"{name} is no text", hint="Give a text file, or a book.")
+        raise InvalidInputError(f"{name} is not text", hint="Pass a text file, or a book.")
 
 
 def _around(lines: Sequence[str], words: frozenset[str], role: str) -> Iterator[Chapter]:

@@ -27,7 +27,9 @@ def read(path: Path, limits: Limits) -> Document:
     """An RTF file as a document."""
     data = content(path, limits).lstrip(b"\xef\xbb\xbf \t\r\n")
     if not data.startswith(b"{\\rtf"):
-        raise InvalidInputError(f"{path.name} is no RTF", hint="Give an RTF file, or rename it.")
+        raise InvalidInputError(
+            f"{path.name} is not an RTF file", hint="Pass an RTF file, or rename it."
+        )
     reader = _Reader()
     reader.take(data.decode("latin-1"))
     if not any(block.text for block in reader.blocks):

@@ -25,7 +25,7 @@ from anyrig.text.formats.limits import Limits
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-_AGAIN = "Get the file anew, or convert it with another program first."
+_AGAIN = "Get another copy of the file, or convert it with another program first."
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -76,7 +76,7 @@ def parse(data: bytes, *, name: str, limits: Limits) -> Element:
     if root is None:
         root = _parsed(_with_signs(text), _xml_parser(recover=True), name, last=True)
     if root is None:
-        raise InvalidInputError(f"{name} is no XML that can be read", hint=_AGAIN)
+        raise InvalidInputError(f"{name} is not valid XML", hint=_AGAIN)
     return root
 
 
@@ -89,7 +89,7 @@ def page(data: bytes, *, name: str, limits: Limits) -> Element:
     # Before anyone takes it apart into words: those take many times its room.
     if len(text) > limits.characters and _num_characters(root) > limits.characters:
         raise InvalidInputError(
-            f"{name} holds more than {limits.characters:,} characters of text", hint="Split it."
+            f"{name} contains more than {limits.characters:,} characters of text", hint="Split it."
         )
     return root
 
@@ -332,6 +332,6 @@ def _parsed(
     limit = [error for error in parser.error_log if "RESOURCE_LIMIT" in (error.type_name or "")]
     if limit and (last or not deep):
         raise InvalidInputError(
-            f"{name} nests its elements too deep, or holds too long a value", hint=_AGAIN
+            f"{name} nests its elements too deep, or contains too long a value", hint=_AGAIN
         )
     return root

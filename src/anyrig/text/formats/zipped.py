@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
 
-_AGAIN = "Get the file anew: this copy is damaged, or was made to do harm."
+_AGAIN = "Get another copy of the file: this one is damaged, or malicious."
 _HEADER_BYTES = 30  # of a member, before its name
 _ENTRY_BYTES = 46  # of the directory, before a name
 _LONGEST_NAME = 300  # in the directory, on average: what bounds the directory's size
@@ -110,7 +110,7 @@ def opened(path: Path, limits: Limits) -> Iterator[Zipped]:
         NotImplementedError, UnicodeError, OverflowError,
     ) as error:  # fmt: skip
         raise InvalidInputError(
-            f"{path.name} is no whole zip archive ({error})", hint=_AGAIN
+            f"{path.name} is not a valid zip archive ({error})", hint=_AGAIN
         ) from error
     with archive:
         yield Zipped(archive, path.name, limits)
@@ -125,7 +125,7 @@ def _count_first(path: Path, limits: Limits) -> None:
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) < at + 22:
         raise InvalidInputError(
-            f"{path.name} is no whole zip archive: its end is missing", hint=_AGAIN
+            f"{path.name} is not a complete zip archive: its end is missing", hint=_AGAIN
         )
     num_members, directory_bytes = struct.unpack("<HI", tail[at + 10 : at + 16])
     large = tail.rfind(b"PK\x06\x06", 0, at)
@@ -164,9 +164,7 @@ def _refuse_overlaps(members: list[zipfile.ZipInfo], name: str) -> None:
     end = -1
     for member in sorted(members, key=lambda each: each.header_offset):
         if member.header_offset < max(end, 0):
-            raise InvalidInputError(
-                f"the members of {name} lie over one another, as in a zip bomb", hint=_AGAIN
-            )
+            raise InvalidInputError(f"the members of {name} overlap, as in a zip bomb", hint=_AGAIN)
         end = member.header_offset + _HEADER_BYTES + member.compress_size
 
 
@@ -177,12 +175,12 @@ def _refuse_odd(member: zipfile.ZipInfo, name: str, limits: Limits) -> None:
         raise InvalidInputError(f"{short} in {name} is a link to another file", hint=_AGAIN)
     if member.flag_bits & 0x1:
         raise ProtectedFileError(
-            f"{name} is encrypted with a password", hint="Unpack it and pack it anew without one."
+            f"{name} is encrypted with a password", hint="Unpack it and pack it again without one."
         )
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InvalidInputError(
             f"{short} in {name} is packed in a way that books do not use",
-            hint="Unpack it and zip it anew.",
+            hint="Unpack it and zip it again.",
         )
     packed = max(member.compress_size, 1)
     if member.file_size > limits.ratio_from_bytes and member.file_size / packed > limits.ratio:
@@ -200,7 +198,7 @@ def _clean(member: str, name: str) -> str:
     parts = clean.split("/")
     if clean.startswith("/") or ".." in parts or ":" in parts[0][:2]:
         raise InvalidInputError(
-            f"{name} has a member whose name leads out of it: {_short(member)}", hint=_AGAIN
+            f"{name} has a member with a path outside of it: {_short(member)}", hint=_AGAIN
         )
     return clean
 
@@ -229,12 +227,12 @@ def _too_large(archive: str, member: str, most: int) -> InvalidInputError:
     what = f"{_short(member)} in {archive}" if member else archive
     return InvalidInputError(
         f"{what} unpacks to more than {most // 1_000_000} MB",
-        hint="No book is that large; get the file anew.",
+        hint="No book is that large; get another copy of the file.",
     )
 
 
 def _too_many(name: str, limits: Limits) -> InvalidInputError:
     return InvalidInputError(
         f"{name} lists more than {limits.members:,} members",
-        hint="No book has that many; get the file anew.",
+        hint="No book has that many; get another copy of the file.",
     )

@@ -219,8 +219,8 @@ class Checkpoints:
             return Found(saved, kept.path, tuple(passed_over))
         if passed_over:
             raise StorageError(
-                f"no checkpoint in {self.folder} is whole: {passed_over[-1]}",
-                hint="Start anew in another folder, or bring the files back from a backup.",
+                f"no checkpoint in {self.folder} is valid: {passed_over[-1]}",
+                hint="Start over in another folder, or restore the files from a backup.",
             )
         return None
 

@@ -72,7 +72,7 @@ def _rare(value: Any, where: str) -> Json:
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return encode(value.item(), _never, where)
     raise InvalidInputError(
-        f"{where.strip('.') or 'it'} is a {type(value).__name__}, which a checkpoint cannot hold",
+        f"{where.strip('.') or 'it'} is a {type(value).__name__}, which a checkpoint cannot store",
         hint="Numbers, texts, tensors, and lists, tuples and dictionaries of them can be kept.",
     )
 
@@ -109,7 +109,7 @@ def _tagged(tag: str, held: Json, tensors: Mapping[str, torch.Tensor]) -> Any:
 def _dtype(name: str) -> torch.dtype:
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
-        raise ValueError(f"{name} is no type of numbers")
+        raise ValueError(f"{name} is not a supported dtype")
     return found
 
 

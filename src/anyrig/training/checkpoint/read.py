@@ -68,7 +68,7 @@ def look(path: Path) -> Kept:
     try:
         if told["format"] != FORMAT:
             raise StorageError(
-                f"{path} is of format {told['format']}, known here is {FORMAT}",
+                f"{path} is of format {told['format']}, this version reads {FORMAT}",
                 hint="Use the version of anyrig that wrote it, or a later one.",
             )
         files = {str(n): (int(f["num_bytes"]), str(f["sha256"])) for n, f in told["files"].items()}
@@ -78,7 +78,7 @@ def look(path: Path) -> Kept:
             str(told["written"]), sum(size for size, _ in files.values()), files,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(path, f"its {MANIFEST} makes no sense") from error
+        raise _damaged(path, f"its {MANIFEST} is not valid") from error
     for name in (WEIGHTS, OPTIMISER, RANDOM, STATE):
         if name not in files:
             raise _damaged(path, f"its {MANIFEST} does not name {name}")
@@ -99,7 +99,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, f"its {MANIFEST} cannot be read") from error
     if not right or not isinstance(told, dict):
-        raise _damaged(path, f"its {MANIFEST} is not as it was written")
+        raise _damaged(path, f"its {MANIFEST} is damaged")
     return told
 
 
@@ -123,7 +123,8 @@ def _damaged(path: Path, why: str) -> Damaged:
 
 def _unreadable(path: Path, error: OSError) -> StorageError:
     return StorageError(
-        f"{path} cannot be read: {error.strerror or error}", hint="Look at its rights and the disk."
+        f"{path} cannot be read: {error.strerror or error}",
+        hint="Check its permissions and the disk.",
     )
 
 
@@ -169,7 +170,7 @@ def read(path: Path, device: torch.device | str = "cpu") -> Saved:
             loss=kept.loss,
         )
     except _NONSENSE as error:
-        raise _damaged(path, f"{STATE} makes no sense ({error})") from error
+        raise _damaged(path, f"{STATE} is not valid ({error})") from error
 
 
 def _state(kept: Kept) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _state(kept: Kept) -> dict[str, Any]:
     except OSError as error:
         raise _unreadable(kept.path, error) from error
     except _NONSENSE as error:
-        raise _damaged(kept.path, f"{STATE} is not what was written") from error
+        raise _damaged(kept.path, f"{STATE} is damaged") from error
     _same(kept, STATE, hashlib.sha256(text).hexdigest())
     return dict(found)
 
@@ -190,11 +191,11 @@ def _tensors(kept: Kept, name: str) -> dict[str, torch.Tensor]:
     except OSError as error:
         raise _unreadable(kept.path, error) from error
     except _NONSENSE as error:
-        raise _damaged(kept.path, f"{name} is not what was written ({error})") from error
+        raise _damaged(kept.path, f"{name} is damaged ({error})") from error
     _same(kept, name, digest)
     return found
 
 
 def _same(kept: Kept, name: str, digest: str) -> None:
     if digest != kept.files[name][1]:
-        raise _damaged(kept.path, f"{name} is not what was written")
+        raise _damaged(kept.path, f"{name} is damaged")

@@ -100,8 +100,8 @@ def _plain_tensor(name: str, tensor: torch.Tensor) -> None:
         what = "is sparse or quantised"
     if what:
         raise InvalidInputError(
-            f"{name} {what}, which a checkpoint cannot hold",
-            hint="Hand over whole, dense tensors: `group.weights` gathers them.",
+            f"{name} {what}, which a checkpoint cannot store",
+            hint="Pass whole, dense tensors: `group.weights` gathers them.",
         )
 
 

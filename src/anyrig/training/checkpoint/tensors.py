@@ -156,7 +156,7 @@ def read(path: Path) -> tuple[dict[str, torch.Tensor], str]:
 def _exactly(file: BinaryIO, count: int) -> bytes:
     data = file.read(count)
     if len(data) != count:
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     return data
 
 
@@ -165,7 +165,7 @@ def _fill(file: BinaryIO, data: torch.Tensor, whole: hashlib._Hash) -> None:
     for start in range(0, len(view), _BLOCK):
         piece = view[start : start + _BLOCK]
         if file.readinto(piece) != len(piece):  # type: ignore[attr-defined]  # a buffered file
-            raise ValueError("it is cut short")
+            raise ValueError("it is truncated")
         whole.update(piece)
 
 
@@ -177,7 +177,7 @@ def _restored(
     if "dtype" in detail:
         dtype, shape = getattr(torch, detail["dtype"], None), detail["shape"]
     if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"{detail['dtype']} is no type of numbers")
+        raise ValueError(f"{detail['dtype']} is not a supported dtype")
     if not data.numel():
         data = torch.empty(0, dtype=dtype)
     tensor = data.view(dtype).reshape(shape)

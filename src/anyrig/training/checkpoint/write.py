@@ -157,14 +157,14 @@ def _room(folder: Path, num_bytes: int) -> None:
         )
 
 
-_ROOM = "Free some space, or let fewer stay (keeping.last). The earlier checkpoints are untouched."
+_ROOM = "Free disk space, or keep fewer (keeping.last). The earlier checkpoints are untouched."
 _SAID = {
-    errno.ENOSPC: ("there is no room left in {folder}", _ROOM),
-    errno.EFBIG: ("{folder} takes no file that large", _ROOM),
-    errno.EROFS: ("{folder} may not be written", "Name a folder that you may write to."),
+    errno.ENOSPC: ("no space left in {folder}", _ROOM),
+    errno.EFBIG: ("{folder} does not support files of this size", _ROOM),
+    errno.EROFS: ("{folder} is not writable", "Use a folder with write permission."),
     errno.EIO: (
-        "the disk refused to write in {folder}",
-        "Look at the disk's health. The earlier checkpoints are untouched.",
+        "the disk failed to write in {folder}",
+        "Check the disk's health. The earlier checkpoints are untouched.",
     ),
 }
 _SAID[getattr(errno, "EDQUOT", errno.ENOSPC)] = _SAID[errno.ENOSPC]

@@ -84,7 +84,7 @@ def strategy_named(name: str) -> Literal["auto", "ddp", "fsdp"]:
         if word == known:
             return known  # type: ignore[return-value]  # one of the literals
     raise InvalidSettingError(
-        f"no strategy is called {name!r}", hint=f"There are: {', '.join(_STRATEGIES)}."
+        f"unknown strategy {name!r}", hint=f"Valid names: {', '.join(_STRATEGIES)}."
     )
 
 

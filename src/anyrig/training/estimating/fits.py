@@ -56,7 +56,7 @@ def fits(
     """
     given = [estimates] if isinstance(estimates, Estimate) else list(estimates)
     if not given:
-        raise InvalidInputError("no estimate to compare devices with", hint="Give at least one.")
+        raise InvalidInputError("no estimate to compare devices with", hint="Pass at least one.")
     return tuple(
         _fitting(device, given, _held(device, gib, fraction)) for device in machine.devices
     )

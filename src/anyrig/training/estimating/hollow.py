@@ -75,7 +75,7 @@ def hollow_batch(batch: T, mode: FakeTensorMode) -> T:
 def _checked(made: object) -> nn.Module:
     if not isinstance(made, nn.Module):
         raise InvalidInputError(
-            f"a {type(made).__name__} is no model", hint="Give a torch module or what makes one."
+            f"a {type(made).__name__} is not a model", hint="Pass a torch module or what makes one."
         )
     return made
 

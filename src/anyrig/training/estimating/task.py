@@ -64,5 +64,5 @@ def batch_of_one(task: Task) -> Batch:
     try:
         item = data[0] if hasattr(data, "__getitem__") else next(iter(data))
     except (IndexError, StopIteration):
-        raise InvalidInputError("the data set is empty", hint="Give at least one item.") from None
+        raise InvalidInputError("the data set is empty", hint="Pass at least one item.") from None
     return (collate or default_collate)([item])

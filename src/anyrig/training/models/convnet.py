@@ -29,7 +29,7 @@ class ConvShape:
         numbers = (self.classes, self.channels, self.blocks, self.stem, *self.widths)
         if not self.widths or any(type(one) is not int or one < 1 for one in numbers):
             raise InvalidSettingError(
-                f"a convnet cannot be of {self}", hint="Sizes are whole numbers from 1 up."
+                f"a convnet cannot be of {self}", hint="Sizes are integers of at least 1."
             )
 
 

@@ -39,7 +39,7 @@ class GptShape:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise InvalidSettingError(
-                    f"{name} is {value!r}", hint="It must be a whole number from 1 up."
+                    f"{name} is {value!r}", hint="It must be an integer of at least 1."
                 )
         if self.width % self.heads:
             raise InvalidSettingError(
@@ -48,7 +48,7 @@ class GptShape:
             )
         if not 0 <= self.dropout < 1:
             raise InvalidSettingError(
-                f"dropout is {self.dropout!r}", hint="It must be from 0 up, below 1."
+                f"dropout is {self.dropout!r}", hint="It must be at least 0 and below 1."
             )
 
     @property
@@ -209,7 +209,7 @@ def gpt(shape: str | GptShape, **changes: int | float) -> Gpt:
     if isinstance(shape, str):
         if shape not in PRESETS:
             raise InvalidSettingError(
-                f"there is no GPT called {shape!r}", hint=f"Known are: {', '.join(PRESETS)}."
+                f"unknown GPT preset {shape!r}", hint=f"Valid names: {', '.join(PRESETS)}."
             )
         shape = PRESETS[shape]
     return Gpt(dataclasses.replace(shape, **changes))  # type: ignore[arg-type]  # checked there
@@ -271,7 +271,7 @@ def from_gpt2(model: Gpt, state: Mapping[str, torch.Tensor]) -> None:
             tensor = given.get(_theirs(name))
             if tensor is None:
                 raise InvalidSettingError(
-                    f"the weights have no {_theirs(name)}", hint="Give those of a GPT-2 model."
+                    f"the weights have no {_theirs(name)}", hint="Pass those of a GPT-2 model."
                 )
             _put(parameter, _turned(name, tensor), _theirs(name), model.vocabulary)
 

@@ -31,7 +31,7 @@ class ResnetShape:
         numbers = (self.classes, self.channels, self.width, *self.stages)
         if not self.stages or any(type(one) is not int or one < 1 for one in numbers):
             raise InvalidSettingError(
-                f"a ResNet cannot be of {self}", hint="Give whole numbers from 1 up."
+                f"a ResNet cannot be of {self}", hint="Pass integers of at least 1."
             )
 
 

@@ -40,7 +40,7 @@ class UnetShape:
         numbers = (self.channels, self.size, self.width, self.blocks, self.heads, *self.levels)
         if not self.levels or any(type(one) is not int or one < 1 for one in numbers):
             raise InvalidSettingError(
-                f"a U-Net cannot be of {self}", hint="Sizes are whole numbers from 1 up."
+                f"a U-Net cannot be of {self}", hint="Sizes are integers of at least 1."
             )
         halves = 2 ** (len(self.levels) - 1)
         if self.size % halves:

@@ -31,7 +31,7 @@ class VitShape:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise InvalidSettingError(
-                    f"{name} is {value!r}", hint="It must be a whole number from 1 up."
+                    f"{name} is {value!r}", hint="It must be an integer of at least 1."
                 )
         if self.size % self.patch:
             raise InvalidSettingError(

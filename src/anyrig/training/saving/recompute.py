@@ -86,9 +86,7 @@ def recompute(model: nn.Module, how: How = "blocks", types: Sequence[str] = ()) 
             block.
     """
     if how not in ("blocks", "selective"):
-        raise InvalidSettingError(
-            f"no way to recompute is called {how!r}", hint="blocks or selective."
-        )
+        raise InvalidSettingError(f"unknown way to recompute: {how!r}", hint="blocks or selective.")
     if hasattr(model, "_orig_mod"):
         raise InvalidSettingError(
             "the model is compiled already, so its blocks cannot be changed any more",

@@ -84,7 +84,7 @@ def _pass_on(model: nn.Module, missing: Iterable[str]) -> None:
 
 def _head(labels: Sequence[str], kind: Kind) -> dict[str, Any]:
     if not labels:
-        raise InvalidInputError("there are no labels", hint="Give examples of at least two.")
+        raise InvalidInputError("there are no labels", hint="Pass examples of at least two.")
     problem = "single_label_classification" if kind == "one" else "multi_label_classification"
     return {
         "num_labels": len(labels),
@@ -223,7 +223,7 @@ def _weights(
     given = torch.tensor([float(one) for one in asked])
     if len(given) != num_labels or bool((given <= 0).any()) or not bool(given.isfinite().all()):
         raise InvalidInputError(
-            f"class weights {list(asked)}", hint=f"Give {num_labels} numbers above nought."
+            f"class weights {list(asked)}", hint=f"Pass {num_labels} numbers above 0."
         )
     return given
 

@@ -27,7 +27,7 @@ def read(kind: type[Config], values: Mapping[str, Any], where: str = "task") -> 
     for name, value in values.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
+            hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(known)}."
             raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
         given[name] = _fitted(value, hints[name], f"[{where}] {name}")
     return kind(**given)
@@ -89,7 +89,7 @@ def existing(folder: Path, text: str, what: str) -> Path:
     path = below(folder, text)
     if not path.exists():
         raise InvalidInputError(
-            f"{what} {path} is not there", hint=f"Relative paths begin at {folder}."
+            f"{what} {path} does not exist", hint=f"Relative paths begin at {folder}."
         )
     return path
 

@@ -118,7 +118,7 @@ def find(patterns: Sequence[str], start: Path) -> Corpus:
     } | {str(one): folders.LEADS_OUT for one in outside}
     if not seen.files:
         raise InvalidInputError(
-            f"there is no text in {', '.join(map(str, places))}", hint="Give files with text."
+            f"there is no text in {', '.join(map(str, places))}", hint="Pass files with text."
         )
     return Corpus(seen.files, skipped)
 
@@ -176,14 +176,14 @@ def given(path: Path, tokens: Tokens) -> Packed:
     size = path.stat().st_size
     if not path.is_file() or size % width or not size:
         raise InvalidInputError(
-            f"{path} is no row of tokens of {8 * width} bits",
+            f"{path} is not a file of tokens of {8 * width} bits",
             hint="Numbers of 16 bits are expected, of 32 in a file called .uint32.",
         )
     row = np.memmap(path, dtype=kind, mode="r")
     highest = max(int(row[at : at + _PIECE_BYTES].max()) for at in range(0, len(row), _PIECE_BYTES))
     if highest >= tokens.size:
         raise InvalidInputError(
-            f"{path} holds the token {highest}, the tokenizer has {tokens.size}",
+            f"{path} contains the token {highest}, the tokenizer has {tokens.size}",
             hint="Name the tokenizer that the row was made with.",
         )
     return Packed(path, kind, size // width)
@@ -287,7 +287,7 @@ def split(row: Packed, context: int, share: float) -> tuple[Windows, Windows | N
     if num_windows < 1:
         raise InvalidInputError(
             f"the text has {row.num_tokens} tokens, fewer than a window of {context + 1}",
-            hint="Give more text, or set a shorter context.",
+            hint="Pass more text, or set a shorter context.",
         )
     held = min(round(num_windows * share), num_windows - 1)
     if share > 0 and num_windows > 1:

@@ -76,7 +76,7 @@ class DiffusionConfig:
             raise InvalidSettingError("[task] data is not set", hint="Name the folder of pictures.")
         if not 0 <= self.validation < 1:
             raise InvalidSettingError(
-                f"[task] validation is {self.validation}", hint="It must be from 0 up, below 1."
+                f"[task] validation is {self.validation}", hint="It must be at least 0 and below 1."
             )
         if not 1 <= self.sample_steps <= STEPS or self.samples < 0:
             raise InvalidSettingError(
@@ -112,7 +112,7 @@ def _shape(chosen: DiffusionConfig) -> UnetShape:
     preset = sizes.pop("preset", "tiny")
     if preset not in PRESETS:
         raise InvalidSettingError(
-            f"there is no U-Net called {preset!r}", hint=f"Known are: {', '.join(PRESETS)}."
+            f"unknown U-Net preset {preset!r}", hint=f"Valid names: {', '.join(PRESETS)}."
         )
     first = dataclasses.asdict(PRESETS[preset])
     fixed = {"size": chosen.size, "channels": chosen.channels}
@@ -322,7 +322,7 @@ def load(folder: Path) -> Diffusion:
         model.load_state_dict(load_file(folder / _WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise InvalidInputError(
-            f"{folder} holds no diffusion model: {error}",
-            hint=f"Give the folder `model` of a run, with {_WEIGHTS} and {_ABOUT}.",
+            f"{folder} contains no diffusion model: {error}",
+            hint=f"Pass the folder `model` of a run, with {_WEIGHTS} and {_ABOUT}.",
         ) from error
     return model.eval()

@@ -88,12 +88,12 @@ def embedding(
         prompts: what stands before a text by its use: anchors are queries, the rest passages.
     """
     if not learnt:
-        raise InvalidInputError("there are no pairs to learn from", hint="Give some.")
+        raise InvalidInputError("there are no pairs to learn from", hint="Pass some.")
     scored = isinstance(learnt[0], Scored)
     if any(isinstance(one, Scored) != scored for one in (*learnt, *held)):
-        raise InvalidInputError("pairs with scores and without", hint="Give one kind of them.")
+        raise InvalidInputError("pairs with scores and without", hint="Pass one kind of them.")
     if scale <= 0:
-        raise InvalidInputError(f"a scale of {scale}", hint="It must be above nought; 20 is usual.")
+        raise InvalidInputError(f"a scale of {scale}", hint="It must be above 0; 20 is usual.")
     prompts = dict(prompts or {})
 
     def finish(folder: Path) -> Mapping[str, Any]:

@@ -212,7 +212,7 @@ def _table(word: str) -> dict[str, Any]:
 def _preset(presets: Mapping[str, Any], name: str, kind: str) -> Any:
     if name not in presets:
         raise InvalidSettingError(
-            f"there is no {kind} called {name!r}", hint=f"Known are: {', '.join(presets)}."
+            f"unknown {kind} preset {name!r}", hint=f"Valid names: {', '.join(presets)}."
         )
     return presets[name]
 
@@ -367,7 +367,7 @@ def load(folder: Path) -> Classifier:
         model.load_state_dict(state)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise InvalidInputError(
-            f"{folder} holds no classifier of pictures: {error}",
-            hint=f"Give the folder `model` of a run, with {_WEIGHTS} and {_LABELS}.",
+            f"{folder} contains no image classifier: {error}",
+            hint=f"Pass the folder `model` of a run, with {_WEIGHTS} and {_LABELS}.",
         ) from error
     return Classifier(model, about)

@@ -76,7 +76,7 @@ class LanguageConfig:
             )
         if not 0 <= self.validation < 1:
             raise InvalidSettingError(
-                f"[task] validation is {self.validation}", hint="It must be from 0 up, below 1."
+                f"[task] validation is {self.validation}", hint="It must be at least 0 and below 1."
             )
         if self.context < 0:
             raise InvalidSettingError(
@@ -181,8 +181,8 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InvalidInputError(
-            f"{path} holds no causal model that transformers can load: {error}",
-            hint="Give a folder with config.json and model.safetensors.",
+            f"{path} contains no causal model that transformers can load: {error}",
+            hint="Pass a folder with config.json and model.safetensors.",
         ) from error
     rows = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # a number
     if words.size > rows:

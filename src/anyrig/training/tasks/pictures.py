@@ -42,7 +42,7 @@ _LARGE_BYTES = 100_000_000
 _MOST_WHOLE = 4_000_000
 """Pixels of a picture that is taken as a whole; larger ones are reduced band by band first."""
 _CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
-_HINT = "Get the file anew, or save it with another program."
+_HINT = "Get another copy of the file, or save it with another program."
 
 
 def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -80,7 +80,7 @@ def _bytes(source: Path | bytes, name: str) -> bytes:
         return source
     try:
         if not source.is_file():
-            raise InvalidInputError(f"{source} is no file", hint="Give the path of a picture.")
+            raise InvalidInputError(f"{source} is not a file", hint="Pass the path of a picture.")
         if source.stat().st_size > MOST_BYTES:
             raise LimitExceededError(
                 f"{name} is larger than {MOST_BYTES // 1_000_000} MB", hint="Make it smaller."
@@ -232,7 +232,7 @@ def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: flo
     if not names:
         raise InvalidInputError(
             f"there is no picture that can be read in {folder}",
-            hint="Give a folder of PNG, JPEG, WebP, TIFF, GIF or BMP files.",
+            hint="Pass a folder of PNG, JPEG, WebP, TIFF, GIF or BMP files.",
         )
     if not cached:
         array.unlink(missing_ok=True)  # another process of the run may have been faster

@@ -54,12 +54,12 @@ class Dense(nn.Module):
             weight = state["linear.weight"]
         except (OSError, ValueError, KeyError) as error:
             raise InvalidInputError(
-                f"{folder} holds no dense layer: {error}", hint="Get the model again."
+                f"{folder} contains no dense layer: {error}", hint="Get the model again."
             ) from error
         kind = str(told.get("activation_function", "")).rpartition(".")[2]
         if kind not in ("Tanh", "Identity", ""):
             raise InvalidInputError(
-                f"a dense layer with {kind}", hint="Tanh and Identity are known here."
+                f"a dense layer with {kind}", hint="Tanh and Identity are supported."
             )
         out, size = weight.shape
         made = cls(size, out, bias="linear.bias" in state, tanh=kind == "Tanh")
@@ -91,7 +91,9 @@ class SentenceModel(nn.Module):
     ) -> None:
         super().__init__()
         if pooling not in _FLAGS:
-            raise InvalidInputError(f"pooling {pooling!r}", hint=f"There are: {', '.join(_FLAGS)}.")
+            raise InvalidInputError(
+                f"pooling {pooling!r}", hint=f"Valid names: {', '.join(_FLAGS)}."
+            )
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # type: ignore[assignment]  # a module or none
         self.encoder, self.dense = encoder, dense

@@ -47,7 +47,7 @@ class Cutter:
             made = Tokenizer.from_str(found)
         except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
             raise MissingWeightsError(
-                f"{source} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
+                f"{source} is not a tokenizer: {error}", hint="It is the model's tokenizer.json."
             ) from error
         made.no_padding()
         made.enable_truncation(longest)

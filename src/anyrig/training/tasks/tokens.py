@@ -116,7 +116,7 @@ def from_file(path: Path) -> Tokens:
             tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises plain ones for whatever is wrong
         raise InvalidInputError(
-            f"{file} is no tokenizer that can be read: {error}",
+            f"{file} is not a tokenizer that can be read: {error}",
             hint='Give a tokenizer.json, or set tokenizer = "bytes" or "train".',
         ) from error
     tokenizer.no_padding()

@@ -63,7 +63,7 @@ def report(folder: Path, *, title: str | None = None, unit: str | None = None) -
     if not told:
         raise InvalidInputError(
             f"there is nothing to report in {folder}",
-            hint=f"Give the folder of a run; its {LINES} holds what was measured.",
+            hint=f"Pass the folder of a run; its {LINES} contains what was measured.",
         )
     path = folder / FILE
     text = page(told, title=title or folder.resolve().name, unit=unit)

@@ -108,5 +108,5 @@ def _load(model: str) -> Any:
         except (OSError, ValueError) as error:
             raise MissingWeightsError(
                 f"no GLiNER model {model}: {' '.join(str(error).split())[:200]}",
-                hint="Give the folder of one, or its name on the hub.",
+                hint="Pass the folder of one, or its name on the hub.",
             ) from error

@@ -88,7 +88,7 @@ def load(name: str, *, lean: bool = False) -> Any:
             ) from error
     if "ner" not in pipeline.pipe_names:
         raise MissingWeightsError(
-            f"the spaCy model {name} finds no names", hint="Give one with an `ner` component."
+            f"the spaCy model {name} finds no names", hint="Pass one with an `ner` component."
         )
     if not _listens(pipeline):
         pipeline.select_pipes(enable="ner")

@@ -173,7 +173,7 @@ class _Torch(_Net):
         except (OSError, ValueError) as error:
             raise MissingWeightsError(
                 f"no model {self._model}: {' '.join(str(error).split())[:200]}",
-                hint="Give the folder of a token-classification model, or its name on the hub.",
+                hint="Pass the folder of a token-classification model, or its name on the hub.",
             ) from error
         return made.eval().to(self._handle.device)
 
@@ -264,7 +264,7 @@ def _from_file(file: Path) -> Any:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
         raise MissingWeightsError(
-            f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
+            f"{file} is not a tokenizer: {error}", hint="It is the model's tokenizer.json."
         ) from error
 
 

@@ -75,7 +75,7 @@ class Reader:
 
     def _utterance(self, line: Line, voice: str) -> Utterance:
         if not line.text.strip():
-            raise UnspeakableTextError("nothing to say", hint="Give it a word.")
+            raise UnspeakableTextError("nothing to say", hint="Use a text with words.")
         longest = expected(replace(line, rate=1.0)).most_s * _PATIENCE + 1.0
         most = math.ceil(min(longest, self._most_s) / self._frame_s)
         return Utterance(self._prompter.inputs(line.text, self._voice(voice)), line.seed, most)
@@ -94,14 +94,14 @@ def _sample(path: Path) -> Tensor:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (OSError, soundfile.LibsndfileError) as error:
         raise InvalidInputError(
-            f"{path} cannot be read as sound: {error}",
+            f"{path} is not a readable audio file: {error}",
             hint="A sample is a WAV or FLAC file of some ten seconds of one voice.",
         ) from error
     mono = resample(np.ascontiguousarray(samples.mean(axis=1)), rate, RATE)
     mono = mono[: int(_SAMPLE_S * RATE)]
     if not len(mono) or float(np.abs(mono).max()) == 0.0:
         raise InvalidInputError(
-            f"{path} is silent", hint="Give some ten seconds of one voice, without music."
+            f"{path} is silent", hint="Pass some ten seconds of one voice, without music."
         )
     return torch.from_numpy(prompt.loudness(mono))
 
