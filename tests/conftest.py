@@ -77,7 +77,9 @@ def fixed_seeds() -> None:
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed asks every backend: 1 ms a test
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(0)
 
 
 Anyrig = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -135,6 +135,18 @@ def test_tests_skip_without_their_system_package(tmp_path: Path) -> None:
     assert "sudo apt install --no-install-recommends no-such-package" in done.stdout
 
 
+def test_every_line_of_the_long_tests_names_one() -> None:
+    """A line that names none would leave its test in `make test`."""
+    lines = (ROOT / "tests" / "long.txt").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        if line and not line.startswith("#"):
+            file, *names = line.partition("[")[0].split("::")
+            text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+            for depth, name in enumerate(names):
+                kind = "def" if name.startswith("test_") else "class"
+                assert re.search(rf"^{'    ' * depth}{kind} {name}\b", text, re.MULTILINE), line
+
+
 def test_every_requirement_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]

@@ -60,7 +60,7 @@ def test_a_full_disk_is_named_with_what_to_do(
     """A file of so many pages is refused by SQLite as a full disk is."""
     import sqlite3
 
-    for number in range(40):
+    for number in range(12):
         (docs / f"{number}.txt").write_text(" ".join(f"w{number}x{n}" for n in range(2000)))
     connect = sqlite3.connect
 

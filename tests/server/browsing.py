@@ -37,7 +37,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anyr
 _PATIENCE_S = 60.0
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
           "--autoplay-policy=no-user-gesture-required", "--hide-scrollbars", "--lang=en-GB",
-          "--force-device-scale-factor=1")  # fmt: skip
+          "--force-device-scale-factor=1",
+          "--force-prefers-reduced-motion")  # fmt: skip  # no colour on its way
 T = TypeVar("T")
 
 
@@ -73,9 +74,12 @@ class Browser:
 
     def find(self, selector: str, text: str = "") -> WebElement:
         """The first that is on the screen, with these words in it."""
-        return self.until(lambda: next(
-            (one for one in self.all(selector) if one.is_displayed() and text in one.text), None
-        ))  # fmt: skip
+
+        def first() -> WebElement | None:
+            some = self.script(_CANDIDATES, selector, text)  # the driver asks one by one
+            return next((one for one in some if one.is_displayed() and text in one.text), None)
+
+        return self.until(first)
 
     def click(self, selector: str, text: str = "") -> None:
         def clicked() -> bool:
@@ -125,11 +129,11 @@ class Browser:
         """What sticks out to the right of the screen."""
         return list(self.script(_OVERFLOW))
 
-    def findings(self, axe: str) -> list[str]:
-        """What axe-core holds to be serious or critical."""
+    def findings(self, axe: str, *rules: str) -> list[str]:
+        """What axe-core holds to be serious or critical, by all its rules or by these."""
         if not self.script("return 'axe' in window"):
             self.script(axe)
-        found = self.driver.execute_async_script(_RUN_AXE)
+        found = self.driver.execute_async_script(_RUN_AXE, rules)
         return [str(one) for one in found]
 
     def complaints(self) -> list[str]:
@@ -138,6 +142,11 @@ class Browser:
                 if one["level"] == "SEVERE"]  # fmt: skip
 
 
+_CANDIDATES = r"""
+const plain = (text) => text.replace(/\s+/g, ' ');
+return [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility() &&
+  plain(one.innerText ?? one.textContent).includes(plain(arguments[1])));
+"""
 _SPOKEN = "return window.did_handshake && document.documentElement.lang.startsWith(arguments[0])"
 _OVERFLOW = """
 const wide = document.documentElement.clientWidth;
@@ -147,8 +156,9 @@ return [...document.querySelectorAll('body *')]
   .map((one) => one.tagName + '.' + one.className + ' ' + (one.textContent || '').slice(0, 40));
 """
 _RUN_AXE = """
-const done = arguments[arguments.length - 1];
-axe.run(document, {resultTypes: ['violations']}).then((found) => done(found.violations
+const [rules, done] = arguments;
+const only = rules.length ? {runOnly: rules} : {};
+axe.run(document, {resultTypes: ['violations'], ...only}).then((found) => done(found.violations
   .filter((one) => one.impact === 'serious' || one.impact === 'critical')
   .map((one) => one.id + ': ' + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 150) + ' ' +
     (node.any[0]?.message || '')).join(' | '))));

@@ -38,7 +38,7 @@ def test_speech_and_jobs_are_made_by_the_workers(
     broker: Broker, workers: Workers, start: Start
 ) -> None:
     (worker,) = workers(1)
-    server = start("--cluster", broker.url)
+    server = start("--cluster", broker.url, "--no-page")
     until(lambda: rows(server)["w1"]["status"] == "ready" if rows(server) else False)
     heard = server.client.post(
         "/v1/audio/speech", json={"input": "Over there.", "model": "tone", "response_format": "wav"}

@@ -189,7 +189,7 @@ def folders(tmp_path: Path) -> Path:
 
 
 def test_a_poisoned_request_fails_alone(start: Start, folders: Path) -> None:
-    server = start(environment={"ANYRIG_SERVER_MODELS": str(folders)})
+    server = start("--no-page", environment={"ANYRIG_SERVER_MODELS": str(folders)})
 
     def ask(text: str) -> httpx.Response:
         return server.client.post(URL, json={"model": "poisonable", "input": [text, "the house"]})
@@ -219,7 +219,7 @@ def test_a_poisoned_request_fails_alone(start: Start, folders: Path) -> None:
 def test_only_folders_that_are_named_in_the_settings_hold_models(
     start: Start, folders: Path
 ) -> None:
-    server = start(environment={"ANYRIG_SERVER_MODELS": str(folders)})
+    server = start("--no-page", environment={"ANYRIG_SERVER_MODELS": str(folders)})
     listed = {one["id"] for one in server.client.get("/v1/models").json()["data"]}
     assert {"whole", "poisonable"} <= listed
     assert "elsewhere" not in listed

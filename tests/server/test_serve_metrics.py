@@ -32,7 +32,7 @@ SCRAPES = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of this file's own: its figures are nobody else's."""
     quick = {"ANYRIG_SPEECH_ENGINE": "tone", "ANYRIG_DOCUMENTS_MODEL": "hashing"}
-    with running(tmp_path_factory.mktemp("metrics"), environment=quick) as found:
+    with running(tmp_path_factory.mktemp("metrics"), "--no-page", environment=quick) as found:
         # A label shows only with its first sample, and tests come in any order.
         found.client.post("/v1/embeddings", json={"model": "hashing", "input": ["first"]})
         found.client.post(

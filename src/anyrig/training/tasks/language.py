@@ -184,7 +184,7 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
             f"{path} contains no causal model that transformers can load: {error}",
             hint="Pass a folder with config.json and model.safetensors.",
         ) from error
-    rows = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # a number
+    rows = int(model.get_input_embeddings().num_embeddings)
     if words.size > rows:
         raise InvalidSettingError(
             f"the tokenizer has {words.size} tokens, the model {rows} rows",

@@ -131,4 +131,5 @@ def _older(folder: Path) -> Tokenizer:
     found = AutoTokenizer.from_pretrained(
         str(folder), local_files_only=True, trust_remote_code=False
     )
-    return found.backend_tokenizer
+    tokenizer: Tokenizer = found.backend_tokenizer
+    return tokenizer
