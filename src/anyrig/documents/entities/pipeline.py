@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.finder import Finder, Found, Text
 from anyrig.documents.reading import TextSource, Unread, read_all, textless
 from anyrig.errors import AnyrigError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Page, Paged
 
 if TYPE_CHECKING:
+    from anyrig.documents.entities.finder import Finder, Found
     from anyrig.documents.reading import Mode, Reads
 
 
@@ -81,6 +81,8 @@ def find_in_sources(
         limits: how much one file may ask of the machine.
         mode: when images are read.
     """
+    from anyrig.documents.entities.finder import Text  # loads every grammar
+
     waiting: deque[_OpenSource] = deque()
 
     def texts() -> Iterator[Text]:
