@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -34,6 +33,7 @@ from anyrig.server.state import ServerState
 from anyrig.server.waiting import BoundedStarter, wait_for_all
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float32]
@@ -239,6 +239,8 @@ def shorten_vector(vector: Vector, dimensions: int) -> Vector:
     """The first numbers of a vector, normalized again."""
     if dimensions >= len(vector):
         return vector
+    import numpy as np
+
     cut = vector[:dimensions].astype(np.float64)
     length = float(np.linalg.norm(cut))
     return (cut / length if length else cut).astype(np.float32)
