@@ -151,7 +151,7 @@ def test_one_bad_recording_of_two_is_reported_and_one_of_one_is_raised(
 ) -> None:
     bad = tmp_path / "bad.mp3"
     bad.write_bytes(b"no audio" * 99)
-    with pytest.raises(InvalidInputError, match="bad.mp3 cannot be read"):
+    with pytest.raises(InvalidInputError, match="bad.mp3 is not a readable"):
         Rig().transcribe(bad)
     result = Rig().transcribe(bad, talk, language="en", device="cpu")
     assert [one.file for one in result.failed] == [str(bad)]

@@ -99,7 +99,7 @@ def test_an_engine_tells_its_options_with_their_types(anyrig: Anyrig) -> None:
         (["get", "xtts"], 2, "no repository"),
         (["get", "vits"], 2, "--yes"),
         (["get", "tone", "--from", "a"], 2, "tone has no archive"),
-        (["get", "kokoro", "--from", "none.tar.gz"], 2, "no file none.tar.gz"),
+        (["get", "kokoro", "--from", "none.tar.gz"], 2, "none.tar.gz does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_said(

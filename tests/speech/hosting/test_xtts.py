@@ -86,7 +86,7 @@ def weights(built: Path, homes: Path) -> Path:
     )  # fmt: skip
     assert [path.name for path in made] == ["speakers_xtts.safetensors", "speakers_xtts.json"]
     assert len(asked) == 1  # plain tensors: no second question
-    assert told == ["speakers_xtts.pth is converted"]
+    assert told == ["converted speakers_xtts.pth"]
     assert Xtts.pickles(built) == []
     return built
 
