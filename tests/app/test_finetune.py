@@ -237,7 +237,7 @@ def test_tables_are_read_with_care(tmp_path: Path) -> None:
     for table, said in (
         ({"kind": "classifier"}, "names no examples"),
         ({"kind": "embedding", "pair": "x"}, "no setting 'pair'"),
-        ({"kind": "classifier", "examples": "none.csv"}, "not there"),
+        ({"kind": "classifier", "examples": "none.csv"}, "does not exist"),
         ({"kind": "poetry"}, "poetry"),
         ({"kind": "classifier", "examples": "x", "class_weights": "odd"}, "class_weights"),
     ):

@@ -186,7 +186,7 @@ def test_bad_lines_are_told_of_and_the_rest_go_on(tmp_path: Path) -> None:
         (b"", "empty"),
         (b"one,two\n1,2\n", "does not say"),
         (b'{"query": "q"}', "no pairs"),
-        (b"[1, 2", "no JSON"),
+        (b"[1, 2", "not valid JSON"),
         (b'{"query": "q", "passage": "p"}\n{"query": "q", "passage": "p", "score": 1}', "without"),
     ],
 )

@@ -172,7 +172,7 @@ def test_the_first_short_clause_comes_first() -> None:
 
 def test_rates() -> None:
     assert prepare("It is so.", rate=1.5).segments[0].line.rate == 1.5
-    with pytest.raises(InvalidInputError, match="rate 9"):
+    with pytest.raises(InvalidInputError, match="between 0.25 and 4, not 9"):
         prepare("It is so.", rate=9)
 
 

@@ -177,9 +177,9 @@ def test_closing_answers_everybody(gate: Gate) -> None:
     closing.join(30)
     assert _is(first, "first")  # it was under way
     for future in rest:
-        with pytest.raises(WorkError, match="closed"):
+        with pytest.raises(WorkError, match="closing"):
             future.result(30)
-    with pytest.raises(WorkError, match="closed"):
+    with pytest.raises(WorkError, match="closing"):
         desk.submit(["late"])
     desk.close()
     Desk(engine).close()  # never used

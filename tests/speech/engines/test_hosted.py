@@ -80,7 +80,7 @@ def test_a_voice_of_many_languages_is_picked_for_each(homes: Path, tmp_path: Pat
     voices = IndexTts.find(folder, environments=homes).voices
     assert [pick(voices, Line("x", language)).name for language in ("en", "zh-CN")] == ["anna"] * 2
     assert pick(voices, Line("x", "zh", voice="anna")).name == "anna"
-    with pytest.raises(UnspeakableTextError, match="no voice here speaks fr"):
+    with pytest.raises(UnspeakableTextError, match="no installed voice speaks fr"):
         pick(voices, Line("x", "fr"))
 
 

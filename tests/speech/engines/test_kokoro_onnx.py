@@ -105,7 +105,7 @@ def test_no_packs_is_said_with_where_to_get_them(tmp_path: Path) -> None:
 
 def test_a_published_pack_that_was_changed_is_refused(packs: Path, tmp_path: Path) -> None:
     (tmp_path / "af_heart.bin").write_bytes((packs / "af_one.bin").read_bytes())
-    with pytest.raises(MissingWeightsError, match="hash"):
+    with pytest.raises(MissingWeightsError, match="SHA-256 differs"):
         kokoro.Kokoro.find(tmp_path)
 
 
