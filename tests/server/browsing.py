@@ -144,7 +144,8 @@ class Browser:
 
 _CANDIDATES = r"""
 const plain = (text) => text.replace(/\s+/g, ' ');
-return [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility() &&
+return [...document.querySelectorAll(arguments[0])].filter((one) =>
+  (one.closest('select') ?? one).checkVisibility() &&
   plain(one.innerText ?? one.textContent).includes(plain(arguments[1])));
 """
 _SPOKEN = "return window.did_handshake && document.documentElement.lang.startsWith(arguments[0])"
