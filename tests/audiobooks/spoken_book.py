@@ -12,8 +12,9 @@ from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
-from anyrig.recognise import Recording, choose
+from anyrig.recognise.choose import choose
 from anyrig.recognise.moonshine import Moonshine
+from anyrig.recognise.protocol import Recording
 from anyrig.speech.audio import Samples
 from anyrig.speech.prepare import prepare
 from anyrig.speech.sound.join import faded, pause, trim

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError, StorageError
-from anyrig.recognise import Recording, choose, recipe, word_errors
+from anyrig.recognise.choose import choose, recipe
+from anyrig.recognise.compare import word_errors
 from anyrig.recognise.model import find
 from anyrig.recognise.moonshine import Moonshine
 from anyrig.recognise.protocol import RATE as RECOGNISED
-from anyrig.recognise.protocol import check_hashes
+from anyrig.recognise.protocol import Recording, check_hashes
 from anyrig.recognise.resample import resample
 from anyrig.recognise.whisper import Whisper, joined
 from anyrig.speech.audio import Samples

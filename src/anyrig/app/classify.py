@@ -28,16 +28,6 @@ from anyrig.app.embedding import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
-from anyrig.documents.classify.pipeline import (
-    Classified,
-    check_model_fits,
-    classify_sources,
-    classify_with_model,
-    detect_kind,
-    select_examples,
-    train_on_examples,
-)
-from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError, MissingWeightsError, format_mentions, mention
 from anyrig.options import option
 
@@ -46,9 +36,10 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.examples import Found, Trouble
     from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import About
+    from anyrig.documents.classify.pipeline import Classified
     from anyrig.documents.classify.solve import Kind
     from anyrig.documents.protocol import Vectors
-    from anyrig.documents.reading import Unread
+    from anyrig.documents.reading import TextSource, Unread
     from anyrig.text.pages import Paged
     from anyrig.work.pool import WorkerPool
 
@@ -191,6 +182,11 @@ def _start(
     from anyrig.documents.classify import shelf
     from anyrig.documents.classify.decide import Ways
     from anyrig.documents.classify.labels import build_labels
+    from anyrig.documents.classify.pipeline import (
+        check_model_fits,
+        classify_sources,
+        classify_with_model,
+    )
     from anyrig.documents.classify.zero import TEMPLATES, ByName
 
     ways = Ways(request.pool, request.other, request.threshold)
@@ -321,6 +317,12 @@ class TrainedResult:
 def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEvent) -> TrainedResult:
     """Train a classifier on examples and save it as a new version of its name."""
     from anyrig.documents.classify import shelf
+    from anyrig.documents.classify.pipeline import (
+        detect_kind,
+        select_examples,
+        train_on_examples,
+    )
+    from anyrig.documents.reading import TextSource
 
     if not request.name:
         raise InvalidInputError(

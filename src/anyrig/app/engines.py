@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from anyrig.errors import (
     AnyrigError,
@@ -24,6 +24,7 @@ from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, Voice, opti
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.errors import UnsupportedLanguageError
+    from anyrig.speech.hosting.engine import Hosted
 
 TEST_ENGINE = "tone"
 """It speaks no language: it is never offered."""
@@ -212,14 +213,13 @@ def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
     """Check the name of a voice, a blend, or, for an engine that clones, the path of a recording
     if `files` are allowed.
     """
-    from anyrig.speech.hosting.engine import Hosted
     from anyrig.speech.voices import unknown
 
     known = [each.name for each in choice.found.voices]
     if (files and not known) or voice in known:
         return voice
     if files and Path(voice).is_file():
-        if issubclass(choice.engine_class, Hosted) and choice.engine_class.clones:
+        if choice.engine_class.hosted and cast("type[Hosted]", choice.engine_class).clones:
             return voice
         raise InvalidInputError(
             f"{voice} is a recording, and {choice.name} has no voice from a file",
@@ -270,12 +270,11 @@ def find_weights(
     rig: Rig, options: VoiceOptions, name: str, engine_class: type[SpeechEngine]
 ) -> Found:
     """Find an engine's weights on this machine; the error names the folder to put them into."""
-    from anyrig.speech.hosting.engine import Hosted
-
     folder = find_weights_folder(rig, options, name)
     try:
-        if issubclass(engine_class, Hosted):
-            return engine_class.find(folder, environments=rig.folders.environments)
+        if engine_class.hosted:
+            hosted = cast("type[Hosted]", engine_class)
+            return hosted.find(folder, environments=rig.folders.environments)
         try:
             return engine_class.find(folder)
         except (InvalidInputError, MissingWeightsError):

@@ -18,17 +18,7 @@ from anyrig.app.documents import (
     open_ocr_reader,
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
-from anyrig.documents.ocr.pipeline import (
-    FORMATS,
-    FilePage,
-    OcrFile,
-    OcrFormat,
-    OcrPlan,
-    PageOptions,
-    parse_pages,
-    plan_files,
-    read_files,
-)
+from anyrig.documents.ocr import FORMATS, OcrFormat
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError, mention
 from anyrig.options import option
 from anyrig.text.pages import DPI
@@ -37,9 +27,10 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.ocr.choose import Chosen
+    from anyrig.documents.ocr.pipeline import OcrFile, OcrPlan
     from anyrig.documents.ocr.run import Pages
 
-OnFile = Callable[[OcrFile, int], None]
+OnFile = Callable[["OcrFile", int], None]
 _FORMAT_NAMES = {"html": "hocr", "htm": "hocr", "text": "txt"}
 _ANY_PAGE = 1 << 20
 
@@ -101,6 +92,8 @@ def read_text(
     What was read is cached page by page: a run that was interrupted continues there. `on_file`
     receives each file when all of its pages were read, and the number of files.
     """
+    from anyrig.documents.ocr.pipeline import PageOptions, parse_pages, plan_files
+
     rig.choose_device(replace(request, no_bench=True))  # reports a missing device first
     files = find_images(request, on_event)
     format = resolve_format(request, files)
@@ -138,6 +131,8 @@ def _read_files(
     request: OcrRequest, plan: OcrPlan, reader: Pages, on_event: OnEvent
 ) -> Iterator[OcrFile]:
     """Each file when its pages are read; an error if they take longer than one call may."""
+    from anyrig.documents.ocr.pipeline import FilePage, read_files
+
     end = time.monotonic() + (request.max_ocr_seconds or math.inf)
     num_files = num_pages = 0
     on_event(ProgressEvent("reading pages", 0, plan.num_pages))

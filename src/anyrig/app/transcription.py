@@ -17,7 +17,7 @@ from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.options import option
-from anyrig.recognise.forms import FORMS, FormName
+from anyrig.recognise.protocol import FORMS, FormName
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from anyrig.recognise.gather import Transcription
 from anyrig.recognise.plain import line_form
-from anyrig.recognise.protocol import RATE, Line
+from anyrig.recognise.protocol import RATE, FormName, Line
 from anyrig.recognise.stitch import timed
 from anyrig.text.captions import Caption, apart, srt, vtt
 from anyrig.text.captions_cut import pieces, width, wrapped
@@ -19,8 +19,6 @@ from anyrig.text.labels import one_line
 if TYPE_CHECKING:
     from anyrig.storage.keys import JsonValue
 
-FormName = Literal["txt", "md", "srt", "vtt", "json"]
-FORMS: tuple[FormName, ...] = get_args(FormName)
 _PAUSE_S = 2.0  # a longer one begins a paragraph
 _PARAGRAPH = 600  # letters, after which the next sentence begins one
 _LONGEST_S, _SHORTEST_S = 7.0, 1.0

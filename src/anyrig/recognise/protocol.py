@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 RATE = 16_000
 INSTALL = format_install("anyrig[recognise]")
-
+FormName = Literal["txt", "md", "srt", "vtt", "json"]
+FORMS: tuple[FormName, ...] = get_args(FormName)
+"""Files that a transcription is written to."""
 
 Task = Literal["words", "lines", "translate", "language"]
 """Only the words; lines with times, checked for nonsense; those in English; the language."""

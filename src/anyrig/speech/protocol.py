@@ -141,6 +141,8 @@ class SpeechEngine(BaseEngine):
     """What every speech engine inherits. `spec`, `find` and `run` must be given."""
 
     spec: ClassVar[Spec]
+    hosted: ClassVar[bool] = False
+    """Whether it is a `speech.hosting.engine.Hosted`, which runs in an environment of its own."""
     pads = True
     sample_rate: int = 24000
     cores: ClassVar[int | None] = 1

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.ocr import hocr
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError
@@ -28,12 +28,11 @@ from anyrig.text.garbage import readable
 from anyrig.text.pages import DPI
 
 if TYPE_CHECKING:
+    from anyrig.documents.ocr import OcrFormat
     from anyrig.documents.ocr.page import ReadPage
     from anyrig.documents.ocr.run import Found, Pages
     from anyrig.text.pages import Drawn, Page, Paged
 
-OcrFormat = Literal["txt", "json", "pdf", "hocr"]
-FORMATS: tuple[OcrFormat, ...] = get_args(OcrFormat)
 _PAGE_BREAK = "\n\n"
 _DPI_BOUNDS = (40.0, 2400.0)
 _DEFAULT_DPI = 200.0

@@ -38,6 +38,7 @@ CLONES = "Voices are recordings of 5 to 15 seconds in the folder `voices` beside
 class Hosted(SpeechEngine):
     """What these engines share."""
 
+    hosted = True
     recipe: ClassVar[Recipe]
     files: ClassVar[tuple[str, ...]]
     """What must lie in the folder of weights."""
