@@ -237,6 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = []
     with open_checkout(options.base) as old:
         for theme in themes:
+            if options.progress:
+                options.progress.mkdir(parents=True, exist_ok=True)
             progress = options.progress and options.progress / f"{theme}_{options.hardware}.json"
             figures = compare(
                 old, new, theme, options.hardware, options.repeats,
