@@ -17,11 +17,11 @@ from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.recognise import guard
 from anyrig.recognise.compare import word_errors
-from anyrig.recognise.forms import FORMS, captions, paragraphs, plain, written
+from anyrig.recognise.forms import captions, paragraphs, plain, written
 from anyrig.recognise.gather import Gap, Progress, Transcription
 from anyrig.recognise.model import MOONSHINE, WHISPER_BASE, find
 from anyrig.recognise.plain import kept_form, opened_form
-from anyrig.recognise.protocol import RATE, Line, Transcript, Word
+from anyrig.recognise.protocol import FORMS, RATE, Line, Transcript, Word
 from anyrig.recognise.resample import Samples
 from anyrig.recognise.sound import opened
 from anyrig.recognise.stitch import stitched
