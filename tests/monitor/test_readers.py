@@ -306,8 +306,10 @@ def test_in_a_container_other_pids_are_of_unknown_owners() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="commands are bytes on Linux")
 def test_a_command_that_is_not_utf8_can_be_written_as_json() -> None:
-    command = [sys.executable.encode(), b"-c", b"input()", b"caf\xe9"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+    command = [sys.executable.encode(), b"-c", b"print(flush=True); input()", b"caf\xe9"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before it runs, it may have no command line yet
         (process,) = ProcessTable(frozenset).describe_host_processes([child.pid])
         child.communicate(b"\n")
     assert process.command.encode().endswith(b"caf?")
