@@ -344,7 +344,7 @@ def stopped(folder: Path, *signals: int, at: int = 5) -> subprocess.CompletedPro
     script = SCRIPT.format(tests=str(Path(__file__).parent))
     return subprocess.run(
         [sys.executable, "-c", script, str(folder), ",".join(map(str, signals)), str(at)],
-        capture_output=True, text=True, timeout=120, cwd=folder.parent,
+        capture_output=True, text=True, timeout=600, cwd=folder.parent,
     )  # fmt: skip
 
 
@@ -430,7 +430,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path: Path) 
     print(json.dumps([summary.finished, summary.steps, kept, notes.of("checkpoint")]))
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     finished, steps, kept, told = json.loads(done.stdout)
