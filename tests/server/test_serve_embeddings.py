@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,6 @@ import pytest
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.tokenise import opened
-from anyrig.errors import OverloadedError
-from anyrig.server.routes.embeddings import shorten_vector, write_response
-from anyrig.server.waiting import ClientDisconnected, wait_for_all
 from tests.documents.test_embed import on_cpu
 from tests.server.conftest import Server, Start
 
@@ -70,16 +66,11 @@ def test_the_official_client_gets_the_vectors_that_are_made_offline(client: Any,
     assert (answer.object, answer.model) == ("list", "minilm")
 
 
-def test_one_text_is_not_a_list_of_letters(client: Any) -> None:
-    answer = client.embeddings.create(model="minilm", input=TEXTS[1])
-    assert len(answer.data) == 1
-    assert cosines([answer.data[0].embedding], offline(*TEXTS)[1:2]).min() > ALIKE
-
-
 def test_fewer_dimensions_are_the_first_ones_of_length_one(client: Any) -> None:
     answer = client.embeddings.create(model="minilm", input=TEXTS[0], dimensions=100)
     vector = np.array(answer.data[0].embedding)
     both = client.embeddings.create(model="minilm", input=TEXTS[0])
+    assert len(both.data) == 1  # one text is not a list of letters
     whole = np.array(both.data[0].embedding)[:100]
     assert vector.shape == (100,)
     np.testing.assert_allclose(vector, whole / np.linalg.norm(whole), atol=1e-5)
@@ -239,24 +230,12 @@ def test_only_folders_that_are_named_in_the_settings_hold_models(
     ("body", "status"),
     [
         ({"input": ""}, 400),
-        ({"input": []}, 400),
         ({"input": ["a", ""]}, 400),
-        ({"input": [[]]}, 400),
-        ({"input": [[101], []]}, 400),
-        ({"input": [101, 102]}, 400),
         ({"input": [99_999]}, 400),
-        ({"input": [[5, 99_999]]}, 400),
         ({"input": "a", "dimensions": 385}, 400),
         ({"input": "a", "dimensions": 0}, 422),
-        ({"input": "a", "encoding_format": "int8"}, 422),
-        ({"input": ["a", 5]}, 422),
-        ({"input": [1.5]}, 422),
         ({"input": [-1]}, 422),
-        ({"input": [True]}, 422),
-        ({"input": None}, 422),
-        ({"input": "a", "use": "other"}, 422),
         ({}, 422),
-        ([], 422),
         ({"input": "a", "model": "x" * 501}, 422),
         ({"input": "a", "model": "ghost\u00e9\u4e2d"}, 404),
         ({"input": ["a"] * 2049}, 413),
@@ -272,17 +251,6 @@ def test_what_cannot_be_embedded_is_a_problem(server: Server, body: Any, status:
     assert told["title"]
     assert told["hint"]
     assert told["error"]["message"]
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b'{"input": "\\ud800"}', b"\xff\xfe", b"[" * 5000])
-def test_what_is_no_json_is_a_problem(server: Server, body: bytes) -> None:
-    kind = {"content-type": "application/json"}
-    answer = server.client.post(URL, content=body, headers=kind)
-    assert answer.status_code in (400, 422)
-    plain = server.client.post(
-        URL, content=b'{"input":"a"}', headers={"content-type": "text/plain"}
-    )
-    assert plain.status_code == 415
 
 
 def test_odd_texts_have_vectors(server: Server) -> None:
@@ -348,52 +316,3 @@ def _waiting(server: Server) -> float:
 def _figure(server: Server, name: str) -> float:
     lines = server.client.get("/metrics").text.splitlines()
     return sum(float(one.rsplit(" ", 1)[1]) for one in lines if one.startswith(name + "{"))
-
-
-# ---------------------------------------------------------------- pieces
-
-
-def test_an_answer_is_written_with_every_digit_that_counts() -> None:
-    vectors = list(np.random.default_rng(3).normal(size=(5, 40)).astype(np.float32))
-    vectors.append(np.array([0, -0.0, 1, 1e-30, 3.4e38] * 8, np.float32))
-    import json
-
-    told = json.loads(write_response(vectors, encoding="float", model='a"b', num_tokens=7))
-    got = np.array([one["embedding"] for one in told["data"]], np.float32)
-    np.testing.assert_array_equal(got, np.stack(vectors))
-    assert (told["model"], told["usage"]["total_tokens"]) == ('a"b', 7)
-
-
-def test_nothing_cannot_be_made_long() -> None:
-    zeros = np.array([0, 0, 3, 4], np.float32)
-    np.testing.assert_array_equal(shorten_vector(zeros, 2), [0, 0])
-    np.testing.assert_allclose(shorten_vector(zeros, 3), [0, 0, 1])
-    assert shorten_vector(zeros, 4) is zeros
-
-
-class _Line:
-    """A request whose client leaves when told to."""
-
-    def __init__(self) -> None:
-        self.left = asyncio.Event()
-
-    async def receive(self) -> dict[str, str]:
-        await self.left.wait()
-        return {"type": "http.disconnect"}
-
-
-def test_waiting_ends_with_the_client_or_the_deadline_and_cancels_the_rest() -> None:
-    async def leave() -> None:
-        line, futures = _Line(), [Future[int]() for _ in range(3)]
-        futures[0].set_result(1)
-        line.left.set()
-        with pytest.raises(ClientDisconnected):
-            await wait_for_all(futures, line, deadline_s=60)  # type: ignore[arg-type]
-        assert [one.cancelled() for one in futures] == [False, True, True]
-        late = [Future[int]()]
-        with pytest.raises(OverloadedError):
-            await wait_for_all(late, _Line(), deadline_s=0.01)  # type: ignore[arg-type]
-        assert late[0].cancelled()
-        assert await wait_for_all([], _Line(), deadline_s=1) == []  # type: ignore[arg-type]
-
-    asyncio.run(leave())

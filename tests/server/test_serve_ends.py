@@ -9,10 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,8 @@ from websockets.sync.client import connect
 
 from anyrig.app.settings import ServerSettings
 from anyrig.errors import OverloadedError
-from anyrig.server.routes.documents import submit_patiently
 from anyrig.server.state import ServerState
-from anyrig.server.waiting import BoundedStarter, TaskTimeout, wait_for_task
+from anyrig.server.waiting import BoundedStarter
 from tests.server import odd_worker
 from tests.server.conftest import build_server, environment_of
 from tests.server.test_serve_jobs import begun, over, sent, until
@@ -167,22 +164,6 @@ def test_a_task_that_kills_its_worker_is_no_500_and_fails_alone(door: Door, task
     assert plan.status_code == 200, plan.text
 
 
-def test_plans_and_chapters_are_counted(door: Door) -> None:
-    before = [door.counted(task, "done") for task in ("book_plan", "book_chapter")]
-    assert door.ask("book_plan").status_code == 200
-    heard = door.ask("book_chapter")
-    assert heard.status_code == 200, heard.text
-    assert door.counted("book_plan", "done") == before[0] + 1
-    assert door.counted("book_chapter", "done") == before[1] + 1
-    _unmade(door)
-
-
-def _unmade(door: Door) -> None:
-    """Chapters are made once; the next test wants them made again."""
-    for path in door.state.data_folder.glob("jobs/*/chapters/*.mp3"):
-        path.unlink()
-
-
 def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> None:
     def said(text: str) -> httpx.Response:
         body = {"input": text, "engine": "deadly", "voice": "tone", "response_format": "pcm"}
@@ -238,7 +219,8 @@ def test_who_leaves_a_chapter_leaves_it_to_those_who_want_it_too(door: Door) -> 
         joining.join()
         other.join(timeout=60)
     assert answers[0].status_code == 200, answers[0].text
-    _unmade(door)
+    for path in door.state.data_folder.glob("jobs/*/chapters/*.mp3"):
+        path.unlink()  # the next test wants it made again
 
 
 # Collecting garbage also finds sockets that clients of earlier tests left when they timed out.
@@ -292,14 +274,6 @@ def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
     asked = {"input": [passages[-1]["text"]], "model": "hashing"}
     alone = door.client.post("/v1/embeddings", json=asked).json()["data"][0]["embedding"]
     assert passages[-1]["vector"] == pytest.approx(alone, abs=1e-6)
-
-
-def test_vectors_of_many_passages_have_an_end(door: Door) -> None:
-    with door.limits(work_s=1e-9):
-        told = _is_problem(
-            door.client.post("/documents/embed", json={"texts": ["a"], "model": "hashing"}), 504
-        )
-    assert "kind index" in told["hint"]
 
 
 # -- models that load ------------------------------------------------------------------------------
@@ -376,75 +350,3 @@ def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
         assert not gate.locked()
 
     asyncio.run(one())
-
-
-def test_who_leaves_before_it_begins_is_let_go_at_once() -> None:
-    go_on, undone = threading.Event(), list[int]()
-
-    def call(number: int) -> int:
-        assert go_on.wait(10)
-        return number
-
-    async def one() -> None:
-        starter = BoundedStarter(1)
-        limits = ServerSettings()
-        those = [
-            asyncio.ensure_future(starter.run(partial(call, n), limits, undo=undone.append))
-            for n in (1, 2, 3)
-        ]
-        await asyncio.sleep(0.1)
-        began = time.monotonic()
-        for those_who_leave in those[:2]:
-            those_who_leave.cancel()
-        await asyncio.wait(those[:2])
-        assert time.monotonic() - began < 5, "the thread goes on without them"
-        go_on.set()
-        assert await those[2] == 3
-        assert undone == [1], "the second one had not begun"
-
-    asyncio.run(one())
-
-
-def test_an_error_of_the_call_is_its_own() -> None:
-    def call() -> None:
-        raise TimeoutError("its own")
-
-    with pytest.raises(TimeoutError, match="its own"):
-        asyncio.run(BoundedStarter(1).run(call, ServerSettings()))
-
-
-class _Task(Future[Any]):
-    began: float | None = None
-
-
-def test_work_has_its_time_from_when_it_began() -> None:
-    async def one() -> None:
-        piece: Any = _Task()
-        waiting = asyncio.ensure_future(wait_for_task(piece, 0.2))
-        await asyncio.sleep(0.6)
-        assert not waiting.done(), "it waits for its turn"
-        piece.began = time.monotonic()
-        with pytest.raises(TaskTimeout):
-            await asyncio.wait_for(waiting, 5)
-        assert piece.cancelled(), "whoever does it is told"
-        done: Any = _Task()
-        done.set_result("here")
-        assert await wait_for_task(done, 0.2) == "here"
-
-    asyncio.run(one())
-
-
-def test_who_was_let_in_waits_for_room_and_who_was_not_is_refused() -> None:
-    tries: list[float] = []
-
-    async def hand_in() -> list[Future[Any]]:
-        tries.append(time.monotonic())
-        if len(tries) % 3:
-            raise OverloadedError("full", hint="wait")
-        return []
-
-    assert asyncio.run(submit_patiently(hand_in, 30.0)) == []
-    assert len(tries) == 3
-    with pytest.raises(OverloadedError):
-        asyncio.run(submit_patiently(hand_in, 0.0))
-    assert len(tries) == 4
