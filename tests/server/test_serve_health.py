@@ -17,7 +17,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.server.conftest import MakeApp, Server, Start, environment_of
+from tests.server.conftest import Server, Start, environment_of
 
 FIELDS = {"status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
           "tts_model_loaded", "cached_models"}  # fmt: skip
@@ -63,14 +63,6 @@ def rows(told: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
 # -- within this process ---------------------------------------------------------------------------
 
 
-def test_a_fresh_server_is_ready_and_has_no_worker(app_client: TestClient) -> None:
-    answer = app_client.get("/health")
-    assert answer.status_code == 200
-    assert answer.json() == {"ready": True, "state": "ready", "workers": [],
-                             "worker_ids": [], "models": [], "problems": [],
-                             "cluster": []}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("field", "value", "name"),
     [
@@ -92,11 +84,6 @@ def test_one_that_is_not_ready_says_so_and_still_lives(
     assert told["problems"] == ([value] if field == "preload_error" else [])
     alive = app_client.get("/health/live")
     assert (alive.status_code, alive.json()) == (200, {"status": "alive"})
-
-
-def test_probes_need_no_key(make_app: MakeApp) -> None:
-    with TestClient(make_app("--require-keys"), base_url="http://127.0.0.1:3000") as client:
-        assert client.get("/health/live").status_code == 200
 
 
 def test_a_word_that_cannot_be_preloaded_is_refused_at_the_start(tmp_path: Path) -> None:

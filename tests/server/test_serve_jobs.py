@@ -287,43 +287,27 @@ steps = 4
         ("book", {}),
         ("book", {"file": "/etc/passwd"}),
         ("book", {"file": "upload:../../etc/passwd"}),
-        ("book", {"file": ["upload:x"]}),
         ("book", {"output": "/tmp/x.m4b"}),
-        ("book", {"config": "/tmp/x.toml"}),
-        ("book", {"folder": "/tmp"}),
         ("book", {"model": "/etc"}),
-        ("book", {"model": "kokoro"}),
-        ("book", {"lexicon": "/etc/passwd"}),
         ("book", {"cover": "https://example.org/x.png"}),
         ("book", {"voice": "/etc/passwd"}),
-        ("book", {"voice": "../recording.wav"}),
-        ("book", {"voice": "~/x"}),
         ("book", {"engine": "a/b"}),
         ("book", {"set": {"x": "/etc/passwd"}}),
-        ("book", {"set": {"a=b": 1}}),
         ("book", {"chapters": "1; rm -rf"}),
         ("book", {"title": "a\0b"}),
         ("book", {"title": "\ud800"}),
-        ("book", {"title": "x" * 20_000}),
         ("book", {"untitled": "x"}),
         ("book", {"rate": float("1e999")}),
         ("book", {"set": {"x": [[[[[[[[1]]]]]]]]}}),
         ("index", {"index": "../x"}),
         ("index", {"folder": "/etc"}),
-        ("index", {"files": []}),
         ("index", {"files": ["/etc/passwd"]}),
         ("transcribe", {"model": "../x"}),
-        ("transcribe", {"fetch": True}),
         ("transcribe", {"format": "../../x"}),
         ("train", {"run": "/tmp/run"}),
-        ("train", {"export": "/tmp/model"}),
-        ("batch", {"lines": []}),
         ("batch", {"lines": [{"text": "x", "voice": "/etc/passwd"}]}),
-        ("batch", {"lines": [{"text": "x", "path": "y"}]}),
         ("batch", {"lines": ['<speak><voice name="/etc/passwd">x</voice></speak>']}),
-        ("batch", {"lines": [5]}),
         ("bench", {"plot": "/tmp/x.svg"}),
-        ("bench", {"device": "../../x"}),
         ("shell", {"words": "ls"}),
     ],
 )
@@ -341,24 +325,6 @@ def test_hostile_arguments_are_refused_and_leave_nothing(
     assert answer.json()["hint"]
     assert (set(root.iterdir()) if root.is_dir() else set()) == before
     assert len(server.client.get("/jobs").json()["jobs"]) == num
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ('[task]\nkind = "language"\ntext = "/etc/passwd"\n', 400),
-        ('[task]\nkind = "language"\ntext = "../../x"\n', 400),
-        ('[task]\nkind = "language"\ntext = "upload:0123"\n', 404),
-        ('[task]\nkind = "language"\nmore = { deep = ["~/x"] }\n', 400),
-        ("[task\n", 400),
-    ],
-)
-def test_a_training_file_reaches_nothing_of_the_machine(
-    server: Server, text: str, code: int
-) -> None:
-    config = sent(server.client, text.encode(), "run.toml")
-    answer = server.client.post("/jobs", json={"kind": "train", "arguments": {"file": config}})
-    assert answer.status_code in (code, 400), answer.text
 
 
 def test_jobs_wait_where_nobody_works_and_are_done_later(start: Start, tmp_path: Path) -> None:

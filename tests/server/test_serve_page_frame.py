@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -11,9 +10,6 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from nicegui import Client, ui
-from nicegui.background_tasks import running_tasks
-from nicegui.events import GenericEventArguments, handle_event
 from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.layout import PageInfo
@@ -166,11 +162,6 @@ class TestInABrowser:
         assert browser.driver.current_url == f"{server.url}/rig"
         foot, content = browser.find(".foot p").rect, browser.find("#content h1").rect
         assert foot["x"] == content["x"]  # the footer is as wide as the content
-
-    def test_overflow_is_detected(self, browser: Browser) -> None:
-        browser.open("/jobs")
-        browser.script("document.querySelector('h1').style.minWidth = '800px'")
-        assert set(list_overflow(browser)) == {NARROW, 768}
 
     def test_the_theme_is_kept(self, browser: Browser) -> None:
         browser.open("/")
@@ -455,40 +446,6 @@ def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
         app = make_app(page=True)
         with TestClient(app, base_url="http://127.0.0.1:3000") as client:
             assert client.get("/speak", headers=HTML).status_code == 200
-
-
-def test_a_change_of_page_leaves_no_timer_and_no_element(make_app: MakeApp) -> None:
-    """Without a browser: events as one sends them, and what the server holds of the document."""
-    app = make_app(page=True)
-    paths = [page.path for page in PAGES]
-
-    async def walk() -> list[tuple[int, int]]:
-        (client,) = Client.instances.values()
-        client.tab_id = "a tab"
-        client._connected.set()
-        (listener,) = (
-            one for one in client.layout._event_listeners.values() if one.type == "open_page"
-        )
-        held = []
-        for path in paths:
-            event = GenericEventArguments(sender=client.layout, client=client, args=path)
-            handle_event(listener.handler, event)
-            await asyncio.sleep(0)
-            while any("run_with_event" in task.get_name() for task in running_tasks):
-                await asyncio.sleep(0.05)
-            await asyncio.sleep(0.2)  # what is loaded once the page is shown
-            timers = [one for one in client.elements.values() if isinstance(one, ui.timer)]
-            held.append((len(client.elements), len(timers)))
-        return held
-
-    Client.instances.clear()
-    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
-        client.get("/speak", headers=HTML)
-        assert client.portal is not None
-        first, again = client.portal.call(walk), client.portal.call(walk)
-    assert first[-1] == again[-1]
-    assert again[-1][1] == 0  # the cluster's page has no timer without a cluster
-    assert again[paths.index("/jobs")][1] == 1
 
 
 def test_the_login_says_what_is_wrong_with_a_key(make_app: MakeApp) -> None:

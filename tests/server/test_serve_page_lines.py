@@ -3,7 +3,6 @@ from the API."""
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from anyrig.server.page.translations import get_translator
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, Start
-from tests.server.listening import heard, lengths, player, saved, spoken, states
+from tests.server.listening import player, saved, spoken, states
 from tests.server.long_work import told
 
 pytestmark = NEEDS
@@ -133,32 +132,6 @@ def test_voices_are_previewed_warned_of_and_tuned(browser: Browser, start: Start
 # -- lines -----------------------------------------------------------------------------------------
 
 
-def test_one_line_is_made_again_and_kept_by_itself(browser: Browser) -> None:
-    downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
-    _lined(browser, "Press one for the rig.", "Press two for the voice.", "Thank you.")
-    _press(browser, 2, "make")
-    browser.until(lambda: states(browser) == ["new", "made", "new"])
-    browser.click("#make-all")
-    browser.until(lambda: states(browser) == ["made"] * 3)
-    first = lengths(browser)
-    for number in (1, 3):
-        browser.find(f".line:nth-child({number}) textarea").send_keys(" And then, wait a while.")
-    assert states(browser) == ["changed", "made", "changed"]
-    _press(browser, 3, "make")
-    browser.until(lambda: states(browser) == ["changed", "made", "made"])
-    now = lengths(browser)
-    assert now[:2] == first[:2]
-    assert now[2] > first[2] + 0.5
-    before = set(downloads.iterdir())
-    _press(browser, 3, "download")
-    kept = browser.until(lambda: saved(downloads, before))
-    assert kept.name == "003 Thank you And then, wait a while.mp3"
-    assert kept.suffix == ".mp3"
-    seconds, peak = heard(kept)
-    assert seconds == pytest.approx(now[2], abs=0.2)
-    assert peak > 0.05
-
-
 def test_a_line_has_a_voice_of_its_own_and_another_take(browser: Browser, start: Start) -> None:
     server = start()
     browser.url = server.url
@@ -207,35 +180,6 @@ def test_a_line_has_a_voice_of_its_own_and_another_take(browser: Browser, start:
         "Press one for the rig.", "Press two for the voice."
     ]  # fmt: skip
     assert any(line.get("voice") == other["name"] for several in lines for line in several)
-
-
-def test_lines_are_kept_in_the_format_that_is_chosen(browser: Browser, start: Start) -> None:
-    downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
-    server = start()
-    browser.url = server.url
-    _lined(browser, "Press one for the rig.")
-    formats = [one.get_attribute("value") for one in browser.all("#lines-format option")]
-    assert formats == ["mp3", "opus", "aac", "flac", "wav"]
-    begins = {"mp3": (b"ID3", b"\xff"), "opus": (b"OggS",), "aac": (b"\xff",), "flac": (b"fLaC",),
-              "wav": (b"RIFF",)}  # fmt: skip
-    for name in formats:
-        browser.find(f"#lines-format option[value={name}]").click()
-        assert states(browser)[0] in ("new", "changed")  # what was made is of another format
-        browser.click("#make-all")
-        browser.until(lambda: states(browser) == ["made"])
-        before = set(downloads.iterdir())
-        _press(browser, 1, "download")
-        kept = browser.until(lambda before=before: saved(downloads, before))  # type: ignore[misc]
-        assert kept.suffix == f".{name}"
-        assert kept.read_bytes().startswith(begins[str(name)])
-        # A browser learns the length of streamed audio a moment after it can play it.
-        browser.until(lambda: math.isfinite(lengths(browser)[0]))
-        assert heard(kept)[0] == pytest.approx(lengths(browser)[0], abs=0.2)
-    browser.find("#lines-format option[value=flac]").click()
-    browser.click("#as-job")
-    browser.toast(T("lines.queued"))
-    (job,) = told(server, "/jobs")["jobs"]
-    assert told(server, f"/jobs/{job['id']}")["arguments"]["format"] == "flac"
 
 
 def test_all_lines_are_stopped(browser: Browser, server: Server) -> None:

@@ -91,20 +91,6 @@ def test_the_sample_book_is_made_to_the_end(person: Browser, busy: Server, axe: 
     person.until(lambda: "to make on this machine" in _sum(person))
 
 
-def test_a_plan_is_found_again(person: Browser) -> None:
-    _planned(person, BOOK)
-    person.until(lambda: "file=" in person.driver.current_url)
-    there = person.driver.current_url
-    person.open("/jobs")
-    person.driver.get(there)
-    person.find("[data-plan=start]")
-    fits_in_every_language(person)
-    person.find("[data-plan=start]")
-    person.click(".button", "Another book")
-    person.find(".drop")
-    assert "file=" not in person.driver.current_url
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_book_is_made_in_the_format_that_is_chosen(
     person: Browser, busy: Server, tmp_path: Path, format: str

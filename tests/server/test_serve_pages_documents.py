@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from anyrig.server.page.jobs import format_time
 from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
 from tests.server import documents_files
@@ -314,34 +313,6 @@ def test_a_hit_in_a_file_that_browsers_do_not_show_is_read_as_text(
     assert "root:" not in person.find("body").text
 
 
-def test_the_progress_of_an_index_moves_with_its_files(
-    person: Browser, busy: Server, folders: Path
-) -> None:
-    folder = folders / "many"
-    folder.mkdir()
-    for number in range(150):
-        words = " ".join(f"Note {number} on house {one}." for one in range(400))
-        (folder / f"{number}.txt").write_text(words)
-    person.open("/documents")
-    person.write("[name=index]", "many")
-    person.write("[name=folder]", str(folder))
-    person.click("[data-do=folder]")
-    seen: dict[int, str] = {}
-
-    def look() -> bool:
-        for card in person.all("#index [data-job]"):
-            share = card.find_element("css selector", "[role=progressbar]")
-            text = card.find_element("css selector", ".meter").text
-            seen[int(share.get_attribute("aria-valuenow") or 0)] = text
-        return len([share for share in seen if 0 < share < 100]) >= 3
-
-    person.until(look, 240)
-    assert any("of 150 files" in text for text in seen.values()), seen
-    id = told(busy, "/jobs?kind=index&state=running")["jobs"][0]["id"]
-    busy.client.post(f"/jobs/{id}/cancel")
-    person.until(lambda: job_of(busy, id)["state"] == "cancelled")
-
-
 def test_files_and_indexes_go_for_good(
     person: Browser, busy: Server, desk: dict[str, str]
 ) -> None:  # fmt: skip
@@ -394,27 +365,6 @@ def test_a_file_that_cannot_be_read_is_named_marked_and_deleted(
     person.click(".ask[open] [data-ask=yes]")
     person.until(lambda: len(person.all("[data-forget]")) == 1)
     assert busy.client.get(f"/uploads/{ids['torn.pdf']}").status_code == 404
-
-
-def test_files_of_one_name_are_told_apart_by_when_they_came(
-    person: Browser, busy: Server, tmp_path: Path
-) -> None:
-    file = tmp_path / "a letter with quite a long name, as people give them.txt"
-    file.write_text("The lamp in the hall is new.", encoding="utf-8")
-    person.size(360)
-    person.open("/documents")
-    person.click("[name=follow]")
-    for number in (1, 2):
-        send(person, file)
-        person.until(lambda number=number: sum(  # type: ignore[misc]
-            file.name in one.text for one in person.all(".file-list li")) == number)  # fmt: skip
-    rows = [one for one in person.all(".file-list li") if file.name in one.text]
-    for row, upload in zip(rows, told(busy, "/uploads")["files"], strict=False):
-        assert format_time(upload["made_at"]) in row.text
-        name = row.find_element("css selector", ".check").rect
-        delete = row.find_element("css selector", "[data-forget]").rect
-        assert delete["y"] < name["y"] + name["height"] + 24  # beside it, not below
-        assert delete["x"] > name["x"] + name["width"] - 1
 
 
 def test_scans_become_text(person: Browser, tmp_path: Path, axe: str) -> None:

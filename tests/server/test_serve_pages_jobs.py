@@ -163,10 +163,3 @@ def test_old_jobs_wait_until_they_are_asked_for(person: Browser, busy: Server) -
         person.until(lambda: 409 not in [
             busy.client.delete(f"/jobs/{id}").status_code for id in made
         ])  # fmt: skip
-
-
-def test_the_cluster_says_that_there_is_none(person: Browser) -> None:
-    person.open("/cluster")
-    assert "Only this machine" in person.find(".empty").text
-    person.click(".empty a")
-    person.until(lambda: person.driver.current_url == person.url + "/rig")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from anyrig.app.access import Client
 from anyrig.errors import InvalidInputError
 from anyrig.jobs import JobEvent, JobQueue
 from anyrig.server.job_requests import prepare_job
-from anyrig.server.jobs import JobFollower, delete_orphaned_folders, run_queue
+from anyrig.server.jobs import JobFollower, delete_orphaned_folders
 from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
@@ -48,20 +47,6 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
     assert len(list((state.data_folder / "jobs").iterdir())) == 1  # refused ones leave nothing
 
 
-def test_models_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_path: Path) -> None:
-    (tmp_path / "models" / "mine").mkdir(parents=True)
-    state = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
-    lines = {"lines": ["One."], "engine": "tone"}
-    mine = str(tmp_path / "models" / "mine")
-    with prepare_job(state, ANYBODY, "batch", {**lines, "model": mine}) as found:
-        assert found["model"] == mine
-    with (
-        pytest.raises(InvalidInputError),
-        prepare_job(state, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
-    ):
-        pass
-
-
 def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
     state = parts_of(make_app)
     with prepare_job(state, ANYBODY, "batch", {"lines": ["One."], "engine": "tone"}) as found:
@@ -76,33 +61,6 @@ def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
     state.jobs.delete(job.id)
     assert len(delete_orphaned_folders(state)) == 1
     assert list((state.data_folder / "jobs").iterdir()) == [fresh]
-
-
-def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
-    make_app: MakeApp,
-) -> None:
-    state = parts_of(make_app)
-    begun, told = threading.Event(), threading.Event()
-
-    def run(job: Any, tell: Any, stop: Any) -> None:
-        from anyrig.jobs import JobStopped
-
-        begun.set()
-        while not stop.wait(0.05):
-            pass
-        told.set()
-        raise JobStopped
-
-    state.job_handler = run
-    job = state.jobs.submit("bench", {"folder": "/"})
-    with run_queue(state):
-        assert begun.wait(10)
-        assert state.jobs.get(job.id).state == "running"
-    assert told.is_set()
-    assert state.jobs.get(job.id).state == "queued"
-    state.job_handler = None
-    with run_queue(state):
-        assert state.jobs.get(job.id).attempts == 1
 
 
 class Counting(JobQueue):
