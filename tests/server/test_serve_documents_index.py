@@ -120,17 +120,6 @@ def test_files_of_an_index_open_only_where_the_server_allows_their_folder(
             assert refused.status_code in (400, 404), refused.text
 
 
-def test_filters_limits_and_several_questions(server: Server, index: Index) -> None:
-    assert search(server, index, "the", types=["md"], all=True)["hits"][0]["name"] == "recipe.md"
-    only = search(server, index, "the", folders=[index["folder"]], all=True, per_file=True)
-    assert {one["name"] for one in only["hits"]} == {"letter.txt", "recipe.md"}
-    assert len(search(server, index, "the", all=True, limit=1)["hits"]) == 1
-    assert search(server, index, "rent", before="1990")["hits"] == []
-    body = {"index": "library", "questions": ["rent", "cake"], "mode": "keywords"}
-    told = server.client.post("/documents/search/batch", json=body).json()["results"]
-    assert [one["hits"][0]["name"] for one in told] == ["letter.txt", "recipe.md"]
-
-
 @pytest.mark.parametrize(
     ("change", "status"),
     [

@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,37 +138,6 @@ def test_what_is_not_installed_is_named_with_its_line(start: Start, tmp_path: Pa
 
 
 # -- many at once ----------------------------------------------------------------------------------
-
-
-def test_many_clients_with_many_tasks_get_their_own_answers(server: Server) -> None:
-    texts = [f"The garden of flat number {n} has old trees. {RECIPE}" for n in range(8)]
-
-    def one(n: int) -> list[Any]:
-        with httpx.Client(base_url=server.url, timeout=300, trust_env=False) as client:
-            ask = {"texts": [texts[n]]}
-            found = [
-                client.post("/documents/classify", json={**ask, "labels": ["home", "food"]}),
-                client.post("/documents/entities", json={**ask, "engine": "grammar"}),
-                client.post("/documents/summarise", json={**ask, "sentences": 5}),
-                client.post("/documents/embed", json={**ask, "model": "hashing"}),
-                client.post(
-                    "/documents/summarise/upload", data={"sentences": "5"},
-                    files=[("files", (f"{n}.txt", texts[n])), ("files", ("bad.pdf", b"%PDF"))],
-                ),
-            ]  # fmt: skip
-            assert [answer.status_code for answer in found] == [200] * 5, found
-            return [answer.json()["results"][0] for answer in found]
-
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(one, range(8)))
-    alone = server.client.post("/documents/embed", json={"texts": texts, "model": "hashing"})
-    assert [row[3]["result"] for row in found] == [one["result"] for one in alone.json()["results"]]
-    for n, (label, entities, summary, _, file) in enumerate(found):
-        assert label["result"]["label"] == "food"
-        assert entities["name"] == "text 1"
-        for told in (summary, file):
-            assert f"flat number {n} has" in told["result"]["summaries"][0]["text"]
-        assert file["name"] == f"{n}.txt"
 
 
 # -- processes that are killed ---------------------------------------------------------------------

@@ -13,16 +13,11 @@ from fastapi.testclient import TestClient
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
-from anyrig.cluster.registry import WorkerRegistry
 from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.translations import get_translator
-from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, visiting
 from tests.server.conftest import HERE, MakeApp, Start, add_key
 from tests.server.long_work import send
-from tests.server.test_serve_cluster_page import lost
-
-T = get_translator("en")
 
 
 def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> str:
@@ -224,20 +219,3 @@ class TestInABrowser:
             )
         assert asked.get("/devices").json()["word"] == before
         asked.close()
-
-    def test_the_workers_of_a_cluster_are_not_theirs(
-        self, driver: webdriver.Chrome, broker: Broker, start: Start, tmp_path: Path
-    ) -> None:
-        lost(broker, "ghost")
-        home = tmp_path / "home of keys"
-        key = add_key(home, "ada", "--scopes", "page")
-        server = start("--require-keys", "--cluster", broker.url, home=home)
-        browser = next(visiting(driver, server.url))
-        driver.get(f"{server.url}/cluster")
-        browser.find("#key").send_keys(key + Keys.ENTER)
-        browser.click("[data-worker='ghost'] [data-do=forget]")
-        browser.click("[data-ask=yes]")
-        browser.toast(T("login.admin"))
-        link = broker.client
-        assert "ghost" in WorkerRegistry(link).list_names()
-        link.close()

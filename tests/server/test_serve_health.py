@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,7 +14,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.server.conftest import Server, Start, environment_of
+from tests.server.conftest import Server, Start
 
 FIELDS = {"status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
           "tts_model_loaded", "cached_models"}  # fmt: skip
@@ -86,17 +83,6 @@ def test_one_that_is_not_ready_says_so_and_still_lives(
     assert (alive.status_code, alive.json()) == (200, {"status": "alive"})
 
 
-def test_a_word_that_cannot_be_preloaded_is_refused_at_the_start(tmp_path: Path) -> None:
-    order = [sys.executable, "-m", "anyrig", "serve", "--port", "0", "--preload", "speech, speach"]
-    done = subprocess.run(
-        order, env=environment_of(tmp_path), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--preload must be one of" in done.stderr
-    assert "'speach'" in done.stderr
-    assert "speech, embeddings, documents, entities, summarise, classify" in done.stderr
-
-
 def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
     missing = {**QUICK, "ANYRIG_DOCUMENTS_MODEL": "/nowhere/at/all"}
     server = start("--preload", "embeddings", environment=missing)
@@ -106,20 +92,6 @@ def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
     assert (
         speak(server).status_code == 200
     )  # what was not asked for at the start works all the same
-
-
-def test_tasks_on_documents_can_be_preloaded(start: Start) -> None:
-    words = "documents, entities,summarise,classify"
-    server = start("--preload", words, environment=QUICK)
-    told = until(server, lambda status, told: told["state"] != "starting")
-    assert (told["state"], told["problems"]) == ("ready", [])
-    assert told["models"] == ["documents"]
-    until(server, lambda status, told: len(told["workers"][0]["cached_models"]) >= 2)
-    told = server.client.get("/health").json()
-    for name in (*told["workers"][0]["cached_models"], *told["models"], *told["worker_ids"]):
-        assert not re.search(r"\b(True|False|None)\b|[0-9a-f]{12}|/", name), name
-        assert name.startswith(("documents", "entities by ", "embeddings ", "choice of model",
-                                "file reader")), name  # fmt: skip
 
 
 # -- a real server ---------------------------------------------------------------------------------

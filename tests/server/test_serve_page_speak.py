@@ -230,25 +230,3 @@ def test_lines_are_made_heard_edited_and_made_again(browser: Browser) -> None:
     browser.open("/speak")  # the texts are still there after a reload
     texts = [one.get_attribute("value") for one in browser.all(".line textarea")]
     assert texts == ["Press two for the voice. And three for everything else.", "Thank you."]
-
-
-def test_a_visitor_gets_a_voice_of_their_language(browser: Browser, server: Server) -> None:
-    language = "fr"
-    browser.open("/")
-    browser.find("#language")
-    browser.script(_PASTE, "#language", language)
-    browser.until(lambda: browser.script("return document.documentElement.lang") == language)
-    browser.open("/speak")
-    chosen = str(browser.find("[name=voice]").get_attribute("value")).split("/")[1]
-    voices = {one["name"]: one for one in server.client.get("/config").json()["details"]}
-    assert voices[chosen]["language"] == language
-    t = get_translator(language)
-    first = browser.find("[name=voice] optgroup").get_attribute("label") or ""
-    assert first.lower() == t(f"language.{language}").lower()
-    labels = [one.text for one in browser.all("[name=voice] option")]
-    assert len(set(labels)) == len(labels)
-    assert t(f"language.{language}") in labels[0]
-    assert voices[chosen]["engine"] in labels[0]
-    browser.click("#speak")
-    browser.until(lambda: player(browser)["state"] == "done")
-    assert player(browser).number("peak") > 0.05

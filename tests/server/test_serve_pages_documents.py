@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
 from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server, environment_of
+from tests.server.conftest import Server
 from tests.server.documents_files import scan
 from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
 from tests.text.formats.office_files import docx, p
@@ -209,50 +207,6 @@ def test_tabs_by_keyboard(person: Browser, desk: dict[str, str]) -> None:
     person.find("[name=similar-text]")
     focused = person.driver.switch_to.active_element.get_attribute("data-tab")
     assert focused == "similar"
-
-
-def test_a_folder_that_is_allowed_is_indexed_by_its_name(
-    person: Browser, busy: Server, folders: Path
-) -> None:
-    (folders / "notes").mkdir(exist_ok=True)
-    (folders / "notes" / "keys.txt").write_text("The spare key hangs behind the blue door.")
-    person.open("/documents")
-    person.write("[name=index]", "notes")
-    person.write("[name=folder]", "/etc")
-    person.click("[data-do=folder]")
-    person.toast("may not be named")
-    assert _told(busy, "notes") is None
-    person.write("[name=folder]", str(folders / "notes"))
-    person.click("[data-do=folder]")
-    person.find("[data-index=notes]")
-    person.find("[name=search-index]").send_keys("notes")
-    hit = _search(person, "where is the spare key")
-    assert "keys.txt" in hit.text
-
-
-def test_files_that_may_not_be_opened_are_shown_with_their_path(
-    person: Browser, busy: Server, folders: Path, tmp_path: Path, axe: str
-) -> None:
-    """An index of the command line may contain files of any folder."""
-    outside, inside = tmp_path / "elsewhere", folders / "allowed"
-    for folder, text in ((outside, "The lantern hangs in the cellar."),
-                         (inside, "The ladder stands in the attic.")):  # fmt: skip
-        folder.mkdir()
-        (folder / f"{folder.name}.txt").write_text(text)
-    order = [sys.executable, "-m", "anyrig", "index", str(outside), str(inside), "--index", "mixed"]
-    subprocess.run(order, env=environment_of(busy.home), check=True, capture_output=True)
-    person.open("/documents?index=mixed")
-    person.until(lambda: person.find("[name=search-index]").get_attribute("value") == "mixed")
-    hit = _search(person, "where is the lantern")
-    assert hit.get_attribute("data-hit") == "elsewhere.txt"
-    assert str(outside / "elsewhere.txt") in hit.text
-    assert not hit.find_elements("css selector", "a")
-    fits(person, axe)
-    person.size(1440)
-    hit = _search(person, "where is the ladder")
-    address = str(hit.find_element("css selector", "h3 a").get_attribute("href"))
-    assert busy.client.get(address.partition("#")[0]).text == "The ladder stands in the attic."
-    assert str(folders) not in hit.text
 
 
 def test_a_hit_in_a_file_that_browsers_do_not_show_is_read_as_text(
