@@ -67,7 +67,6 @@ def _is_defined(name: str) -> bool:
 
 
 def find_missing(quoted: str) -> list[str]:
-    """What of a text in backticks does not exist."""
     if place := _PLACE.fullmatch(quoted):
         file = SOURCE / place[1]
         return [] if file.exists() and place[2] in _names(file) else [quoted]

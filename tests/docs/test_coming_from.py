@@ -37,7 +37,6 @@ ROWS = _rows()
 
 @lru_cache
 def _flags(command: str) -> frozenset[str]:
-    """Every flag of a command."""
     module: Any = importlib.import_module(f"anyrig.cli.{command}")
     return frozenset(build_parser(command, module)._option_string_actions)
 

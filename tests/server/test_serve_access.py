@@ -81,7 +81,6 @@ def classifier(examples: str) -> str:
 
 
 def rows(name: str, form: str) -> tuple[str, str]:
-    """Examples that name a file, in one of the forms they may have."""
     if form == "jsonl":
         lines = [{"text": "pay me", "label": "a"}, {"file": name, "label": "b"}]
         return "\n".join(map(json.dumps, lines)), "examples.jsonl"

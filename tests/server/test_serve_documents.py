@@ -34,9 +34,6 @@ def form(server: Server, task: str, files: dict[str, bytes | str], **fields: Any
     return server.client.post(f"/documents/{task}/upload", files=parts, data=fields)
 
 
-# -- labels ----------------------------------------------------------------------------------------
-
-
 def test_texts_and_files_are_sorted_by_the_names_of_labels(
     server: Server, sent: dict[str, str]
 ) -> None:
@@ -86,9 +83,6 @@ def train(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shutil.rmtree(next(server.home.rglob("classifiers")), ignore_errors=True)
 
 
-# -- entities, summaries, analysis -----------------------------------------------------------------
-
-
 def test_entities_have_kinds_values_and_places(server: Server, sent: dict[str, str]) -> None:
     told = ask(
         server, "entities", texts=[LETTER], files=[sent["letter.txt"]],
@@ -125,9 +119,6 @@ def test_an_analysis_tells_of_all_and_names_what_it_could_not_read(
     assert str(server.home) not in str(told)
 
 
-# -- vectors ---------------------------------------------------------------------------------------
-
-
 def test_texts_have_vectors_and_files_have_them_by_passages(
     server: Server, sent: dict[str, str]
 ) -> None:
@@ -143,9 +134,6 @@ def test_texts_have_vectors_and_files_have_them_by_passages(
     assert bad["error"]["status"] == 400
     answer = server.client.post("/documents/embed", json={"texts": ["x"], "model": "/etc"})
     assert answer.status_code in (400, 404)
-
-
-# -- likeness --------------------------------------------------------------------------------------
 
 
 def test_likeness_among_texts_and_files(server: Server, sent: dict[str, str]) -> None:
@@ -165,9 +153,6 @@ def test_likeness_among_texts_and_files(server: Server, sent: dict[str, str]) ->
     assert answer.status_code == 200, answer.text
     assert answer.json()["to"] == "a.txt"
     assert [one["name"] for one in answer.json()["similar"]] == ["c.md", "b.txt"]
-
-
-# -- forms -----------------------------------------------------------------------------------------
 
 
 def test_files_of_a_form_are_done_and_deleted(server: Server) -> None:
@@ -196,9 +181,6 @@ def test_where_all_fail_the_answer_is_the_problem(server: Server) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     assert told["title"] == told["results"][0]["error"]["title"]
     assert len(told["results"]) == 2
-
-
-# -- pictures of pages -----------------------------------------------------------------------------
 
 
 def test_pages_are_read_as_text_with_boxes_and_into_a_pdf(server: Server) -> None:

@@ -25,7 +25,6 @@ Index = dict[str, str]
 
 
 def build(server: Server, folder: Path, name: str, letter: str, odd: str) -> Index:
-    """An index of a folder and of one file that was sent."""
     folder.mkdir()
     (folder / "letter.txt").write_text(letter)
     (folder / "recipe.md").write_text(RECIPE)

@@ -24,9 +24,6 @@ def form(server: Server, task: str, *files: tuple[str, bytes | str], **fields: A
     return server.client.post(f"/documents/{task}/upload", files=parts, data=fields, timeout=300)
 
 
-# -- files that do harm ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("task", ["summarise", "embed", "ocr", "analyse"])
 def test_hostile_files_fail_alone(server: Server, task: str) -> None:
     if task == "ocr":
@@ -76,9 +73,6 @@ def test_what_cannot_be_done_is_refused_with_a_hint(
     assert "root:" not in answer.text
 
 
-# -- limits ----------------------------------------------------------------------------------------
-
-
 def test_limits_are_those_of_the_settings(start: Start) -> None:
     own = start(
         environment={
@@ -103,9 +97,6 @@ def test_limits_are_those_of_the_settings(start: Start) -> None:
     assert "max_mb" in first["error"]["hint"]
     many = own.client.post("/documents/ocr", json={"files": ["upload:" + "0" * 32] * 201})
     assert many.status_code == 422
-
-
-# -- packages that are not there -------------------------------------------------------------------
 
 
 def test_what_is_not_installed_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
@@ -137,14 +128,7 @@ def test_what_is_not_installed_is_named_with_its_line(start: Start, tmp_path: Pa
     assert (writes.status_code, bool(writes.json()["hint"])) == (501, True)
 
 
-# -- many at once ----------------------------------------------------------------------------------
-
-
-# -- processes that are killed ---------------------------------------------------------------------
-
-
 def list_workers(server: Server) -> list[int]:
-    """The server's worker processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:

@@ -18,7 +18,6 @@ from tests.server.conftest import HERE, MakeApp
 
 @pytest.fixture
 def locked(make_app: MakeApp) -> Iterator[TestClient]:
-    """An app that asks for keys."""
     app = make_app(
         "--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_REQUESTS_PER_MINUTE": "20"}
     )

@@ -45,7 +45,6 @@ def _app(make_app: MakeApp, *options: str, **more: Any) -> Any:
 
 @pytest.fixture
 def locked(make_app: MakeApp) -> Iterator[TestClient]:
-    """An app that asks for keys."""
     app = _app(make_app, "--require-keys", "--no-jobs")
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         yield client
@@ -64,7 +63,6 @@ class Page:
         )
 
     def does(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> int:
-        """The status of an answer."""
         assert self._client.portal is not None
         told = () if body is None else (body,)
         try:
@@ -168,8 +166,6 @@ def test_a_visitor_by_a_proxy_has_their_key_though_others_need_none(make_app: Ma
 
 
 class TestInABrowser:
-    """A person with a key for the page alone."""
-
     pytestmark = NEEDS
 
     def test_a_key_for_the_page_is_enough_to_use_it(

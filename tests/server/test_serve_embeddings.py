@@ -39,7 +39,6 @@ def client(server: Server) -> Iterator[Any]:
 
 @lru_cache(maxsize=1)
 def offline(*texts: str) -> Any:
-    """The same texts without a server."""
     model = find("minilm", models=Path())
     with Embedder(model, placed=on_cpu(model), environment=os.environ, here=True) as made:
         return made.matrix(texts)
@@ -49,9 +48,6 @@ def cosines(one: Any, other: Any) -> Any:
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     sizes = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     return (one * other).sum(axis=1) / sizes
-
-
-# ---------------------------------------------------------------- the official client
 
 
 @pytest.mark.parametrize("form", ["default", "float", "base64"])
@@ -121,9 +117,6 @@ def test_a_wrong_model_is_the_client_s_not_found_error(client: Any) -> None:
         client.embeddings.create(model="no-such-model", input="x")
 
 
-# ---------------------------------------------------------------- models
-
-
 def test_models_of_all_kinds_are_listed(client: Any) -> None:
     found = {one.id: one for one in client.models.list()}
     kinds = {one.kind for one in found.values()}
@@ -133,9 +126,6 @@ def test_models_of_all_kinds_are_listed(client: Any) -> None:
     assert client.models.retrieve("hashing").details["dimension"] == 256
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("owner/nothing")
-
-
-# ---------------------------------------------------------------- many at once
 
 
 def test_64_clients_at_once_get_their_own_vectors_in_order(server: Server) -> None:
@@ -204,9 +194,6 @@ def test_a_poisoned_request_fails_alone(start: Start, folders: Path) -> None:
     assert ask("the old dog").status_code == 200
 
 
-# ---------------------------------------------------------------- folders of models
-
-
 def test_only_folders_that_are_named_in_the_settings_hold_models(
     start: Start, folders: Path
 ) -> None:
@@ -221,9 +208,6 @@ def test_only_folders_that_are_named_in_the_settings_hold_models(
         refused = server.client.post(URL, json={"model": name, "input": "the cat"})
         assert refused.status_code == 404, name
         assert "minilm" in refused.json()["hint"]
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(

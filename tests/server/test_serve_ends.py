@@ -50,7 +50,6 @@ class Door:
 
     @contextmanager
     def way(self, way: str) -> Iterator[None]:
-        """Tasks that die, fail or go on for long."""
         for task in TASKS:
             (self.marks / task).write_text(way)
         try:
@@ -61,7 +60,6 @@ class Door:
 
     @contextmanager
     def limits(self, **changed: Any) -> Iterator[None]:
-        """Other settings."""
         before = self.state.settings
         self.state.settings = replace(before, **changed)
         try:
@@ -70,7 +68,6 @@ class Door:
             self.state.settings = before
 
     def ask(self, task: str, timeout: float = 60.0) -> httpx.Response:
-        """A request that has a task done."""
         with httpx.Client(base_url=self.url, timeout=timeout, trust_env=False) as client:
             if task == "transcribe":
                 return client.post("/v1/audio/transcriptions", files={"file": ("a.wav", WAV)})
@@ -89,7 +86,6 @@ class Door:
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """One for all tests here."""
     from anyrig.server.app import create_app
 
     folder = tmp_path_factory.mktemp("ends")
@@ -145,9 +141,6 @@ def _is_problem(answer: httpx.Response, status: int) -> Any:
     return told
 
 
-# -- work that kills or fails ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_that_fails_unforeseen_is_no_500_and_is_counted(door: Door, task: str) -> None:
     before = door.counted(task, "failed")
@@ -179,9 +172,6 @@ def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> No
     assert events[-1]["event"] == "backend_error"
     assert "poison" in events[-1]["data"]["message"]
     assert code == 1008  # what was sent is at fault
-
-
-# -- clients that leave ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -240,9 +230,6 @@ def test_chapters_that_fail_leave_no_locks(door: Door) -> None:
         _until(lambda: locks() <= before + 1, 5)
 
 
-# -- work that takes too long ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_work_that_has_begun_has_an_end_and_a_job_is_named(door: Door, task: str) -> None:
     assert door.ask("book_plan").status_code == 200
@@ -259,9 +246,6 @@ def test_work_that_has_begun_has_an_end_and_a_job_is_named(door: Door, task: str
         assert "kind transcribe" in told["hint"]
 
 
-# -- vectors of many passages ----------------------------------------------------------------------
-
-
 def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
     pages = "\n\n".join(f"Passage {n}. " + f"Word{n} and others follow. " * 60 for n in range(40))
     answer = door.client.post(
@@ -274,9 +258,6 @@ def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
     asked = {"input": [passages[-1]["text"]], "model": "hashing"}
     alone = door.client.post("/v1/embeddings", json=asked).json()["data"][0]["embedding"]
     assert passages[-1]["vector"] == pytest.approx(alone, abs=1e-6)
-
-
-# -- models that load ------------------------------------------------------------------------------
 
 
 def test_who_waits_for_a_model_that_loads_has_a_deadline(door: Door) -> None:
@@ -307,25 +288,6 @@ def test_vectors_and_tasks_have_a_deadline_before_they_begin(door: Door) -> None
         ):
             told = _is_problem(door.client.post(path, json=body), 429)
             assert "did not start" in told["title"], path
-
-
-def test_more_than_may_wait_to_begin_are_refused_at_once() -> None:
-    go_on = threading.Event()
-
-    async def all_of_them() -> list[Any]:
-        starter, limits = BoundedStarter(2), ServerSettings(queue=3)
-        calls = [starter.run(lambda: go_on.wait(10), limits) for _ in range(9)]
-        those = [asyncio.ensure_future(call) for call in calls]
-        refused, _ = await asyncio.wait(those, timeout=1)
-        assert len(refused) == 4
-        go_on.set()
-        found = await asyncio.gather(*those, return_exceptions=True)
-        assert starter.num_pending == 0
-        return found
-
-    found = asyncio.run(all_of_them())
-    assert [one for one in found if one is True] == [True] * 5
-    assert sum(isinstance(one, OverloadedError) for one in found) == 4
 
 
 def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:

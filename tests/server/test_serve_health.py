@@ -49,15 +49,11 @@ def speak(server: Server, text: str = "Hello there.") -> httpx.Response:
 
 
 def rows(told: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
-    """Each worker: its model, its process and its fields."""
     found = []
     for name, row in zip(told["worker_ids"], told["workers"], strict=True):
         model, _, pid = name.rpartition(":")
         found.append((model, int(pid), row))
     return found
-
-
-# -- within this process ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -92,9 +88,6 @@ def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
     assert (
         speak(server).status_code == 200
     )  # what was not asked for at the start works all the same
-
-
-# -- a real server ---------------------------------------------------------------------------------
 
 
 @posix

@@ -110,19 +110,6 @@ def test_many_who_add_at_once_lose_none(path: Path) -> None:
     assert all(ApiKeys(path).check(text) for text in texts)
 
 
-def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
-    keys = ApiKeys(path)
-    with pytest.raises(InvalidInputError, match="unknown scope 'speach'"):
-        keys.add("a", scopes=("speach",))
-    with pytest.raises(InvalidInputError, match="unknown scope"):
-        keys.add("a", scopes=())
-    with pytest.raises(InvalidInputError, match="rate"):
-        keys.add("a", requests_per_minute=-1)
-    keys.add("a")
-    with pytest.raises(InvalidInputError, match="already"):
-        keys.add("a")
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"keys": [{"id": 1}]}', "\x00"])
 def test_a_broken_file_lets_nobody_in(path: Path, text: str) -> None:
     path.parent.mkdir()

@@ -70,9 +70,6 @@ def test_json_that_does_not_say_so_is_415(server: Server, path: str, kind: str |
     assert "application/json" in answer.json()["hint"]
 
 
-# -- models ----------------------------------------------------------------------------------------
-
-
 def spoken_by(client: httpx.Client | TestClient, **more: Any) -> Any:
     wish = {"input": "Hello.", "response_format": "pcm", **more}
     return client.post("/v1/audio/speech", json=wish)
@@ -110,29 +107,6 @@ def test_one_rule_for_models_of_three_kinds(server: Server) -> None:
             for one in worker["cached_models"]]  # fmt: skip
     assert [one for one in kept if "(" in one or "=" in one] == []
     assert "transcription moonshine en" in kept
-
-
-def test_a_recording_that_was_not_sent_is_told(server: Server) -> None:
-    answer = server.client.post("/v1/audio/transcriptions", files={"model": (None, "whisper-1")})
-    told = answer.json()
-    assert (answer.status_code, told["title"]) == (400, "no recording was sent")
-    assert told["error"]["param"] == "file"
-    missing = heard_by(server.client, b"RIFF", model="small")
-    assert missing.status_code == 501
-    assert "`anyrig transcribe --fetch --model small FILE`" in missing.json()["hint"]
-
-
-def test_an_engine_that_is_not_installed_says_how_to_get_it(shared_client: TestClient) -> None:
-    for more in ({}, {"voice": "af_heart"}, {"voice": "alloy"}):
-        answer = spoken_by(shared_client, model="kokoro", **more)
-        assert answer.status_code == 501, answer.text
-        assert "anyrig engines get kokoro" in answer.json()["hint"]
-    for row in shared_client.get("/config").json()["engines"]:
-        if not row["ready"]:
-            lacks, _, rest = row["why"].partition(". ")
-            assert "`anyrig " not in lacks
-            assert "`anyrig engines " in rest, row
-            assert row["why"].endswith(".")
 
 
 @pytest.mark.parametrize(

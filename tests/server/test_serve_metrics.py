@@ -24,7 +24,6 @@ from tests.server.conftest import Server, Start, running
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "anyrig.json"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
-SCRAPES = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,6 @@ def figures(client: Any) -> dict[str, Metric]:
 
 
 def value(found: dict[str, Metric], name: str, **labels: str) -> float:
-    """The sum of a metric's samples with these labels."""
     family = found[name.removesuffix("_total").removesuffix("_count")]
     rows = [s for s in family.samples if s.name == name and labels.items() <= s.labels.items()]
     return sum(row.value for row in rows)
@@ -153,9 +151,6 @@ def test_the_page_tells_every_figure(app_client: TestClient) -> None:
     assert {name.removesuffix("_total") for name in named} <= known
 
 
-# -- dashboards and alerts -------------------------------------------------------------------------
-
-
 def expressions() -> Iterator[tuple[str, str]]:
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     for panel in board["panels"]:
@@ -185,17 +180,3 @@ def test_every_metric_of_dashboard_and_alerts_exists(served: Server) -> None:
 def test_every_expression_is_valid() -> None:
     for title, expression in expressions():
         assert promql_parser.parse(expression), title
-
-
-def test_alerts_say_what_to_do_and_prometheus_finds_them() -> None:
-    rules = [rule for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
-             for rule in group["rules"]]  # fmt: skip
-    assert len({rule["alert"] for rule in rules}) == len(rules)
-    for rule in rules:
-        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
-        assert rule["labels"]["severity"] in ("info", "warning", "critical")
-        assert rule["annotations"]["summary"]
-        assert rule["annotations"]["description"]
-    scrape = yaml.safe_load(SCRAPES.read_text(encoding="utf-8"))
-    assert scrape["rule_files"] == [ALERTS.name]
-    assert scrape["scrape_configs"][0]["metrics_path"] == "/metrics"

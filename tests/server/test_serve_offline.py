@@ -78,8 +78,6 @@ def test_every_default_works_and_nothing_tries_to_leave(tmp_path: Path) -> None:
 
 
 class TestInABrowser:
-    """What the pages' own scripts ask for."""
-
     pytestmark = NEEDS
 
     def test_every_page_comes_whole_and_asks_nobody_else(self, tmp_path: Path) -> None:

@@ -105,22 +105,3 @@ def test_an_engine_is_installed_from_the_page_and_offered(
     browser.click("#more-voices summary")
     browser.find("[data-engine]")
     assert not browser.all("[data-engine=xtts]")
-
-
-def test_what_an_installed_engine_still_lacks_is_said(
-    browser: Browser, server: Server, wheels: WheelServer
-) -> None:
-    """Nobody may hand out the weights of xtts: a person puts them into their folder."""
-    wheels.released.set()
-    _install(browser, server)
-    trouble = browser.find("[data-engine=xtts] .trouble").text
-    assert "the weights of xtts were not found" in trouble
-    assert str(Path("models", "xtts")) in trouble
-    shown = _show(server)
-    assert (shown["ready"], shown["can_install"]) == (False, False)
-    assert shown["command"] == ""
-    assert not browser.find("[data-engine=xtts] [data-do=install]").is_enabled()
-    browser.open("/speak")
-    browser.click("#more-voices summary")
-    browser.find("[data-engine=xtts]", "the weights of xtts were not found")
-    assert not browser.all("[data-engine=xtts] .copyable")

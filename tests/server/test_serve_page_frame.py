@@ -49,7 +49,6 @@ def arrive(browser: Browser, title: str) -> None:
 
 
 def follow(browser: Browser, title: str) -> None:
-    """Click on a page in the menu, and wait for it."""
     browser.click("#pages a", title)
     arrive(browser, title)
 
@@ -69,7 +68,6 @@ def count_requests(server: Server, path: str = "") -> float:
 
 
 def list_overflow(browser: Browser) -> dict[int, list[str]]:
-    """By width of the screen, what sticks out on the right."""
     found = {}
     for width in WIDTHS:
         browser.size(width)
@@ -116,8 +114,6 @@ def test_the_page_keeps_nothing_of_a_visitor(server: Server) -> None:
 
 
 class TestInABrowser:
-    """What a person sees."""
-
     pytestmark = NEEDS
 
     @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.key)

@@ -68,7 +68,6 @@ def typed(browser: Browser) -> tuple[str, str, str]:
 
 
 def fill(browser: Browser) -> tuple[str, str, str]:
-    """Another text, voice and speed than at first."""
     browser.write("[name=text]", "A text that took long to write.")
     voices = browser.all("[name=voice] option")
     voices[-1].click()

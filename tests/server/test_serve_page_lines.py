@@ -18,12 +18,10 @@ from tests.server.long_work import told
 
 pytestmark = NEEDS
 T = get_translator("en")
-SENTENCE = "The kettle is on, and the tea will be ready soon."
 _ENDED = "return document.querySelector('.lines').dataset.busy !== 'true'"
 
 
 def _press(browser: Browser, number: int, what: str) -> None:
-    """A button of one line."""
     browser.click(f".line:nth-child({number}) [data-do={what}]")
 
 
@@ -35,13 +33,9 @@ def _lined(browser: Browser, *texts: str) -> None:
 
 
 def _made_s(server: Server) -> float:
-    """Seconds of sound that the server has made so far."""
     lines = server.client.get("/metrics").text.splitlines()
     found = [line for line in lines if line.startswith("anyrig_audio_seconds_total{")]
     return sum(float(line.split()[-1]) for line in found)
-
-
-# -- voices ----------------------------------------------------------------------------------------
 
 
 def _others(browser: Browser, server: Server) -> list[dict[str, str]]:
@@ -53,21 +47,6 @@ def _others(browser: Browser, server: Server) -> list[dict[str, str]]:
         if f"{one['engine']}/{one['name']}" in offered:
             first.setdefault(one["engine"], one)
     return list(first.values())[1:3]
-
-
-def test_another_voice_is_chosen_and_heard(browser: Browser, server: Server) -> None:
-    """What is heard is what the API says with that voice, to the sample."""
-    browser.open("/speak")
-    counts = {spoken(browser, SENTENCE)["samples"]}
-    for one in _others(browser, server):
-        browser.find(f"[name=voice] option[value='{one['engine']}/{one['name']}']").click()
-        count = spoken(browser, SENTENCE)["samples"]
-        body = {"model": one["engine"], "engine": one["engine"], "voice": one["name"],
-                "language": one["language"], "response_format": "pcm"}  # fmt: skip
-        answer = server.client.post("/v1/audio/speech", json={**body, "input": SENTENCE})
-        assert len(answer.raise_for_status().content) // 2 == int(count)
-        counts.add(count)
-    assert len(counts) == 3
 
 
 def test_voices_are_previewed_warned_of_and_tuned(browser: Browser, start: Start, axe: str) -> None:
@@ -108,9 +87,6 @@ def test_voices_are_previewed_warned_of_and_tuned(browser: Browser, start: Start
     refused = server.client.post("/v1/audio/speech", json=body)
     assert refused.status_code in (400, 422)
     assert "noise" in refused.json()["title"]
-
-
-# -- lines -----------------------------------------------------------------------------------------
 
 
 def test_a_line_has_a_voice_of_its_own_and_another_take(browser: Browser, start: Start) -> None:
@@ -185,9 +161,6 @@ def test_all_lines_are_stopped(browser: Browser, server: Server) -> None:
     browser.find("#make-all", f"({found.count('new')})")
 
 
-# -- words -----------------------------------------------------------------------------------------
-
-
 def _rows(browser: Browser) -> list[WebElement]:
     return [one for one in browser.all(".word-row") if one.is_displayed()]
 
@@ -201,7 +174,6 @@ def _add(browser: Browser, word: str, say: str) -> None:
 
 
 def _focused(browser: Browser) -> str:
-    """The accessible name of the control that has the focus."""
     return str(browser.driver.switch_to.active_element.accessible_name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 from selenium import webdriver
 
@@ -81,18 +80,6 @@ def broken(driver: webdriver.Chrome, start: Start) -> Browser:
     """In front of a machine whose graphics card cannot be used."""
     server = start("--machine", str(MACHINES / "rx6700xt-no-kfd-linux.json"))
     return next(visiting(driver, server.url))
-
-
-def test_where_the_chosen_one_cannot_be_used_the_page_says_what_is(broken: Browser) -> None:
-    broken.open("/rig")
-    name = broken.find(".device h2", "RX 6700").text
-    broken.find("select[name=device]").send_keys(name)
-    broken.toast(T("rig.used", name=name))
-    told = httpx.get(f"{broken.url}/devices", trust_env=False).json()
-    assert [one["kind"] for one in told["devices"] if one["chosen"]] == ["cpu"]
-    assert told["warnings"]
-    broken.says("/dev/kfd", ".chooser")
-    assert broken.find(".chooser .reason").text.startswith("Now in use: the CPU")
 
 
 def test_why_a_device_is_not_used_and_what_mends_it(broken: Browser) -> None:

@@ -89,9 +89,6 @@ def test_nothing_comes_from_elsewhere() -> None:
         assert found - namespaces <= {"http://127.0.0.1"}, path.name
 
 
-# -- reasons of devices ----------------------------------------------------------------------------
-
-
 def _devices(machine: Machine, choice: DeviceChoice) -> dict[str, Any]:
     """As in the response of `/devices`."""
     rows = []
@@ -128,9 +125,6 @@ def test_reasons_of_every_recorded_machine_are_in_the_pages_language(
             assert [one for one in phrases if one.lang or not one.text] == [], name
             if language == "en":
                 assert phrases[0].text == str(choice.reason)
-
-
-# -- voices, jobs, numbers, lexicon ----------------------------------------------------------------
 
 
 def test_voices_are_distinguishable() -> None:

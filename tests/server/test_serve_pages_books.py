@@ -1,13 +1,11 @@
-"""The books page as a person uses it: a book made to the end, one that is paused and given up."""
+"""The books page as a person uses it: a book made to the end, and listened to."""
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
-from tests.server.listening import heard
 from tests.server.long_work import BOOK, fits, job_of, send, told
 
 pytestmark = NEEDS
@@ -139,9 +137,6 @@ def test_chapters_are_heard_while_the_rest_is_made(
     assert not person.all("#listen")
 
 
-# -- listening -------------------------------------------------------------------------------------
-
-
 def _made(server: Server, title: str, num_chapters: int = 3, num_sentences: int = 2) -> str:
     """The job of a book of short chapters, made by the engine for tests; it is quick."""
     words = " one two three four five six seven eight nine ten eleven twelve." * num_sentences
@@ -154,7 +149,6 @@ def _made(server: Server, title: str, num_chapters: int = 3, num_sentences: int 
 
 
 def _bar(person: Browser) -> dict[str, str]:
-    """What the player says of itself."""
     return dict(person.script("return {...document.querySelector('#listen').dataset}"))
 
 
@@ -285,36 +279,3 @@ def test_sound_plays_on_from_page_to_page(person: Browser, busy: Server) -> None
     assert person.script(_HEARD)["breaks"] == []
     _press(person, "close")
     assert person.complaints() == []
-
-
-def test_the_plan_offers_captions_a_read_along_book_and_a_preview(
-    person: Browser, busy: Server, tmp_path: Path
-) -> None:
-    file = tmp_path / "Two Lines.md"
-    file.write_text("# The first\n\nI went out.\n\n# The second\n\nI came home.\n")
-    _planned(person, file)
-    chosen = person.all("[name=voice] option")[1]
-    url = person.find("[data-preview]").get_attribute("data-preview")
-    answer = busy.client.get(str(url))
-    assert answer.headers["content-type"] == "audio/mpeg"
-    assert heard(io.BytesIO(answer.content))[0] > 1
-    assert busy.client.get("/voices/kokoro/nobody/sample").status_code == 404
-    chosen.click()
-    person.until(lambda: person.find("[data-preview]").get_attribute("data-preview") != url)
-    person.click("[data-preview]")
-    person.find("[data-preview][data-playing]")
-    person.until(lambda: not person.all("[data-preview][data-playing]"))
-    assert not person.all("#toasts .toast")
-    person.click("[name=captions]")
-    person.click("[name=read-along]")
-    person.click("[data-plan=start]")
-    id = str(person.find("[data-job]", "Two Lines").get_attribute("data-job"))
-    asked = job_of(busy, id)["arguments"]
-    assert asked["captions"] == ["srt", "vtt"]
-    assert asked["read_along"] is True
-    person.until(lambda: person.all(f"[data-job='{id}'][data-state=done]"), 120)
-    names = person.until(lambda: [
-        one.text for one in person.all(f"[data-job='{id}'] .file-name")] or None)  # fmt: skip
-    assert {name.partition(".")[2] for name in names} == {
-        "m4b", "srt", "vtt", "chapters.vtt", "readalong.epub"
-    }  # fmt: skip

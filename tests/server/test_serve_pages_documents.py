@@ -11,13 +11,11 @@ from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
-from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.documents_files import scan
 from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
 from tests.text.formats.office_files import docx, p
-from tests.text.formats.pdf_making import Leaf, pdf
 
 pytestmark = NEEDS
 FILE_INPUTS = "input[type=file]:not([webkitdirectory])"
@@ -45,7 +43,6 @@ def desk(person: Browser, busy: Server, tmp_path: Path) -> dict[str, str]:
 
 
 def _clear(busy: Server) -> None:
-    """Delete all uploads; those that an index job reads as soon as it has ended."""
     for one in told(busy, "/uploads")["files"]:
         busy.client.delete(f"/uploads/{one['id']}")
 
@@ -106,55 +103,6 @@ def test_files_are_indexed_and_searched(
     person.write("[name=question]", "xylophone\n")
     person.says("No matching passages", "[data-answer=search]")
     fits_in_every_language(person)
-
-
-def test_a_folder_is_indexed_when_it_is_chosen_and_hits_open_their_page(
-    person: Browser, busy: Server, tmp_path: Path, axe: str
-) -> None:
-    _clear(busy)
-    folder = tmp_path / "papers"
-    (folder / "deeper").mkdir(parents=True)
-    for name, text in TEXTS.items():
-        (folder / "deeper" / name).write_text(text, encoding="utf-8")
-    leaves = [
-        Leaf().put(60, 500, text)
-        for text in ("The bakery opens at six.", "The zoo closes at noon.")
-    ]
-    (folder / "hours.pdf").write_bytes(pdf(leaves))
-    book = documents_files.send(busy, novel_txt="Chapter one. It rained.")["novel.txt"]
-    job = busy.client.post("/jobs", json={"kind": "book", "arguments": {"file": book}}).json()
-    busy.client.post(f"/jobs/{job['id']}/cancel")
-    planned = documents_files.send(busy, story_txt="Chapter one. It snowed.")["story.txt"]
-    busy.client.post("/books/plan", json={"file": planned}).raise_for_status()
-    person.open("/documents")
-    person.write("[name=index]", "dropped" + Keys.TAB)
-    person.all("input[webkitdirectory]")[0].send_keys(str(folder))
-    person.find(".drop-total", "4 of 4 files uploaded")
-    person.find("[data-index=dropped]")  # without another click
-    assert _told(busy, "dropped")["files"] == 4
-    person.until(lambda: person.find("[name=search-index]").get_attribute("value") == "dropped")
-    hit = _search(person, "when does the zoo close")
-    assert hit.get_attribute("data-hit") == "hours.pdf"
-    address = str(hit.find_element("css selector", "h3 a").get_attribute("href"))
-    assert address.endswith("#page=2")
-    opened = busy.client.get(address.partition("#")[0])
-    assert opened.headers["content-type"] == "application/pdf"
-    assert opened.headers["content-disposition"].startswith("inline")
-    assert opened.content == (folder / "hours.pdf").read_bytes()
-    stranger = address.partition("?")[0] + "?file=/etc/passwd"
-    assert busy.client.get(stranger).status_code == 400
-    # The list: filtered, sorted, the files of books apart.
-    names = "return [...document.querySelectorAll('.file-list:not([data-files]) [data-upload]')]"
-    names += ".filter((one) => one.offsetParent).map((one) => one.dataset.upload)"
-    person.find("[name=sort]").send_keys("Name")
-    person.until(lambda: person.script(names) == sorted([*TEXTS, "hours.pdf"]))
-    person.write("[name=filter]", "har")
-    person.until(lambda: person.script(names) == ["harbour.md"])
-    person.find(".job-details summary", "Files of audiobooks: 2")
-    assert person.find("[name=follow]").is_selected()
-    fits(person, axe)
-    person.size(390)  # the search comes first on a phone
-    assert person.find(".panels").location["y"] < person.find(".drop").location["y"]
 
 
 def test_every_question_has_its_answer(

@@ -24,7 +24,6 @@ Rigs = Callable[..., tuple[MonitoredMachine, Rig, ModelCache]]
 
 @pytest.fixture
 def rig() -> Iterator[Rigs]:
-    """A recorded machine."""
     with ExitStack() as stack:
 
         def open_(name: str, device: str = "") -> tuple[MonitoredMachine, Rig, ModelCache]:
@@ -104,9 +103,6 @@ def test_a_flag_comes_before_what_is_saved(rig: Rigs) -> None:
     told = part.use(context.machine.gpus[0].id)
     assert any("takes precedence" in warning for warning in told["warnings"])
     assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
-
-
-# -- over HTTP -------------------------------------------------------------------------------------
 
 
 def test_a_choice_is_the_same_as_on_the_command_line(

@@ -58,18 +58,11 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @dataclass
 class Sweep:
-    """Requests of every kind that the description knows, drawn at random.
-
-    Args:
-        server: that is asked.
-        num: requests of each operation that fit its description, and as many that do not; fewer
-            where they take long. With 1 they fit or do not, by turns.
-        seed: what they are drawn with; None for the same ones each time.
-        key: they carry it.
-    """
+    """Requests of every kind that the description knows, drawn at random."""
 
     server: Server
     num: int
+    """Of each operation, that fit its description and that do not; with 1 by turns."""
     seed: int | None = None
     key: str = ""
     names: list[str] = field(default_factory=list)
@@ -77,7 +70,6 @@ class Sweep:
     statuses: Counter[int] = field(default_factory=Counter)
 
     def run(self) -> None:
-        """Send them all."""
         found = schemathesis.openapi.from_url(
             f"{self.server.url}/openapi.json", headers=self._headers
         )
@@ -120,7 +112,6 @@ class Sweep:
         return found
 
     def _wrong(self, case: schemathesis.Case[Any]) -> str:
-        """What is wrong about the answer to a case."""
         answer = case.call(timeout=60, headers=self._headers)
         self.statuses[answer.status_code] += 1
         said = f"{case.as_curl_command()}\n  -> {answer.status_code} {answer.content[:300]!r}"
@@ -136,7 +127,6 @@ class Sweep:
         return ""
 
     def judge(self) -> None:
-        """Nothing was wrong, and nothing was left out."""
         again = f"ANYRIG_TEST_SEED={self.seed} makes the same requests again.\n"
         told = "" if self.seed is None else again
         assert not self.wrong, f"{len(self.wrong)}: {told}" + "\n\n".join(self.wrong)

@@ -26,6 +26,10 @@ def _ended(server: Server, number: int) -> int:
     return server.process.wait(timeout=20)
 
 
+def _dial(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), timeout=20)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_and_ends_when_asked(start: Start, number: int) -> None:
     server = start("--no-page")
@@ -40,11 +44,8 @@ def test_it_says_where_and_ends_when_asked(start: Start, number: int) -> None:
 def test_it_ends_though_somebody_holds_on(start: Start) -> None:
     """Half a request, an idle connection and a file that is still coming do not keep it."""
     server = start("--no-page")
-    where = urlsplit(server.url)
-    assert where.hostname is not None
-    assert where.port is not None
-    held = [socket.create_connection((where.hostname, where.port)) for _ in range(3)]
-    host = f"Host: {where.netloc}\r\n".encode()
+    held = [_dial(server) for _ in range(3)]
+    host = f"Host: {urlsplit(server.url).netloc}\r\n".encode()
     held[0].sendall(b"GET /uploads HTTP/1.1\r\n" + host)
     held[1].sendall(b"GET /health/live HTTP/1.1\r\n" + host + b"\r\n")
     held[2].sendall(
@@ -60,12 +61,9 @@ def test_it_ends_though_somebody_holds_on(start: Start) -> None:
 
 
 def test_heads_without_end_are_shown_out(server: Server) -> None:
-    where = urlsplit(server.url)
-    assert where.hostname is not None
-    assert where.port is not None
     endless = (b"X-A: " + b"a" * 200_000, b"".join(b"X-%d: b\r\n" % n for n in range(30_000)))
     for line in endless:
-        with socket.create_connection((where.hostname, where.port), timeout=20) as call:
+        with _dial(server) as call:
             answer = b""
             try:
                 call.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n" + line)
@@ -94,10 +92,7 @@ def test_heads_without_end_are_shown_out(server: Server) -> None:
     ],
 )
 def test_odd_requests_are_refused_and_nothing_breaks(server: Server, request_text: bytes) -> None:
-    where = urlsplit(server.url)
-    assert where.hostname is not None
-    assert where.port is not None
-    with socket.create_connection((where.hostname, where.port), timeout=20) as call:
+    with _dial(server) as call:
         call.sendall(request_text)
         answer = call.recv(1000)
     assert re.match(rb"HTTP/1\.[01] 4\d\d", answer), answer
@@ -127,12 +122,9 @@ def test_chunks_without_end_are_refused_while_they_come(start: Start) -> None:
 
 
 def test_a_form_that_breaks_off_leaves_nothing(server: Server) -> None:
-    where = urlsplit(server.url)
-    assert where.hostname is not None
-    assert where.port is not None
-    with socket.create_connection((where.hostname, where.port), timeout=20) as call:
+    with _dial(server) as call:
         call.sendall(
-            b"POST /uploads HTTP/1.1\r\nHost: " + where.netloc.encode() + b"\r\n"
+            b"POST /uploads HTTP/1.1\r\nHost: " + urlsplit(server.url).netloc.encode() + b"\r\n"
             b"Content-Length: 5000000\r\nContent-Type: multipart/form-data; boundary=B\r\n\r\n"
             b'--B\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n'
         )
@@ -209,7 +201,7 @@ def test_a_container_makes_its_key_once(start: Start, tmp_path: Path) -> None:
 
 def _raw(server: Server, head: str) -> int:
     """The status of an answer to a request that is sent as it stands."""
-    with socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), 20) as wire:
+    with _dial(server) as wire:
         wire.sendall(f"{head}\r\n\r\n".encode())
         return int(wire.makefile("rb").readline().split()[1])
 

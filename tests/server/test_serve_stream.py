@@ -102,7 +102,6 @@ def test_a_plain_request_is_told_to_open_a_websocket(server: Server) -> None:
 
 
 def made(server: Server) -> float:
-    """Seconds of sound that the server has made so far."""
     lines = server.client.get("/metrics").text.splitlines()
     found = [line for line in lines if line.startswith("anyrig_audio_seconds_total{")]
     return sum(float(line.split()[-1]) for line in found)

@@ -22,7 +22,6 @@ PATH = "/v1/audio/transcriptions"
 
 @pytest.fixture(scope="module")
 def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sentences and a rest between them."""
     parts = [said(text).samples for text in sentences()[:2]]
     rest = np.zeros(RATE, np.float32)
     path = tmp_path_factory.mktemp("talk") / "talk.wav"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -154,7 +155,6 @@ def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -
 
 
 def _index(state: ServerState, path: Path) -> None:
-    """An index of one file, as a job makes it."""
     home = state.data_folder.parents[3]  # of HOME/.local/share/anyrig/server
     run_for(home, "index", str(path), "--index", "post", "--model", "hashing", "--no-bench")
 

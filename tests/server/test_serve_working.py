@@ -64,8 +64,6 @@ def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
 
 
 class Counting(JobQueue):
-    """Counts how often it is asked."""
-
     num_asked = 0
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Any:
