@@ -108,15 +108,11 @@ CPU = "Processor"
     [
         (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cpu"}, [], CPU),
         (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cuda"}, [], "NVIDIA"),
-        (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cuda"}, ["--device", "cpu"], CPU),
-        (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cuda", "ANYRIG_DEVICE": "cpu"}, [], CPU),
         (TWO_NVIDIA, {"USE_GPU": "false"}, [], CPU),
         (TWO_NVIDIA, {"USE_GPU": "no", "VIBEVOICE_DEVICE": "cuda"}, [], CPU),
         (TWO_NVIDIA, {"GPU_ID": "1"}, [], "RTX PRO 6000"),
-        (TWO_NVIDIA, {}, ["--gpu", "1"], "RTX PRO 6000"),
         (TWO_NVIDIA, {"CUDA_VISIBLE_DEVICES": ""}, [], CPU),
         (DIRECTML, {"DIRECTML_DEVICE": "0"}, [], "Vega 8"),
-        (DIRECTML, {"DIRECTML_DEVICE": "0", "VIBEVOICE_DEVICE": "directml"}, [], "Vega 8"),
         (DIRECTML, {}, ["--device", "directml"], "Vega 8"),
     ],
 )  # fmt: skip

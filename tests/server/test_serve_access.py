@@ -34,6 +34,7 @@ def allowed(outside: Path) -> Path:
     """A folder that the settings allow, with a link that leads out of it."""
     folder = outside.parents[1] / "allowed"
     folder.mkdir()
+    folder.with_name("allowed too much").mkdir()
     (folder / "letter.txt").write_text("The rent is due on Monday.")
     if sys.platform != "win32":
         (folder / "link").symlink_to(outside.parent, target_is_directory=True)
@@ -189,6 +190,7 @@ def test_no_path_of_a_training_file_leads_out_of_what_is_allowed(
     [
         ("index", {"folder": "{allowed}/link"}),
         ("index", {"folder": "{allowed}/../private"}),
+        ("index", {"folder": "{allowed} too much"}),
         ("index", {"folder": "{outside}"}),
         ("transcribe", {"file": "UPLOAD", "model": "{outside}"}),
         ("transcribe", {"file": "UPLOAD", "model": "{allowed}/link/diary.txt"}),

@@ -275,8 +275,6 @@ steps = 4
         ("transcribe", {"model": "../x"}),
         ("transcribe", {"format": "../../x"}),
         ("train", {"run": "/tmp/run"}),
-        ("batch", {"lines": [{"text": "x", "voice": "/etc/passwd"}]}),
-        ("batch", {"lines": ['<speak><voice name="/etc/passwd">x</voice></speak>']}),
         ("bench", {"plot": "/tmp/x.svg"}),
         ("shell", {"words": "ls"}),
     ],
