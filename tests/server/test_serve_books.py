@@ -78,19 +78,6 @@ def test_chapters_are_heard_while_the_rest_is_made(server: Server, book: str) ->
     assert client.delete(f"/jobs/{id}").status_code == 200
 
 
-def test_a_finished_book_has_all_its_chapters(server: Server, book: str) -> None:
-    client = server.client
-    done = until(client, begun(client, "book", file=book, engine="tone",
-                               chapters="4,5")["id"], over)  # fmt: skip
-    assert done["state"] == "done", done
-    chapters = client.get(f"/jobs/{done['id']}/chapters").json()["chapters"]
-    assert [(row["number"], row["state"]) for row in chapters] == [(4, "done"), (5, "done")]
-    sound, rate = soundfile.read(io.BytesIO(client.get(chapters[1]["url"]).content))
-    assert abs(len(sound) / rate - chapters[1]["seconds"]) < 0.2
-    assert client.get(f"/jobs/{done['id']}/chapters/6").status_code == 404
-    assert client.get(f"/jobs/{done['id']}/chapters/{'9' * 30}").status_code == 422
-
-
 def test_hostile_books_and_words_are_refused(server: Server, book: str) -> None:
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:

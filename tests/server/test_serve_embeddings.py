@@ -6,7 +6,6 @@ import asyncio
 import base64
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from functools import lru_cache
@@ -160,38 +159,12 @@ def test_64_clients_at_once_get_their_own_vectors_in_order(server: Server) -> No
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
-    """A folder of models: one that knows fewer tokens than its tokenizer has, and a whole one."""
-    from tests.documents.engines.toy import encoder, sentence_transformer
+    """A folder of models, and a model beside it."""
+    from tests.documents.engines.toy import sentence_transformer
 
-    encoder(tmp_path / "models" / "poisonable", "bert", vocab_size=60)
     sentence_transformer(tmp_path / "models" / "whole")
     sentence_transformer(tmp_path / "elsewhere")
     return tmp_path / "models"
-
-
-def test_a_poisoned_request_fails_alone(start: Start, folders: Path) -> None:
-    server = start("--no-page", environment={"ANYRIG_SERVER_MODELS": str(folders)})
-
-    def ask(text: str) -> httpx.Response:
-        return server.client.post(URL, json={"model": "poisonable", "input": [text, "the house"]})
-
-    answers: dict[int, httpx.Response] = {}
-
-    def one(number: int) -> None:
-        text = "777 999" if number == 5 else f"the cat sleeps under {'the ' * number} stone"
-        answers[number] = ask(text)
-
-    assert ask("the old dog").status_code == 200  # loaded: so that the others go together
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {number for number, one in answers.items() if one.status_code != 200} == {5}
-    assert answers[5].status_code == 422
-    assert answers[5].headers["content-type"] == "application/problem+json"
-    assert answers[5].json()["hint"]
-    assert ask("the old dog").status_code == 200
 
 
 def test_only_folders_that_are_named_in_the_settings_hold_models(
@@ -199,7 +172,7 @@ def test_only_folders_that_are_named_in_the_settings_hold_models(
 ) -> None:
     server = start("--no-page", environment={"ANYRIG_SERVER_MODELS": str(folders)})
     listed = {one["id"] for one in server.client.get("/v1/models").json()["data"]}
-    assert {"whole", "poisonable"} <= listed
+    assert "whole" in listed
     assert "elsewhere" not in listed
     answer = server.client.post(URL, json={"model": "whole", "input": "the cat"})
     assert len(answer.json()["data"][0]["embedding"]) == 32
@@ -243,28 +216,6 @@ def test_odd_texts_have_vectors(server: Server) -> None:
     vectors = np.array([one["embedding"] for one in answer.json()["data"]])
     assert vectors.shape == (len(texts), 384)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-4)
-
-
-def test_a_full_queue_is_told_to_come_again(start: Start) -> None:
-    limits = {"ANYRIG_SERVER_QUEUE": "20", "ANYRIG_SERVER_TEXTS": "20"}
-    server = start("--no-cache", environment=limits)
-    assert server.client.post(URL, json={"input": "a"}).status_code == 200
-    answers: list[httpx.Response] = []
-
-    def ask(number: int) -> None:
-        body = {"input": [f"{number} {n} " + "some words " * 120 for n in range(20)]}
-        answers.append(httpx.post(server.url + URL, json=body, timeout=120))
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {one.status_code for one in answers} == {200, 429}
-    for one in answers:
-        if one.status_code == 429:
-            assert int(one.headers["retry-after"]) > 0
-    assert server.client.post(URL, json={"input": ["a"] * 21}).status_code == 413
 
 
 def test_a_client_that_leaves_takes_its_texts_along(start: Start) -> None:

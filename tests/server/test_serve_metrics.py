@@ -64,19 +64,6 @@ def until(client: Any, asked: Callable[[dict[str, Metric]], bool]) -> dict[str, 
     return found
 
 
-def test_ready_is_what_health_says(app_client: TestClient) -> None:
-    state = app_client.app.state.server  # type: ignore[attr-defined]
-    changes = {"preload_error": "speech could not be loaded", "is_ready": False, "is_ending": True}
-    for field, bad in changes.items():
-        before = getattr(state, field)
-        setattr(state, field, bad)
-        assert app_client.get("/health").status_code == 503
-        assert value(figures(app_client), "anyrig_ready") == 0, field
-        setattr(state, field, before)
-        assert app_client.get("/health").status_code == 200
-        assert value(figures(app_client), "anyrig_ready") == 1
-
-
 def test_work_is_counted(served: Server) -> None:
     texts = {"model": "hashing", "input": [f"text number {i}" for i in range(40)]}
     assert served.client.post("/v1/embeddings", json=texts).status_code == 200

@@ -85,6 +85,8 @@ def test_an_engine_is_installed_from_the_page_and_offered(
     for name in (*WEIGHTS, "voices/narrator.wav"):
         (weights / name).write_bytes(b"{}")
     assert not _show(server)["ready"]
+    assert server.client.post("/engines/hibari/install", json={}).status_code == 409
+    assert server.client.post("/engines/nobody/install", json={}).status_code == 404
     assert server.client.post("/engines/xtts/install", json={}).status_code == 202
     browser.until(lambda: _show(server)["installation"]["state"] == "failed")
     assert "without your yes to its licence" in _show(server)["installation"]["message"]
