@@ -12,7 +12,6 @@ from tests.cluster.conftest import _one_broker, broker, new_broker, workers  # n
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder with `anyrig` in it."""
     folder = tmp_path / "bin"
     folder.mkdir()
     found = folder / "anyrig"

@@ -23,7 +23,6 @@ from anyrig.devices.machine import TORCH_INDEX_URL
 from anyrig.devices.nvidia import ONNX_RELEASES
 from anyrig.devices.wheels import ONNX_PACKAGES, find_onnx_gpu_build
 from anyrig.settings.load import variable_name
-from anyrig.speech.engines import OWN, engine_class
 from anyrig.version import __version__
 from tests.conftest import ROOT
 from tests.deploy import files
@@ -49,12 +48,6 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_every_target_is_there_and_cpu_is_the_last() -> None:
-    found = files.stages()
-    assert set(TARGETS) <= set(found)
-    assert list(found)[-1] == "cpu"  # what is built when no target is named
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_is_whole(target: str, tmp_path: Path) -> None:
     rows = files.lineage(target)
@@ -78,19 +71,6 @@ def test_a_target_is_whole(target: str, tmp_path: Path) -> None:
     (torch,) = [rest for word, rest in made if word == "RUN" and "install torch" in rest]
     assert torch.endswith(f'./install torch "${{TORCH_VERSION}}" {target}')
     assert _build(default, tmp_path, target=target).returncode == 0
-
-
-def test_every_target_has_the_same_environment() -> None:
-    plain = files.variables("cpu")
-    assert files.variables("rocm") == files.variables("xpu") == plain
-    more = files.variables("cuda").items() - plain.items()
-    assert dict(more) == {
-        "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-    }  # fmt: skip
-    assert plain["PORT"] == "3000"
-    assert plain["ANYRIG_CONTAINER"] == "1"
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-        assert plain[name].startswith("/data")
 
 
 def test_bases_are_named_by_exact_versions() -> None:
@@ -141,18 +121,6 @@ def test_versions_are_those_of_the_project() -> None:
     assert set(re.findall(r"anyrig:(\d[\w.]*)-", page)) == {__version__}
 
 
-def test_the_page_says_of_every_voice_where_it_runs() -> None:
-    page = files.text(ROOT / "docs" / "deploy.md").partition("### Which voices use the GPU")[2]
-    on_gpu, on_cpu = page.split("For the default voice")[0].split("use the GPU of their image.")
-    for name in OWN:
-        spec = engine_class(name).spec
-        if name == "tone":  # of the tests
-            continue
-        uses_torch = spec.gpu and "torch" in spec.libraries
-        assert (name in on_gpu) == uses_torch, name
-        assert (name in on_cpu) == (not uses_torch or "onnx" in spec.libraries), name
-
-
 # -- what the Dockerfile runs ----------------------------------------------------------------------
 
 
@@ -185,9 +153,8 @@ def _build(
 
 @pytest.mark.parametrize(
     ("version", "flavour"),
-    [("cpu", "cpu"), ("cuda130", "cu130"), ("cuda126", "cu126"), ("rocm", "rocm7.2"),
-     ("rocm7.2", "rocm7.2"), ("xpu", "xpu")],
-)  # fmt: skip
+    [("cpu", "cpu"), ("cuda126", "cu126"), ("rocm", "rocm7.2"), ("xpu", "xpu")],
+)
 def test_torch_comes_from_its_own_index_as_pinned(
     version: str, flavour: str, tmp_path: Path
 ) -> None:
@@ -199,11 +166,6 @@ def test_torch_comes_from_its_own_index_as_pinned(
     assert "-c pins.txt" in pip
 
 
-def test_no_torch_is_a_build_too(tmp_path: Path) -> None:
-    assert _build("none", tmp_path).returncode == 0
-    assert (tmp_path / "asked").read_text().splitlines() == [f"-m venv {tmp_path}/opt"]
-
-
 def test_another_build_than_the_wanted_one_is_an_error(tmp_path: Path) -> None:
     """PyPI has a torch too: 3 GB with CUDA, where the CPU's was wanted."""
     done = _build("cpu", tmp_path, found="2.13.0")
@@ -211,7 +173,7 @@ def test_another_build_than_the_wanted_one_is_an_error(tmp_path: Path) -> None:
     assert "torch 2.13.0 was found, and no build for cpu" in done.stderr
 
 
-@pytest.mark.parametrize("version", ["cuda118", "cuda124", "cuda128", "cuda", "12.4", ""])
+@pytest.mark.parametrize("version", ["cuda128", "cuda", ""])
 def test_builds_that_are_not_there_are_refused(version: str, tmp_path: Path) -> None:
     done = _build(version, tmp_path)
     assert done.returncode == 2
@@ -223,7 +185,7 @@ def test_builds_that_are_not_there_are_refused(version: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("version", "target"),
-    [("cuda126", "cpu"), ("cpu", "cuda"), ("none", "cuda"), ("rocm7.2", "cuda"), ("xpu", "cpu")],
+    [("cuda126", "cpu"), ("none", "cuda"), ("rocm7.2", "cuda")],
 )
 def test_a_target_takes_no_build_of_another(version: str, target: str, tmp_path: Path) -> None:
     """One TORCH_VERSION over several services would put CUDA's torch into the image for CPUs."""
@@ -231,12 +193,6 @@ def test_a_target_takes_no_build_of_another(version: str, target: str, tmp_path:
     assert done.returncode == 2
     assert f"TORCH_VERSION={version} cannot be had: it is no build for the target" in done.stderr
     assert (tmp_path / "asked").read_text() == ""
-
-
-def test_the_pins_are_for_a_torch_that_these_builds_have() -> None:
-    """`install` says that CUDA 12.8 ended with 2.11, and doctor that CUDA 12.6 ends with 2.14."""
-    (pin,) = re.findall(r"^torch==(\d+)\.(\d+)", files.text(ROOT / "constraints.txt"), re.MULTILINE)
-    assert (2, 11) < tuple(map(int, pin)) < (2, 15)
 
 
 def _rest(version: str, folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
@@ -255,13 +211,14 @@ def _rest(version: str, folder: Path, **given: str) -> subprocess.CompletedProce
 def test_the_rest_is_installed_as_pinned(tmp_path: Path) -> None:
     documents = "cluster,ocr,entities"  # scans and names are read in every image
     for given, version, extras in (
-        ("", "cpu", f"torch,{documents}"), ("", "none", documents),
-        ("voices", "cpu", f"torch,{documents},voices"), ("voices", "none", f"{documents},voices"),
+        ("", "none", documents), ("voices", "cpu", f"torch,{documents},voices"),
     ):  # fmt: skip
         done = _rest(version, tmp_path, ANYRIG_EXTRAS=given)
         assert done.returncode == 0, done.stderr
         pip = (tmp_path / "asked").read_text().splitlines()[-1]
         assert pip.endswith(f"-c constraints.txt .[{extras}]")
+        # ONNX models stay on the CPU unless it is asked for: one core was twice as fast as an H200.
+        assert "onnxruntime" not in (tmp_path / "asked").read_text()
         assert set(extras.split(",")) <= set(_PROJECT["optional-dependencies"])
 
 
@@ -292,15 +249,8 @@ def test_an_onnx_runtime_that_drives_the_gpu_is_looked_at(
     assert (done.returncode, done.stderr) == (1, f"{package} is installed and has no {provider}.\n")
 
 
-@pytest.mark.parametrize("version", ["none", "cpu", "cuda126", "cuda130", "rocm7.2", "xpu"])
-def test_unless_it_is_asked_for_onnx_models_stay_on_the_cpu(version: str, tmp_path: Path) -> None:
-    """The default voice among them: one core of a CPU was twice as fast as an H200."""
-    assert _rest(version, tmp_path).returncode == 0
-    assert "onnxruntime" not in (tmp_path / "asked").read_text()
-
-
 @pytest.mark.parametrize(
-    ("version", "asked"), [("none", "gpu"), ("cpu", "gpu"), ("rocm7.2", "gpu"), ("cuda130", "tpu")]
+    ("version", "asked"), [("cpu", "gpu"), ("rocm7.2", "gpu"), ("cuda130", "tpu")]
 )
 def test_an_onnx_runtime_that_is_not_there_is_refused(
     version: str, asked: str, tmp_path: Path
@@ -393,22 +343,6 @@ def test_the_port_is_3000_unless_it_is_changed() -> None:
     assert filled(row["ports"][0], {"PUBLISH": "0.0.0.0"}) == "0.0.0.0:3000:3000"
 
 
-def test_a_version_of_torch_is_meant_for_one_image_of_a_file() -> None:
-    rows = services(DOCKER / "docker-compose.worker.yml")
-    given = {"TORCH_VERSION": "cuda126"}
-    found = {name: filled(row["build"]["args"]["TORCH_VERSION"], given)
-             for name, row in rows.items()}  # fmt: skip
-    assert found == {"worker": "cpu", "worker-gpu": "cuda126"}
-
-
-def test_flower_listens_where_it_says() -> None:
-    row = services(DOCKER / "docker-compose.coordinator.yml")["coordinator"]
-    for more, port in (({}, "5555"), ({"FLOWER_PORT": "5556"}, "5556")):
-        words = [filled(word, GIVEN | more) for word in row["command"]]
-        assert words[words.index("--flower-port") + 1] == port
-        assert filled(row["ports"][-1], GIVEN | more) == f"192.168.1.5:{port}:{port}"
-
-
 def test_the_gpus_are_handed_in() -> None:
     for path, name in ((DOCKER / "docker-compose.gpu.yml", "anyrig"),
                        (DOCKER / "docker-compose.worker.yml", "worker-gpu")):  # fmt: skip
@@ -437,8 +371,7 @@ def test_what_chooses_a_gpu_is_handed_in(file: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({}, "worker --device all"), ({"USE_GPU": "yes"}, "worker --device all"),
-     ({"USE_GPU": "no"}, "worker"), ({"GPU_ID": "1"}, "worker"),
+    [({}, "worker --device all"), ({"USE_GPU": "no"}, "worker"), ({"GPU_ID": "1"}, "worker"),
      ({"DEVICE": "cuda:1"}, "worker --device cuda:1")],
 )  # fmt: skip
 def test_a_worker_in_a_container_takes_what_its_variables_name(

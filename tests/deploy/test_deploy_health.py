@@ -78,22 +78,6 @@ def test_a_worker_is_well_while_it_beats_and_nobody_asks_the_broker(
     assert check("nobody", environment).returncode == 1
 
 
-def test_a_beat_is_a_file_only_where_a_folder_was_named(tmp_path: Path) -> None:
-    beat = HeartbeatFile({"ANYRIG_BEATS": ""}, "w1")
-    beat("w1")
-    beat.delete()
-    kept = HeartbeatFile({"ANYRIG_BEATS": str(tmp_path / "a" / "b")}, "w1")
-    kept("w1")
-    path = tmp_path / "a" / "b" / "w1"
-    path.unlink()  # somebody tidied up
-    kept._write_at = 0.0
-    kept("w1")
-    assert path.read_text() == "w1"
-    assert list(tmp_path.rglob("*~")) == []
-    blocked = HeartbeatFile({"ANYRIG_BEATS": str(path)}, "w1")
-    blocked("w1")  # a folder that cannot be made ends no work
-
-
 def test_a_worker_has_joined_by_the_names_that_it_has(broker: Broker, program: Path) -> None:
     folder = program.parent / "beats"
     environment = around(program, folder, broker.url)

@@ -14,7 +14,6 @@ from typing import Any
 
 import promql_parser  # type: ignore[import-not-found, unused-ignore]
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 from anyrig.cli.main import parse_command_line
 from tests.deploy import files
@@ -77,14 +76,6 @@ def _kind(row: dict[str, Any]) -> Any:
 )
 def test_types(name: str, row: dict[str, Any]) -> None:
     assert list(wrong(row, _kind(row), name)) == []
-
-
-def test_kustomization_names_every_file_but_the_one_that_needs_keda() -> None:
-    (path,) = [path for path in MANIFESTS if path.name == "kustomization.yaml"]
-    rows = yaml.safe_load(files.text(path))
-    apart = {"kustomization.yaml", "keda.yaml"}
-    assert rows["resources"] == [path.name for path in MANIFESTS if path.name not in apart]
-    assert rows["images"][0]["name"] == "anyrig"
 
 
 @pytest.mark.parametrize(
@@ -161,14 +152,6 @@ def test_the_broker_has_time_to_read_its_data() -> None:
     assert begin["periodSeconds"] * begin["failureThreshold"] >= 1800
     # With a full disk it answers MISCONF: a new start would not mend that.
     assert "PONG" not in live["exec"]["command"][2]
-
-
-def test_gpus_are_asked_for() -> None:
-    found = dict(pods())
-    limits = {name: pod["containers"][0]["resources"]["limits"] for name, pod in found.items()}
-    assert limits["anyrig-worker-gpu"]["nvidia.com/gpu"] == 1
-    assert all("nvidia.com/gpu" not in row for name, row in limits.items() if "gpu" not in name)
-    assert found["anyrig-worker-gpu"]["containers"][0]["args"] == ["worker", "--strict"]
 
 
 def test_keda_scales_what_is_there_by_a_figure_that_is_there() -> None:

@@ -20,7 +20,6 @@ OWN = "/opt/anyrig/bin/anyrig"
 
 
 def keys(path: Path) -> dict[str, list[str]]:
-    """By key: its values, in order."""
     found: dict[str, list[str]] = {}
     for line in files.text(path).splitlines():
         if "=" in line and not line.startswith("#"):

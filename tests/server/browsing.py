@@ -93,7 +93,6 @@ class Browser:
         self.until(clicked)
 
     def write(self, selector: str, text: str) -> None:
-        """Into a field, in place of what was there."""
         self.click(selector)
         element = self.find(selector)
         element.send_keys(Keys.CONTROL + "a")
@@ -103,7 +102,6 @@ class Browser:
             element.send_keys(text)
 
     def says(self, text: str, selector: str = "body") -> bool:
-        """Waits until the words are there."""
         text = text.replace("\u00a0", " ")  # as the driver tells them
         return self.until(lambda: text in self.find(selector).text)
 
@@ -126,7 +124,6 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
 
     def overflow(self) -> list[str]:
-        """What sticks out to the right of the screen."""
         return list(self.script(_OVERFLOW))
 
     def findings(self, axe: str, *rules: str) -> list[str]:
@@ -137,7 +134,6 @@ class Browser:
         return [str(one) for one in found]
 
     def complaints(self) -> list[str]:
-        """What the browser's console holds to be wrong."""
         return [str(one["message"]) for one in self.driver.get_log("browser")  # type: ignore[no-untyped-call]
                 if one["level"] == "SEVERE"]  # fmt: skip
 

@@ -73,13 +73,11 @@ def send(server: Server, **files: bytes | str) -> dict[str, str]:
 
 
 def drop(server: Server, *words: str) -> None:
-    """Delete what was sent."""
     for word in words:
         server.client.delete(f"/uploads/{word.removeprefix('upload:')}")
 
 
 def traces(folder: Path, *words: str) -> list[str]:
-    """Files below a folder whose bytes hold one of the words."""
     found = []
     for path in folder.rglob("*"):
         if path.is_file():

@@ -57,10 +57,8 @@ def saved(folder: Path, before: set[Path]) -> Path | None:
 
 
 def states(browser: Browser) -> list[str]:
-    """How each line of the table stands."""
     return [one.get_attribute("data-state") or "" for one in browser.all(".line")]
 
 
 def lengths(browser: Browser) -> list[float]:
-    """How long each line of the table sounds, in seconds."""
     return [float(one.get_attribute("data-seconds") or 0) for one in browser.all(".line")]

@@ -37,17 +37,14 @@ def busy(tmp_path_factory: pytest.TempPathFactory, folders: Path) -> Iterator[Se
 
 @pytest.fixture
 def person(driver: webdriver.Chrome, busy: Server) -> Iterator[Browser]:
-    """Somebody new at that server's page."""
     yield from visiting(driver, busy.url)
 
 
 def told(server: Server, path: str) -> Any:
-    """What the API says, asked as a program does."""
     return server.client.get(path, headers={"Accept": "application/json"}).json()
 
 
 def job_of(server: Server, id: str) -> Any:
-    """A job as the API tells it."""
     return told(server, f"/jobs/{id}")
 
 

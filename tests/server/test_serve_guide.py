@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,11 +28,3 @@ def test_block(block: pages.Block, server: Server, tmp_path: Path) -> None:
     if block.language == "python":
         assert done.stdout == "True 2\n"
     assert all(one.stat().st_size for one in tmp_path.iterdir() if one.is_file())
-
-
-def test_the_page_names_every_scope() -> None:
-    from anyrig.app.keys import SCOPES
-
-    text = (pages.ROOT / "docs" / "server.md").read_text(encoding="utf-8")
-    for scope, what in SCOPES.items():
-        assert re.search(rf"^\| `{scope}` \| {re.escape(what)}", text, re.MULTILINE), scope

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -42,19 +41,3 @@ def test_every_example_is_taken(client: TestClient, kind: str) -> None:
     example = UPLOAD.sub(f"upload:{sent}", json.dumps(EXAMPLES[kind]))
     answer = client.post("/jobs", json={"kind": kind, "arguments": json.loads(example)})
     assert answer.status_code == 201, answer.text
-
-
-@pytest.mark.parametrize(
-    ("kind", "more"),
-    [("book", {"notes": "all"}), ("book", {"profile": ["fast"]}), ("index", {"ocr": "maybe"}),
-     ("transcribe", {"model": "tome"})],
-)  # fmt: skip
-def test_words_that_a_command_would_refuse_are_refused_at_once(
-    client: TestClient, kind: str, more: dict[str, Any]
-) -> None:
-    sent = client.post("/uploads", files={"files": ("a.txt", b"Words.")}).json()["files"][0]["id"]
-    arguments = {"file": f"upload:{sent}", **more}
-    answer = client.post("/jobs", json={"kind": kind, "arguments": arguments})
-    assert answer.status_code == (404 if kind == "transcribe" else 400), answer.text
-    assert answer.json()["hint"]
-    assert client.get("/jobs").json()["jobs"] == []

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.errors import InvalidInputError
-from anyrig.server.errors import format_for_http, list_invalid_fields
+from anyrig.server.errors import format_for_http
 from anyrig.server.job_requests import check_lines
 from tests.server.conftest import Server
 
@@ -22,14 +22,8 @@ SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
     ("said", "wanted"),
     [
         ("Leave --engine out, or wait.", "Leave `engine` out, or wait."),
-        ("--word-times gives them.", "`word_times` gives them."),
         ("Run `anyrig keys add X --scopes speech`.", "Run `anyrig keys add X --scopes speech`."),
-        ("anyrig train a.toml --steps 5. Or --a.", "anyrig train a.toml --steps 5. Or `a`."),
-        ("pip install 'anyrig[torch]' --pre", "pip install 'anyrig[torch]' --pre"),
-        ("Look at it; -vv says more.", "Look at it; the server's log says more."),
-        ("Check the input; -vv shows more.", "Check the input; the server's log says more."),
         ("Run with -vv for details.", "The server's log has the details."),
-        ("a dash -- and one-two", "a dash -- and one-two"),
         ("--list shows the chapters.", "POST /books/plan shows the chapters."),
     ],
 )  # fmt: skip
@@ -37,38 +31,19 @@ def test_flags_of_a_command_line_are_fields_over_http(said: str, wanted: str) ->
     assert format_for_http(said) == wanted
 
 
-def test_forms_of_one_field_are_one_misfit() -> None:
-    text, array = "Input should be a valid string", "Input should be a valid array"
-    rows: list[dict[str, Any]] = [
-        {"loc": ("body", "input", "str"), "type": "string_type", "msg": text},
-        {"loc": ("body", "input", "list[str]"), "type": "list_type", "msg": array},
-        {"loc": ("body", "input", "list[list[int]]"), "type": "list_type", "msg": array},
-        {"loc": ("body", "lines", 3), "type": "x", "msg": "Value error, no text"},
-    ]
-    first, second = list_invalid_fields(rows)
-    assert first.title == "input: should be a valid string or a valid array"
-    assert (second.where, second.title) == (["body", "lines", "3"], "lines.3: no text")
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status", "title", "param"),
     [
         (SPEECH, '{"input": ', 400, "the body is not valid JSON: EOF while parsing a value", None),
-        (VECTORS, '{"input": ', 400, "the body is not valid JSON: EOF while parsing a value", None),
         (SPEECH, '{"model": "tts-1"}', 422, "input: is required", "input"),
         (SPEECH, '{"input": "a", "speed": 9}', 422, "speed: should be less than", "speed"),
-        (SPEECH, '{"input": " "}', 400, "the text is empty", "input"),
         (SPEECH, '{"input": "Hi", "voice": "nobody"}', 400, "no voice 'nobody'", "voice"),
         (SPEECH, '{"input": "Hi", "model": "tome"}', 404, "unknown speech model", "model"),
-        (VECTORS, '{"input": "a", "model": "tome"}', 404, "unknown embedding model", "model"),
-        (VECTORS, '{"input": []}', 400, "the input is empty", "input"),
-        (VECTORS, '{"input": ["a", ""]}', 400, "the input has an empty text", "input"),
         (VECTORS, '{"input": {"a": 1}}', 422, "input: should be a valid string or", "input"),
         (VECTORS, '{"input": "a", "dimensions": 9999}', 400, "minilm has 384 dimensions",
          "dimensions"),
         ("/documents/classify", '{"texts": ["a"]}', 422, "give either labels or", None),
         ("/jobs", "[1]", 422, "the body must be a JSON object", None),
-        ("/jobs", "", 422, "the body is empty", None),
         ("/jobs", '{"kind": "index", "arguments": {"name": 1}}', 400,
          "unknown option 'name'", None),
         ("/v1/audio/translations", "{}", 404, "Not found", None),
@@ -86,23 +61,13 @@ def test_what_is_wrong_is_named_with_its_field(
     assert "Value error" not in answer.text
 
 
-@pytest.mark.parametrize(
-    "path", ["/jobs", "/v1/audio/speech", "/v1/embeddings", "/documents/search"]
-)
+@pytest.mark.parametrize("path", ["/jobs", "/v1/audio/speech"])
 @pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "text/plain"])
 def test_json_that_does_not_say_so_is_415(server: Server, path: str, kind: str | None) -> None:
     headers = {"Content-Type": kind} if kind else {}
     answer = server.client.post(path, content=b'{"kind": "bench", "input": "a"}', headers=headers)
     assert answer.status_code == 415, answer.text
     assert "application/json" in answer.json()["hint"]
-
-
-def test_an_unknown_job_is_told_over_http(server: Server) -> None:
-    answer = server.client.get("/jobs/k3vq2mzx7a4hn5we")
-    assert (answer.status_code, answer.json()["hint"]) == (404, "GET /jobs lists them.")
-
-
-# -- models ----------------------------------------------------------------------------------------
 
 
 def spoken_by(client: httpx.Client | TestClient, **more: Any) -> Any:
@@ -144,38 +109,12 @@ def test_one_rule_for_models_of_three_kinds(server: Server) -> None:
     assert "transcription moonshine en" in kept
 
 
-def test_a_recording_that_was_not_sent_is_told(server: Server) -> None:
-    answer = server.client.post("/v1/audio/transcriptions", files={"model": (None, "whisper-1")})
-    told = answer.json()
-    assert (answer.status_code, told["title"]) == (400, "no recording was sent")
-    assert told["error"]["param"] == "file"
-    missing = heard_by(server.client, b"RIFF", model="small")
-    assert missing.status_code == 501
-    assert "`anyrig transcribe --fetch --model small FILE`" in missing.json()["hint"]
-
-
-def test_an_engine_that_is_not_installed_says_how_to_get_it(shared_client: TestClient) -> None:
-    for more in ({}, {"voice": "af_heart"}, {"voice": "alloy"}):
-        answer = spoken_by(shared_client, model="kokoro", **more)
-        assert answer.status_code == 501, answer.text
-        assert "anyrig engines get kokoro" in answer.json()["hint"]
-    for row in shared_client.get("/config").json()["engines"]:
-        if not row["ready"]:
-            lacks, _, rest = row["why"].partition(". ")
-            assert "`anyrig " not in lacks
-            assert "`anyrig engines " in rest, row
-            assert row["why"].endswith(".")
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments", "status", "words"),
     [
         ("batch", {"lines": ["a"], "voice": "nobody"}, 400, "no voice 'nobody'"),
-        ("batch", {"lines": ["a"], "voice": "alloy"}, 400, "no voice 'alloy'"),
         ("batch", {"lines": ["a", {"text": "b", "voice": "nobody"}]}, 400, "no voice 'nobody'"),
-        ("batch", {"lines": ["a"], "engine": "tone", "voice": "heart"}, 400, "no voice 'heart'"),
         ("batch", {"lines": ["a"], "engine": "tome"}, 404, "tome"),
-        ("batch", {"lines": ["a"], "engine": "tts-1"}, 404, "tts-1"),
         ("batch", {"lines": ["a"], "engine": "kokoro"}, 501, "Kokoro"),
         ("batch", {"lines": ["a"], "engine": "tone", "set": {"nonsense": 1}}, 400, "nonsense"),
         ("bench", {"voice": "nobody"}, 400, "no voice 'nobody'"),
@@ -193,20 +132,10 @@ def test_who_cannot_speak_is_refused_before_a_job_waits(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"rate": "fast"}, "rate"), ({"rate": 9}, "rate"), ({"rate": True}, "rate"),
-        ({"rate": [1]}, "rate"), ({"seed": "x"}, "seed"), ({"seed": 1.5}, "seed"),
-        ({"seed": -1}, "seed"), ({"seed": 1 << 80}, "seed"), ({"seed": {}}, "seed"),
-        ({"language": 7}, "language"), ({"language": "../x"}, "language"),
-        ({"language": ["en"]}, "language"),
+        ({"rate": 9}, "rate"), ({"rate": True}, "rate"), ({"seed": 1 << 80}, "seed"),
+        ({"language": "../x"}, "language"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_line_is_of_its_kind(more: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=f"line 2: {words}"):
         check_lines(["one", {"text": "two", **more}])
-
-
-def test_a_line_may_say_what_it_wants() -> None:
-    row = {"text": "a", "voice": "v", "language": "es-MX", "rate": 1.5, "seed": 3}
-    none = dict.fromkeys(("voice", "language", "rate", "seed"))
-    assert check_lines([row, {"text": "b", **none}]) == [
-        {**row, "id": "0001"}, {"text": "b", "id": "0002"}]  # fmt: skip

@@ -9,8 +9,6 @@ from fastapi.testclient import TestClient
 
 from anyrig.app.models import LowMemory, ModelCache
 from anyrig.errors import OutOfMemoryError
-from anyrig.server import metrics
-from anyrig.server.metrics import Metrics
 from anyrig.work.live import Lane
 from anyrig.work.outcome import RunReport
 from anyrig.work.protocol import NestedModel, WorkerStatus
@@ -180,32 +178,3 @@ def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
     assert 'anyrig_workers{model="documents: ocr",status="ready"} 1.0' in figures
     assert 'anyrig_batches_total{model="documents: ocr"} 4.0' in figures
     assert 'anyrig_out_of_memory_total{model="documents: ocr"} 2.0' in figures
-
-
-def test_figures_of_a_model_that_was_opened_anew_are_added(cache: ModelCache) -> None:
-    clerks = Clerks(model("ocr", 95, "gpu-1"))
-    figures = Metrics()
-
-    def counted() -> float | None:
-        figures.observe(cache.loaded_models())
-        labels = {"model": "documents: ocr"}
-        return figures.registry.get_sample_value("anyrig_batch_items_total", labels)
-
-    with cache.borrow("documents", lambda: clerks):
-        assert (counted(), counted()) == (9.0, 9.0)
-        clerks.held[0] = clerks.held[0]._replace(num_items=11)
-        assert counted() == 11.0
-        clerks.held[0] = clerks.held[0]._replace(opened=99.0, num_items=3)
-        assert counted() == 14.0
-
-
-def test_a_process_of_a_clerks_own_that_falls_silent_is_told(make_app: MakeApp) -> None:
-    import time
-
-    now = time.monotonic()
-    inner = NestedModel("ocr", now, now, False, (seen(4712, "gpu-1", heard=now - 60),))
-    app = make_app()
-    state = app.state.server
-    with state.models.borrow("documents", lambda: Clerks(inner, heard=now)):
-        (problem,) = metrics.list_worker_problems(state)
-    assert "documents: ocr: worker 4712 has not responded" in problem

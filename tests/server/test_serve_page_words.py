@@ -14,7 +14,7 @@ from anyrig.app.devices import choice_to_json
 from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
 from anyrig.devices.machine import Machine, device_to_json, reason_to_json
 from anyrig.devices.reasons import ReasonCode
-from anyrig.server.page import icons, jobs, rig, theme, voices
+from anyrig.server.page import jobs, rig, theme, voices
 from anyrig.server.page.speak import format_lexicon, parse_lexicon
 from anyrig.server.page.translations import LANGUAGES, choose_language, get_translator, load_texts
 from tests.conftest import NAMES
@@ -57,12 +57,6 @@ def test_every_text_is_there_in_every_language() -> None:
         assert len({frozenset(_fields(text)) for text in by_language.values()}) == 1, key
 
 
-def test_every_icon_that_is_used_exists() -> None:
-    for source in SOURCES.values():
-        for name in re.findall(r"""(?:icon_name=|icon\()"([a-z]+)\"""", source):
-            assert icons.svg(name)
-
-
 def _contrast(one: str, other: str) -> float:
     """From 1 to 21, as in WCAG."""
 
@@ -87,21 +81,12 @@ def test_contrast_is_sufficient(colours: dict[str, str]) -> None:
             assert _contrast(colours[edge], colours[ground]) >= 3, (edge, ground)
 
 
-def test_both_themes_have_every_colour() -> None:
-    assert set(theme.LIGHT) == set(theme.DARK)
-    used = set(re.findall(r"var\(--([a-z-]+)", theme.css()))
-    assert used - {"listen"} <= set(theme.LIGHT)  # that is a length, which the player sets
-
-
 def test_nothing_comes_from_elsewhere() -> None:
     """No script, style, font or picture of another address."""
     namespaces = {"http://www.w3.org/2000/svg"}
     for path in [*PAGE.glob("*.py"), *(PAGE / "assets").iterdir()]:
         found = set(re.findall(r"https?://[^\s\"'`)]+", path.read_text(encoding="utf-8")))
         assert found - namespaces <= {"http://127.0.0.1"}, path.name
-
-
-# -- reasons of devices ----------------------------------------------------------------------------
 
 
 def _devices(machine: Machine, choice: DeviceChoice) -> dict[str, Any]:
@@ -142,31 +127,6 @@ def test_reasons_of_every_recorded_machine_are_in_the_pages_language(
                 assert phrases[0].text == str(choice.reason)
 
 
-@pytest.mark.parametrize("language", ["es", "fr"])
-@pytest.mark.parametrize("selector", ["gpu", "cuda", "3"])
-def test_a_device_that_does_not_exist_is_named(
-    machine: Callable[..., Machine], language: str, selector: str
-) -> None:
-    found = machine("no-gpu")
-    choice = choose_device(found, [DeviceRequest(selector, "environment", place="GPU_ID")])
-    (phrase,) = rig.explain_choice(get_translator(language), _devices(found, choice))
-    assert phrase.lang == ""
-    assert selector in phrase.text
-
-
-def test_the_cpu_has_its_name_in_a_reason_and_unknown_reasons_are_english() -> None:
-    t = get_translator("es")
-    device = {"drives": (), "why": "measured slower", "code": "slower",
-              "values": {"name": "the CPU", "speed": "1.2", "best": "2.1"}}  # fmt: skip
-    (phrase,) = rig.explain_device(t, device, [{"name": "Card X"}])
-    assert t("rig.the_cpu") in phrase.text
-    device = {"drives": (), "why": "it hums", "code": "", "values": {}}
-    assert rig.explain_device(t, device, []) == [rig.Phrase("it hums", "en")]
-
-
-# -- voices, jobs, numbers, lexicon ----------------------------------------------------------------
-
-
 def test_voices_are_distinguishable() -> None:
     rows: list[voices.Voice] = [
         {"name": "en-GB", "engine": "nanotts", "language": "en", "title": "Pico British"},
@@ -182,16 +142,6 @@ def test_voices_are_distinguishable() -> None:
     assert voices.build_options(get_translator("en"), rows, "fr")[0][1] == "Pico · French · nanotts"
     assert voices.choose_default("en-GB", rows, "en") == "nanotts/en-GB"
     assert voices.choose_default("en-GB", rows, "fr") == "nanotts/fr-FR"
-
-
-def test_a_job_of_several_files_has_a_name_in_every_language() -> None:
-    job = {
-        "kind": "index",
-        "title": "lease.txt and 2 more",
-        "arguments": {"files": ["a", "b", "c"]},
-    }
-    names = [jobs.describe_name(get_translator(code), job) for code in LANGUAGES]
-    assert names == ["lease.txt and 2 more", "lease.txt y 2 más", "lease.txt et 2 de plus"]
 
 
 def test_a_job_shows_its_queue_position_and_how_long_it_took() -> None:

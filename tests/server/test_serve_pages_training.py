@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server, environment_of, running
+from tests.server.conftest import Server, environment_of
 from tests.server.long_work import fits, fits_in_every_language, send, told
 
 pytestmark = NEEDS
@@ -35,7 +35,6 @@ return [...document.querySelectorAll(`[data-curve=${arguments[0]}] svg path[fill
 
 
 def _train(busy: Server, folder: Path, name: str, steps: int) -> subprocess.Popen[bytes]:
-    """`anyrig train` as the server's user has it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "harbour.txt").write_text(
         "The ferry waits for the tide, and the tide for none. " * 80
@@ -51,13 +50,6 @@ def _train(busy: Server, folder: Path, name: str, steps: int) -> subprocess.Pope
 def _run(busy: Server, name: str) -> Any:
     found = [one for one in told(busy, "/runs")["runs"] if one["name"].startswith(name)]
     return found[-1] if found else None
-
-
-def test_before_the_first_run_the_page_says_how_to_begin(person: Browser, tmp_path: Path) -> None:
-    with running(tmp_path / "home") as fresh:
-        person.driver.get(fresh.url + "/training")
-        person.says("anyrig train config.toml", ".empty")
-        assert not person.find(".empty [data-copy]").get_attribute("disabled")
 
 
 def test_a_run_shows_its_curves(

@@ -14,10 +14,8 @@ from anyrig.app.compute import DeviceOptions
 from anyrig.app.devices import MonitoredMachine
 from anyrig.app.models import ModelCache
 from anyrig.app.rig import Rig
-from anyrig.bench import measurements
 from anyrig.devices.discover import from_record
 from anyrig.devices.probe import load_record
-from anyrig.errors import DeviceNotFoundError
 from anyrig.server.routes.rig import Devices, Used
 from tests.conftest import MACHINES, NAMES, Anyrig
 
@@ -26,7 +24,6 @@ Rigs = Callable[..., tuple[MonitoredMachine, Rig, ModelCache]]
 
 @pytest.fixture
 def rig() -> Iterator[Rigs]:
-    """A recorded machine."""
     with ExitStack() as stack:
 
         def open_(name: str, device: str = "") -> tuple[MonitoredMachine, Rig, ModelCache]:
@@ -66,14 +63,6 @@ def test_every_recorded_machine_is_told_whole(rig: Rigs, subtests: pytest.Subtes
             assert part.measurements() == []
 
 
-def test_an_unused_device_has_its_reason_and_the_command_that_mends_it(rig: Rigs) -> None:
-    part, _, _ = rig("rtx5090-cpu-torch-windows")
-    row = next(row for row in part.devices()["devices"] if row["kind"] == "gpu")
-    assert not row["usable"]
-    assert row["why"]
-    assert "pip install torch" in row["fix"]
-
-
 def test_another_device_is_used_and_models_are_loaded_anew(rig: Rigs) -> None:
     part, context, cache = rig("rtx4090-rtxpro6000-wsl2")
 
@@ -109,33 +98,11 @@ def test_a_device_that_cannot_be_used_is_saved_with_a_warning(rig: Rigs) -> None
     assert [row["kind"] for row in told["devices"] if row["chosen"]] == ["cpu"]
 
 
-def test_words_that_name_no_device_are_refused(rig: Rigs) -> None:
-    part, _, _ = rig("no-gpu")
-    with pytest.raises(DeviceNotFoundError):
-        part.use("quantum:7")
-    told = part.use("gpu")
-    assert told["warnings"] == ["no GPU found; the CPU is used until there is one"]
-    assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
-
-
 def test_a_flag_comes_before_what_is_saved(rig: Rigs) -> None:
     part, context, _ = rig("rtx4090-rtxpro6000-wsl2", device="cpu")
     told = part.use(context.machine.gpus[0].id)
     assert any("takes precedence" in warning for warning in told["warnings"])
     assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
-
-
-# -- over HTTP -------------------------------------------------------------------------------------
-
-
-def test_devices_of_this_machine(app_client: TestClient) -> None:
-    answer = app_client.get("/devices")
-    assert answer.status_code == 200
-    told = answer.json()
-    cpu = next(row for row in told["devices"] if row["kind"] == "cpu")
-    assert cpu["memory_total_bytes"] > 0
-    assert cpu["usable"]
-    assert sum(row["chosen"] for row in told["devices"]) >= 1
 
 
 def test_a_choice_is_the_same_as_on_the_command_line(
@@ -148,33 +115,3 @@ def test_a_choice_is_the_same_as_on_the_command_line(
     assert listed["saved"]["device"] == "cpu"
     assert app_client.put("/devices/chosen", json={"device": "auto"}).status_code == 200
     assert json.loads(anyrig("use", "--list", "--json").stdout)["saved"]["device"] == "auto"
-
-
-@pytest.mark.parametrize("body", [{}, {"device": ""}, {"device": 7}, {"device": "cpu", "x": 1}])
-def test_a_choice_that_makes_no_sense_is_refused(shared_client: TestClient, body: object) -> None:
-    answer = shared_client.put("/devices/chosen", json=body)
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-
-
-def test_a_device_that_is_not_there_is_refused_with_those_that_are(
-    shared_client: TestClient,
-) -> None:
-    answer = shared_client.put("/devices/chosen", json={"device": "quantum:7"})
-    assert answer.status_code == 404
-    assert answer.json()["hint"]
-
-
-def test_figures_are_read_anew_each_time(app_client: TestClient) -> None:
-    assert app_client.get("/bench").json() == {"figures": [], "books": {}}
-    state = app_client.app.state.server  # type: ignore[attr-defined]
-    rig: Rig = state.rig
-    device, machine = rig.machine.cpu_device, rig.machine
-    page = measurements.DeviceMeasurements(
-        device.id, device.name, measurements.describe_versions(device, machine),
-        (measurements.Measurement("product", "fp32", 2000, 1e11, "FLOP/s", 0.16, backend="onnx"),),
-        when="2026-11-15T12:00:00",
-    )  # fmt: skip
-    measurements.Measurements().add(page).save(rig.folders.measurements)
-    (row,) = app_client.get("/bench").json()["figures"]
-    assert (row["device"], row["kernel"], row["value"]) == (device.id, "product", 1e11)

@@ -22,7 +22,6 @@ PATH = "/v1/audio/transcriptions"
 
 @pytest.fixture(scope="module")
 def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sentences and a rest between them."""
     parts = [said(text).samples for text in sentences()[:2]]
     rest = np.zeros(RATE, np.float32)
     path = tmp_path_factory.mktemp("talk") / "talk.wav"
@@ -81,11 +80,8 @@ def test_what_was_not_used_is_said_and_nothing_is_kept(server: Server, talk: Pat
     [
         ({"response_format": "mp3"}, "unknown response_format"),
         ({"model": "/etc"}, "may not be named"),
-        ({"model": "../../x"}, "may not be named"),
         ({"model": "nobody-knows"}, "nobody-knows"),
         ({"language": "../en"}, "not a language code"),
-        ({"language": "xx"}, "xx"),
-        ({"timestamp_granularities[]": "letter"}, "unknown timestamp granularity"),
         ({"timestamp_granularities[]": "word"}, "verbose_json"),
         ({"response_format": "srt", "stream": "true"}, "streamed"),
         ({"path": "/etc/passwd"}, "unknown field"),

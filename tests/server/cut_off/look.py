@@ -60,7 +60,6 @@ def look(browser: Browser) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The look, in the folder that was named."""
     home, out = Path(sys.argv[1]), reachable()
     with watched(home) as server:
         for name in ("profile", "downloads"):

@@ -137,7 +137,6 @@ WALK: tuple[Callable[[Server], Found], ...] = (speech, documents, books_and_runs
 
 
 def _streamed(server: Server) -> int:
-    """Bytes of sound through the socket."""
     url, count = server.url.replace("http", "ws", 1), 0
     with connect(f"{url}/stream", compression=None, proxy=None) as wire:
         wire.send(json.dumps({"text": SENTENCE}))
@@ -181,7 +180,6 @@ def watched(home: Path) -> Iterator[Server]:
 
 
 def main() -> None:
-    """The walk, in the folder that was named."""
     found: Found = {"a way out": reachable()}
     with watched(Path(sys.argv[1])) as server:
         for part in WALK:
