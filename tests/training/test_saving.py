@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import gc
 import io
 import pickle
@@ -19,12 +18,9 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
-from anyrig.training import Settings, Trainer
 from anyrig.training.estimating.books import Books
 from anyrig.training.models.gpt import PRESETS, Gpt
 from anyrig.training.models.resnet import Resnet, ResnetShape
-from anyrig.training.models.unet import PRESETS as UNETS
-from anyrig.training.models.unet import Unet
 from anyrig.training.saving.blocks import blocks_of
 from anyrig.training.saving.offload import offload_activations
 from anyrig.training.saving.offload_state import offload_optimizer, offload_state
@@ -94,16 +90,6 @@ def same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 # -- which blocks ----------------------------------------------------------------------------------
 
 
-def _bert() -> nn.Module:
-    transformers: Any = pytest.importorskip("transformers")
-    config = transformers.BertConfig(
-        vocab_size=64, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-        intermediate_size=32,
-    )  # fmt: skip
-    made: nn.Module = transformers.BertForMaskedLM(config)
-    return made
-
-
 def _bart() -> nn.Module:
     transformers: Any = pytest.importorskip("transformers")
     config = transformers.BartConfig(
@@ -118,39 +104,19 @@ def _bart() -> nn.Module:
     ("make", "kinds", "count"),
     [
         (lambda: Gpt(PRESETS["nano"]), {"GptBlock"}, 2),
-        (_bert, {"BertLayer"}, 3),
         (_bart, {"BartEncoderLayer", "BartDecoderLayer"}, 5),
         # The units, not the stages that they are in.
         (lambda: Resnet(ResnetShape(width=8, stages=(3, 4, 6, 3))), {"Bottleneck"}, 16),
-        (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2), 4),
-         {"TransformerEncoderLayer"}, 4),
         (lambda: nn.Sequential(Mlp(), Mlp()), {"Mlp"}, 2),
     ],
-    ids=["gpt", "bert", "bart", "resnet", "encoder", "sequence"],
+    ids=["gpt", "bart", "resnet", "sequence"],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_the_repeated_blocks_are_found(
     make: Callable[[], nn.Module], kinds: set[str], count: int
 ) -> None:
     found = blocks_of(make())
     assert {type(one).__name__ for one in found.values()} == kinds
     assert len(found) == count
-
-
-def test_a_unets_blocks_hold_most_of_it() -> None:
-    model = Unet(UNETS["tiny"])
-    found = blocks_of(model)
-    inside = sum(w.numel() for one in found.values() for w in one.parameters())
-    assert inside > 0.7 * sum(one.numel() for one in model.parameters())
-
-
-def test_blocks_that_are_plain_attributes_are_found() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = Mlp(), Mlp()
-
-    assert set(blocks_of(Two())) == {"first", "second"}
 
 
 def test_named_classes_win_and_unknown_ones_are_refused() -> None:
@@ -162,18 +128,6 @@ def test_named_classes_win_and_unknown_ones_are_refused() -> None:
     with pytest.raises(InvalidSettingError, match="GptBlok") as caught:
         blocks_of(model, ["GptBlok"])
     assert "GptBlock" in caught.value.hint
-
-
-class Plain(nn.Module):
-    """Layers as attributes, none of them repeated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 2)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.second(torch.relu(self.first(inputs)))
-        return made
 
 
 def _deep() -> nn.Module:
@@ -199,15 +153,11 @@ class OneLayer(nn.Module):
     "make",
     [
         lambda: nn.Linear(8, 2),
-        lambda: nn.Sequential(nn.Linear(8, 2)),
-        lambda: nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 2)),
         _deep,
-        Plain,
         OneLayer,
-        lambda: nn.Sequential(nn.SiLU(inplace=True), Plain()),
-        lambda: nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 2)),
+        lambda: nn.Sequential(nn.SiLU(inplace=True), nn.Linear(8, 2)),
     ],
-    ids=["linear", "one", "three", "deep", "attributes", "layer", "inplace", "nested"],
+    ids=["linear", "deep", "layer", "inplace"],
 )
 def test_a_model_without_repeated_blocks_is_recomputed_too(
     make: Callable[[], nn.Module], how: Any
@@ -230,29 +180,6 @@ def test_a_model_without_repeated_blocks_is_recomputed_too(
     assert torch.equal(plain.eval()(inputs.clone()), again.eval()(inputs.clone()))
     done.undo()
     assert not recomputed(again)
-
-
-def test_a_language_model_of_one_layer_recomputes_that_layer() -> None:
-    shape = dataclasses.replace(PRESETS["nano"], layers=1)
-    done = recompute(Gpt(shape))
-    assert (done.kinds, len(done.names)) == (("GptBlock",), 1)
-
-
-def test_a_trainer_recomputes_a_plain_sequence() -> None:
-    inputs = torch.randn(16, 8, generator=torch.Generator().manual_seed(1))
-    curves = []
-    hows: tuple[Any, ...] = ("none", *HOWS)
-    for how in hows:
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
-        settings = Settings(batch=8, micro_batch=8, epochs=2, recompute=how, precision="fp32")
-        with Trainer(
-            net, data=inputs, loss=lambda net, batch: net(batch).square().mean(),
-            settings=settings, device="cpu",
-        ) as trainer:  # fmt: skip
-            trainer.run()
-            curves.append([row.loss for row in trainer.history()])
-    assert curves[0] == curves[1] == curves[2]
 
 
 def test_a_plain_sequence_keeps_less() -> None:
@@ -284,15 +211,6 @@ def test_gradients_statistics_and_dropout_are_the_same(how: How, half: bool) -> 
     given = torch.randn(4, 3, 8, 8)
     assert same(after(plain, given, half), after(other, given, half))
     assert same(after(plain, given, half), after(other, given, half))
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_a_language_model_in_double_precision_is_the_same(how: How) -> None:
-    plain = Gpt(PRESETS["nano"]).double()
-    other = copy.deepcopy(plain)
-    recompute(other, how)
-    tokens = torch.randint(256, (2, 32))
-    assert same(after(plain, tokens), after(other, tokens))
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -536,14 +454,6 @@ def test_a_graph_may_run_backwards_twice(given: torch.Tensor) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, gradients(model), strict=True))
 
 
-def test_a_cpu_keeps_its_activations_and_says_so(given: torch.Tensor) -> None:
-    model = Attention()
-    with offload_activations(model.parameters(), least_bytes=1) as away:
-        model(given).sum().backward()
-    assert away.num_bytes == 0
-    assert "on the host already" in away.reason
-
-
 # -- the optimiser's state ------------------------------------------------------------------------
 
 
@@ -575,7 +485,7 @@ def train(model: nn.Module, rule: torch.optim.Optimizer, schedule: object, steps
 
 
 @pytest.mark.parametrize(("kind", "options"), list(optimisers()))
-@pytest.mark.parametrize("piece", [1, 200, 1 << 20])
+@pytest.mark.parametrize("piece", [1, 200])
 def test_a_step_in_pieces_is_the_same_step(kind: Any, options: dict[str, Any], piece: int) -> None:
     plain, other = small(), small()
     for model, offloaded in ((plain, False), (other, True)):
