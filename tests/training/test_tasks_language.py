@@ -20,7 +20,6 @@ from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training import Settings, Summary, Trainer
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build, corpus, tokens
-from anyrig.training.tasks.language import Perplexity
 from examples.train.make_images import make
 
 VERSE = "The tide comes in, the tide goes out, and no clock minds.\n"
@@ -86,15 +85,6 @@ def test_the_loss_is_the_mean_over_targets_that_count(place: Path) -> None:
     batch["labels"] = labels
     torch.testing.assert_close(task.loss(task.model, batch), _by_logits(task.model, batch))
     assert task.units(batch) == 2 + 64
-
-
-def test_perplexity_is_e_to_the_mean_over_all_batches() -> None:
-    losses = iter([1.0, 3.0])
-    figure = Perplexity(lambda model, batch: torch.tensor(next(losses)))
-    batches = [{"tokens": torch.zeros(rows, 5, dtype=torch.long)} for rows in (3, 1)]
-    pairs = [figure(torch.nn.Identity(), batch) for batch in batches]
-    mean = float(sum(total for total, _ in pairs)) / sum(count for _, count in pairs)
-    assert figure.after(mean) == pytest.approx(math.exp(1.5))
 
 
 def test_each_token_is_the_target_of_one_window(place: Path) -> None:
@@ -178,11 +168,6 @@ def test_links_that_lead_out_of_a_folder_or_a_pattern_are_left_out(
         corpus.find(["text/lin*/*.txt"], place)
 
 
-def test_books_are_read_by_their_words(place: Path) -> None:
-    (place / "text" / "page.html").write_text("<html><body><p>Spring <b>tide</b></p></body></html>")
-    assert "Spring tide" in tokens.as_bytes().decode(_all(made(place)))
-
-
 def test_bytes_equal_the_tokenizer_that_is_written_for_others(tmp_path: Path) -> None:
     words = tokens.as_bytes()
     text = "Hé, 潮! \x00\x7f <|endoftext|>\r\n\t" + "".join(map(chr, range(256)))
@@ -238,20 +223,10 @@ def test_what_is_written_at_the_end_opens_in_transformers(place: Path) -> None:
         ({"modle": "tiny"}, "modle"),
         ({"model": "huge"}, "no preset"),
         ({"model": {"preset": "nano", "width": 63}}, "heads"),
-        ({"model": {"depth": 3}}, "depth"),
-        ({"context": "long"}, "whole number|context"),
         ({"text": "nowhere"}, "nowhere"),
-        ({"text": []}, "no text"),
-        ({"data": "row.bin"}, "both"),
-        ({"text": [], "data": "row.bin"}, "row.bin"),
-        ({"text": [], "data": "row.bin", "tokenizer": "train"}, "trained on tokens"),
         ({"text": [], "data": "text/a.txt"}, "contains the token"),
-        ({"validation": 1.5}, "validation"),
         ({"context": 100_000}, "fewer than a window"),
-        ({"context": -5}, "context is -5"),
-        ({"tokenizer": "missing.json"}, "missing.json"),
         ({"kind": "langauge"}, "langauge"),
-        ({"kind": ""}, "kind"),
     ],
 )
 def test_what_cannot_be_is_refused_with_words(
@@ -260,12 +235,6 @@ def test_what_cannot_be_is_refused_with_words(
     with pytest.raises((InvalidSettingError, InvalidInputError), match=said) as caught:
         made(place, **values)
     assert caught.value.hint
-
-
-def test_a_longer_context_makes_a_model_that_sees_it(place: Path) -> None:
-    task = made(place, context=100)
-    assert task.data[0]["tokens"].shape == (101,)
-    assert task.loss(task.model, {"tokens": task.data[0]["tokens"][None]}).isfinite()
 
 
 def test_a_row_of_tokens_made_before_is_taken(place: Path) -> None:
@@ -311,16 +280,16 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "train"
 MODULES = "language images diffusion config corpus tokens pictures"
 
 
-def run(name: str, place: Path, steps: int, count: int = 40, **task: Any) -> tuple[Summary, float]:
+def run(name: str, place: Path) -> tuple[Summary, float]:
     """What a run came to, and the mean loss of its last steps."""
     config = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     settings = Settings.of(config["train"])
-    table = {**config["task"], **task}
+    table = config["task"]
     if table.get("data") == "shapes":
-        make(place / "shapes", count)
+        make(place / "shapes", 200)
         table["data"] = str(place / "shapes")
     built = build(table, FOLDER, place / "run", settings.seed)
-    settings = dataclasses.replace(settings, steps=steps or settings.steps, validate_every=0)
+    settings = dataclasses.replace(settings, validate_every=0)
     with Trainer.of(built, settings=settings, folder=place / "run", device="cpu") as trainer:
         summary = trainer.run()
         losses = [one.loss for one in trainer.history() if one.loss is not None]
@@ -328,45 +297,22 @@ def run(name: str, place: Path, steps: int, count: int = 40, **task: Any) -> tup
     return summary, sum(last) / len(last)
 
 
-def test_the_language_model_leaves_its_first_guess(tmp_path: Path) -> None:
-    summary, loss = run("language", tmp_path, 30, model="nano", sample=20)
-    assert summary.steps == 30
-    assert loss < 6.5
-    assert summary.validation["perplexity"] < 900
-    assert summary.made["sample"].startswith("On 5 March")
-
-
-def test_the_classifier_tells_shapes_better_than_chance(tmp_path: Path) -> None:
-    summary, loss = run("images", tmp_path, 30, model="convnet:nano", count=24)
-    assert loss < 1.3
-    assert set(summary.validation) >= {"loss", "accuracy"}
-    assert json.loads((Path(summary.made["model"]) / "labels.json").read_text())["size"] == 32
-
-
-def test_the_diffusion_model_says_more_than_nought(tmp_path: Path) -> None:
-    summary, loss = run(
-        "diffusion", tmp_path, 25, count=12, model="nano", samples=4, sample_steps=4
-    )
-    assert loss < 0.7
-    assert Path(summary.made["samples"]).read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.slow
 def test_the_language_model_reaches_what_it_says(tmp_path: Path) -> None:
-    _, loss = run("language", tmp_path, 0)
+    _, loss = run("language", tmp_path)
     assert loss < 0.8
 
 
 @pytest.mark.slow
 def test_the_classifier_reaches_what_it_says(tmp_path: Path) -> None:
-    summary, loss = run("images", tmp_path, 0, count=200)
+    summary, loss = run("images", tmp_path)
     assert loss < 0.1
     assert summary.validation["accuracy"] > 0.95
 
 
 @pytest.mark.slow
 def test_the_diffusion_model_reaches_what_it_says(tmp_path: Path) -> None:
-    _, loss = run("diffusion", tmp_path, 0, count=200)
+    _, loss = run("diffusion", tmp_path)
     assert loss < 0.12
 
 
