@@ -22,7 +22,6 @@ from anyrig.errors import (
     InvalidInputError,
     InvalidSettingError,
     LimitExceededError,
-    MissingPackageError,
 )
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build, images, pictures
@@ -99,19 +98,6 @@ def test_the_loss_is_what_a_hand_computes() -> None:
     assert heavy == pytest.approx((0.5 * math.log(4 / 3) + 3 * math.log(2)) / 2)
     right, count = images.accuracy(model, _batch([1, 1]))
     assert (int(right), count) == (1, 2.0)  # a draw goes to the first class
-
-
-def test_a_weighted_batch_in_parts_has_the_loss_of_the_whole() -> None:
-    torch.manual_seed(0)
-    logits = torch.randn(6, 3)
-    labels = [0, 0, 0, 1, 2, 2]
-    loss = images.PictureLoss(torch.tensor([0.5, 2.0, 1.0]), smoothing=0.1)
-    whole = loss(Fixed(logits.tolist()), _batch(labels)).item()
-    parts = [
-        loss(Fixed(logits[a:b].tolist()), _batch(labels[a:b])).item() * (b - a) / 6
-        for a, b in ((0, 1), (1, 4), (4, 6))
-    ]
-    assert sum(parts) == pytest.approx(whole, rel=1e-6)
 
 
 def test_weights_are_balanced_over_all_pictures(shapes: Path, tmp_path: Path) -> None:
@@ -280,27 +266,3 @@ def test_what_cannot_be_is_refused_with_words(
     with pytest.raises((InvalidSettingError, InvalidInputError), match=said) as caught:
         made(shapes, tmp_path, **values)
     assert caught.value.hint
-
-
-def test_timm_is_asked_for_by_name(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "timm", None)  # as where it is not installed
-    with pytest.raises(MissingPackageError, match="timm"):
-        made(shapes, tmp_path, model="timm:resnet18")
-
-
-def test_a_picture_may_count_by_itself(shapes: Path, tmp_path: Path) -> None:
-    task = made(shapes, tmp_path, normalise="each")
-    task.model.eval()
-    image = task.data[0]["image"].float()[None]
-    with torch.no_grad():
-        torch.testing.assert_close(task.model(image / 2 + 60), task.model(image), atol=0.05, rtol=0)
-        flat = torch.full_like(image, 7.0)
-        assert task.model(flat).isfinite().all()
-    plain = made(shapes, tmp_path).model.eval()
-    assert not torch.allclose(plain(image / 2 + 60), plain(image), atol=0.05)
-    assert task.finish is not None
-    task.finish(tmp_path / "out")
-    again = images.load(tmp_path / "out" / "model").model
-    torch.testing.assert_close(again(image), task.model(image))

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.training import Settings, Summary, Trainer
+from anyrig.training import Settings, Trainer
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build, corpus, tokens
 from examples.train.make_images import make
@@ -58,14 +58,6 @@ def test_the_loss_falls_and_the_same_seed_gives_the_same_curve(place: Path) -> N
     assert first[-1] < first[0] - 1.5
     assert first == again
     assert other[0] != first[0]
-
-
-def test_building_a_task_leaves_the_random_state_alone(place: Path) -> None:
-    torch.manual_seed(9)
-    expected = torch.rand(1)
-    torch.manual_seed(9)
-    made(place)
-    assert torch.equal(torch.rand(1), expected)
 
 
 def _by_logits(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -280,21 +272,41 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "train"
 MODULES = "language images diffusion config corpus tokens pictures"
 
 
-def run(name: str, place: Path) -> tuple[Summary, float]:
+def run(name: str, place: Path, steps: int = 0, count: int = 200, **task: Any) -> Any:
     """What a run came to, and the mean loss of its last steps."""
     config = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     settings = Settings.of(config["train"])
-    table = config["task"]
+    table = {**config["task"], **task}
     if table.get("data") == "shapes":
-        make(place / "shapes", 200)
+        make(place / "shapes", count)
         table["data"] = str(place / "shapes")
     built = build(table, FOLDER, place / "run", settings.seed)
-    settings = dataclasses.replace(settings, validate_every=0)
+    settings = dataclasses.replace(settings, steps=steps or settings.steps, validate_every=0)
     with Trainer.of(built, settings=settings, folder=place / "run", device="cpu") as trainer:
         summary = trainer.run()
         losses = [one.loss for one in trainer.history() if one.loss is not None]
     last = losses[-20:]
     return summary, sum(last) / len(last)
+
+
+def test_the_language_model_leaves_its_first_guess(tmp_path: Path) -> None:
+    summary, loss = run("language", tmp_path, 30, model="nano", sample=20)
+    assert loss < 6.5
+    assert summary.made["sample"].startswith("On 5 March")
+
+
+def test_the_classifier_tells_shapes_better_than_chance(tmp_path: Path) -> None:
+    summary, loss = run("images", tmp_path, 30, model="convnet:nano", count=24)
+    assert loss < 1.3
+    assert set(summary.validation) >= {"loss", "accuracy"}
+
+
+def test_the_diffusion_model_says_more_than_nought(tmp_path: Path) -> None:
+    summary, loss = run(
+        "diffusion", tmp_path, 25, count=12, model="nano", samples=4, sample_steps=4
+    )
+    assert loss < 0.7
+    assert Path(summary.made["samples"]).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
