@@ -385,18 +385,6 @@ def net(width: int = 4) -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 2))
 
 
-class Wrapped(nn.Module):
-    """Named as torch.compile names what it wraps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._orig_mod = net()
-
-
-def test_a_compiled_model_takes_plain_names() -> None:
-    check_weights(Wrapped(), net().state_dict())
-
-
 def test_missing_unexpected_and_shapes_are_named() -> None:
     weights = net(5).state_dict()
     weights["3.bias"] = weights.pop("2.bias")

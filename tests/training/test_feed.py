@@ -61,11 +61,11 @@ def test_processes_together_have_the_batches_of_one(size: int, drop_last: bool) 
 
 
 def test_a_process_without_an_item_is_given_one_that_does_not_count() -> None:
-    shares = Shares(3)
-    (fed,) = steps(Feed(numbers(2), 2, share=lambda count: shares.next(count, 2)))
-    assert fed.samples == 0
-    assert fed.total == 2
-    assert len(fed.batch) == 1
+    for data in (numbers(2), Stream(2)):
+        shares = Shares(3)
+        share = lambda count, shares=shares: shares.next(count, 2)  # noqa: E731
+        (fed,) = steps(Feed(data, 2, share=share))
+        assert (fed.samples, fed.total, len(fed.batch)) == (0, 2, 1)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -286,14 +286,6 @@ def test_epochs_are_counted_in_batches_of_the_loader() -> None:
         assert any("batches of 16" in one for one in trainer.reasons)
 
 
-def test_a_shuffle_without_a_generator_is_another_in_each_epoch() -> None:
-    seen = Steps(DataLoader(Numbers(), batch_size=8, shuffle=True), changed={"epochs": 2})
-    seen.run()
-    first, second = sum(seen.steps[:5], []), sum(seen.steps[5:], [])
-    assert sorted(first) == sorted(second) == list(range(40))
-    assert len({tuple(first), tuple(second), tuple(range(40))}) == 3
-
-
 def test_a_smaller_micro_batch_leaves_the_batch_and_the_order() -> None:
     def loader() -> Any:
         return DataLoader(Numbers(), batch_size=20, shuffle=True, generator=generator())
@@ -309,12 +301,6 @@ def test_a_smaller_micro_batch_leaves_the_batch_and_the_order() -> None:
         assert max(seen.passes) <= most
 
 
-def test_the_batch_of_the_loader_is_fitted_too() -> None:
-    seen = Steps(DataLoader(Numbers(), batch_size=40), changed={"micro_batch": "auto"})
-    summary = seen.run()
-    assert (summary.micro_batch, summary.steps) == (40, 1)
-
-
 def test_workers_are_those_of_the_loader() -> None:
     seen = Steps(DataLoader(Numbers(16), batch_size=4, num_workers=2))
     seen.run()
@@ -327,25 +313,6 @@ def test_workers_are_those_of_the_loader() -> None:
     seen = Steps(DataLoader(Numbers(16), batch_size=4, num_workers=2), changed=loading)
     seen.run()
     assert seen.readers == {-1}
-
-
-def _set_offset(number: int) -> None:
-    info: Any = get_worker_info()
-    info.dataset.offset = 100 * (number + 1)
-
-
-class Offset(Numbers):
-    offset = 0
-
-    def __getitem__(self, number: int) -> torch.Tensor:
-        return super().__getitem__(number) + torch.tensor([float(self.offset), 0.0])
-
-
-def test_the_beginning_of_a_worker_is_the_loaders() -> None:
-    loader = DataLoader(Offset(8), batch_size=4, num_workers=2, worker_init_fn=_set_offset)
-    seen = Steps(loader)
-    seen.run()
-    assert seen.steps == [[100, 101, 102, 103], [204, 205, 206, 207]]
 
 
 class Own(Sampler[int]):

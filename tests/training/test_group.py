@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import signal
@@ -20,7 +21,8 @@ from torch import nn
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.training.distributed.alone import Alone
 from anyrig.training.distributed.joining import place_of, strategy_named
-from anyrig.training.distributed.launch import launch
+from anyrig.training.distributed.launch import first_failure, launch
+from anyrig.training.distributed.restarting import START_AGAIN
 from anyrig.training.distributed.shares import Shares, cut, step_time
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
@@ -91,6 +93,22 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_who_only_saw_another_end_did_not_fail_first(tmp_path: Path) -> None:
+    def report(rank: int, kind: str, time: float, code: int = 1) -> None:
+        told = {"rank": rank, "code": code, "kind": kind, "message": kind, "hint": "", "time": time}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(told))
+
+    report(0, "PeerLostError", 1.0)
+    (tmp_path / "agent.json").write_text(json.dumps({"0": 1, "1": -signal.SIGTERM, "2": -9}))
+    assert first_failure(tmp_path, 1)[:2] == (2, -9)
+    report(1, "ValueError", 3.0)
+    assert first_failure(tmp_path, 1).message == "ValueError"
+    report(3, "OSError", 2.0)
+    assert first_failure(tmp_path, 1).message == "OSError"
+    report(4, "SystemExit", 4.0, START_AGAIN)
+    assert first_failure(tmp_path, 1).code == START_AGAIN
 
 
 def test_data_parallel_is_a_word_that_explains_why_not() -> None:

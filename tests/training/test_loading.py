@@ -37,7 +37,7 @@ from anyrig.training.loading import (
     plan,
     size_of,
 )
-from anyrig.training.loading_plan import Cost, objects_bytes, workers_for
+from anyrig.training.loading_plan import objects_bytes
 from anyrig.training.settings import Loading
 
 LISTS = [[first, first + 1, first + 2] for first in range(0, 36, 3)]
@@ -134,6 +134,13 @@ def test_workers_stay_for_the_next_epoch_and_after_a_pass_left_early() -> None:
         assert torch.equal(torch.cat(list(loader)), first)
 
 
+def test_more_workers_than_cores_are_no_warning() -> None:
+    many = (os.cpu_count() or 1) + 1
+    if many > 16:
+        pytest.skip("too many cores to have more processes than them")
+    assert torch.equal(read(Noisy(), many), read(Noisy(), 0))
+
+
 def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
     tensors = TensorDataset(torch.randn(40, 3), torch.arange(40))
     subset = Subset(Subset(tensors, list(range(39, -1, -1))), [3, 1, 5, 7])
@@ -149,6 +156,12 @@ def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
         assert type(batch) is type(expected)
         for one, other in zip(batch, expected, strict=True):
             assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("side", [2, 200])
+def test_items_past_the_end_of_tensors_are_named(side: int) -> None:
+    with pytest.raises(DataLoadingError, match="items 1, 9 .*could not be read"):
+        list(Loader(TensorDataset(torch.zeros(3, side, side)), [[1, 9]]))
 
 
 # -- iterables -------------------------------------------------------------------------------------
@@ -268,24 +281,11 @@ def made(data: Any, loading: Loading | None = None, kind: str = "cuda", **rest: 
     return plan(data, None, LISTS, loading or Loading(), kind, **values)
 
 
-def test_cheap_items_need_no_workers() -> None:
-    found = made(Slow(0.0), step_s=1.0)
-    assert found.num_workers == 0
-    assert not found.persistent_workers
-    assert "no workers" in found.reasons[0]
-
-
 def test_slow_items_get_workers_that_keep_up() -> None:
     found = made(Slow(0.01))  # three items of 10 ms a batch, a step of 10 ms
     assert 4 <= found.num_workers <= 8
     assert found.persistent_workers
     assert found.options(seed=3) == Options(found.num_workers, True, 2, True, seed=3)
-
-
-def test_training_on_the_cpu_keeps_its_cores_but_not_while_a_disk_is_waited_for() -> None:
-    busy = Cost(batch_s=0.1, cpu_share=1.0, num_bytes=8, uneven=False)
-    assert workers_for(busy, 0.1, 8, "cpu").num == 0
-    assert workers_for(busy._replace(cpu_share=0.1), 0.1, 8, "cpu").num == 2
 
 
 def test_memory_is_a_limit() -> None:

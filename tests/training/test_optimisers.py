@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +13,7 @@ from torch import nn
 
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.training import Settings, Trainer
+from anyrig.training import Settings, Trainer, optimisers
 from anyrig.training.lion import Lion
 from anyrig.training.masters import Masters
 from anyrig.training.optimisers import (
@@ -32,19 +30,6 @@ from anyrig.training.schedule import Rates, rate_at
 from anyrig.training.settings import Keeping, Loading, Schedule
 
 X = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
-
-
-class Tied(nn.Module):
-    """An embedding that is its own head, a norm with two sides, a frozen layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(6, 4)
-        self.layer = nn.Linear(4, 4)
-        self.norm = nn.LayerNorm((2, 4))
-        self.head = nn.Linear(4, 6, bias=False)
-        self.head.weight = self.words.weight
-        self.frozen = nn.Linear(4, 4).requires_grad_(False)
 
 
 def net() -> nn.Module:
@@ -65,13 +50,10 @@ def train(model: nn.Module, optimiser: torch.optim.Optimizer, num_steps: int = 3
 
 
 def test_matrices_decay_and_vectors_do_not() -> None:
-    model = Tied()
+    model = TiedModel()
     split = split_weights(model)
-    assert [id(weight) for weight in split.decayed] == [
-        id(model.words.weight),
-        id(model.layer.weight),
-    ]
-    assert len(split.spared) == 3  # the layer's bias, and the norm's two in spite of their sides
+    assert [id(weight) for weight in split.decayed] == [id(model.table.weight)]
+    assert len(split.spared) == 2  # the norm's; the frozen layer's are in neither
     decayed, spared = groups_of(split, 0.3)
     assert decayed["weight_decay"] == 0.3
     assert spared["weight_decay"] == 0.0
@@ -167,18 +149,6 @@ def test_state_made_ahead_changes_nothing(kind: Choice, options: dict[str, Any])
     assert materialise(one).num_bytes == found.num_bytes
 
 
-def test_a_state_that_is_there_is_left() -> None:
-    model = net()
-    optimiser = make("adamw", model).optimiser
-    train(model, optimiser, 2)
-    before = copy.deepcopy(optimiser.state_dict())
-    assert materialise(optimiser).reason == "the state was there already"
-    after = optimiser.state_dict()
-    for number, state in before["state"].items():
-        for name, value in state.items():
-            assert torch.equal(value, after["state"][number][name])
-
-
 @pytest.mark.parametrize("name", ["adamw", "adam", "sgd", "momentum"])
 @pytest.mark.parametrize("flag", [1.0, 3.0])
 def test_a_flag_on_the_device_calls_a_step_off(name: str, flag: float) -> None:
@@ -223,15 +193,6 @@ def test_rises_to_the_peak_and_falls_to_the_end(schedule: str) -> None:
     assert rates[10] == max(rates) == 2.0
     assert all(low >= high for low, high in zip(rates[10:], rates[11:], strict=False))
     assert rates[100] == pytest.approx(0.2)
-
-
-def test_shapes_in_the_middle() -> None:
-    assert set(curve("constant")[10:]) == {2.0}
-    assert curve("linear", warmup=0, final=0)[50] == pytest.approx(1.0)
-    assert curve("cosine", warmup=0, final=0)[25] == pytest.approx(1 + math.cos(math.pi / 4))
-    flat = curve("trapezoid", warmup=0, final=0)
-    assert set(flat[:81]) == {2.0}
-    assert flat[90] == pytest.approx(1.0)
 
 
 def optimiser_of(*rates: float | torch.Tensor) -> torch.optim.Optimizer:
@@ -332,6 +293,27 @@ def test_a_state_is_what_the_model_had_and_goes_round_in_fp32() -> None:
         assert torch.equal(theirs.state_dict()[name], value)
     assert other.head.weight is other.table.weight
     assert torch.equal(other.table.weight, plain["table.weight"].bfloat16())
+
+
+def test_the_model_computes_in_bf16_and_the_rest_stays() -> None:
+    model = TiedModel()
+    masters = Masters(model)
+    assert model.table.weight.dtype == torch.bfloat16
+    assert model.norm.weight.dtype == torch.float32
+    assert model.frozen.weight.dtype == torch.float32
+    assert model.norm.running_mean is not None
+    assert model.norm.running_mean.dtype == torch.float32
+    named = dict(masters.named_parameters())
+    assert list(named) == [name for name, _ in model.named_parameters()]
+    assert all(weight.dtype == torch.float32 for weight in named.values())
+    assert named["frozen.weight"] is model.frozen.weight
+
+
+def test_norms_of_any_shape_are_spared_from_decay() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((4, 4)))
+    plain = optimisers.split_weights(model)
+    halved = optimisers.split_weights(Masters(model))
+    assert [len(one) for one in plain] == [len(one) for one in halved] == [1, 3]
 
 
 def test_small_gradients_of_many_micro_batches_are_added_in_fp32() -> None:

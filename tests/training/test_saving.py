@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import gc
-import io
-import pickle
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -182,23 +179,6 @@ def test_a_model_without_repeated_blocks_is_recomputed_too(
     assert not recomputed(again)
 
 
-def test_a_plain_sequence_keeps_less() -> None:
-    model, inputs = _deep(), torch.randn(64, 8)
-    kept = []
-    for how in (None, "blocks"):
-        with recompute(model, "blocks") if how else contextlib.nullcontext():
-            sizes: list[int] = []
-
-            def hold(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
-                sizes.append(tensor.numel())
-                return tensor
-
-            with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
-                model(inputs)
-            kept.append(sum(sizes))
-    assert kept[1] < 0.3 * kept[0]
-
-
 # -- what changes, and what does not ---------------------------------------------------------------
 
 
@@ -318,20 +298,6 @@ def test_evaluation_and_no_gradients_run_as_before() -> None:
     assert len(calls) == 4
 
 
-def test_hooks_on_a_block_are_called_once() -> None:
-    model = nn.Sequential(Mlp(), Mlp())
-    calls: list[str] = []
-    model[0].register_forward_hook(lambda *_: calls.append("forward"))
-    model[0].register_full_backward_hook(lambda *_: calls.append("backward"))
-    for weight in model[0].parameters():
-        weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-            lambda _: calls.append("weight")
-        )
-    recompute(model)
-    model(torch.randn(2, 8, requires_grad=True)).sum().backward()
-    assert sorted(calls) == ["backward", "forward", *["weight"] * 6]
-
-
 def test_twice_is_refused_and_so_is_a_compiled_model() -> None:
     model = nn.Sequential(Mlp(), Mlp())
     recompute(model)
@@ -341,17 +307,6 @@ def test_twice_is_refused_and_so_is_a_compiled_model() -> None:
         recompute(nn.Sequential(Mlp(), Mlp()), "all")  # type: ignore[arg-type]
     with pytest.raises(InvalidSettingError, match="compiled"):
         recompute(torch.compile(nn.Sequential(Mlp(), Mlp()), backend="eager"))  # type: ignore[arg-type]
-
-
-def test_copies_and_pickles_have_blocks_of_their_own() -> None:
-    model = nn.Sequential(Mlp(), Mlp())
-    recompute(model)
-    given = torch.randn(2, 8)
-    kept = io.BytesIO()
-    pickle.dump(model, kept)
-    for other in (copy.deepcopy(model), pickle.loads(kept.getvalue())):
-        assert other[0].__dict__["forward"].block is other[0]
-        assert same(after(model, given), after(other, given))
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -427,13 +382,6 @@ def test_what_is_kept_for_backward_is_not_on_the_device_meanwhile(given: torch.T
     loss.backward()
 
 
-def test_views_of_one_product_travel_once(given: torch.Tensor) -> None:
-    model = Attention()
-    with offload_activations(model.parameters(), least_bytes=3 * 2 * 8 * 16 * 4, stay=()) as away:
-        model(given).sum().backward()
-    assert away.num_bytes == 3 * 2 * 8 * 16 * 4
-
-
 def test_weights_and_small_tensors_stay(given: torch.Tensor) -> None:
     model = nn.Linear(16, 16)
     with offload_activations(model.parameters(), least_bytes=1, stay=()) as away:
@@ -442,16 +390,6 @@ def test_weights_and_small_tensors_stay(given: torch.Tensor) -> None:
     with offload_activations(model.parameters(), least_bytes=given.nbytes + 1, stay=()) as away:
         model(given).sum().backward()
     assert away.num_bytes == 0
-
-
-def test_a_graph_may_run_backwards_twice(given: torch.Tensor) -> None:
-    model = Attention()
-    with offload_activations(least_bytes=1, stay=()):
-        loss = model(given).square().mean()
-    loss.backward(retain_graph=True)
-    first = gradients(model)
-    loss.backward()
-    assert all(torch.equal(a, b) for a, b in zip(first, gradients(model), strict=True))
 
 
 # -- the optimiser's state ------------------------------------------------------------------------
@@ -520,20 +458,6 @@ def test_state_goes_into_a_checkpoint_and_comes_out_of_it(fused: bool) -> None:
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
     )
-
-
-def test_hooks_see_one_step_with_all_weights() -> None:
-    model = small()
-    rule = torch.optim.SGD(grouped(model))
-    seen: list[int] = []
-    rule.register_step_pre_hook(lambda *_: seen.append(0))
-    rule.register_step_post_hook(
-        lambda one, *_: seen.append(sum(len(group["params"]) for group in one.param_groups))
-    )
-    with offload_optimizer(rule, piece_bytes=1):
-        model(torch.ones(1, 6)).sum().backward()
-        rule.step()
-    assert seen == [0, 6]
 
 
 def test_undone_it_is_the_plain_optimiser_with_its_state() -> None:

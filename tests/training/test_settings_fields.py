@@ -41,6 +41,15 @@ ELSEWHERE = {
     "loading.persistent_workers": "test_loading.test_explicit_values_win",
     "loading.prefetch_factor": "test_loading.test_explicit_values_win",
     "loading.pin_memory": "test_loading.test_memory_is_pinned_where_it_helps",
+    "micro_batch": "test_surviving.test_memory_that_runs_out_changes_nothing_in_fp64",
+    "half_weights": "test_optimisers.test_it_learns_what_fp32_learns",
+    "name_nonfinite": "test_trainer_parts.test_the_module_that_is_not_finite_is_named",
+    "log_every": "test_trainer.test_the_last_steps_are_told_though_they_fill_no_line",
+    "validate_every": "test_trainer_parts.test_a_watch_is_told_all",
+    "keeping.every_steps": "test_trainer_parts.test_a_watch_is_told_all",
+    "keeping.last": "test_checkpoint_keeper.test_what_is_deleted_and_what_is_found",
+    "keeping.every_kept": "test_checkpoint_keeper.test_what_is_deleted_and_what_is_found",
+    "keeping.best": "test_checkpoint_keeper.test_what_is_deleted_and_what_is_found",
 }
 """Fields whose effect another test shows."""
 
@@ -178,12 +187,6 @@ class Ran:
 def _(_: Path) -> None:
     assert [row.samples for row in Ran(batch=8).rows] == [8] * 4
     assert [row.samples for row in Ran(batch=16).rows] == [16] * 4
-
-
-@claim("micro_batch")
-def _(_: Path) -> None:
-    assert Ran(micro_batch=8, steps=2).net.seen == [8] * 2
-    assert Ran(micro_batch=2, steps=2).net.seen == [2] * 8
 
 
 @claim("steps", "epochs")
@@ -355,15 +358,6 @@ def _(_: Path) -> None:
     assert soon < late
 
 
-@claim("half_weights")
-def _(_: Path) -> None:
-    for half in (False, True):
-        ran = Ran(steps=1, precision="bf16", half_weights=half,
-                  at=lambda ran: ran.net.last.weight.dtype)  # fmt: skip
-        assert ran.inside[-1] == (torch.bfloat16 if half else torch.float32)
-        assert ran.net.last.weight.dtype == torch.float32
-
-
 # ---------------------------------------------------------------- memory
 
 
@@ -501,38 +495,11 @@ def _(_: Path) -> None:
 # ---------------------------------------------------------------- what is kept and shown
 
 
-def kept(folder: Path, steps: int = 8, **how: Any) -> list[int]:
-    """The steps whose checkpoints are there at the end."""
-    where = folder / str(len(list(folder.iterdir())))
-    keeping = Keeping(**{"every_s": 0, "every_steps": 1, "last": 1, "best": 0, **how})
-    return Ran(where, steps=steps, keeping=keeping).kept
-
-
-@claim("keeping.last", "keeping.every_kept")
+@claim("keeping.every_s")
 def _(folder: Path) -> None:
-    assert kept(folder) == [8]
-    assert kept(folder, last=3) == [6, 7, 8]
-    assert kept(folder, every_kept=3) == [3, 6, 8]
-
-
-@claim("keeping.every_steps", "keeping.every_s")
-def _(folder: Path) -> None:
-    assert kept(folder, every_steps=2, last=9) == [2, 4, 6, 8]
-    assert kept(folder, every_steps=0, last=9) == [8]
-    assert kept(folder, every_steps=0, every_s=1e-9, last=9) == [1, 2, 3, 4, 5, 6, 7, 8]
-
-
-@claim("keeping.best")
-def _(folder: Path) -> None:
-    """The rate is far too high: the first measurement is the best one."""
-    found = []
-    for best in (0, 1):
-        keeping = Keeping(every_s=0, every_steps=1, last=1, best=best)
-        ran = Ran(folder / str(best), keeping=keeping, validation=data(16, 5), validate_every=1,
-                  learning_rate=3.0, optimizer="sgd", max_norm=0.0)  # fmt: skip
-        found.append(ran.kept)
-    assert found[0] == [4]
-    assert len(found[1]) == 2
+    assert Ran(folder / "never").kept == [4]
+    often = Ran(folder / "often", keeping=Keeping(every_s=1e-9, last=9))
+    assert often.kept == [1, 2, 3, 4]
 
 
 @claim("keeping.asynchronous")
@@ -550,23 +517,6 @@ def _(folder: Path) -> None:
         assert any(ran.inside[1:]) is how
 
 
-@claim("validate_every")
-def _(_: Path) -> None:
-    held = data(8, 5)
-    counts = []
-    for every in (0, 1, 2):
-        ran = Ran(validation=held, validate_every=every)
-        counts.append(len(ran.net.seen) - 4)
-    assert counts == [1, 4, 2]
-
-
-@claim("log_every")
-def _(folder: Path) -> None:
-    for every in (1, 2):
-        ran = Ran(folder / str(every), log_every=every)
-        assert [row.num_steps for row in ran.rows] == [every] * (4 // every)
-
-
 @claim("tensorboard", "prometheus")
 def _(folder: Path) -> None:
     for how in (False, True):
@@ -574,13 +524,6 @@ def _(folder: Path) -> None:
         Ran(where, tensorboard=how, prometheus=how)
         assert bool(list(where.rglob("events.out.tfevents*"))) is how
         assert bool(list(where.rglob("metrics.prom"))) is how
-
-
-@claim("name_nonfinite")
-def _(_: Path) -> None:
-    for how in (True, False):
-        ran = Ran(steps=8, name_nonfinite=how, loss=lambda net, batch: mse(net, batch) * math.nan)
-        assert bool(ran.of("not finite")) is how
 
 
 def together() -> dict[str, Claim]:
@@ -649,6 +592,15 @@ def test_contradictions_are_refused(given: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidSettingError, match=named) as caught:
         Settings(**given)
     assert caught.value.hint.startswith("Set ")
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_a_table_is_a_table(table: str) -> None:
+    with pytest.raises(InvalidSettingError, match=table):
+        Settings.of({table: 3})
+    wrong: Any = {table: {"nothing": 1}}
+    with pytest.raises(InvalidSettingError, match=table):
+        Settings(**wrong)  # not through `of`: a mapping is no table of settings yet
 
 
 @pytest.mark.parametrize(

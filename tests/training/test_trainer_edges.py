@@ -47,6 +47,22 @@ def trainer(changed: dict[str, Any] | None = None, **options: Any) -> Trainer:
     return Trainer(given.pop("net", None) or model(), settings=settings, **given)
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "fused"), [("adamw", "auto"), ("adamw", False), ("lion", "auto"), ("sgd", "auto")]
+)
+def test_the_guard_holds_whatever_kernels_step(optimizer: str, fused: Any) -> None:
+    calls = []
+
+    def second_is_bad(net: nn.Module, batch: Any) -> torch.Tensor:
+        calls.append(1)
+        return loss(net, batch) * (float("nan") if len(calls) == 2 else 1.0)
+
+    with trainer({"fused_optimizer": fused}, loss=second_is_bad, optimizer=optimizer) as one:
+        assert one.run().num_skipped == 1
+        for state in one.open().parts.optimiser.state.values():
+            assert all(bool(torch.isfinite(torch.as_tensor(held)).all()) for held in state.values())
+
+
 @pytest.mark.parametrize(("before", "after"), [(False, "auto"), ("auto", False)])
 def test_a_run_goes_on_with_other_kernels(before: Any, after: Any, tmp_path: Path) -> None:
     steady = {"schedule": "constant", "warmup": 0}
@@ -162,6 +178,20 @@ def test_items_that_do_not_count_leave_no_trace_however_they_are_cut(precision: 
         found.append(torch.cat([weight.detach().flatten() for weight in net.parameters()]))
     apart = float((found[0] - found[1]).abs().max())
     assert apart < (1e-6 if precision == "fp32" else 1e-3)
+
+
+def test_units_are_counted_on_the_batch_as_it_was_read() -> None:
+    """On the device counting would wait for it; in a step's precision it might not even fit."""
+    kinds = set()
+
+    def units(batch: Any) -> int:
+        kinds.add(batch[0].dtype)
+        return len(batch[0])
+
+    halves = torch.utils.data.TensorDataset(*(one.half() for one in data().tensors))
+    with trainer({"micro_batch": 4}, data=halves, units=units) as one:
+        one.run()
+    assert kinds == {torch.float16}
 
 
 class ShortOnce(torch.optim.AdamW):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import random
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from anyrig.backends.memory import MemoryUsage
+from anyrig.training.settings import Loading, Settings
+from anyrig.training.watch import alerts
 from anyrig.training.watch.alerts import Alarm, Alert, Rules
 from anyrig.training.watch.figures import Counted
 from anyrig.training.watch.flops import count_flops
@@ -51,6 +56,16 @@ def test_a_run_that_has_learnt_nearly_all_may_have_a_hard_batch() -> None:
     assert run([*falling, {"loss": 0.12, "grad_norm": 2.2}, *falling[-20:]]) == []
     spoilt = [*falling, {"loss": 0.8, "grad_norm": 12.0}, *falling[-20:]]
     assert run(spoilt) == [("loss-spike", 181), ("gradient-explodes", 181)]
+
+
+def test_hints_name_settings_that_there_are() -> None:
+    """Words that look like a setting's name are one."""
+    known = {one.name for kind in (Settings, Loading) for one in dataclasses.fields(kind)}
+    source = Path(alerts.__file__).read_text(encoding="utf-8")
+    hints = re.findall(r"hint = ([\"'])(.*)\1\n", source)
+    named = {word for _, hint in hints for word in re.findall(r"\b[a-z]+_[a-z_]+\b", hint)}
+    assert len(hints) >= 8
+    assert named <= known
 
 
 def test_a_quiet_run_says_nothing() -> None:
@@ -340,6 +355,24 @@ def test_nothing_changes_and_nothing_is_computed() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_tensors_outside_of_the_state_and_tied_weights() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(50, 16)
+            self.head = nn.Linear(16, 50, bias=False)
+            self.head.weight = self.table.weight
+            self.kept = {"scales": [torch.ones(16)]}
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.table(ids) * self.kept["scales"][0])
+            return out
+
+    found = count_flops(Tied(), plain_loss, torch.zeros(4, 8, dtype=torch.long), 4)
+    assert found is not None
+    assert found.total == 3 * 2 * 4 * 8 * 16 * 50
 
 
 def test_a_model_larger_than_the_memory_is_counted() -> None:

@@ -33,10 +33,9 @@ from anyrig.training.watch.figures import (
     Figures,
     RunEvent,
     Validation,
+    joined,
     summarise,
 )
-from anyrig.training.watch.history import Thinned
-from anyrig.training.watch.phases import Phases
 from anyrig.training.watch.record import Recorder
 from anyrig.training.watch.report import page, report
 from anyrig.training.watch.sinks import Told
@@ -121,29 +120,6 @@ def test_a_loss_that_is_no_number_is_not_hidden_by_the_mean() -> None:
     assert math.isnan(norm)
 
 
-def test_phases_of_a_step_on_the_host() -> None:
-    phases = Phases("cpu")
-    with phases.phase("data"):
-        time.sleep(0.02)
-    for _ in range(2):
-        with phases.phase("forward"):
-            time.sleep(0.01)
-    time.sleep(0.01)
-    first = phases.cut().read()
-    time.sleep(0.2)  # a validation between two steps
-    begun = time.perf_counter()
-    with phases.phase("data"):
-        pass
-    second = phases.cut().read()
-    took_s = time.perf_counter() - begun
-    assert set(first.phases) == {"data", "forward"}
-    assert first.phases["data"] >= 0.02
-    assert first.phases["forward"] >= 0.02
-    assert first.step_s >= sum(first.phases.values()) + 0.01
-    assert second.step_s <= took_s  # without the validation
-    assert second.phases.keys() == {"data"}
-
-
 def test_every_step_is_recorded_as_it_was() -> None:
     kept = Kept()
     with Recorder(sinks=[kept], total_steps=3) as watch:
@@ -185,6 +161,12 @@ def test_steps_between_two_lines_are_gathered() -> None:
     assert history[-1].total_skipped == 1
 
 
+def test_steps_without_a_unit_do_not_spoil_the_mean_of_their_neighbours() -> None:
+    empty = summarise([counted(1, units=0, loss=math.nan)], Around())
+    assert math.isnan(empty.loss)
+    assert joined([empty, summarise([counted(2, loss=3.0)], Around())]).loss == 3.0
+
+
 def test_several_processes_are_added_up() -> None:
     """The other process had 30 units of loss 4 and 6 samples."""
 
@@ -201,19 +183,6 @@ def test_several_processes_are_added_up() -> None:
     assert (second.units, second.samples) == (40, 10)
     assert second.mfu == pytest.approx(100.0 * 4 / second.step_s)
     assert third.loss == pytest.approx(4.0)
-
-
-def test_epochs_are_timed() -> None:
-    with Recorder() as watch:
-        for number, epoch in enumerate((0, 0, 1, 1), start=1):
-            time.sleep(0.01)
-            watch.step(facts(number, epoch=epoch))
-    epochs = [one for one in watch.events() if one.kind == "epoch"]
-    assert [one.facts["epoch"] for one in epochs] == [0, 1]
-    assert epochs[0].text.startswith("epoch 1: ")
-    assert epochs[0].facts["seconds"] >= 0.02
-    assert watch.history()[1].epoch_s >= 0.02
-    assert watch.history()[2].epoch_s < watch.history()[2].elapsed_s
 
 
 class FixedReader(DeviceReader):
@@ -262,16 +231,6 @@ def test_a_resumed_run_goes_on_counting(tmp_path: Path) -> None:
     written = [one for one in read(tmp_path) if isinstance(one, Figures)]
     assert written == again.history()
     assert again.validations() == []
-
-
-def test_history_is_thinned_and_keeps_its_ends() -> None:
-    kept = Thinned[int](most=100)
-    for number in range(10_000):
-        kept.add(number)
-    assert len(kept) <= 100
-    assert kept[0] == 0
-    assert kept[-25:] == list(range(9_975, 10_000))
-    assert kept == sorted(set(kept))
 
 
 def test_warnings_reach_their_receivers_once() -> None:
@@ -414,6 +373,14 @@ def test_it_is_written_beside_its_lines(tmp_path: Path) -> None:
     lines.close()
     text = checked((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert tmp_path.name in text
+
+
+def test_units_are_called_samples_only_where_they_are() -> None:
+    told = [figures(1, samples=4, units=4), figures(2, samples=4, units=4)]
+    assert "<em>samples, median</em>" in page(told, title="run")
+    told = [figures(1, samples=4, units=256), figures(2, samples=4, units=256)]
+    assert "<em>units, median</em>" in page(told, title="run")
+    assert "<em>tokens, median</em>" in page(told, title="run", unit="tokens")
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
