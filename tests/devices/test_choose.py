@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -12,14 +11,11 @@ from anyrig.devices.choose import (
     Evidence,
     choose_device,
     match_devices,
-    select_backend,
 )
-from anyrig.devices.discover import from_record
 from anyrig.devices.doctor import diagnose
 from anyrig.devices.machine import Machine
 from anyrig.devices.reasons import ReasonCode
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
-from tests.conftest import NAMES, record_of
 
 Load = Callable[..., Machine]
 PAIR = "rtx4090-rtxpro6000-wsl2"
@@ -57,20 +53,12 @@ def test_cpu_and_all(machine: Load) -> None:
     assert match_devices(here, "all") == (here.gpus[1], here.cpu_device)
 
 
-@pytest.mark.parametrize(
-    "selector", ["cuda:9", "9", "xpu", "radeon", "GPU-ffffffff", "mps", "", "cuda:x"]
-)
+@pytest.mark.parametrize("selector", ["cuda:9", "9", "radeon", "GPU-ffffffff", ""])
 def test_unknown_selector_lists_devices(machine: Load, selector: str) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
         match_devices(machine("h200-linux"), selector)
     assert "NVIDIA H200" in caught.value.hint
     assert "cpu" in caught.value.hint
-
-
-def test_typo_is_suggested(machine: Load) -> None:
-    with pytest.raises(DeviceNotFoundError) as caught:
-        match_devices(machine("h200-linux"), "cuda;0")
-    assert "Did you mean 'cuda:0'?" in caught.value.hint
 
 
 def test_ambiguous_name_is_an_error(machine: Load) -> None:
@@ -159,27 +147,12 @@ def test_unusable_gpu_is_an_error_if_strict(machine: Load) -> None:
     assert "cu126" in caught.value.hint
 
 
-def test_cpu_without_gpu(machine: Load) -> None:
-    choice = choose_device(machine("no-gpu"))
-    assert (choice.device.kind, choice.reason.message) == ("cpu", "no GPU found")
-    assert (
-        choose_device(machine("no-gpu"), [DeviceRequest("gpu", "environment")]).device.kind == "cpu"
-    )
-
-
 def test_all_excludes_unusable_devices(machine: Load) -> None:
     here = machine("h100x8-mig")
     choice = choose_device(here, [DeviceRequest("all", "flag")])
     assert len(choice.devices) == 6 + 9 + 1
     assert choice.devices[-1].kind == "cpu"
     assert all(passed.reason.code is ReasonCode.MIG_PARENT for passed in choice.skipped)
-
-
-def test_rank_by_specifications(machine: Load) -> None:
-    """A card before what shares memory; the larger of two."""
-    assert "RX 640" in match_devices(machine("rx640-uhd750-windows"), "gpu")[0].name
-    assert "PRO 6000" in match_devices(machine(PAIR), "gpu")[0].name
-    assert "4070" in match_devices(machine("rtx4070-laptop-docker"), "gpu")[0].name
 
 
 def test_larger_unmeasured_gpu_beats_smaller_measured_one(machine: Load) -> None:
@@ -190,25 +163,10 @@ def test_larger_unmeasured_gpu_beats_smaller_measured_one(machine: Load) -> None
     assert "not measured yet" in choice.skipped[0].reason.message
 
 
-def test_names_match_gpus_before_cpu(machine: Load) -> None:
-    here = machine("macbook-m4")
-    for selector in ("m4", "apple", "Apple M4"):
-        assert match_devices(here, selector) == (here.gpus[0],)
-    assert match_devices(machine("strix-halo-linux"), "radeon")[0].kind == "gpu"
-    assert match_devices(machine("rx640-uhd750-windows"), "intel")[0].vendor == "intel"
-    assert match_devices(here, "cpu")[0].kind == "cpu"
-
-
 @pytest.mark.parametrize("selector", ["02:00.0", "00000000:02:00.0", "d4a0f3b8-1e5c"])
 def test_pci_addresses_and_uuids(machine: Load, selector: str) -> None:
     here = machine(PAIR)
     assert match_devices(here, selector) == (here.gpus[1],)
-
-
-@pytest.mark.parametrize("selector", ["²", "cuda:²", "1:²", "dml:7", "cuda:2"])
-def test_invalid_selectors(machine: Load, selector: str) -> None:
-    with pytest.raises(DeviceNotFoundError):
-        match_devices(machine(PAIR), selector)
 
 
 def test_selector_of_unusable_backend(machine: Load) -> None:
@@ -222,36 +180,11 @@ def test_selector_of_unusable_backend(machine: Load) -> None:
     assert choose_device(here, [DeviceRequest("dml:0", "flag")], strict=True).warnings == ()
 
 
-def test_select_backend(machine: Load) -> None:
-    gpu = machine("low-disk").gpus[0]
-    torch, webgpu = select_backend(gpu), select_backend(gpu, "webgpu:0")
-    assert torch is not None
-    assert webgpu is not None
-    assert (torch.library, webgpu.provider) == ("torch", "WebGpuExecutionProvider")
-    assert select_backend(machine("gtx1080ti-linux").gpus[0]) is None
-
-
-def test_cuda_selects_mig_instances(machine: Load) -> None:
-    record = record_of("h100x8-mig")
-    record["nvml"]["devices"] = record["nvml"]["devices"][6:]
-    here = from_record(record)
-    instances = [gpu for gpu in here.gpus if gpu.part == "mig"]
-    assert match_devices(here, "cuda")[0].part == "mig"
-    assert match_devices(here, "cuda:1") == (instances[1],)
-    assert (
-        choose_device(here, [DeviceRequest("cuda:0", "flag")], strict=True).device == instances[0]
-    )
-
-
 # -- missing devices ---------------------------------------------------------------------------
 
-KINDS = (
-    "gpu", "cuda", "rocm", "hip", "directml", "dml", "xpu", "mps", "metal", "webgpu", "tensorrt",
-    "nvidia", "amd", "intel", "apple", " CUDA ",
-)  # fmt: skip
+KINDS = ("gpu", "cuda", "directml", "mps", "nvidia", " CUDA ")
 ONE_DEVICE = (
-    "0", "3", "97", "0:1", "cuda:0", "rocm:1", "dml:0", "directml:2", "xpu:0", "webgpu:0", "mps:0",
-    "GPU-ffffffff", "0000:02:00.0", "radeon", "rtx 4090", "nonsense", "cuda:", "cuda:x",
+    "0", "0:1", "cuda:0", "GPU-ffffffff", "0000:02:00.0", "rtx 4090", "nonsense", "cuda:x",
 )  # fmt: skip
 # Origins of a request, with the variable or file that contains it.
 OURS = (
@@ -264,30 +197,11 @@ FOREIGN = tuple(
 )
 
 
-def test_number_is_an_index_only(machine: Load, subtests: pytest.Subtests) -> None:
-    for name in NAMES:
-        with subtests.test(name=name):
-            here = machine(name)
-            indices = {gpu.indices["gpu"] for gpu in here.gpus if gpu.part != "mig"}
-            written = {
-                int(selector) for d in here.devices for selector in re.findall(r"\d{1,9}", d.name)
-            }
-            for number in {*range(12), *written}:
-                if number in indices:
-                    assert match_devices(here, str(number))[0].indices["gpu"] == number
-                else:
-                    with pytest.raises(DeviceNotFoundError) as caught:
-                        match_devices(here, str(number))
-                    assert here.cpu.name in caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("name", "selector"),
     [
-        ("rtx4090-rtxpro6000-wsl2", "9"), ("rtx4090-rtxpro6000-wsl2", "4090"),
-        ("rx640-uhd750-windows", "7"), ("rx640-uhd750-windows", "750"), ("t4-linux", "4"),
-        ("t4-linux", "2.0"), ("t4-linux", "2.00"), ("t4-linux", "-1"), ("t4-linux", "+4"),
-        ("t4-linux", "9" * 5000), ("t4-linux", "cuda:" + "9" * 5000),
+        ("rtx4090-rtxpro6000-wsl2", "4090"), ("t4-linux", "4"), ("t4-linux", "2.0"),
+        ("t4-linux", "-1"), ("t4-linux", "²"), ("t4-linux", "cuda:" + "9" * 5000),
     ],
 )  # fmt: skip
 def test_number_does_not_match_names(machine: Load, name: str, selector: str) -> None:
@@ -296,24 +210,11 @@ def test_number_does_not_match_names(machine: Load, name: str, selector: str) ->
             choose_device(machine(name), [DeviceRequest(selector, origin)])
 
 
-def test_hint_gives_the_index_of_a_model_number(machine: Load) -> None:
-    with pytest.raises(DeviceNotFoundError) as caught:
-        match_devices(machine("rtx4090-rtxpro6000-wsl2"), "4090")
-    assert "A number is an index: NVIDIA GeForce RTX 4090 is '0'." in caught.value.hint
-
-
 def test_vendor_does_not_match_the_cpu(machine: Load) -> None:
     here = machine("t4-linux")
     assert "Intel" in here.cpu.name
     choice = choose_device(here, [DeviceRequest("intel", "flag")])
     assert choice.warnings == ("no Intel GPU found; using the CPU",)
-
-
-def test_mps_is_one_device(machine: Load) -> None:
-    here = machine("macbook-m4")
-    assert match_devices(here, "mps:0") == match_devices(here, "mps") == here.gpus
-    with pytest.raises(DeviceNotFoundError):
-        match_devices(here, "mps:1")
 
 
 @pytest.mark.parametrize("selector", KINDS)
@@ -357,10 +258,8 @@ def test_missing_device_is_an_error_unless_foreign(
 
 @pytest.mark.parametrize(
     ("name", "selector"),
-    [("h200-linux", "xpu"), ("h200-linux", "mps"), ("h200-linux", "directml"),
-     ("h200-linux", "amd"), ("macbook-m4", "cuda"), ("arc-b580-linux", "rocm"),
-     ("mi300x-linux", "nvidia"), ("rx7900xtx-windows", "xpu")],
-)  # fmt: skip
+    [("h200-linux", "xpu"), ("h200-linux", "amd"), ("macbook-m4", "cuda")],
+)
 def test_kind_is_not_replaced_by_another_gpu(machine: Load, name: str, selector: str) -> None:
     here = machine(name)
     choice = choose_device(here, [DeviceRequest(selector, "flag")])
@@ -368,12 +267,6 @@ def test_kind_is_not_replaced_by_another_gpu(machine: Load, name: str, selector:
     assert len(choice.warnings) == 1
     with pytest.raises(DeviceUnusableError):
         choose_device(here, [DeviceRequest(selector, "flag")], strict=True)
-
-
-def test_missing_saved_device_is_an_error_if_strict(machine: Load) -> None:
-    request = DeviceRequest("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")
-    with pytest.raises(DeviceNotFoundError, match="RTX 2080 Ti no longer exists"):
-        choose_device(machine("h200-linux"), [request], strict=True)
 
 
 # -- variables that hide devices -------------------------------------------------------------------
@@ -407,18 +300,12 @@ def test_unmatched_visibility_entry_is_one_warning(
     assert choose_device(here, [DeviceRequest("cpu", "flag")]).warnings == ()
 
 
-@pytest.mark.parametrize("value", ["", "-1", "NoDevFiles", "none", "0", "GPU-"])
+@pytest.mark.parametrize("value", ["", "-1", "NoDevFiles", "0"])
 def test_hiding_all_devices_is_no_warning(machine: Load, value: str) -> None:
     assert (
         choose_device(machine("h200-linux", {"CUDA_VISIBLE_DEVICES": value}), strict=True).warnings
         == ()
     )
-
-
-def test_card_without_driver_is_not_unmatched(machine: Load) -> None:
-    for value in ("0", "GPU-12345678"):
-        here = machine("nvidia-nouveau", {"CUDA_VISIBLE_DEVICES": value})
-        assert choose_device(here).warnings == ()
 
 
 def test_a_command_that_ends_in_dots_is_a_fix(machine: Load) -> None:

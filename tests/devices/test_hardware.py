@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,17 +14,12 @@ from anyrig.devices.machine import Features
 from anyrig.devices.native import directx, drm
 
 SAME_MAJOR = [
-    ((8, 9), "sm_86", True), ((8, 6), "sm_80", True), ((8, 0), "sm_86", False),
-    ((12, 1), "sm_120", True), ((10, 3), "sm_100", True), ((11, 0), "sm_100", False),
-    ((12, 0), "sm_100 sm_90", False), ((6, 1), "sm_60", True), ((7, 0), "sm_75", False),
+    ((8, 9), "sm_86", True), ((8, 0), "sm_86", False), ((12, 0), "sm_100 sm_90", False),
     ((12, 0), "sm_90 compute_90", True), ((9, 0), "sm_90a", True), ((9, 1), "sm_90a", False),
-    ((10, 3), "sm_100f", False), ((7, 5), "", False), ((12, 0), "compute_121", False),
-    ((9, 0), "nonsense sm_ sm_x", False),
+    ((7, 5), "", False), ((12, 0), "compute_121", False), ((9, 0), "nonsense sm_ sm_x", False),
     # Systems on a chip run what was built for them, as torch.cuda.DEVICE_REQUIREMENT has it.
-    ((8, 7), "sm_80", False), ((8, 7), "sm_80 sm_86", False), ((8, 7), "sm_87", True),
-    ((8, 9), "sm_87", False), ((8, 7), "sm_80 compute_80", True), ((7, 2), "sm_70", False),
-    ((7, 2), "sm_72", True), ((6, 2), "sm_60 sm_61", False), ((5, 3), "sm_50 sm_52", False),
-    ((10, 1), "sm_100", False), ((11, 0), "sm_101", True), ((10, 3), "sm_101", False),
+    ((8, 7), "sm_80 sm_86", False), ((8, 7), "sm_87", True), ((8, 9), "sm_87", False),
+    ((8, 7), "sm_80 compute_80", True), ((11, 0), "sm_101", True), ((10, 3), "sm_101", False),
 ]  # fmt: skip
 
 
@@ -38,9 +34,6 @@ def test_same_major_rule(subtests: pytest.Subtests) -> None:
     [
         ("2.11.0", "13.0", False, False, "sm_75", "sm_120"),
         ("2.13.0", "13.0", True, False, "sm_80", "sm_120"),
-        ("2.15.0+cu132", "13.2", False, False, "sm_75", "sm_120"),
-        ("2.7.1", "12.6", False, False, "sm_50", "sm_90"),
-        ("2.10.0", "12.8", False, False, "sm_70", "sm_120"),
         ("2.0.1", "11.7", False, False, "sm_37", "sm_86"),
         ("2.13.0", "12.6", False, True, "sm_50", "sm_90"),
     ],
@@ -55,32 +48,12 @@ def test_torch_wheels(
 
 
 @pytest.mark.parametrize(
-    ("torch", "cuda"), [("2.99.0", "13.0"), ("2.11.0", "14.0"), ("junk", "13.0"), ("2.11.0", "")]
-)
-def test_unlisted_build_is_unknown(torch: str, cuda: str) -> None:
-    assert wheels.list_cuda_kernels(torch, cuda, arm=False, windows=False) is None
-
-
-def test_thor_needs_arm_wheels() -> None:
-    arm = wheels.list_cuda_kernels("2.13.0", "13.0", arm=True, windows=False)
-    x86 = wheels.list_cuda_kernels("2.13.0", "13.0", arm=False, windows=False)
-    assert nvidia.can_run((11, 0), arm or ())
-    assert not nvidia.can_run((11, 0), x86 or ())
-    assert nvidia.can_run((7, 5), x86 or ())
-    assert not nvidia.can_run((7, 5), arm or ())
-
-
-@pytest.mark.parametrize(
     ("rocm", "target", "runs"),
     [("6.4", "gfx1100", True), ("6.4", "gfx1151", False), ("7.2", "gfx1151", True),
      ("7.14", "gfx906", False), ("6.4", "gfx1031", False), ("6.0", "gfx942", True)],
 )  # fmt: skip
 def test_rocm_wheels(rocm: str, target: str, runs: bool) -> None:
     assert amd.can_run(target, wheels.list_rocm_targets(rocm) or ()) == runs
-
-
-def test_newer_rocm_is_unknown() -> None:
-    assert wheels.list_rocm_targets("9.0") is None
 
 
 @pytest.mark.parametrize(
@@ -106,14 +79,6 @@ def test_rule_matches_torch() -> None:
         assert found == {d for d in devices if 10 * d[0] + d[1] in runs_on}, f"sm_{built}"
 
 
-@pytest.mark.parametrize(
-    ("version", "target"),
-    [(90402, "gfx942"), (90010, "gfx90a"), (110501, "gfx1151"), (80003, "gfx803"), (0, None)],
-)
-def test_parse_target(version: int, target: str | None) -> None:
-    assert amd.parse_target(version) == target
-
-
 def test_unlisted_hardware_is_unknown() -> None:
     assert amd.describe_target("gfx9999") == amd.describe_target(None) == (None, Features())
     assert nvidia.describe_capability((13, 0), "NVIDIA") == (None, Features())
@@ -122,16 +87,6 @@ def test_unlisted_hardware_is_unknown() -> None:
 
 def test_gtx_16_has_no_tensor_cores() -> None:
     assert nvidia.describe_capability((7, 5), "NVIDIA GeForce GTX 1660 Ti")[1].fp16 == "fast"
-
-
-@pytest.mark.parametrize(
-    ("device", "architecture", "xpu", "integrated"),
-    [(0xE20B, "Xe2-HPG", True, False), (0x7D51, "Xe-LPG+", True, True),
-     (0x4C8A, "Xe-LP", False, True), (0x0BD5, "Xe-HPC", True, False)],
-)  # fmt: skip
-def test_intel_families(device: int, architecture: str, xpu: bool, integrated: bool) -> None:
-    family = intel.find_family(device)
-    assert (family.architecture, family.xpu, family.integrated) == (architecture, xpu, integrated)
 
 
 GIB = 1024**3
@@ -160,34 +115,6 @@ def test_xe_regions() -> None:
 def test_truncated_regions(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"shorter|fit"):
         drm.decode("i915", data)
-
-
-def test_query_of_a_plain_file(tmp_path: Any) -> None:
-    path = tmp_path / "node"
-    path.write_bytes(b"")
-    with pytest.raises(OSError, match="ioctl"):
-        drm.query(str(path))
-
-
-def test_adapter_description() -> None:
-    name = "AMD Radeon RX 7900 XTX".encode("utf-16-le").ljust(256, b"\0")
-    numbers = (0x1002, 0x744C, 0x1EAE7901, 0xC8, 24 * GIB, 0, 16 * GIB)
-    data = struct.pack(directx.DESC1, name, *numbers, 0x89ABCDEF, -2, 2)
-    assert len(data) == 312
-    found = directx.decode_desc1(data)
-    assert found["Description"] == "AMD Radeon RX 7900 XTX"
-    assert found["DedicatedVideoMemory"] == 24 * GIB
-    assert found["AdapterLuid"] == 0xFFFFFFFE89ABCDEF
-    assert found["Flags"] == 2
-
-
-def test_dxgi_outside_windows() -> None:
-    with pytest.raises(OSError, match="on Windows only"):
-        directx.list_dxgi_adapters()
-
-
-def test_driver_versions() -> None:
-    assert directx.format_version(31 << 48 | 0 << 32 | 21921 << 16 | 1000) == "31.0.21921.1000"
 
 
 class Object:
@@ -267,7 +194,8 @@ def test_dxcore_releases_its_objects(monkeypatch: pytest.MonkeyPatch) -> None:
         _give(ctypes.addressof(out._obj), factory.address)
         return 0
 
-    monkeypatch.setattr(directx, "_load", lambda _: _library(make))
+    library = SimpleNamespace(DXCoreCreateAdapterFactory=make)
+    monkeypatch.setattr(directx, "_load", lambda _: library)
     (found,) = directx.list_dxcore_adapters("libdxcore.so")  # in both lists, kept once
     assert found["DriverDescription"] == "AMD Radeon RX 7900 XTX"
     assert found["HardwareID"] == {
@@ -277,23 +205,3 @@ def test_dxcore_releases_its_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["DedicatedAdapterMemory"] == 24 * GIB
     assert (found["IsHardware"], found["IsIntegrated"]) == (True, False)
     assert (factory.released, listing.released, adapter.released) == (1, 2, 2)
-
-
-def test_failed_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse = 0x80004002 - 2**32
-    monkeypatch.setattr(directx, "_load", lambda _: _library(lambda iid, out: refuse))
-    with pytest.raises(OSError, match="DXCoreCreateAdapterFactory failed with HRESULT 0x80004002"):
-        directx.list_dxcore_adapters("libdxcore.so")
-
-
-def _library(make: Any) -> Any:
-    class Library:
-        @property
-        def DXCoreCreateAdapterFactory(self) -> Any:  # noqa: N802 - the library's own name
-            class Call:
-                def __call__(self, iid: bytes, out: Any) -> int:
-                    return int(make(iid, out))
-
-            return Call()
-
-    return Library()

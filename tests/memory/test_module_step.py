@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,12 +18,11 @@ from anyrig.backends.memory import trim_heap
 from anyrig.backends.torch import TorchHandle
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Machine, Precision
-from anyrig.errors import InvalidInputError
 from anyrig.memory.allocator import CUDA, GENERAL, choose_allocator_settings
-from anyrig.memory.batch_size import BatchSizeResult, BatchTrial, find_batch_size, plot_profile
+from anyrig.memory.batch_size import find_batch_size
 from anyrig.memory.known_sizes import BatchSizeKey, KnownBatchSize, KnownBatchSizes
 from anyrig.memory.module_step import build_step, build_transformer
-from anyrig.units import GIB, MIB
+from anyrig.units import MIB
 from tests.memory.conftest import GPU_LIMIT
 
 
@@ -50,54 +47,6 @@ def test_training_step(precision: Precision) -> None:
     changed = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
     assert any(changed)
     assert all(one.dtype == torch.float32 for one in model.parameters())
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_inference_step(precision: Precision) -> None:
-    model = small()
-    step = build_step(model, (8, 32), "cpu", training=False, precision=precision)
-    step(2)
-    assert not model.training
-    assert all(one.grad is None for one in model.parameters())
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    assert next(model.parameters()).dtype == kind
-
-
-class _LanguageModel(nn.Module):
-    """Token ids in, logits out, in one of the forms that models return."""
-
-    def __init__(self, form: Callable[[torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.table = nn.Embedding(50, 16)
-        self.scores = nn.Linear(16, 50)
-        self.form = form
-
-    def forward(self, tokens: torch.Tensor) -> Any:
-        assert tokens.dtype == torch.int64
-        return self.form(self.scores(self.table(tokens)))
-
-
-class _Answer:
-    def __init__(self, logits: torch.Tensor) -> None:
-        self.logits = logits
-
-
-@pytest.mark.parametrize(
-    "form",
-    [lambda x: x, lambda x: (x, None), lambda x: {"logits": x}, lambda x: {"loss": x.mean()},
-     _Answer, lambda x: x[..., 0]],
-)  # fmt: skip
-def test_output_forms(form: Callable[[torch.Tensor], Any]) -> None:
-    build_step(_LanguageModel(form), (6,), "cpu", vocab_size=50)(4)
-
-
-def test_invalid_modules() -> None:
-    with pytest.raises(InvalidInputError, match="without a tensor"):
-        build_step(_LanguageModel(lambda _: "text"), (6,), "cpu", vocab_size=50)(1)
-    with pytest.raises(InvalidInputError, match="no trainable parameters"):
-        build_step(nn.ReLU(), (6,), "cpu")
-    with pytest.raises(InvalidInputError, match="fp8"):
-        build_step(small(), (8, 32), "cpu", precision="fp8")
 
 
 def test_largest_batch_on_this_cpu(device: DeviceHandle) -> None:
@@ -150,22 +99,6 @@ def test_a_file_of_an_older_version_is_read(path: Path) -> None:
     assert KnownBatchSizes(path).get(KEY) == KnownBatchSize(64.0, None, "2026-01-01")
 
 
-def test_every_part_of_the_key_counts(path: Path) -> None:
-    sizes = KnownBatchSizes(path)
-    sizes.record(KEY, worked=64.0)
-    for field in KEY._fields:
-        assert sizes.get(KEY._replace(**{field: "other"})) is None
-
-
-def test_newer_observations_win() -> None:
-    known = KnownBatchSize().add_success(64.0).add_failure(128.0)
-    assert known == KnownBatchSize(64.0, 128.0)
-    assert known.add_success(128.0) == KnownBatchSize(128.0, None)
-    assert known.add_failure(32.0) == KnownBatchSize(None, 32.0)
-    assert known.add_success(8.0) == KnownBatchSize(8.0, 128.0)
-    assert known.add_failure(200.0).failed == 128.0
-
-
 def test_concurrent_processes_keep_all_sizes(path: Path) -> None:
     """Real processes, all at once."""
     code = (
@@ -182,10 +115,8 @@ def test_concurrent_processes_keep_all_sizes(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "no json", "[]", '{"format": 9, "limits": {}}', '{"format": 1}',
-     '{"format": 1, "limits": {"a": {"worked": "many"}}}',
-     '{"format": 1, "limits": {"a": {"other": 1}}}', '{"format": 1, "limits": {"a": 3}}'],
-)  # fmt: skip
+    ["", "[]", '{"format": 1, "limits": {"a": {"worked": "many"}}}'],
+)
 def test_unreadable_file_counts_as_empty(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
@@ -193,17 +124,6 @@ def test_unreadable_file_counts_as_empty(path: Path, text: str) -> None:
     assert sizes.get(KEY) is None
     sizes.record(KEY, worked=1.0)
     assert json.loads(path.read_text())["limits"]
-
-
-def test_unwritable_folder_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "blocked").write_text("")
-    sizes = KnownBatchSizes(tmp_path / "blocked" / "limits.json")
-    with caplog.at_level(logging.WARNING):
-        sizes.record(KEY, worked=3.0)
-    assert "could not save" in caplog.text
-    known = sizes.get(KEY)
-    assert known is not None
-    assert known.worked == 3.0
 
 
 TORCH_CUDA = DeviceBackend("torch", "cuda:0", "cuda")
@@ -229,9 +149,7 @@ def test_linux_with_cuda(h200: Device) -> None:
         ({GENERAL: "a:1", CUDA: "roundup_power2_divisions:[256:1,512:2]"},
          {CUDA: "roundup_power2_divisions:[256:1,512:2],expandable_segments:True"}),
         ({CUDA: "expandable_segments:False"}, {}),
-        ({GENERAL: "max_split_size_mb:128"}, {}),
         ({CUDA: "backend:cudaMallocAsync"}, {}),
-        ({CUDA: ""}, {GENERAL: "expandable_segments:True"}),
     ],
 )  # fmt: skip
 def test_user_settings_are_kept(
@@ -260,21 +178,3 @@ def test_unsupported_devices(h200: Device) -> None:
     assert not given(amd)
     assert not given(h200, onnx)
     assert not given(h200, linux=False)
-
-
-def test_the_plot_holds_every_size_and_what_failed() -> None:
-    tries = (
-        BatchTrial(1, "ran", 3, 1.0, 0.1, 2 * GIB, 3 * GIB, GIB),
-        BatchTrial(64, "ran", 3, 1.0, 0.5, 20 * GIB, 22 * GIB, GIB),
-        BatchTrial(70, "out of memory", 1, 1.0),
-    )
-    text = plot_profile(BatchSizeResult(64, tries, "", 24 * GIB), "a <model>")
-    assert "a &lt;model&gt;" in text
-    assert text.count('class="dot') == 4
-    assert text.count('class="mark severe"') == 2
-    assert "largest 64, failed 70" in text
-    assert "budget 24 GiB" in text
-    unknown = plot_profile(
-        BatchSizeResult(1, (BatchTrial(1, "ran", 3, 1.0, 0.1),), "", None), "one"
-    )
-    assert "not reported" in unknown

@@ -70,12 +70,6 @@ def test_thermal_throttling_must_last() -> None:
     assert kinds([*hot * 3, *lost, *cool * 12, *hot * 3]) == ["hot", "lost", "hot"]
 
 
-def test_hardware_slowdown_is_named() -> None:
-    reasons = (ThrottleReason.HARDWARE_SLOWDOWN, ThrottleReason.THERMAL)
-    (alert,) = detect(samples(*[10.0] * 3, throttling=reasons))
-    assert alert.text == "thermal throttling (hardware slowdown)"
-
-
 def test_a_power_limit_raises_nothing() -> None:
     assert detect(samples(*[10.0] * 20, throttling=(ThrottleReason.POWER,))) == []
 
@@ -97,21 +91,11 @@ def test_a_lost_device_is_raised_once_until_it_responds_again() -> None:
     assert alerts[0].text == "device lost: NVML: GPU is lost"
 
 
-def test_unknown_figures_raise_nothing() -> None:
-    assert detect([DeviceSample("x", "X", float(t), 0.0) for t in range(50)]) == []
-
-
 # -- the forecast ----------------------------------------------------------------------------------
 
 
 def leak(start: float, per_s: float, seconds: int) -> list[MemoryPoint]:
     return [(float(t), (start + per_s * t) * GIB) for t in range(seconds)]
-
-
-def saw_tooth(low: float, high: float, period: int, seconds: int) -> list[MemoryPoint]:
-    return [
-        (float(t), (low + (high - low) * (t % period) / (period - 1)) * GIB) for t in range(seconds)
-    ]
 
 
 def predict(points: list[MemoryPoint]) -> list[tuple[float, OutOfMemoryForecast]]:
@@ -124,7 +108,7 @@ def predict(points: list[MemoryPoint]) -> list[tuple[float, OutOfMemoryForecast]
     return found
 
 
-@pytest.mark.parametrize("per_s", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("per_s", [0.3, 1.0])
 def test_a_leak_is_predicted_well_before_the_end(per_s: float) -> None:
     points = leak(30, per_s, int(70 / per_s))
     at_s, forecast = predict(points)[0]
@@ -132,12 +116,6 @@ def test_a_leak_is_predicted_well_before_the_end(per_s: float) -> None:
     assert seconds_left > 40
     assert forecast.seconds_left == pytest.approx(seconds_left, rel=0.2)
     assert forecast.bytes_per_s == pytest.approx(per_s * GIB, rel=0.1)
-
-
-def test_the_forecast_in_words() -> None:
-    assert OutOfMemoryForecast(42.4, 0.5 * GIB, 21 * GIB).text == (
-        "out of memory in about 42 s at the current rate (512 MiB/s, 21 GiB left)"
-    )
 
 
 def test_a_leak_below_a_saw_tooth_is_predicted_by_its_peaks() -> None:
@@ -148,14 +126,6 @@ def test_a_leak_below_a_saw_tooth_is_predicted_by_its_peaks() -> None:
     assert at_s < 100
 
 
-def test_an_outlier_does_not_move_the_forecast() -> None:
-    points = leak(30, 0.5, 80)
-    points[45] = (45.0, 20.0 * GIB)
-    forecast = predict_out_of_memory(points, TOTAL)
-    assert forecast is not None
-    assert forecast.bytes_per_s == pytest.approx(0.5 * GIB, rel=0.05)
-
-
 @pytest.mark.parametrize(
     "level",
     [
@@ -163,11 +133,11 @@ def test_an_outlier_does_not_move_the_forecast() -> None:
             pytest.param(
                 lambda t, p=period: 30 + 60 * (t % p) / (p - 1), id=f"batches of {period} s"
             )
-            for period in (2, 3, 5, 7, 10, 20)
+            for period in (2, 7, 20)
         ),
         *(
             pytest.param(lambda t, s=step: 45 if t < s else 80, id=f"a step at {step} s")
-            for step in (5, 20, 40, 55)
+            for step in (5, 40)
         ),
         pytest.param(lambda t: 45 + 15 * (t > 20) + 15 * (t > 60), id="two steps"),
         pytest.param(lambda t: 97, id="constant"),
@@ -178,16 +148,6 @@ def test_an_outlier_does_not_move_the_forecast() -> None:
 )
 def test_what_is_not_a_trend(level: Callable[[int], float]) -> None:
     assert predict([(float(t), level(t) * GIB) for t in range(300)]) == []
-
-
-def test_a_slow_saw_tooth_is_predicted_at_most_while_it_first_rises() -> None:
-    assert all(at_s < 60 for at_s, _ in predict(saw_tooth(30, 90, 60, 600)))
-
-
-def test_a_short_history_is_not_a_trend() -> None:
-    assert predict_out_of_memory(leak(60, 1.0, 15), TOTAL) is None
-    assert predict_out_of_memory([], TOTAL) is None
-    assert predict_out_of_memory(leak(60, 1.0, 40), 0) is None
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)

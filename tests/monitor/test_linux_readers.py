@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.machine import Device, Memory
-from anyrig.monitor.queries import UnsupportedQuery
-from anyrig.monitor.readers.amd import AmdReader, parse_throttling
+from anyrig.monitor.readers.amd import AmdReader
 from anyrig.monitor.readers.intel import IntelReader
-from anyrig.monitor.readers.linux import DrmUsage, parse_fdinfo
 from anyrig.monitor.sample import DeviceSample, SampleTime
 from tests.monitor.fake_sysfs import open_gpu, process_table, system_of, write_files
 
@@ -113,13 +111,6 @@ def test_an_apu_uses_system_memory_too(amd: Path) -> None:
     assert (sample.memory_total_bytes, sample.memory_used_bytes) == (56 * GIB, 10 * GIB)
 
 
-def test_a_partition_does_not_report_the_memory_of_the_card(amd: Path) -> None:
-    part = Device("GPU-9/0", "gpu", "amd", "MI300X", pci_address="0000:03:00.0", part="partition")
-    sample = read_amd(amd, part)
-    assert sample.memory_used_bytes is None
-    assert "partition" in sample.unknown["memory"]
-
-
 def test_rocm_processes_from_kfd(amd: Path) -> None:
     nodes = "/sys/class/kfd/kfd/topology/nodes"
     write_files(amd, {
@@ -151,27 +142,6 @@ def test_pids_of_kfd_are_ignored_in_a_container(amd: Path) -> None:
     assert reader.read(SampleTime(1.0, 1.0), inside)[0].memory_ours_bytes == 2 * GIB
 
 
-@pytest.mark.parametrize(
-    ("table", "reasons"),
-    [
-        (metrics(1, 3, 120, 112, 0), ()),
-        (metrics(1, 3, 120, 112, 1 << 17), ("current limit",)),
-        (metrics(2, 2, 128, 120, 1 << 47), ("too hot",)),
-        (metrics(1, 3, 120, 112, 1 << 57), ("another reason",)),
-    ],
-)
-def test_throttle_reasons(table: bytes, reasons: tuple[str, ...]) -> None:
-    assert parse_throttling(table) == reasons
-
-
-@pytest.mark.parametrize(
-    "table", [b"", metrics(1, 4, 200, 112, 1), metrics(1, 3, 120, 112, 2**64 - 1), b"\x78\0\1\3"]
-)
-def test_tables_without_throttling(table: bytes) -> None:
-    with pytest.raises(UnsupportedQuery):
-        parse_throttling(table)
-
-
 # -- processes through fdinfo ----------------------------------------------------------------------
 
 AMD_FDINFO = (
@@ -194,31 +164,6 @@ def test_memory_and_load_of_processes_on_an_amd_card(amd: Path) -> None:
     assert second.processes[0].compute_percent == pytest.approx(50.0)
     shutil.rmtree(amd / f"proc/{OURS}")
     assert reader.read(SampleTime(1.0, 1.0), PROCESSES)[0].processes == ()
-
-
-def test_fdinfo_of_each_driver() -> None:
-    i915 = parse_fdinfo("drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-engine-render: 77 ns\n"
-                    "drm-engine-capacity-video: 2\ndrm-total-local0: 4 MiB\n"
-                    "drm-resident-local0: 2 MiB")  # fmt: skip
-    assert i915 is not None
-    assert i915.busy == {"render": (77, None)}
-    assert i915.memory_bytes == {"local0": 2 * 1024**2}
-    xe = parse_fdinfo("drm-pdev: 0000:00:02.0\ndrm-client-id: 9\ndrm-cycles-rcs: 50\n"
-                  "drm-total-cycles-rcs: 100\ndrm-resident-vram0: 3 KiB")  # fmt: skip
-    assert xe is not None
-    assert xe.busy == {"rcs": (50, 100)}
-    assert xe.memory_bytes == {"vram0": 3072}
-    assert parse_fdinfo("pos: 0\nflags: 02") is None
-
-
-def test_processes_are_searched_a_few_at_a_time(tmp_path: Path) -> None:
-    for pid in range(100, 200):
-        (tmp_path / f"proc/{pid}/fd").mkdir(parents=True)
-    open_gpu(tmp_path, 199, 3, AMD_FDINFO.format(client=1, busy=0))
-    drm = DrmUsage(("vram",), str(tmp_path))
-    found = [bool(drm.read(float(n), [])) for n in range(8)]
-    assert any(found)
-    assert found[-1]
 
 
 # -- Intel -----------------------------------------------------------------------------------------
@@ -273,12 +218,3 @@ def test_clocks_of_the_i915_driver(tmp_path: Path) -> None:
     assert (sample.clock_mhz, sample.clock_max_mhz) == (1100, 1450)
     assert sample.throttling == ("too hot",)
     assert sample.power_w is None
-
-
-def test_an_integrated_gpu_uses_the_memory_of_the_host(xe: Path) -> None:
-    part = Device("0000:00:02.0", "gpu", "intel", "UHD", pci_address="0000:00:02.0",
-                  memory=Memory("unified", 16 * GIB))  # fmt: skip
-    sample = read_intel(xe, part)
-    assert sample.memory_total_bytes
-    assert sample.memory_used_bytes
-    assert sample.memory_used_bytes < sample.memory_total_bytes

@@ -9,20 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, Machine
 from anyrig.devices.probe import LiveProbe, System
-from anyrig.errors import InvalidInputError
 from anyrig.monitor import DeviceSample, Monitor
-from anyrig.monitor import queries as module
 from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.monitor import ReaderThread
 from anyrig.monitor.processes import ProcessTable
-from anyrig.monitor.queries import CounterRates, Queries
 from anyrig.monitor.readers import DeviceReader
 from anyrig.monitor.readers.nvidia import NvidiaReader
 from anyrig.monitor.sample import SampleTime
@@ -94,23 +90,6 @@ def test_samples_are_taken_in_the_background_and_kept(h200: Machine) -> None:
     assert reader.num_closed == 1
 
 
-def test_a_slow_sample_does_not_shift_those_after_it(h200: Machine) -> None:
-    interval = 0.05
-
-    class SlowReader(ScriptedReader):
-        def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
-            if self.num_reads == 2:
-                time.sleep(0.12)
-            return super().read(at, processes)
-
-    with Monitor(h200, interval, readers=[SlowReader(h200.gpus[0])]) as monitor:
-        wait_for(lambda: len(monitor.history("cpu")) >= 10)
-    times = [sample.monotonic_s for sample in monitor.history("cpu")]
-    ticks = [(at_s - times[0]) / interval for at_s in times]
-    # However busy the machine is, a sample is never taken before its tick.
-    assert all(later - earlier > 0.5 for earlier, later in zip(ticks, ticks[1:], strict=False))
-
-
 def test_a_driver_that_hangs_delays_nobody_else(h200: Machine) -> None:
     other = replace(h200.gpus[0], id="GPU-2", name="second")
     both = replace(h200, gpus=(h200.gpus[0], other))
@@ -125,21 +104,6 @@ def test_a_driver_that_hangs_delays_nobody_else(h200: Machine) -> None:
     assert "has not responded for" in silent.unknown["device"]
     assert not silent.lost  # not yet
     hanging.released.set()
-
-
-def test_late_samples_keep_the_order_of_time(h200: Machine) -> None:
-    hanging = HangingReader(h200.gpus[0])
-    monitor = Monitor(h200, 0.1, readers=[hanging])
-    monitor.sample()
-    hanging.released.set()
-    wait_for(lambda: hanging.num_reads == 1)
-    monitor.sample()
-    monitor.stop()
-    first, second = monitor.history(h200.gpus[0].id)
-    assert first.memory_used_bytes is None
-    assert second.memory_used_bytes == GIB
-    assert second.monotonic_s > first.monotonic_s
-    assert second.monotonic_s == monitor.history("cpu")[-1].monotonic_s
 
 
 def test_stop_does_not_wait_for_a_driver_that_hangs(h200: Machine) -> None:
@@ -174,18 +138,6 @@ def test_a_reader_that_fails_reports_why(h200: Machine) -> None:
     assert sample.unknown == {"device": "ValueError: unforeseen"}
 
 
-def test_a_stopped_monitor_can_be_started_again(h200: Machine) -> None:
-    reader = ScriptedReader(h200.gpus[0])
-    monitor = Monitor(h200, 0.02, readers=[reader])
-    with monitor:
-        assert monitor.start() is monitor  # already running
-        wait_for(lambda: reader.num_reads >= 2)
-    num_reads = reader.num_reads
-    with monitor:
-        wait_for(lambda: reader.num_reads >= num_reads + 2)
-    monitor.stop()
-
-
 def test_callbacks_receive_alerts(h200: Machine, caplog: pytest.LogCaptureFixture) -> None:
     monitor = Monitor(h200, readers=[ScriptedReader(h200.gpus[0], [GIB, 97 * GIB, 97 * GIB])])
     received: list[DeviceAlert] = []
@@ -202,118 +154,6 @@ def test_callbacks_receive_alerts(h200: Machine, caplog: pytest.LogCaptureFixtur
     assert [alert.kind for alert in received] == ["memory-full"]
     assert received == monitor.alerts()
     assert "alert callback failed" in caplog.text
-
-
-def test_without_a_callback_alerts_are_logged(
-    h200: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    monitor = Monitor(h200, readers=[ScriptedReader(h200.gpus[0], [97 * GIB])])
-    with caplog.at_level(logging.WARNING):
-        monitor.sample()
-    monitor.stop()
-    assert "NVIDIA H200: memory is 97% full, 3 GiB left" in caplog.text
-
-
-@pytest.mark.parametrize(("interval", "length"), [(0.0, 10), (-1.0, 10), (1.0, 0)])
-def test_invalid_options_are_refused(h200: Machine, interval: float, length: int) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        Monitor(h200, interval, length)
-    assert caught.value.hint
-
-
-def test_no_thread_runs_before_the_start(h200: Machine) -> None:
-    before = threading.active_count()
-    monitor = Monitor(h200, readers=[ScriptedReader(h200.gpus[0])])
-    assert threading.active_count() == before
-    assert monitor.latest() is None
-    monitor.stop()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Time and CPU time that move when told."""
-    clock = SimpleNamespace(now=0.0, cpu=0.0)
-    fake = SimpleNamespace(monotonic=lambda: clock.now, thread_time=lambda: clock.cpu)
-    monkeypatch.setattr(module, "time", fake)
-    return clock
-
-
-def fail(error: Exception) -> int:
-    raise error
-
-
-def test_errors_are_shared_and_never_changed() -> None:
-    """Samples hold on to the mapping: it must stay the same object while nothing changes."""
-    queries = Queries()
-    queries.run("fan", fail, OSError())
-    first = queries.errors
-    queries.run("fan", fail, OSError())
-    assert queries.errors is first
-    queries.run("fan", lambda: 1)
-    assert first == {"fan": "OSError"}
-
-
-@pytest.mark.parametrize(("cost_s", "num_queries"), [(0.020, 2), (0.001, 10), (0.0001, 40)])
-def test_throttled_queries_stay_within_the_budget(
-    cost_s: float, num_queries: int, clock: SimpleNamespace
-) -> None:
-    queries = Queries(0.004)
-
-    def query() -> object:
-        clock.cpu += cost_s
-        return clock.now
-
-    seconds = 600
-    for _ in range(seconds):
-        for number in range(num_queries):
-            queries.run_throttled(f"q{number}", query)
-        clock.now += 1.0
-    first_two = 2 * num_queries * cost_s  # before the cost is known
-    assert clock.cpu - first_two <= 0.004 * seconds * 1.1
-    assert clock.cpu > first_two
-
-
-def test_between_two_queries_the_last_answer_is_used(clock: SimpleNamespace) -> None:
-    queries = Queries(0.001)
-    answers = iter(range(100))
-
-    def query() -> int:
-        clock.cpu += 0.005
-        return next(answers)
-
-    seen: list[int] = []
-    for _ in range(12):
-        seen.append(queries.run_throttled("processes", query) or 0)
-        clock.now += 1.0
-    assert seen[:2] == [0, 1]
-    assert seen == sorted(seen)
-    assert len(set(seen)) < 8
-
-
-def test_a_query_that_only_waits_is_throttled_too(clock: SimpleNamespace) -> None:
-    queries, times = Queries(), []
-
-    def query() -> None:
-        times.append(clock.now)
-        clock.now += 0.5
-
-    for _ in range(40):
-        queries.run_throttled("slow", query)
-        clock.now += 0.5
-    assert len(times) < 8
-
-
-def test_rates_of_counters() -> None:
-    rates = CounterRates()
-    assert rates.update(0.0, (0, 100)) is None
-    assert rates.update(2.0, (10, 120)) == (5.0, 10.0)
-    assert rates.update(2.0, (10, 120)) == (5.0, 10.0)  # the same reading
-    assert rates.update(3.0, (4, 121)) is None  # a counter was reset
-    assert rates.update(4.0, (5, 121)) == (1.0, 0.0)
-    assert rates.update(4.01, (9, 9)) == (1.0, 0.0)  # too soon to tell
-    limited = CounterRates(max_rate=100.0)
-    limited.update(0.0, (0,))
-    assert limited.update(1.0, (1_000_000,)) is None  # it wrapped
 
 
 BAR_S = 0.010

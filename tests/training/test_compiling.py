@@ -159,26 +159,6 @@ def _part_of_the_gradient(module: nn.Module, inputs: Any, output: torch.Tensor) 
         weight.grad = torch.zeros_like(weight)
 
 
-def test_code_that_cannot_be_traced_whole() -> None:
-    class Breaks(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            torch._dynamo.graph_break()
-            return x + 1
-
-    model = Breaks()
-    compiled = compile_model(model, True, "cpu", backend="eager", fullgraph=True)
-    assert torch.equal(compiled.run(lambda: model(X)), X + 1)
-    assert "Unsupported" in compiled.reason
-
-
-def test_an_unknown_backend_is_said_at_once() -> None:
-    model = Net()
-    compiled = compile_model(model, True, "cpu", backend="no-such-backend")
-    compiled.run(lambda: model(X))
-    assert "no-such-backend" in compiled.reason
-    assert not compiled.used
-
-
 @pytest.mark.parametrize("when", ["compiling", "running"])
 def test_memory_that_runs_out_is_passed_on(when: str) -> None:
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -209,49 +189,6 @@ def test_errors_of_the_model_itself_come_as_they_are() -> None:
     compiled = compile_model(model, True, "cpu", backend="eager")
     with pytest.raises(KeyError, match="three rows"):
         compiled.run(lambda: model(X))
-
-
-def test_errors_from_elsewhere_are_no_failures_of_the_compiler() -> None:
-    model = Net()
-    compiled = compile_model(model, True, "cpu", backend="eager")
-
-    def step() -> None:
-        model(X)
-        raise ValueError("the loss is odd")
-
-    with pytest.raises(ValueError, match="odd"):
-        compiled.run(step)
-    assert compiled.used
-
-
-def test_functions_are_compiled_too() -> None:
-    def loss(x: torch.Tensor) -> torch.Tensor:
-        return x.square().mean()
-
-    compiled = compile_model(loss, True, "cpu", backend=broken)
-    assert torch.equal(compiled.run(lambda: compiled.call(X)), loss(X))
-    assert not compiled.used
-    works = compile_model(loss, True, "cpu", backend="eager")
-    assert torch.equal(works.call(X), loss(X))
-    assert works.used
-
-
-def test_it_is_told_when_torch_compiles_a_part_no_more() -> None:
-    told: list[str] = []
-
-    class Counts(nn.Module):
-        calls = 0
-
-        def forward(self, x: torch.Tensor, times: str) -> torch.Tensor:
-            return x + len(times)
-
-    model = Counts()
-    with compile_model(model, True, "cpu", backend="eager", tell=told.append) as compiled:
-        for number in range(20):
-            compiled.run(lambda number=number: model(X, f"{number:x}" * number))  # type: ignore[misc]
-        assert compiled.used
-    assert len(told) == 1
-    assert "too often" in told[0]
 
 
 @pytest.mark.slow

@@ -49,32 +49,13 @@ def test_our_gpt_is_a_gpt2_for_transformers(dtype: torch.dtype, tmp_path: Path) 
     assert theirs.config.bos_token_id == 1
 
 
-def test_weights_of_a_checkpoint_can_be_exported(tmp_path: Path) -> None:
-    model, other = small_gpt(), small_gpt()
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.mul_(1.5)
-    folder = export_folder(model, tmp_path / "model", weights=other.state_dict())
-    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
-    tokens = torch.randint(0, 100, (1, 8))
-    torch.testing.assert_close(other(tokens), theirs(tokens).logits, rtol=1e-4, atol=1e-4)
-
-
-def bert(**more: object) -> nn.Module:
-    config = transformers.BertConfig(
-        vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=48, max_position_embeddings=40, **more,
-    )  # fmt: skip
-    torch.manual_seed(2)
-    model: nn.Module = transformers.BertForSequenceClassification(config).eval()
-    return model
-
-
 def test_a_model_of_transformers_comes_back(tmp_path: Path) -> None:
-    model = bert(num_labels=3)
+    torch.manual_seed(2)
+    config = transformers.BertConfig(**SMALL, num_labels=3)
+    model = transformers.BertForSequenceClassification(config).eval()
     folder = export_folder(model, tmp_path / "m", config={"id2label": {0: "a", 1: "b", 2: "c"}})
     again = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    tokens = torch.randint(0, 60, (2, 9))
+    tokens = torch.randint(0, 40, (2, 9))
     assert torch.equal(model(tokens).logits, again(tokens).logits)
     assert again.config.id2label == {0: "a", 1: "b", 2: "c"}
 
@@ -115,9 +96,8 @@ def test_tokenizers_of_a_folder_go_along(tmp_path: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert {"tokenizer.json", "vocab.txt"} <= names
     assert "pytorch_model.bin" not in names
-    for wrong in (tmp_path / "none", tmp_path / "home"):
-        with pytest.raises(InvalidInputError):
-            export_folder(small_gpt(), tmp_path / "m", tokenizer_files=[wrong])
+    with pytest.raises(InvalidInputError):
+        export_folder(small_gpt(), tmp_path / "m", tokenizer_files=[tmp_path / "none"])
     assert {path.name for path in folder.iterdir()} == names  # the old one is untouched
 
 
@@ -146,18 +126,6 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "exported"
     made.mkdir()
     return made
-
-
-def largest_error(model: nn.Module, path: Path, *inputs: Mapping[str, torch.Tensor]) -> float:
-    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    worst = 0.0
-    for one in inputs:
-        with torch.no_grad():
-            right = model(**one).numpy()
-        (got,) = session.run(None, {name: value.numpy() for name, value in one.items()})
-        assert got.shape == right.shape
-        worst = max(worst, float(np.abs(got - right).max() / np.abs(right).max()))
-    return worst
 
 
 class Grouped(nn.Module):
@@ -213,7 +181,7 @@ def test_an_exported_file_gives_the_numbers_of_the_model(
     path = export_onnx(model, {"input": torch.randn(shape)}, folder / "m.onnx")
     assert list(folder.iterdir()) == [path]  # no second file with the weights
     given = [{"input": torch.randn(rows, *shape[1:])} for rows in (1, 2, 7)]
-    assert largest_error(model, path, *given) < 1e-5
+    assert furthest(model, path, *given) < 1e-5
 
 
 def test_a_file_that_gives_other_numbers_is_not_written(
@@ -239,34 +207,15 @@ def test_a_file_that_gives_other_numbers_is_not_written(
 
 
 def test_a_file_of_one_batch_size_is_not_written(folder: Path) -> None:
-    class Fixed(nn.Module):
-        def forward(self, input: torch.Tensor) -> torch.Tensor:
-            return input + torch.zeros(int(input.shape[0]), 4) + torch.ones(2, 4).sum(0)
-
     class OnlyTwo(nn.Module):
         """Written down with the number of items that it was shown."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("table", torch.arange(8.0).view(2, 4))
 
         def forward(self, input: torch.Tensor) -> torch.Tensor:
             return input + torch.tensor(input.detach().shape[0] * [[1.0] * 4])
 
-    export_onnx(Fixed(), {"input": torch.randn(2, 4)}, folder / "fine.onnx")
     with pytest.raises(InvalidInputError):
         export_onnx(OnlyTwo(), {"input": torch.randn(2, 4)}, folder / "m.onnx")
     assert not (folder / "m.onnx").exists()
-
-
-def test_a_model_that_draws_numbers_is_not_exported(folder: Path) -> None:
-    class Noisy(nn.Module):
-        def forward(self, input: torch.Tensor) -> torch.Tensor:
-            return input + torch.randn_like(input)
-
-    with pytest.raises(InvalidInputError, match="other numbers than the model"):
-        export_onnx(Noisy(), {"input": torch.randn(2, 4)}, folder / "m.onnx")
-    assert list(folder.iterdir()) == []
 
 
 SIDES = {"input_ids": {0: "texts", 1: "tokens"}, "attention_mask": {0: "texts", 1: "tokens"}}
@@ -301,33 +250,7 @@ def texts(rows: int, length: int) -> dict[str, torch.Tensor]:
     return {"input_ids": torch.randint(4, 40, (rows, length)), "attention_mask": mask}
 
 
-def test_layers_of_many_kinds(tmp_path: Path) -> None:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Sequential(
-                nn.Linear(6, 32), nn.GELU(), nn.BatchNorm1d(32), nn.SiLU(), nn.LayerNorm(32)
-            )
-            self.down = nn.Conv1d(8, 8, 3, padding=1, stride=2)
-            self.norm = nn.GroupNorm(4, 8)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            wide = self.first(x) * 2 - x.mean(-1, keepdim=True) / 3
-            wide = self.norm(self.down(wide.view(-1, 8, 4)))
-            left, right = wide.chunk(2, dim=1)
-            kept = torch.where(left > 0.1, left, right.clamp(-1, 1))
-            return torch.cat([kept, torch.softmax(right, 1)], 1).transpose(1, 2).flatten(1)
-
-    torch.manual_seed(1)
-    model = Net().train()
-    model(torch.randn(20, 6))  # batch statistics that are not those of a new layer
-    model.eval()
-    path = export_onnx(model, {"x": torch.randn(3, 6)}, tmp_path / "m.onnx")
-    near = furthest(model, path, {"x": torch.randn(1, 6)}, {"x": torch.randn(17, 6)})
-    assert near < 1e-5
-
-
-@pytest.mark.parametrize("family", ["Bert", "Roberta", "DistilBert"])
+@pytest.mark.parametrize("family", ["Bert", "DistilBert"])
 def test_classifiers_of_texts(family: str, tmp_path: Path) -> None:
     torch.manual_seed(2)
     config = getattr(transformers, f"{family}Config")(**SMALL, num_labels=3)
@@ -431,22 +354,3 @@ def test_classify_takes_an_exported_graph_without_weights(anyrig: Any, tmp_path:
     export_onnx(model, texts(2, 7), folder / "model.onnx", dynamic=SIDES)
     (folder / "model.safetensors").unlink()
     assert told() == pytest.approx(by_torch, abs=1e-4)
-
-
-def test_embed_takes_an_exported_graph_without_weights(anyrig: Any, tmp_path: Path) -> None:
-    torch.manual_seed(5)
-    model = transformers.BertModel(transformers.BertConfig(**SMALL)).eval()
-    words = tokenizer(tmp_path / "tokenizer.json")
-    folder = export_folder(model, tmp_path / "m", tokenizer_files=[words])
-
-    def vector() -> Any:
-        more = ["--model", str(folder), "--precision", "fp32", "--no-cache"]
-        done = anyrig("embed", "dear friend with love", *more)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[0])["vector"]
-
-    ours = vector()
-    path = folder / "model.onnx"
-    export_onnx(model, texts(2, 7), path, outputs=["last_hidden_state"], dynamic=SIDES)
-    (folder / "model.safetensors").unlink()
-    assert vector() == pytest.approx(ours, abs=1e-4)

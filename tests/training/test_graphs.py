@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.training.graphs import Decision, Recorded, cudnn_benchmark, decide, record_model
+from anyrig.training.graphs import Decision, Recorded, record_model
 from anyrig.training.tape import CudaTape, Trial
 
 YES = Decision(True, "kernels will be recorded")
@@ -103,12 +103,6 @@ def test_recorded_steps_equal_plain_ones(set_to_none: bool) -> None:
     assert told == ["kernels are recorded and played back"]
 
 
-def test_losses_of_replays_do_not_overwrite_each_other() -> None:
-    recorded, _, _ = made(HostTape())
-    losses = [recorded(batch_of(number), 1.0) for number in range(8)]
-    assert len({loss.item() for loss in losses}) == 8
-
-
 def test_a_last_smaller_batch_is_computed_plainly_and_the_recording_stays() -> None:
     tape = HostTape()
     recorded, model, _ = made(tape)
@@ -135,28 +129,6 @@ def test_another_key_is_recorded_anew() -> None:
     assert tape.recordings == 2
 
 
-def test_values_beside_tensors_count() -> None:
-    tape = HostTape()
-    recorded, _, _ = made(tape)
-    for number in range(6):
-        recorded(batch_of(number, names=["a", "b"], none=None), 1.0)
-    assert tape.recordings == 1
-    for _ in range(6):
-        recorded(batch_of(0, odd=object()), 1.0)  # equal to nothing, not even to itself
-    assert tape.recordings == 1
-
-
-def test_shapes_that_keep_changing_end_it() -> None:
-    tape = HostTape()
-    recorded, _, told = made(tape)
-    for size in range(1, 8):
-        for number in range(5):
-            recorded(batch_of(number, size), 1.0)
-    assert tape.recordings == 4
-    assert not recorded.used
-    assert "keep changing" in told[-1]
-
-
 def test_a_busy_device_gains_nothing_unless_it_is_asked_for() -> None:
     recorded, _, told = made(HostTape(host_s=0.2))
     for number in range(5):
@@ -167,16 +139,6 @@ def test_a_busy_device_gains_nothing_unless_it_is_asked_for() -> None:
     for number in range(5):
         asked(batch_of(number), 1.0)
     assert asked.recorded
-
-
-def test_a_model_that_waits_for_the_device_is_left() -> None:
-    tape = HostTape()
-    tape.waited = True
-    recorded, _, told = made(tape, always=True)
-    for number in range(5):
-        recorded(batch_of(number), 1.0)
-    assert tape.recordings == 0
-    assert "waits for the device" in told[0]
 
 
 @pytest.mark.parametrize(
@@ -203,57 +165,6 @@ def test_a_failed_recording_costs_nothing_but_itself(error: Exception, words: st
     assert words in told[0]
     assert tape.recordings == 1
     assert tape.erased >= 1
-
-
-def test_released_memory_is_taken_again_later() -> None:
-    tape = HostTape()
-    recorded, _, _ = made(tape)
-    for number in range(5):
-        recorded(batch_of(number), 1.0)
-    recorded.release()
-    assert not recorded.recorded
-    for number in range(5):
-        recorded(batch_of(number), 1.0)
-    assert recorded.recorded
-
-
-def test_where_recording_may_be_tried() -> None:
-    assert decide("auto", "cuda").used
-    assert decide(True, "cuda").used
-    for found, word in (
-        (decide(False, "cuda"), "as set"),
-        (decide(True, "cpu"), "cpu has no CUDA graphs"),
-        (decide("auto", "cuda", num_processes=2), "processes"),
-        (decide("auto", "cuda", fixed=False), "vary"),
-    ):
-        assert not found.used
-        assert word in found.reason
-
-
-def test_on_the_cpu_all_is_plain() -> None:
-    model = Net()
-    recorded = record_model(computing(model), model, True, "cpu")
-    for number in range(5):
-        recorded(batch_of(number), 1.0)
-    assert not recorded.used
-    assert not recorded.recorded
-
-
-def test_cudnn_tries_where_shapes_are_fixed_and_is_put_back() -> None:
-    before = torch.backends.cudnn.benchmark
-    for how, kind, fixed, used in (
-        ("auto", "cuda", True, True),
-        ("auto", "cuda", False, False),
-        ("auto", "cpu", True, False),
-        (True, "cuda", False, True),
-        (False, "cuda", True, False),
-    ):
-        with cudnn_benchmark(how, kind, fixed=fixed) as found:  # type: ignore[arg-type]
-            assert torch.backends.cudnn.benchmark is used is found.used
-        assert torch.backends.cudnn.benchmark is before
-    with pytest.raises(KeyError), cudnn_benchmark(not before, "cuda", fixed=True):
-        raise KeyError
-    assert torch.backends.cudnn.benchmark is before
 
 
 @pytest.mark.gpu

@@ -22,8 +22,7 @@ from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.training.distributed.alone import Alone
 from anyrig.training.distributed.joining import place_of, strategy_named
 from anyrig.training.distributed.launch import first_failure, launch
-from anyrig.training.distributed.reducer import make_buckets, views_of
-from anyrig.training.distributed.restarting import START_AGAIN, ask_smaller, asked_micro_batch
+from anyrig.training.distributed.restarting import START_AGAIN
 from anyrig.training.distributed.shares import Shares, cut, step_time
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
@@ -134,15 +133,6 @@ def test_a_place_is_what_the_launcher_told() -> None:
         place_of({**told, "RANK": "4"})
 
 
-def test_the_smallest_request_holds_and_a_broken_one_is_none(tmp_path: Path) -> None:
-    assert asked_micro_batch(tmp_path) is None
-    ask_smaller(tmp_path, 4)
-    ask_smaller(tmp_path, 8)
-    assert asked_micro_batch(tmp_path) == 4
-    (tmp_path / "smaller.json").write_text('{"micro_batch": "many"')
-    assert asked_micro_batch(tmp_path) is None
-
-
 class Wrapped(nn.Module):
     """As torch.compile wraps a model."""
 
@@ -194,18 +184,6 @@ def test_a_wrapped_model_with_groups_in_another_order_goes_on_as_the_plain_one()
     assert all(torch.equal(found[name], value) for name, value in wanted.items())
 
 
-def test_state_is_copied_when_it_is_loaded() -> None:
-    model = toy.Model()
-    optimiser = _trained(model)
-    state = Alone().optimiser_state(model, optimiser)
-    before = state["state"]["words.weight"]["exp_avg"].clone()
-    other = toy.Model(seed=1)
-    again = _trained(other)
-    Alone().load(other, again, Alone().weights(model), state)
-    _step(other, again)
-    assert torch.equal(state["state"]["words.weight"]["exp_avg"], before)
-
-
 def test_other_groups_are_refused_before_rates_go_astray() -> None:
     model = toy.Model()
     state = Alone().optimiser_state(model, _trained(model))
@@ -218,18 +196,6 @@ def test_other_groups_are_refused_before_rates_go_astray() -> None:
     ) as caught:
         Alone().load(model, fewer, Alone().weights(model), state)
     assert caught.value.hint
-
-
-def test_a_parameter_that_the_model_lacks_goes_by_its_number() -> None:
-    model, master = nn.Linear(2, 1, bias=False), nn.Parameter(torch.ones(1, 2))
-    optimiser = torch.optim.SGD([*model.parameters(), master], momentum=0.9)
-    master.grad = torch.ones(1, 2)
-    optimiser.step()
-    state = Alone().optimiser_state(model, optimiser)
-    assert state["param_groups"][0]["params"] == ["weight", "#1"]
-    assert list(state["state"]) == ["#1"]
-    Alone().load(model, optimiser, Alone().weights(model), state)
-    assert torch.equal(optimiser.state[master]["momentum_buffer"], torch.ones(1, 2))
 
 
 def _alone(num_items: int, micro: int) -> dict[str, torch.Tensor]:
@@ -295,23 +261,6 @@ def test_a_second_backward_pass_is_refused_or_waited_for() -> None:
     assert run_ranks(parallel.twice, False) == [4.0, 4.0]
 
 
-def test_gradients_lie_in_memory_as_their_weights_do() -> None:
-    picture = torch.randn(5, 3, 3, 3).to(memory_format=torch.channels_last)
-    turned = torch.nn.Parameter(torch.randn(4, 6).t())
-    gapped = torch.nn.Parameter(torch.randn(4, 6)[:, ::2])
-    half = torch.nn.Parameter(torch.randn(7).bfloat16())
-    buckets = make_buckets([picture, half, turned, gapped], 1 << 20)
-    assert [len(bucket.parameters) for bucket in buckets] == [3, 1]
-    views = views_of(buckets[0], torch.zeros(buckets[0].num_elements))
-    for view, weight in zip(views, (picture, turned, gapped), strict=True):
-        assert view.shape == weight.shape
-        assert view.data_ptr() % 64 == views[0].data_ptr() % 64
-        view.fill_(1)
-    assert [view.stride() for view in views] == [picture.stride(), turned.stride(), (3, 1)]
-    assert int(views[0]._base.sum()) == 5 * 27 + 24 + 12  # type: ignore[union-attr]
-    assert len(make_buckets([picture, turned, gapped], 100)) == 3
-
-
 def test_no_other_cut_ends_sooner() -> None:
     chance = random.Random(3)
     for _ in range(300):
@@ -352,15 +301,6 @@ def test_shares_stay_through_noise_and_move_with_the_device() -> None:
     assert {count for _, count in moves[:200]} == {32}
     assert moves[-1][1] == 16
     assert len(set(moves)) <= 4
-
-
-def test_a_process_without_items_moves_nothing() -> None:
-    shares, told = Shares(2, "measured"), _Told()
-    told.other = 0.0
-    for _ in range(10):
-        shares.next(1, 0)
-        shares.note(1, 0.1, told)
-    assert shares.speeds == (1.0, 1.0)
 
 
 def test_the_faster_process_gets_more_and_gradients_stay_those_of_one() -> None:

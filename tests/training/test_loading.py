@@ -25,22 +25,19 @@ from torch.utils.data import (
 
 from anyrig.errors import DataLoadingError, InvalidInputError
 from anyrig.training.loading import (
-    Ahead,
     Host,
     Loader,
     Options,
     Picks,
     Starvation,
     StreamLoader,
-    ahead,
     bytes_of,
     cut,
     numbered,
     plan,
     size_of,
-    to_device,
 )
-from anyrig.training.loading_plan import Cost, objects_bytes, workers_for
+from anyrig.training.loading_plan import objects_bytes
 from anyrig.training.settings import Loading
 
 LISTS = [[first, first + 1, first + 2] for first in range(0, 36, 3)]
@@ -137,12 +134,6 @@ def test_workers_stay_for_the_next_epoch_and_after_a_pass_left_early() -> None:
         assert torch.equal(torch.cat(list(loader)), first)
 
 
-def test_workers_that_do_not_stay_end_with_their_epoch() -> None:
-    loader = Loader(Noisy(), LISTS, options=Options(num_workers=2))
-    list(loader)
-    assert multiprocessing.active_children() == []
-
-
 def test_more_workers_than_cores_are_no_warning() -> None:
     many = (os.cpu_count() or 1) + 1
     if many > 16:
@@ -171,29 +162,6 @@ def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
 def test_items_past_the_end_of_tensors_are_named(side: int) -> None:
     with pytest.raises(DataLoadingError, match="items 1, 9 .*could not be read"):
         list(Loader(TensorDataset(torch.zeros(3, side, side)), [[1, 9]]))
-
-
-def test_a_subset_has_seeds_of_its_own_items() -> None:
-    noisy: Any = Noisy()
-    part: Any = Subset(noisy, [7, 8, 9])
-    assert read(part, 0, [[0, 2]])[:, 0].tolist() == [7, 9]
-    assert torch.equal(read(part, 0, [[0], [2]]), read(part, 1, [[0, 2]]))
-
-
-def test_data_sets_that_give_several_at_once_are_asked_so() -> None:
-    class Several:
-        asked: list[list[int]] = []
-
-        def __getitem__(self, number: int) -> int:
-            raise AssertionError("one by one")
-
-        def __getitems__(self, numbers: list[int]) -> list[int]:
-            self.asked.append(numbers)
-            return [number * 10 for number in numbers]
-
-    (batch,) = Loader(Several(), [[1, 2]])
-    assert batch.tolist() == [10, 20]
-    assert Several.asked == [[1, 2]]
 
 
 # -- iterables -------------------------------------------------------------------------------------
@@ -313,38 +281,11 @@ def made(data: Any, loading: Loading | None = None, kind: str = "cuda", **rest: 
     return plan(data, None, LISTS, loading or Loading(), kind, **values)
 
 
-def test_cheap_items_need_no_workers() -> None:
-    found = made(Slow(0.0), step_s=1.0)
-    assert found.num_workers == 0
-    assert not found.persistent_workers
-    assert "no workers" in found.reasons[0]
-
-
 def test_slow_items_get_workers_that_keep_up() -> None:
     found = made(Slow(0.01))  # three items of 10 ms a batch, a step of 10 ms
     assert 4 <= found.num_workers <= 8
     assert found.persistent_workers
     assert found.options(seed=3) == Options(found.num_workers, True, 2, True, seed=3)
-
-
-def test_cores_are_a_limit_and_are_shared_by_processes() -> None:
-    busy = Cost(batch_s=1.0, cpu_share=1.0, num_bytes=8, uneven=False)
-    few = workers_for(busy, 0.1, 4, "cuda")
-    assert few.num == 3
-    assert "13 would keep up" in few.why
-    assert made(Slow(0.01), num_processes=8).num_workers == 1
-
-
-def test_training_on_the_cpu_keeps_its_cores_but_not_while_a_disk_is_waited_for() -> None:
-    busy = Cost(batch_s=0.1, cpu_share=1.0, num_bytes=8, uneven=False)
-    assert workers_for(busy, 0.1, 8, "cpu").num == 0
-    assert workers_for(busy._replace(cpu_share=0.1), 0.1, 8, "cpu").num == 2
-
-
-def test_tensors_in_memory_need_no_workers_and_no_measurement() -> None:
-    found = made(TensorDataset(torch.zeros(40, 2)), step_s=1e-6)
-    assert found.num_workers == 0
-    assert "tensors in memory" in found.reasons[0]
 
 
 def test_memory_is_a_limit() -> None:
@@ -400,10 +341,6 @@ def test_what_cannot_be_pickled_is_read_here_where_processes_do_not_fork() -> No
     assert "pickled" in found.reasons[0]
 
 
-def test_a_bad_item_does_not_stop_the_plan() -> None:
-    assert made(Noisy(bad=0)).num_workers == 0
-
-
 # -- starving --------------------------------------------------------------------------------------
 
 
@@ -435,17 +372,6 @@ def test_starving_is_told_once_until_it_was_well_again() -> None:
     run_steps(meter, clock, 10, 1.0, 1.0)
     assert len(told) == 2
     assert meter.share == pytest.approx(39 / 88)
-
-
-def test_short_waits_and_pauses_are_no_starvation() -> None:
-    clock, told = Clock(), list[str]()
-    meter = Starvation(told.append, window=5, least_s=1, clock=clock)
-    run_steps(meter, clock, 20, 0.05, 1.0)
-    clock.now += 100
-    meter.restart()
-    run_steps(meter, clock, 20, 0.05, 1.0)
-    assert told == []
-    assert meter.share == pytest.approx(0.05 / 1.05)
 
 
 # -- nests -----------------------------------------------------------------------------------------
@@ -486,39 +412,8 @@ def test_batches_of_any_nesting_are_counted_and_cut() -> None:
     assert bytes_of([rows, rows]) == 2 * 96
 
 
-def test_batches_without_tensors_count_their_lists() -> None:
-    assert size_of(["a", "b", "c"]) == 3
-    assert cut({"text": ["a", "b", "c"]}, 1, 2) == {"text": ["b"]}
-
-
 def test_contradictions_are_said_in_words() -> None:
     with pytest.raises(InvalidInputError, match=r"\['x'\] has 3 items and \['y'\]\[0\] has 4"):
         size_of({"x": torch.zeros(3), "y": [torch.zeros(4)]})
     with pytest.raises(InvalidInputError, match="cannot be counted"):
         size_of({"x": 3})
-
-
-def test_batches_move_to_a_device() -> None:
-    batch: Any = {"x": [torch.zeros(3), "word"], "y": Record(torch.zeros(3), 1.0)}
-    moved = to_device(batch, "meta")
-    assert moved["x"][0].device.type == "meta"
-    assert moved["x"][1] == "word"
-    assert moved["y"].tokens.device.type == "meta"
-    assert [batch.device.type for batch in ahead([torch.zeros(1)] * 2, "meta")] == ["meta"] * 2
-
-
-def test_reading_ahead_closes_what_it_reads() -> None:
-    closed = []
-
-    def batches() -> Iterator[torch.Tensor]:
-        try:
-            yield torch.zeros(1)
-            yield torch.zeros(1)
-        finally:
-            closed.append(True)
-
-    reading = Ahead(batches(), "cpu")
-    reading.prefetch()
-    next(reading)
-    reading.close()
-    assert closed == [True]

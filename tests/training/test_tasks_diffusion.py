@@ -24,7 +24,6 @@ from anyrig.training.tasks.diffusion import (
     Sampler,
     kept_share,
     load,
-    picture_in,
     sample,
 )
 from examples.train.make_images import make
@@ -65,17 +64,6 @@ def _trained(task: Task, steps: int) -> list[float]:
     return losses
 
 
-def test_the_schedule_goes_from_the_picture_to_the_noise() -> None:
-    share = kept_share()
-    assert len(share) == STEPS
-    assert (share.diff() < 0).all()
-    assert share[0] > 0.9999
-    assert share[-1] < 1e-6
-    middle = math.cos((0.5 + 0.008) / 1.008 * math.pi / 2) ** 2
-    start = math.cos(0.008 / 1.008 * math.pi / 2) ** 2
-    assert float(share[499]) == pytest.approx(middle / start, rel=1e-9)
-
-
 class Says(torch.nn.Module):
     """Answers what it is told and keeps what it was asked."""
 
@@ -102,33 +90,6 @@ def test_the_loss_is_what_a_hand_computes() -> None:
     assert found == pytest.approx((0.25 - (keep * -2 - add * 0.5)) ** 2, rel=1e-5)
 
 
-def test_times_are_drawn_from_the_random_state_and_fixed_while_measuring() -> None:
-    loss, model = DiffusionLoss("v"), Says(0.0)
-    batch = {"image": torch.arange(8 * 64, dtype=torch.float32).view(8, 1, 8, 8).to(torch.uint8)}
-    torch.manual_seed(1)
-    first = loss(model, batch)
-    torch.manual_seed(1)
-    assert torch.equal(loss(model, batch), first)
-    assert not torch.equal(loss(model, batch), first)
-    model.eval()
-    before = torch.get_rng_state()
-    measured = loss(model, batch)
-    assert torch.equal(loss(model, batch), measured)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert model.asked[-1].tolist() == [62, 187, 312, 437, 562, 687, 812, 937]
-
-
-@pytest.mark.parametrize("predict", ["epsilon", "v"])
-def test_what_a_perfect_model_says_gives_the_picture_back(predict: Predict) -> None:
-    picture = torch.rand(1, 1, 4, 4) * 2 - 1
-    noise = torch.randn(1, 1, 4, 4)
-    share = kept_share()[400].float()
-    keep, add = share.sqrt(), (1 - share).sqrt()
-    said = keep * noise - add * picture if predict == "v" else noise
-    back = picture_in(keep * picture + add * noise, said, share, predict)
-    torch.testing.assert_close(back, picture, atol=1e-5, rtol=1e-5)
-
-
 class Knows(Diffusion):
     """Knows the one picture there is: what it says is exact."""
 
@@ -145,7 +106,7 @@ class Knows(Diffusion):
 
 
 @pytest.mark.parametrize("sampler", ["ddim", "ancestral"])
-@pytest.mark.parametrize("steps", [1, 7, 50])
+@pytest.mark.parametrize("steps", [1, 7])
 def test_samplers_end_at_the_picture_that_the_model_knows(sampler: Sampler, steps: int) -> None:
     picture = torch.linspace(-1, 1, 256).view(1, 1, 16, 16)
     model = Knows(picture, "v")
@@ -153,19 +114,6 @@ def test_samplers_end_at_the_picture_that_the_model_knows(sampler: Sampler, step
     expected = ((picture + 1) * 127.5).round().to(torch.uint8).expand(3, -1, -1, -1)
     assert drawn.dtype == torch.uint8
     assert (drawn.int() - expected.int()).abs().max() <= 1
-
-
-def test_ancestral_sampling_keeps_the_spread_of_the_noise() -> None:
-    """Between two times the noise's share of the variance is what the schedule says."""
-    from anyrig.training.tasks.diffusion import _earlier
-
-    torch.manual_seed(0)
-    share, later = (kept_share()[time].float() for time in (700, 600))
-    picture = torch.zeros(1, 1, 300, 300)
-    now = (1 - share).sqrt() * torch.randn_like(picture)
-    for sampler in ("ddim", "ancestral"):
-        made = _earlier(now, picture, share, later, sampler, None)
-        assert float(made.var()) == pytest.approx(float(1 - later), rel=0.03)
 
 
 def test_what_is_written_can_be_drawn_from_again(shapes: Path, tmp_path: Path) -> None:
@@ -192,11 +140,7 @@ def test_what_is_written_can_be_drawn_from_again(shapes: Path, tmp_path: Path) -
         ({"predicts": "v"}, "predicts"),
         ({"predict": "x"}, "predict"),
         ({"size": 15}, "halved"),
-        ({"model": "huge"}, "huge"),
-        ({"model": {"preset": "nano", "levels": [1, 0]}}, "U-Net"),
-        ({"sample_steps": 0}, "steps"),
         ({"data": "nowhere"}, "nowhere"),
-        ({"validation": 2.0}, "validation"),
     ],
 )
 def test_what_cannot_be_is_refused_with_words(

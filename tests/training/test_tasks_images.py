@@ -22,7 +22,6 @@ from anyrig.errors import (
     InvalidInputError,
     InvalidSettingError,
     LimitExceededError,
-    MissingPackageError,
 )
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build, images, pictures
@@ -101,19 +100,6 @@ def test_the_loss_is_what_a_hand_computes() -> None:
     assert (int(right), count) == (1, 2.0)  # a draw goes to the first class
 
 
-def test_a_weighted_batch_in_parts_has_the_loss_of_the_whole() -> None:
-    torch.manual_seed(0)
-    logits = torch.randn(6, 3)
-    labels = [0, 0, 0, 1, 2, 2]
-    loss = images.PictureLoss(torch.tensor([0.5, 2.0, 1.0]), smoothing=0.1)
-    whole = loss(Fixed(logits.tolist()), _batch(labels)).item()
-    parts = [
-        loss(Fixed(logits[a:b].tolist()), _batch(labels[a:b])).item() * (b - a) / 6
-        for a, b in ((0, 1), (1, 4), (4, 6))
-    ]
-    assert sum(parts) == pytest.approx(whole, rel=1e-6)
-
-
 def test_weights_are_balanced_over_all_pictures(shapes: Path, tmp_path: Path) -> None:
     place = tmp_path / "uneven"
     for name, count in (("few", 4), ("many", 12)):
@@ -140,15 +126,6 @@ def test_each_class_is_split_alike_and_by_seed(shapes: Path, tmp_path: Path) -> 
     assert other.validation.numbers != task.validation.numbers
 
 
-def test_a_picture_stays_on_its_side_when_others_come() -> None:
-    names = [f"a/{number}.png" for number in range(40)]
-    _, held = pictures.held_out(names, 0.25, 0)
-    _, more = pictures.held_out([*names, "a/new.png"], 0.25, 0)
-    assert len(set(held) & set(more)) >= 9
-    assert pictures.held_out(["a", "b"], 0.01, 0)[1] != []
-    assert pictures.held_out(["a"], 0.5, 0) == ([0], [])
-
-
 def test_augmentation_draws_from_the_random_state_alone(shapes: Path, tmp_path: Path) -> None:
     task = made(shapes, tmp_path, crop=3, flip=True)
     seen = []
@@ -159,27 +136,6 @@ def test_augmentation_draws_from_the_random_state_alone(shapes: Path, tmp_path: 
     assert not torch.equal(seen[0], seen[2])
     assert task.validation is not None
     assert torch.equal(task.validation[0]["image"], task.validation[0]["image"])
-
-
-def test_moving_a_picture_mirrors_its_edge() -> None:
-    picture = torch.arange(64, dtype=torch.uint8).view(1, 8, 8)
-    seen = {pictures.Changes(crop=1)(picture).flatten().tolist()[0] for _ in range(60)}
-    assert seen <= {0, 1, 8, 9}
-    assert 9 in seen
-    flips = {int(pictures.Changes(flip=True)(picture)[0, 0, 0]) for _ in range(30)}
-    assert flips == {0, 7}
-
-
-def test_the_model_takes_bytes_and_normalises_them(shapes: Path, tmp_path: Path) -> None:
-    task = made(shapes, tmp_path, validation=0)
-    stack = torch.stack([task.data[one]["image"] for one in range(len(task.data))]).double()
-    assert task.data[0]["image"].dtype == torch.uint8
-    mean = task.model.get_buffer("mean").flatten()
-    std = task.model.get_buffer("std").flatten()
-    torch.testing.assert_close(mean.double(), stack.mean((0, 2, 3)), rtol=1e-5, atol=1e-3)
-    torch.testing.assert_close(
-        std.double(), stack.std((0, 2, 3), correction=0), rtol=1e-5, atol=1e-3
-    )
 
 
 def test_what_is_written_predicts_as_the_model_does(shapes: Path, tmp_path: Path) -> None:
@@ -237,21 +193,18 @@ def test_broken_and_hostile_files_are_named_and_the_rest_is_trained(tmp_path: Pa
     (star / "bomb.png").write_bytes(bomb(60_000, 60_000))
     (star / "lie.png").write_bytes(b"GIF89a" + bytes(20))
     (star / "empty.png").write_bytes(b"")
+    (star / "head.jpg").write_bytes(b"\xff\xd8\xff" + bytes(100))
     (star / "page.png").write_text("<html>not found</html>")
     (star / "notes.txt").write_text("no picture, and not called one")
     draw("star", 0).save(tmp_path / "shapes" / "stray.png")
     for _ in range(2):  # the second time from the run's folder
         task = made(tmp_path, tmp_path / "run", validation=0)
         names = {Path(one).name for one in task.skipped}
-        assert names == {"cut.jpg", "bomb.png", "lie.png", "empty.png", "page.png", "stray.png"}
+        assert names == {"cut.jpg", "bomb.png", "lie.png", "empty.png", "head.jpg", "page.png",
+                         "stray.png"}  # fmt: skip
         assert len(task.data) == 12
     with pytest.raises(LimitExceededError, match="60,000"):
         pictures.read(bomb(60_000, 60_000), 8, 3)
-
-
-def test_a_jpeg_s_head_and_nothing_behind_it_is_damaged() -> None:
-    with pytest.raises(InvalidInputError, match="damaged: cannot identify"):
-        pictures.read(b"\xff\xd8\xff" + bytes(100), 8, 3)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are text")
@@ -302,15 +255,9 @@ def test_a_photograph_on_its_side_is_turned_upright() -> None:
     [
         ({"modle": "x"}, "modle"),
         ({"model": "resnet"}, "kind"),
-        ({"model": "vit:huge"}, "huge"),
         ({"model": {"kind": "vit", "patch": 7}}, "patches"),
-        ({"channels": 2}, "channels"),
-        ({"size": 4}, "size"),
-        ({"crop": 24}, "crop"),
         ({"data": "nowhere"}, "nowhere"),
         ({"data": "shapes/star"}, "0 classes"),
-        ({"data": ""}, "data"),
-        ({"smoothing": 1.0}, "smoothing"),
     ],
 )
 def test_what_cannot_be_is_refused_with_words(
@@ -319,42 +266,3 @@ def test_what_cannot_be_is_refused_with_words(
     with pytest.raises((InvalidSettingError, InvalidInputError), match=said) as caught:
         made(shapes, tmp_path, **values)
     assert caught.value.hint
-
-
-def test_timm_is_asked_for_by_name(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "timm", None)  # as where it is not installed
-    with pytest.raises(MissingPackageError, match="timm"):
-        made(shapes, tmp_path, model="timm:resnet18")
-
-
-def test_a_picture_may_count_by_itself(shapes: Path, tmp_path: Path) -> None:
-    task = made(shapes, tmp_path, normalise="each")
-    task.model.eval()
-    image = task.data[0]["image"].float()[None]
-    with torch.no_grad():
-        torch.testing.assert_close(task.model(image / 2 + 60), task.model(image), atol=0.05, rtol=0)
-        flat = torch.full_like(image, 7.0)
-        assert task.model(flat).isfinite().all()
-    plain = made(shapes, tmp_path).model.eval()
-    assert not torch.allclose(plain(image / 2 + 60), plain(image), atol=0.05)
-    assert task.finish is not None
-    task.finish(tmp_path / "out")
-    again = images.load(tmp_path / "out" / "model").model
-    torch.testing.assert_close(again(image), task.model(image))
-
-
-def test_the_onnx_file_says_what_the_model_says(shapes: Path, tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    task = made(shapes, tmp_path)
-    assert task.finish is not None
-    task.finish(tmp_path / "out")
-    stack = torch.stack([task.data[one]["image"] for one in range(3)])
-    session = onnxruntime.InferenceSession(
-        str(tmp_path / "out/model/model.onnx"), providers=["CPUExecutionProvider"]
-    )
-    (logits,) = session.run(None, {"images": stack.float().numpy()})
-    with torch.no_grad():
-        expected = task.model.eval()(stack)
-    torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-4, rtol=1e-4)

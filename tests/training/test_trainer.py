@@ -113,12 +113,6 @@ def test_micro_batches_do_not_change_the_curve() -> None:
         assert pieces == pytest.approx(whole, abs=1e-9)
 
 
-def test_a_fitted_micro_batch() -> None:
-    _, rest = trained(Settings(**{**vars(HERE), "micro_batch": "auto", "memory_gb": 8.0}))
-    assert rest["summary"].micro_batch == 8
-    assert any(reason.startswith("micro batch: 8") for reason in rest["summary"].reasons)
-
-
 def test_an_endless_stream_needs_steps() -> None:
     class Stream(torch.utils.data.IterableDataset[Any]):
         def __iter__(self) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 import weakref
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints
 from anyrig.training.distributed.alone import Alone
-from anyrig.training.distributed.shares import cut
-from anyrig.training.feed import Feed
 from anyrig.training.saving.offload_state import offload_optimizer
 from anyrig.training.settings import Keeping, Loading
 from anyrig.training.step import StartAgain
@@ -77,43 +74,6 @@ def test_a_run_goes_on_with_other_kernels(before: Any, after: Any, tmp_path: Pat
         summary = one.run()
     assert summary.resumed_from == 4
     assert summary.loss == pytest.approx(whole, rel=1e-5)
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_process_without_an_item_of_a_stream_is_given_one(rank: int) -> None:
-    class Items:
-        def __iter__(self) -> Any:
-            yield from torch.arange(5.0)
-
-    def share(num_items: int) -> tuple[int, int]:
-        counts = cut(num_items, (1.0, 1.0))
-        return sum(counts[:rank]), counts[rank]
-
-    fed = list(Feed(Items(), 4, drop_last=False, share=share).over())
-    assert [(one.samples, one.total, len(one.batch)) for one in fed] == [
-        (2, 4, 2), (1 - rank, 1, 1)
-    ]  # fmt: skip
-
-
-class Asked(Alone):
-    """A group of two in the books, whose process is asked to end while it agrees on a step."""
-
-    size = 2
-
-    def __init__(self, call: int) -> None:
-        self.left = call
-
-    def agree(self, tensor: torch.Tensor) -> torch.Tensor:
-        self.left -= 1
-        if self.left == 0:
-            signal.raise_signal(signal.SIGINT)
-        return tensor
-
-
-def test_a_request_that_comes_while_processes_agree_is_heeded_in_the_next_step() -> None:
-    with trainer({"steps": 20}, group=Asked(3)) as one:
-        summary = one.run()
-    assert (summary.finished, summary.steps) == (False, 4)
 
 
 def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path: Path) -> None:
@@ -255,18 +215,6 @@ def test_pieces_of_an_offloaded_step_are_not_stepped_twice() -> None:
     assert optimiser.calls == 2
 
 
-def noisy(net: nn.Module, batch: Any) -> torch.Tensor:
-    return loss(net, (batch[0] + 0.1 * torch.randn_like(batch[0]), batch[1]))
-
-
-def test_training_is_the_same_whether_or_not_it_is_measured() -> None:
-    found = []
-    for validation in (None, data(8)):
-        with trainer({"validate_every": 1}, loss=noisy, validation=validation) as one:
-            found.append(one.run().loss)
-    assert found[0] == found[1]
-
-
 def test_no_batch_outlives_a_run() -> None:
     seen = []
 
@@ -310,7 +258,6 @@ def run(**options: Any) -> Any:
     [
         (lambda net, batch: (net(batch[0]) - batch[1]).square(), "a tensor of 4x1"),
         (lambda net, batch: 1.0, "a float"),
-        (lambda net, batch: None, "a NoneType"),
         (lambda net, batch: loss(net, batch).detach(), "nothing was learnt from"),
         (nn.CrossEntropyLoss(), "takes an output and a target"),
     ],
@@ -319,13 +266,6 @@ def test_losses_that_cannot_be_trained_on(wrong: Any, words: str) -> None:
     with pytest.raises(InvalidSettingError, match=words) as caught:
         run(loss=wrong)
     assert caught.value.hint
-
-
-def test_what_is_no_model_and_what_are_no_settings() -> None:
-    with pytest.raises(InvalidSettingError, match="is not a model"):
-        Trainer("resnet50", data=PAIRS, loss=loss)  # type: ignore[arg-type]
-    with pytest.raises(InvalidSettingError, match="settings are a dict"):
-        run(settings={"batch": 4})
 
 
 @pytest.mark.parametrize(
@@ -355,8 +295,3 @@ def test_a_model_that_does_not_fit_its_checkpoint_gets_a_hint_that_is_true(tmp_p
     with pytest.raises(InvalidInputError, match="not this model's") as caught:
         run(net=nn.Linear(3, 2), folder=tmp_path / "run")
     assert "module." not in caught.value.hint
-
-
-def test_a_loss_that_is_never_finite_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    run(loss=lambda net, batch: loss(net, batch) * torch.nan)
-    assert any("nan" in record.message for record in caplog.records)

