@@ -8,14 +8,13 @@ import zlib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-Image = pytest.importorskip("PIL.Image", reason="the base install has Pillow")
-
-from anyrig.audiobooks.cover import LARGEST, prepare  # noqa: E402
-from anyrig.audiobooks.tags import Tags  # noqa: E402
-from anyrig.audiobooks.write import write_book  # noqa: E402
-from anyrig.text.document import Picture  # noqa: E402
-from tests.audiobooks import clicks  # noqa: E402
+from anyrig.audiobooks.cover import LARGEST, prepare
+from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.write import write_book
+from anyrig.text.document import Picture
+from tests.audiobooks import clicks
 
 
 def picture(
@@ -26,9 +25,7 @@ def picture(
     return Picture(out.getvalue(), f"image/{kind.lower()}")
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"), [("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGBA"), ("PNG", "P")]
-)  # noqa: E501
+@pytest.mark.parametrize(("kind", "mode"), [("JPEG", "L"), ("PNG", "RGBA")])
 def test_what_players_show_is_kept_as_it_is(kind: str, mode: str) -> None:
     given = picture(kind, mode=mode)
     wrongly = Picture(given.data, "application/octet-stream")
@@ -37,10 +34,7 @@ def test_what_players_show_is_kept_as_it_is(kind: str, mode: str) -> None:
         assert not made.warning
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"),
-    [("GIF", "P"), ("WEBP", "RGB"), ("BMP", "RGB"), ("TIFF", "RGB"), ("JPEG", "CMYK")],
-)
+@pytest.mark.parametrize(("kind", "mode"), [("GIF", "P"), ("WEBP", "RGB"), ("JPEG", "CMYK")])
 def test_others_become_jpeg(kind: str, mode: str) -> None:
     made = prepare(picture(kind, mode=mode)).picture
     assert made is not None
@@ -58,9 +52,8 @@ def test_what_is_seen_through_becomes_white() -> None:
         assert min(image.getpixel((20, 30))) > 250
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_large_ones_are_scaled(kind: str) -> None:
-    made = prepare(picture(kind, (3000, 4500))).picture
+def test_large_ones_are_scaled() -> None:
+    made = prepare(picture("PNG", (3000, 4500))).picture
     assert made is not None
     with Image.open(io.BytesIO(made.data)) as image:
         assert max(image.size) <= LARGEST
@@ -95,15 +88,11 @@ def bomb(width: int, height: int) -> bytes:
 WHOLE = picture("JPEG").data
 BROKEN = {
     "empty": b"",
-    "text": b"this is no picture",
     "svg": b"<svg xmlns='http://www.w3.org/2000/svg'><rect width='9' height='9'/></svg>",
     "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
     "cut jpeg": WHOLE[: len(WHOLE) // 2],
-    "head alone": WHOLE[:20],
-    "cut png": picture("PNG").data[:200],
     "noise in png": picture("PNG").data[:60] + bytes(range(256)) * 3,
     "bomb": bomb(30_000, 30_000),
-    "greater bomb": bomb(2_000_000, 2_000_000),
     "long bomb": bomb(10_000_000, 1),
 }  # fmt: skip
 
@@ -121,12 +110,6 @@ def test_broken_ones_are_left_out_with_a_word(name: str, tmp_path: Path) -> None
     assert written.files[0].exists()
 
 
-@pytest.mark.parametrize("name", ["empty", "text", "svg", "postscript"])
-def test_what_is_no_picture_is_called_that(name: str) -> None:
-    warning = prepare(Picture(BROKEN[name], "image/jpeg")).warning
-    assert warning == "the cover is left out: it cannot be read (no picture)"
-
-
 @pytest.mark.parametrize(("kind", "more"), [("MPO", True), ("JPEG2000", False), ("AVIF", False)])
 def test_every_kind_of_picture_that_is_read_elsewhere_is_a_cover(kind: str, more: bool) -> None:
     Image.init()
@@ -141,11 +124,10 @@ def test_every_kind_of_picture_that_is_read_elsewhere_is_a_cover(kind: str, more
         assert (cover.format, cover.size) == ("JPEG", (300, 400))
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF"])
-def test_a_book_shows_its_cover(kind: str, tmp_path: Path) -> None:
+def test_a_book_shows_its_cover(tmp_path: Path) -> None:
     import av
 
-    given = picture(kind)
+    given = picture("GIF")
     book = clicks.timeline([0, 9000], 24000, 24000)
     path = tmp_path / "b.m4b"
     write_book(path, clicks.parts(book), book, Tags(title="t"), given)
@@ -156,16 +138,6 @@ def test_a_book_shows_its_cover(kind: str, tmp_path: Path) -> None:
         shown = file.streams.video[0]
         assert (shown.width, shown.height) == (300, 400)
         assert next(bytes(packet) for packet in file.demux(shown)) == expected.data
-
-
-def test_without_pillow_first_bytes_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    given = picture("PNG")
-    gif = picture("GIF", mode="P")
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    assert prepare(Picture(given.data, "image/x")).picture == given
-    assert "pip install pillow" in prepare(gif).warning
 
 
 def test_a_cover_whose_decoder_takes_too_much_memory_is_left_out() -> None:
