@@ -21,7 +21,6 @@ from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError
 from anyrig.speech.audio import Samples, WordTime
 from anyrig.speech.sound.encode import encoder
-from anyrig.speech.sound.labels import ChapterMark
 from anyrig.text.captions import Caption, srt, vtt
 from anyrig.text.captions_cut import LINE, pieces, width, wrapped
 
@@ -233,21 +232,6 @@ def test_samples_come_where_they_were_put(tmp_path: Path, ending: str) -> None:
             wanted = sweep()[first : first + len(part)]
             assert np.corrcoef(part, wanted)[0, 1] > 0.95
     reader.close()
-
-
-def test_blocks_are_small_and_belong_to_their_chapter(tmp_path: Path) -> None:
-    third = SECONDS * RATE // 3
-    marks = [ChapterMark(f"Part {n}", n * third, (n + 1) * third) for n in range(3)]
-    book = finished(write(tmp_path / "book.m4b", sweep(), chapters=marks))
-    assert book.marked
-    assert [track.title for track in book.tracks] == ["Part 0", "Part 1", "Part 2"]
-    assert [track.offset_s for track in book.tracks] == pytest.approx([0, 20 / 3, 40 / 3], abs=1e-3)
-    sizes = [0, 0, 0]
-    for number, block in blocks(book):
-        assert len(block) < 6 * RATE
-        sizes[number] += len(block)
-    assert sizes == [track.end - track.start for track in book.tracks]
-    assert book.tracks[0].end == book.tracks[1].start
 
 
 def test_a_folder_is_a_book_in_the_order_of_its_numbers(tmp_path: Path) -> None:

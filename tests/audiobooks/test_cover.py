@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,12 @@ from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.write import write_book
 from anyrig.text.document import Picture
 from tests.audiobooks import clicks
+from tests.text.picture_making import bomb_png
 
 
 def picture(
     kind: str, size: tuple[int, int] = (300, 400), mode: str = "RGB", **save: object
-) -> Picture:  # noqa: E501
+) -> Picture:
     out = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert(mode).save(out, kind, **save)
     return Picture(out.getvalue(), f"image/{kind.lower()}")
@@ -70,21 +70,6 @@ def test_turned_ones_stand_upright() -> None:
         assert image.size == (200, 300)
 
 
-def bomb(width: int, height: int) -> bytes:
-    """A PNG of a few bytes that says it is huge."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        )
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    packed = zlib.compress(bytes(100_000))
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
-    )
-
-
 WHOLE = picture("JPEG").data
 BROKEN = {
     "empty": b"",
@@ -92,8 +77,8 @@ BROKEN = {
     "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
     "cut jpeg": WHOLE[: len(WHOLE) // 2],
     "noise in png": picture("PNG").data[:60] + bytes(range(256)) * 3,
-    "bomb": bomb(30_000, 30_000),
-    "long bomb": bomb(10_000_000, 1),
+    "bomb": bomb_png(1_000, 1_000_000),
+    "long bomb": bomb_png(10_000_000, 1),
 }  # fmt: skip
 
 
@@ -108,6 +93,12 @@ def test_broken_ones_are_left_out_with_a_word(name: str, tmp_path: Path) -> None
     written = write_book(tmp_path / "b.m4b", clicks.parts(book), book, Tags(title="t"), given)
     assert written.warnings == (made.warning,)
     assert written.files[0].exists()
+
+
+@pytest.mark.parametrize("name", ["empty", "svg", "postscript"])
+def test_what_is_no_picture_is_called_that(name: str) -> None:
+    warning = prepare(Picture(BROKEN[name], "image/jpeg")).warning
+    assert warning == "the cover is left out: it cannot be read (no picture)"
 
 
 @pytest.mark.parametrize(("kind", "more"), [("MPO", True), ("JPEG2000", False), ("AVIF", False)])

@@ -103,6 +103,22 @@ def test_a_note_is_heard_in_the_first_chapter_that_is_spoken() -> None:
     assert any("eighteen ninety" in line for line in said(plan))
 
 
+def test_a_chapter_of_which_nothing_is_spoken_is_among_the_omissions() -> None:
+    plan = planned(book(chapter("Some words."), chapter(Block("x = 1", "code"))))
+    assert len(plan.parts) == 1
+    assert len(plan.silent) == 1
+    assert plan.omitted()["code"] == 3
+
+
+def test_a_note_of_two_paragraphs_is_moved_whole() -> None:
+    first = Block("The clock1 struck.", inlines=(Inline(9, 10, "noteref", "n"),))
+    note = (Block("It was old.", "note", id="n"), Block("It was slow.", "note", id="n"))
+    moved = moved_notes(book(chapter(first, "Nobody moved.", *note)), Ways(notes="inline"))
+    assert [block.text for block in moved.chapters[0].blocks] == [
+        "The clock1 struck.", "It was old.", "It was slow.", "Nobody moved.",
+    ]  # fmt: skip
+
+
 def test_notes_that_only_notes_name_are_not_lost() -> None:
     one = Block("See2 also.", "note", id="a", inlines=(Inline(3, 4, "noteref", "b"),))
     other = Block("This one.", "note", id="b", inlines=(Inline(0, 4, "noteref", "b"),))
@@ -163,6 +179,11 @@ def test_a_book_does_not_begin_with_what_pictures_show() -> None:
     ]  # fmt: skip
     assert dict(plan.omitted()) == {"image": 2 * len("alighthouseatnight")}
     assert said(planned(book(opening), Ways(matter="speak")))[0] == "Image: a lighthouse at night"
+
+
+def test_a_book_of_pictures_alone_tells_what_they_show() -> None:
+    plan = planned(book(chapter(Block("a lighthouse", "image"), Block("a boat", "image"))))
+    assert said(plan) == ["Image: a lighthouse", "Image: a boat"]
 
 
 def test_a_row_of_stars_is_a_rest_and_not_spoken() -> None:
@@ -256,6 +277,14 @@ def test_one_changed_paragraph_changes_only_its_own_lines() -> None:
     after = planned(book(chapter("One is here.", "Two was there.", "Three is here.")))
     kept = {segment.line for segment in before.segments} & {s.line for s in after.segments}
     assert len(kept) == 2
+
+
+def test_what_is_asked_for_with_every_segment_is_counted_once() -> None:
+    """A book of thousands of chapters tells its progress thousands of times."""
+    plan = planned(book(NOTED))
+    assert plan.segments is plan.segments
+    assert plan.num_segments == len(plan.segments)
+    assert "num_segments" in vars(plan)
 
 
 def tracks(titles: Sequence[str]) -> Tracks:

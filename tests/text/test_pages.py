@@ -78,15 +78,6 @@ def test_a_scan_with_a_stamp_is_a_scan_still_and_keeps_the_stamp(tmp_path: Path)
     assert page.layer == "Scanned by a phone"
 
 
-def test_a_scan_with_its_text_under_it_has_text(tmp_path: Path) -> None:
-    made = _scan()
-    for number in range(6):
-        made.put(20, 500 - 20 * number, TEXT, size=9, mode=3)
-    page = pages(write(tmp_path / "a.pdf", [made])).pages[0]
-    assert (page.source, page.lack) == ("text", "")
-    assert page.text.count("harbour") == 6
-
-
 def test_a_garbage_layer_is_kept_out_and_not_lost(tmp_path: Path) -> None:
     shifted = "".join(chr(ord(c) - 29) if c > "=" else c for c in TEXT * 2)
     made = Leaf()
@@ -199,12 +190,6 @@ def test_a_page_is_drawn_at_its_size_upright_and_in_grey(tmp_path: Path) -> None
     assert (image.mode, image.size) == ("L", (840, 1200))
     assert Image.open(io.BytesIO(picture(path, 2, dpi=72))).size == (600, 420)
     assert min(image.tobytes()) < 100
-
-
-def test_a_poster_is_drawn_no_larger_than_it_may_be(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.pdf", [Leaf(width=14_000, height=14_000)])
-    width, height = Image.open(io.BytesIO(picture(path, 1, dpi=300))).size
-    assert 36_000_000 < width * height <= 40_100_000
 
 
 @pytest.mark.parametrize(

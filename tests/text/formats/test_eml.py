@@ -92,13 +92,6 @@ def test_bytes_that_no_charset_explains_are_read_as_any_file(tmp_path: Path, sai
     assert document.about.title == "Été"
 
 
-def test_marked_up_text_takes_its_encoding_from_the_message(tmp_path: Path) -> None:
-    made = EmailMessage()
-    made["Subject"] = "x"
-    made.set_content("<p>Où est l'été ?</p>", subtype="html", charset="iso-8859-1", cte="8bit")
-    assert "Où est l'été ?" in _text(_read(tmp_path / "a.eml", made))
-
-
 def test_attachments_are_read_by_what_they_are(tmp_path: Path) -> None:
     made = message()
     made.add_attachment(pdf([leaf()]), maintype="application", subtype="pdf", filename="net.pdf")

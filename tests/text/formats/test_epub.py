@@ -11,7 +11,7 @@ import pytest
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import About, Chapter, Document
 from anyrig.text.files import read
-from tests.text.epub_maker import CONTAINER, PNG, Line, Page, epub, navigation, ncx, write
+from tests.text.epub_maker import CONTAINER, PNG, Line, Page, epub, ncx, write
 
 ONE = Page("c1.xhtml", "<h1>One</h1><p>First.</p>", title="Chapter One")
 TWO = Page("c2.xhtml", "<h1>Two</h1><p>Second.</p>", title="Chapter Two")
@@ -27,16 +27,6 @@ def texts(chapter: Chapter) -> list[str]:
 
 def every(document: Document) -> list[str]:
     return [text for chapter in document.chapters for text in texts(chapter)]
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_chapters_come_in_the_order_of_the_spine(tmp_path: Path, version: int) -> None:
-    document = read(epub(tmp_path / "a.epub", [TWO, ONE], version=version))
-    assert document.format == "epub"
-    assert outline(document) == [(1, "Chapter Two"), (1, "Chapter One")]
-    assert texts(document.chapters[0]) == ["Two", "Second."]
-    assert document.chapters[0].source == "OEBPS/c2.xhtml"
-    assert document.warnings == ()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -59,19 +49,6 @@ def test_levels_fragments_and_chapters_over_files(tmp_path: Path, version: int) 
     assert document.chapters[2].source == "OEBPS/both.xhtml#b"
 
 
-def test_a_heading_without_a_link_only_deepens(tmp_path: Path) -> None:
-    contents = [Line("Part", "", (Line("One", "c1.xhtml"), Line("Two", "c2.xhtml")))]
-    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=contents))
-    assert outline(document) == [(2, "One"), (2, "Two")]
-    assert document.warnings == ()
-
-
-def test_a_part_and_its_chapter_at_one_place_are_one(tmp_path: Path) -> None:
-    contents = [Line("Part", "c1.xhtml", (Line("One", "c1.xhtml"),)), Line("Two", "c2.xhtml")]
-    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=contents))
-    assert outline(document) == [(1, "Part: One"), (1, "Two")]
-
-
 def test_what_no_entry_names_is_kept(tmp_path: Path) -> None:
     before = Page("t.xhtml", "<h1>Title</h1>", title=None)
     document = read(epub(tmp_path / "a.epub", [before, ONE, TWO]))
@@ -92,30 +69,12 @@ def test_entries_that_lead_nowhere_are_named_and_the_rest_read(tmp_path: Path) -
     assert "Gone" in warning
 
 
-def test_a_heading_right_above_the_mark_goes_with_its_chapter(tmp_path: Path) -> None:
-    page = Page("a.xhtml", '<h2>A</h2><p>a</p><h2>B</h2><p id="b">b</p>')
-    contents = [Line("A", "a.xhtml"), Line("B", "a.xhtml#b")]
-    document = read(epub(tmp_path / "a.epub", [page], contents=contents))
-    assert [texts(chapter) for chapter in document.chapters] == [["A", "a"], ["B", "b"]]
-
-
 @pytest.mark.parametrize("version", [2, 3])
 def test_without_contents_headings_cut_the_book(tmp_path: Path, version: int) -> None:
     pages = [Page("a.xhtml", "<h1>A</h1><p>a</p><h1>B</h1><p>b</p>"), Page("b.xhtml", "<p>b2</p>")]
     document = read(epub(tmp_path / "a.epub", pages, contents=[], version=version))
     assert outline(document) == [(1, "A"), (1, "B")]
     assert texts(document.chapters[1]) == ["B", "b", "b2"]
-
-
-def test_without_contents_and_headings_files_cut_the_book(tmp_path: Path) -> None:
-    pages = [Page("a.xhtml", "<p>a</p>"), Page("b.xhtml", "<p>b</p>")]
-    document = read(epub(tmp_path / "a.epub", pages, contents=[]))
-    assert [texts(chapter) for chapter in document.chapters] == [["a"], ["b"]]
-
-
-def test_contents_of_one_line_do_not_make_a_book_of_one_chapter(tmp_path: Path) -> None:
-    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=[Line("Start", "c1.xhtml")]))
-    assert outline(document) == [(1, "Start"), (1, "Two")]
 
 
 def test_what_is_outside_of_the_order_comes_last(tmp_path: Path) -> None:
@@ -144,28 +103,6 @@ def test_a_page_that_cannot_be_read_is_warned_of(tmp_path: Path) -> None:
     assert any("deep.xhtml" in each and "too deep" in each for each in document.warnings)
 
 
-def test_notes_in_another_file_and_the_way_back(tmp_path: Path) -> None:
-    one = Page("text/c1.xhtml", '<p>A<a id="r1" href="../notes.xhtml#n1"><sup>1</sup></a>.</p>')
-    two = Page("notes.xhtml", '<h1>Notes</h1><p id="n1"><a href="text/c1.xhtml#r1">1</a> N.</p>')
-    document = read(epub(tmp_path / "a.epub", [one, two]))
-    note = document.chapters[1].blocks[1]
-    assert (note.kind, note.id) == ("note", "OEBPS/notes.xhtml#n1")
-    assert [note.text[each.start : each.end] for each in note.inlines] == ["1"]
-    assert document.chapters[1].role == "notes"
-
-
-def test_pages_of_the_printed_book_are_counted(tmp_path: Path) -> None:
-    page = Page(
-        "a.xhtml",
-        '<p>x</p><div epub:type="pagebreak" title="7"></div><p>a</p>'
-        '<p>b <span epub:type="pagebreak" title="8"/>c</p><p>d</p>',
-    )
-    (chapter,) = read(epub(tmp_path / "a.epub", [page])).chapters
-    assert [(block.kind, block.page) for block in chapter.blocks] == [
-        ("paragraph", 0), ("page", 7), ("paragraph", 7), ("paragraph", 7), ("paragraph", 8)
-    ]  # fmt: skip
-
-
 def test_style_sheets_hide_and_set_lines(tmp_path: Path) -> None:
     head = '<link rel="stylesheet" href="css/s.css"/><style>p.gone { display:none }</style>'
     page = Page(
@@ -179,17 +116,6 @@ def test_style_sheets_hide_and_set_lines(tmp_path: Path) -> None:
         @media print { .l { display: block } } .drop { display: block; float: left }"""
     path = epub(tmp_path / "a.epub", [page], files={"OEBPS/css/s.css": sheet})
     assert every(read(path)) == ["a b", "The"]
-
-
-def test_languages_of_files_count_where_they_differ(tmp_path: Path) -> None:
-    same = [Page(f"{n}.xhtml", f"<p>texte {n}</p>", language="en") for n in range(3)]
-    document = read(epub(tmp_path / "a.epub", same, metadata="<dc:language>fr</dc:language>"))
-    assert document.about.language == "fr"
-    assert {b.language for c in document.chapters for b in c.blocks} == {""}
-    mixed = [*same, Page("d.xhtml", "<p>Wort</p>", language="de")]
-    document = read(epub(tmp_path / "b.epub", mixed, metadata="<dc:title>x</dc:title>"))
-    assert document.about.language == "en"
-    assert [c.blocks[0].language for c in document.chapters] == ["", "", "", "de"]
 
 
 def test_a_picture_in_front_is_the_cover(tmp_path: Path) -> None:
@@ -294,31 +220,6 @@ def test_a_broken_navigation_falls_back_to_the_ncx(tmp_path: Path) -> None:
                "OEBPS/toc.ncx": ncx([Line("Uno", "c1.xhtml"), Line("Due", "c2.xhtml")])},
     )  # fmt: skip
     assert outline(read(path)) == [(1, "Uno"), (1, "Due")]
-
-
-def test_other_lists_of_the_navigation_are_no_contents(tmp_path: Path) -> None:
-    whole = navigation([Line("Uno", "c1.xhtml"), Line("Due", "c2.xhtml")])
-    others = (
-        '<nav epub:type="page-list"><ol><li><a href="c1.xhtml#p1">1</a></li></ol></nav>'
-        '<nav epub:type="landmarks"><ol><li><a epub:type="bodymatter" href="c2.xhtml">B</a></li>'
-        "</ol></nav>"
-    )
-    changed = whole.replace("<nav", f"{others}<nav", 1)
-    path = epub(tmp_path / "a.epub", [ONE, TWO], files={"OEBPS/nav.xhtml": changed},
-                spine='<itemref idref="nav"/>')  # fmt: skip
-    document = read(path)
-    assert outline(document)[:2] == [(1, "Uno"), (1, "Due")]
-    assert texts(document.chapters[2]) == ["Contents", "Uno", "Due"]
-
-
-def test_pages_in_html_and_in_old_encodings_are_read(tmp_path: Path) -> None:
-    pages = [
-        Page("a.html", "", raw=b'<html><meta charset="latin1"><p>caf\xe9<br>ol\xe9<p>next'),
-        Page("b.xhtml", "", raw='<?xml version="1.0"?><html><body><p>ä</p></body></html>'
-             .encode("utf-16")),
-        Page("c.xhtml", "", raw=b"<html><body><p>R&D &nbsp;&hellip; <a id='x'/>on</p></body>"),
-    ]  # fmt: skip
-    assert every(read(epub(tmp_path / "a.epub", pages))) == ["café olé", "next", "ä", "R&D … on"]
 
 
 TEXT = Page("c.xhtml", "<h1>One</h1><p>Text of the book.</p>")
@@ -454,18 +355,6 @@ def test_a_page_made_to_do_harm(tmp_path: Path, harm: str) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.epub", "home", "work"]
 
 
-def test_what_is_repeated_without_end_is_read_once(tmp_path: Path) -> None:
-    path = epub(
-        tmp_path / "a.epub",
-        [Page("c.xhtml", "<p>Once.</p>")],
-        spine='<itemref idref="p0"/><itemref idref="gone"/>' * 20_000,
-        contents=[Line(f"Chapter {number}", f"c.xhtml#{number}") for number in range(20_000)],
-    )
-    document = read(path)
-    assert [block.text for each in document.chapters for block in each.blocks] == ["Once."]
-    assert all(len(warning) < 500 for warning in document.warnings)
-
-
 def test_damage_anywhere_is_an_error_or_a_reading(tmp_path: Path) -> None:
     whole = epub(
         tmp_path / "a.epub",
@@ -554,18 +443,6 @@ def test_scrambled_fonts_lock_nothing(tmp_path: Path) -> None:
         },
     )
     assert read(path).chapters[0].blocks[0].text == "Free to read."
-
-
-def test_a_free_statement_of_rights_locks_nothing(tmp_path: Path) -> None:
-    path = epub(
-        tmp_path / "book.epub",
-        [Page("c.xhtml", "<p>Free to read.</p>")],
-        files={
-            "META-INF/rights.xml": "<rights>In the public domain.</rights>",
-            "META-INF/encryption.xml": "<encryption",
-        },
-    )
-    assert read(path).chapters
 
 
 def test_text_scrambled_as_if_it_were_a_font_is_locked(tmp_path: Path) -> None:

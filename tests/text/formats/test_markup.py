@@ -166,14 +166,13 @@ def test_a_reference_names_its_note(html: str) -> None:
     assert {note.id for note in notes} == {reference.value}
 
 
-def test_the_way_back_from_a_note_is_marked_too() -> None:
+def test_a_note_in_a_list_of_terms_is_whole() -> None:
     made = blocks(
-        '<p>W<sup><a href="#n" id="r">1</a></sup></p>'
-        '<p id="n"><a href="#r">1</a>. Note. <a href="#r">↩</a></p>'
+        '<p>W<a href="#fn1">1</a></p><dl><dt id="fn1">1</dt><dd><p>One.</p><p>More.</p></dd>'
+        "<dt>Term</dt><dd>Meaning.</dd></dl>"
     )
-    note = made[1]
-    assert note.kind == "note"
-    assert [note.text[each.start : each.end] for each in note.inlines] == ["1", "↩"]
+    assert [block.kind for block in made] == ["paragraph", "note", "note", "note", "item", "item"]
+    assert {block.id for block in made[1:4]} == {"fn1"}
 
 
 @pytest.mark.parametrize(
@@ -198,15 +197,6 @@ def test_a_list_of_notes_is_notes_but_for_its_heading() -> None:
     assert [(block.kind, block.id) for block in made] == [
         ("heading", ""), ("note", "a"), ("note", "a"), ("note", "b")
     ]  # fmt: skip
-
-
-def test_ids_lead_to_their_blocks() -> None:
-    made = flow(page_of(
-        '<div id="all"><p id="one">a</p><p>b<a id="mid"></a>c</p><p>d<a id="next"></a></p>'
-        '<a name="old"></a><h2>e</h2></div>', name="",
-    ))  # fmt: skip
-    assert made.places == {"all": (0, 4), "one": (0, 1), "mid": (1, 2), "next": (3, 4),
-                           "old": (3, 4)}  # fmt: skip
 
 
 _WORDS = st.text("abc", min_size=1, max_size=4)

@@ -21,7 +21,6 @@ from anyrig.text.files import read as read_any
 from anyrig.text.formats import pdf as reader
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf import read
-from anyrig.text.formats.pdf_about import title_of
 from anyrig.text.formats.pdf_page import Line
 from tests.text.formats.pdf_making import Leaf, pdf, width_of, write
 
@@ -51,17 +50,6 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
     assert (about.title, about.authors) == ("The Nét", ("Ann Writer", "Bo Other"))
     assert (about.language, about.year, about.description) == ("en-GB", "2019", "Of boats")
     assert about.subjects == ("sea", "boats")
-
-
-@pytest.mark.parametrize(
-    ("said", "title"),
-    [
-        ("Microsoft Word - chapter one.doc", ""), ("Untitled-1", ""), ("draft.tex", ""),
-        ("???", ""), ("Untitled Love", "Untitled Love"), ("1984", "1984"),
-    ],
-)  # fmt: skip
-def test_a_program_s_title_is_none(said: str, title: str) -> None:
-    assert title_of(said) == title
 
 
 def test_the_first_page_is_the_cover(tmp_path: Path) -> None:
@@ -249,15 +237,6 @@ def test_lines_become_paragraphs_and_broken_words_whole(tmp_path: Path) -> None:
     assert texts(read_leaves(tmp_path, [leaf])) == [plain(HARBOUR), plain(ROAD)]
 
 
-def test_paragraphs_with_space_between_them_instead_of_indents(tmp_path: Path) -> None:
-    leaf = Leaf()
-    base = leaf.set(60, 520, HARBOUR)
-    base = leaf.set(60, base - 8, ROAD)
-    leaf.set(60, base - 8, HARBOUR)
-    document = read_leaves(tmp_path, [leaf])
-    assert texts(document) == [plain(HARBOUR), plain(ROAD), plain(HARBOUR)]
-
-
 def test_a_compound_keeps_its_hyphen_at_the_line_s_end(tmp_path: Path) -> None:
     leaf = Leaf()
     leaf.put(60, 500, "It was well known, and he knew that the cooperation of a well-")
@@ -288,21 +267,6 @@ def test_heads_and_page_numbers_are_set_apart(tmp_path: Path, num_pages: int) ->
     )
     assert len(texts(document, "paragraph")) == num_pages
     assert [block.page for block in blocks(document, "paragraph")] == list(range(1, num_pages + 1))
-
-
-def test_alternating_heads_with_numbers_and_roman_front_pages(tmp_path: Path) -> None:
-    leaves = []
-    for number, said in enumerate(["i", "ii", "iii", "1", "2", "3", "4"]):
-        leaf = Leaf()
-        if number > 2:
-            leaf.put(60, 570, f"{said} Ann Writer" if number % 2 else f"The Net {said}", 8)
-        else:
-            leaf.centre(25, said, 8)
-        leaf.set(60, 530, f"{HARBOUR} Mark {number}.", indent=14)
-        leaves.append(leaf)
-    document = read_leaves(tmp_path, leaves)
-    assert len(texts(document, "page")) == 7
-    assert all(text.startswith("The harbour") for text in texts(document, "paragraph"))
 
 
 def test_text_at_the_top_of_a_page_is_no_head(tmp_path: Path) -> None:
@@ -399,14 +363,6 @@ def test_footnotes_and_their_references(tmp_path: Path) -> None:
     assert said.text.startswith("He said so himself1, more")
 
 
-def test_a_power_is_no_reference(tmp_path: Path) -> None:
-    leaf = Leaf()
-    leaf.set(60, 520, HARBOUR, indent=14)
-    leaf.put(60, 440, "the area is x").put(60 + width_of("the area is x", 10), 444, "2", 6)
-    document = read_leaves(tmp_path, [leaf])
-    assert all(not block.inlines for block in blocks(document))
-
-
 def test_a_table_keeps_its_rows(tmp_path: Path) -> None:
     leaf = Leaf()
     base = leaf.set(60, 520, HARBOUR)
@@ -423,14 +379,6 @@ def test_a_table_keeps_its_rows(tmp_path: Path) -> None:
     document = read_leaves(tmp_path, [leaf])
     assert texts(document, "table") == ["\n".join("\t".join(row) for row in rows)]
     assert texts(document, "paragraph") == [plain(HARBOUR), plain(ROAD)]
-
-
-def test_text_drawn_twice_is_read_once(tmp_path: Path) -> None:
-    leaf = Leaf()
-    for shift in (0, 0.4):
-        leaf.put(60 + shift, 540, "Bold by drawing twice, with a llama", 10)
-    leaf.set(60, 500, HARBOUR)
-    assert "Bold by drawing twice, with a llama" in texts(read_leaves(tmp_path, [leaf]))
 
 
 def test_watermarks_and_turned_text_stand_aside(tmp_path: Path) -> None:
@@ -467,15 +415,6 @@ def test_turned_pages_are_read_upright(tmp_path: Path, quarter: int) -> None:
     assert said == " ".join(["First of all the lines here, second of the lines."] * 2)
 
 
-def test_spaced_letters_are_words(tmp_path: Path) -> None:
-    leaf = Leaf()
-    for number, letter in enumerate("CHAPTER"):
-        leaf.put(60 + 12 * number, 540, letter, 12)
-    leaf.put(60 + 12 * 8, 540, "I", 12)
-    leaf.set(60, 500, HARBOUR)
-    assert texts(read_leaves(tmp_path, [leaf]))[0] == "CHAPTER I"
-
-
 def test_a_large_initial_belongs_to_its_word(tmp_path: Path) -> None:
     leaf = Leaf().put(60, 496, "O", 34)
     leaf.put(86, 508, "nce there was a king who had three sons and one boat")
@@ -507,26 +446,6 @@ def test_soft_hyphens_items_verse_and_code(tmp_path: Path) -> None:
     ]
     assert texts(document, "poem") == ["\n".join(verse)]
     assert texts(document, "code") == ["def main():\n    return 1"]
-
-
-def test_a_bold_line_on_its_own_is_a_heading(tmp_path: Path) -> None:
-    leaf = Leaf()
-    base = leaf.set(60, 540, HARBOUR)
-    leaf.put(60, base - 12, "Of the Road", font="F2")
-    leaf.set(60, base - 32, ROAD)
-    document = read_leaves(tmp_path, [leaf])
-    assert [chapter.title for chapter in document.chapters] == ["", "Of the Road"]
-    assert texts(document, "heading") == ["Of the Road"]
-
-
-def test_a_page_of_contents_lists_items_without_dots(tmp_path: Path) -> None:
-    leaf = Leaf().put(60, 540, "Contents", 16, "F2")
-    for number, title in enumerate(["The Net", "The Storm", "The Calm", "The End"], 1):
-        dots = " ." * int((300 - width_of(title, 10) - 20) / width_of(" .", 10))
-        leaf.put(60, 500 - 14 * number, title + dots).put(350, 500 - 14 * number, str(number * 9))
-    assert texts(read_leaves(tmp_path, [leaf]), "item") == [
-        "The Net 9", "The Storm 18", "The Calm 27", "The End 36",
-    ]  # fmt: skip
 
 
 def test_every_letter_of_a_page_is_somewhere(tmp_path: Path) -> None:

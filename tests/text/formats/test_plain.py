@@ -16,7 +16,7 @@ from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
 from anyrig.text.formats import plain
-from anyrig.text.formats.csv import ROWS, dialect_of, has_header
+from anyrig.text.formats.csv import ROWS, dialect_of
 from anyrig.text.formats.limits import Limits
 
 PROSE = """The rain fell on the roof of the old house all through the long night, and the
@@ -217,10 +217,6 @@ def test_a_heading_of_footnotes_goes_with_them_and_the_chapter_goes_on() -> None
     assert made.chapters[0].blocks[1].inlines[0].value == "note-22:A"
 
 
-def test_a_number_in_brackets_without_a_note_is_text() -> None:
-    assert blocks(f"{PROSE}[7]\n")[0].inlines == ()
-
-
 _LINES = st.sampled_from(
     ["", "", "  ", PROSE, "CHAPTER I", "CHAPTER II.", "Contents", "IV", "3", "* * *", "[1] a note",
      "it is[1] so [Pg 3]", "    indented line of text", "a\tb   c", "PART ONE", "Prologue", "“Oh!”",
@@ -275,19 +271,6 @@ def test_cells_may_hold_quotes_marks_and_lines(tmp_path: Path) -> None:
     text = 'title,said\n"Smith, Ann","first\nsecond"\n"He said ""no""",x\n'
     said = 'title\tsaid\nSmith, Ann\tfirst second\nHe said "no"\tx'
     assert _text(tmp_path / "a.csv", text) == said
-
-
-@pytest.mark.parametrize(
-    ("rows", "header"),
-    [
-        ([["name", "age"], ["Ann", "42"], ["Bo", "7"]], True),
-        ([["Ann", "42"], ["Bo", "7"]], False),
-        ([["name", "city"], ["Ann", "Lyon"], ["Bo", "Rome"]], True),
-        ([["x", "y"], ["y", "x"], ["x", "y"]], False),
-    ],
-)
-def test_a_header_is_told_from_rows(rows: list[list[str]], header: bool) -> None:
-    assert has_header(rows) is header
 
 
 @pytest.mark.parametrize(

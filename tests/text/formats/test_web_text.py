@@ -55,11 +55,6 @@ def test_what_surrounds_the_text_is_named(tmp_path: Path) -> None:
     assert "no()" not in "".join(block.text for block in blocks(document))
 
 
-def test_broken_mark_up_is_read_as_a_browser_would(tmp_path: Path) -> None:
-    found = blocks(page(tmp_path, "<h1>A<p>one<p>two <b>three</p> &nbsp;four &lt;"))
-    assert "".join(block.text for block in found).replace(" ", "") == "Aonetwothreefour<"
-
-
 @pytest.mark.parametrize("source", ["", "<script>x</script>"])
 def test_a_page_without_text_is_refused(tmp_path: Path, source: str) -> None:
     with pytest.raises(InvalidInputError):
