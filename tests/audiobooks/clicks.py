@@ -22,7 +22,6 @@ def click(rate: int) -> Samples:
 def timeline(
     starts: Sequence[int], end: int, rate: int, titles: Sequence[str] | None = None
 ) -> Timeline:
-    """Chapters that begin at those samples."""
     named = titles or [f"Chapter {number}" for number in range(1, len(starts) + 1)]
     marks = [
         Mark(title, start, stop)
@@ -100,7 +99,6 @@ class _Played:
 
 
 def chapters(path: Path) -> list[tuple[str, Fraction, Fraction]]:
-    """Title, start and end of each chapter, as FFmpeg reads them."""
     import av
 
     with av.open(str(path)) as file:

@@ -98,8 +98,6 @@ class Par:
 
 
 class Book:
-    """A finished read-along book, its files parsed."""
-
     def __init__(self, path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             self.entries = archive.infolist()
@@ -113,7 +111,6 @@ class Book:
         return self.xml(f"EPUB/text/part-{number:03d}.xhtml")
 
     def text(self, number: int) -> str:
-        """Of the body."""
         return "".join(self.find(self.page(number), "//x:body")[0].itertext())
 
     def find(self, of: etree._Element, path: str) -> list[etree._Element]:
@@ -141,11 +138,6 @@ class Book:
         ids = [par.text.partition("#")[2] for par in self.pars(number)]
         return ["".join(self.find(page, f"//*[@id='{name}']")[0].itertext()) for name in ids]
 
-    def durations(self) -> dict[str, float]:
-        """By what they refine; the whole book's under an empty name."""
-        found = self.find(self.opf, "//o:meta[@property='media:duration']")
-        return {each.get("refines", ""): seconds(each.text or "") for each in found}
-
 
 def seconds(clock: str) -> float:
     hours, minutes, rest = clock.split(":")
@@ -153,7 +145,6 @@ def seconds(clock: str) -> float:
 
 
 def make(folder: Path, of: Plan, ending: str = ".m4a", **options: object) -> Book:
-    """The read-along book of a plan."""
     times = timeline(of)
     path = folder / "book.epub"
     write_readalong(path, of, times, sound(folder / "sound", times, ending), **options)  # type: ignore[arg-type]

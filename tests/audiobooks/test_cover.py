@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import io
 import struct
-import zlib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-Image = pytest.importorskip("PIL.Image", reason="the base install has Pillow")
-
-from anyrig.audiobooks.cover import LARGEST, prepare  # noqa: E402
-from anyrig.audiobooks.tags import Tags  # noqa: E402
-from anyrig.audiobooks.write import write_book  # noqa: E402
-from anyrig.text.document import Picture  # noqa: E402
-from tests.audiobooks import clicks  # noqa: E402
+from anyrig.audiobooks.cover import LARGEST, prepare
+from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.write import write_book
+from anyrig.text.document import Picture
+from tests.audiobooks import clicks
+from tests.text.picture_making import bomb_png
 
 
 def picture(
     kind: str, size: tuple[int, int] = (300, 400), mode: str = "RGB", **save: object
-) -> Picture:  # noqa: E501
+) -> Picture:
     out = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert(mode).save(out, kind, **save)
     return Picture(out.getvalue(), f"image/{kind.lower()}")
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"), [("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGBA"), ("PNG", "P")]
-)  # noqa: E501
+@pytest.mark.parametrize(("kind", "mode"), [("JPEG", "L"), ("PNG", "RGBA")])
 def test_what_players_show_is_kept_as_it_is(kind: str, mode: str) -> None:
     given = picture(kind, mode=mode)
     wrongly = Picture(given.data, "application/octet-stream")
@@ -37,10 +34,7 @@ def test_what_players_show_is_kept_as_it_is(kind: str, mode: str) -> None:
         assert not made.warning
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"),
-    [("GIF", "P"), ("WEBP", "RGB"), ("BMP", "RGB"), ("TIFF", "RGB"), ("JPEG", "CMYK")],
-)
+@pytest.mark.parametrize(("kind", "mode"), [("GIF", "P"), ("WEBP", "RGB"), ("JPEG", "CMYK")])
 def test_others_become_jpeg(kind: str, mode: str) -> None:
     made = prepare(picture(kind, mode=mode)).picture
     assert made is not None
@@ -55,12 +49,11 @@ def test_what_is_seen_through_becomes_white() -> None:
     made = prepare(Picture(out.getvalue(), "image/webp")).picture
     assert made is not None
     with Image.open(io.BytesIO(made.data)) as image:
-        assert min(image.getpixel((20, 30))) > 250
+        assert min(image.tobytes()) > 250
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_large_ones_are_scaled(kind: str) -> None:
-    made = prepare(picture(kind, (3000, 4500))).picture
+def test_large_ones_are_scaled() -> None:
+    made = prepare(picture("PNG", (3000, 4500))).picture
     assert made is not None
     with Image.open(io.BytesIO(made.data)) as image:
         assert max(image.size) <= LARGEST
@@ -77,34 +70,15 @@ def test_turned_ones_stand_upright() -> None:
         assert image.size == (200, 300)
 
 
-def bomb(width: int, height: int) -> bytes:
-    """A PNG of a few bytes that says it is huge."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        )
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    packed = zlib.compress(bytes(100_000))
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
-    )
-
-
 WHOLE = picture("JPEG").data
 BROKEN = {
     "empty": b"",
-    "text": b"this is no picture",
     "svg": b"<svg xmlns='http://www.w3.org/2000/svg'><rect width='9' height='9'/></svg>",
     "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
     "cut jpeg": WHOLE[: len(WHOLE) // 2],
-    "head alone": WHOLE[:20],
-    "cut png": picture("PNG").data[:200],
     "noise in png": picture("PNG").data[:60] + bytes(range(256)) * 3,
-    "bomb": bomb(30_000, 30_000),
-    "greater bomb": bomb(2_000_000, 2_000_000),
-    "long bomb": bomb(10_000_000, 1),
+    "bomb": bomb_png(1_000, 1_000_000),
+    "long bomb": bomb_png(10_000_000, 1),
 }  # fmt: skip
 
 
@@ -121,7 +95,7 @@ def test_broken_ones_are_left_out_with_a_word(name: str, tmp_path: Path) -> None
     assert written.files[0].exists()
 
 
-@pytest.mark.parametrize("name", ["empty", "text", "svg", "postscript"])
+@pytest.mark.parametrize("name", ["empty", "svg", "postscript"])
 def test_what_is_no_picture_is_called_that(name: str) -> None:
     warning = prepare(Picture(BROKEN[name], "image/jpeg")).warning
     assert warning == "the cover is left out: it cannot be read (no picture)"
@@ -141,11 +115,10 @@ def test_every_kind_of_picture_that_is_read_elsewhere_is_a_cover(kind: str, more
         assert (cover.format, cover.size) == ("JPEG", (300, 400))
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF"])
-def test_a_book_shows_its_cover(kind: str, tmp_path: Path) -> None:
+def test_a_book_shows_its_cover(tmp_path: Path) -> None:
     import av
 
-    given = picture(kind)
+    given = picture("GIF")
     book = clicks.timeline([0, 9000], 24000, 24000)
     path = tmp_path / "b.m4b"
     write_book(path, clicks.parts(book), book, Tags(title="t"), given)
@@ -156,16 +129,6 @@ def test_a_book_shows_its_cover(kind: str, tmp_path: Path) -> None:
         shown = file.streams.video[0]
         assert (shown.width, shown.height) == (300, 400)
         assert next(bytes(packet) for packet in file.demux(shown)) == expected.data
-
-
-def test_without_pillow_first_bytes_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    given = picture("PNG")
-    gif = picture("GIF", mode="P")
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    assert prepare(Picture(given.data, "image/x")).picture == given
-    assert "pip install pillow" in prepare(gif).warning
 
 
 def test_a_cover_whose_decoder_takes_too_much_memory_is_left_out() -> None:

@@ -16,7 +16,6 @@ from anyrig.audiobooks.plan import (
     language_of,
     moved_notes,
     plan_of,
-    title_of,
     with_title,
 )
 from anyrig.audiobooks.timeline import Mark
@@ -144,10 +143,7 @@ def test_a_table_is_read_by_rows_and_a_poem_by_lines() -> None:
     ("kind", "ways", "omitted"),
     [
         ("table", Ways(tables="skip"), "table"),
-        ("image", Ways(images="skip"), "image"),
-        ("poem", Ways(poems="skip"), "poem"),
         ("code", Ways(), "code"),
-        ("page", Ways(), "page"),
         ("note", Ways(), "note"),
     ],
 )
@@ -276,13 +272,6 @@ def test_the_language_of_a_book_is_that_of_its_text() -> None:
     assert language_of(right) == "en-gb"
 
 
-def test_titles_come_from_the_contents_the_heading_or_the_number() -> None:
-    heading = Block("The  Storm", "heading", 1)
-    assert title_of(chapter(heading, title="I"), 4) == "I"
-    assert title_of(chapter("x", heading), 4) == "The Storm"
-    assert title_of(chapter("x"), 4) == "Chapter 4"
-
-
 def test_one_changed_paragraph_changes_only_its_own_lines() -> None:
     before = planned(book(chapter("One is here.", "Two is here.", "Three is here.")))
     after = planned(book(chapter("One is here.", "Two was there.", "Three is here.")))
@@ -299,7 +288,6 @@ def test_what_is_asked_for_with_every_segment_is_counted_once() -> None:
 
 
 def tracks(titles: Sequence[str]) -> Tracks:
-    """A whole book of chapters with these titles."""
     return Tracks(tuple(range(1, len(titles) + 1)), tuple(titles), len(titles))
 
 
@@ -321,11 +309,6 @@ def test_nested_titles_stand_alone_unless_two_are_alike() -> None:
     ]  # fmt: skip
 
 
-def test_titles_of_three_levels_and_of_skipped_ones() -> None:
-    given = marks(("A", 1), ("B", 2), ("x", 3), ("C", 2), ("x", 3), ("D", 1), ("x", 4))
-    assert chapter_titles(given)[2::2] == ["A: B: x", "A: C: x", "D: x"]
-
-
 def test_titles_are_one_clean_line_of_bounded_length() -> None:
     long = "The very long account of all that befell " * 10
     made = chapter_titles(
@@ -338,23 +321,15 @@ def test_titles_are_one_clean_line_of_bounded_length() -> None:
 
 SAFE_NAMES = [
     ("../../etc/passwd", "etc passwd"),
-    ("/root", "root"),
     ("C:\\Windows\\x", "C Windows x"),
     ("CON", "_CON"),
-    ("nul.txt", "_nul.txt"),
-    ("com1", "_com1"),
     ("LPT¹ ", "_LPT¹"),
-    ("Console", "Console"),
-    (".hidden", "hidden"),
     ("ends in dots...", "ends in dots"),
     ("What? <Yes> | \"No\" *", "What Yes No"),
-    ("#1: x", "1 x"),
     ("-rf", "rf"),
     ("a\nb\0c\x7f", "a b c"),
     ("evil\u202egnp.exe", "evil gnp.exe"),
-    ("e\u0301", "é"),
     ("🎉 Fête", "🎉 Fête"),
-    ("...", "untitled"),
     ("", "untitled"),
 ]  # fmt: skip
 
@@ -387,13 +362,7 @@ def test_numbers_are_as_wide_as_they_must_be() -> None:
     assert [name[-2:] for name in long] == ["01", "02", "03"]
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "{nonsense}", "{title", "a/{title}", "..\\{title}", "{title.__class__}", "{title:>9}",
-        "{title!r}", "{}", "{0}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("pattern", ["{nonsense}", "{title", "a/{title}", "{title.__class__}"])
 def test_patterns_are_checked(pattern: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         file_names(tracks(["x"]), pattern, {})

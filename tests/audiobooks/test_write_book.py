@@ -16,13 +16,12 @@ import pytest
 import soundfile
 
 from anyrig.audiobooks.names import all_tracks
-from anyrig.audiobooks.tags import Tags, named, shortened, three_letters
+from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import CHAPTER_FORMATS, chapter_paths, write_book, write_chapters
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.beside import clear_leftovers, folder_beside
-from anyrig.speech.sound.labels import NAMES
 from tests.audiobooks import clicks
 
 TAGS = Tags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
@@ -42,7 +41,7 @@ def odd_places(count: int, rate: int, seed: int = 3) -> list[int]:
     return [0, *(int(place) for place in np.cumsum(steps))]
 
 
-@pytest.mark.parametrize("rate", [24000, 22050, 16000, 48000, 23456, 11000, 44100])
+@pytest.mark.parametrize("rate", [24000, 22050, 23456])
 def test_marks_lie_where_chapters_are_heard(folder: Path, rate: int) -> None:
     starts = odd_places(12, rate)
     book = clicks.timeline(starts, starts[-1] + rate, rate)
@@ -81,17 +80,6 @@ def test_marks_hold_after_ten_hours(folder: Path) -> None:
     assert max(map(abs, clicks.heard(path, [start for _, start, _ in found]))) < 0.3
 
 
-def test_places_of_a_hundred_hours_are_exact(folder: Path) -> None:
-    """Numbers alone: the encoder is asked where it would put marks."""
-    from anyrig.speech.sound.encode import _at_rate
-    from anyrig.speech.sound.labels import ChapterMark, Labels
-
-    start = 100 * 3600 * 23456 + 1
-    moved = _at_rate(Labels({}, None, (ChapterMark("x", start, start + 1),)), 23456, 24000)
-    exact = Fraction(start * 24000, 23456)
-    assert abs(moved.chapters[0].start - exact) <= Fraction(1, 2)
-
-
 def test_a_first_chapter_may_begin_late_and_one_may_be_empty(folder: Path) -> None:
     marks = (Mark("One", 4800, 24000), Mark("None", 24000, 24000), Mark("Two", 24000, 48000))
     book = Timeline(24000, marks, ())
@@ -102,8 +90,6 @@ def test_a_first_chapter_may_begin_late_and_one_may_be_empty(folder: Path) -> No
 
 
 def test_the_book_says_what_it_is(folder: Path) -> None:
-    import av
-
     book = clicks.timeline([0], 24000, 24000)
     tags = Tags(
         title="Das Ende", author="Zoë Ü", narrator="Hibari", series="Reise", series_index="2",
@@ -122,15 +108,6 @@ def test_the_book_says_what_it_is(folder: Path) -> None:
     assert found["synopsis"].startswith("Lang.\n\nWort")
     assert found["album_artist"] == "Zoë Ü"
     assert found["episode_id"] == "2"
-
-
-def test_progress_is_told_and_ends_at_one(folder: Path) -> None:
-    book = clicks.timeline([0], 50000, 24000)
-    told: list[float] = []
-    write_book(folder / "b.m4b", clicks.parts(book), book, TAGS, tell=told.append)
-    assert told == sorted(told)
-    assert len(told) == 5
-    assert told[-1] == 1.0
 
 
 def test_samples_and_timeline_must_agree(folder: Path) -> None:
@@ -163,11 +140,6 @@ def test_a_book_that_stops_leaves_the_old_one(folder: Path) -> None:
     assert os.listdir(folder) == ["b.m4b"]
 
 
-def test_only_names_of_books_are_taken(folder: Path) -> None:
-    with pytest.raises(InvalidInputError, match="not an m4b file"):
-        write_book(folder / "b.mp3", [], clicks.timeline([0], 0, 24000), TAGS)
-
-
 FULL = """
 import resource, sys
 from pathlib import Path
@@ -191,7 +163,7 @@ except StorageError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.98, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_a_disk_without_room_is_told(folder: Path, share: float) -> None:
     """Found wherever it happens: at the front, in the sound, in the index at the end."""
     path = folder / "b.m4b"
@@ -276,29 +248,6 @@ def test_long_names_can_be_written(folder: Path) -> None:
     assert os.listdir(folder) == [name]
 
 
-@pytest.mark.system("ffmpeg", "ffmpeg")
-@pytest.mark.parametrize("rate", [24000, 23456])
-def test_the_program_ffmpeg_puts_marks_as_well(
-    folder: Path, rate: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import av
-
-    starts = odd_places(10, rate)
-    titles = [f"{n} = a;b #c \\d ü🎉" for n in range(10)]
-    book = clicks.timeline(starts, starts[-1] + rate, rate, titles)
-    path = folder / "book.m4b"
-    with monkeypatch.context() as without:
-        without.setitem(sys.modules, "av", None)
-        write_book(path, clicks.parts(book), book, TAGS)
-    found = clicks.chapters(path)
-    assert [title for title, _, _ in found] == titles
-    away = clicks.heard(path, [start for _, start, _ in found])
-    assert max(map(abs, away)) < 1.0, away
-    with av.open(str(path)) as file:
-        assert file.metadata["composer"] == "Hibari"
-        assert file.streams.audio[0].metadata["language"] == "deu"
-
-
 def test_memory_does_not_grow_with_the_book(folder: Path) -> None:
     import psutil
 
@@ -346,17 +295,14 @@ def sound() -> Samples:
     return (np.random.default_rng(5).normal(0, 0.1, BOOK.num_samples)).astype(np.float32)
 
 
-def cut(sound: Samples, size: int = 7001) -> Iterator[Samples]:
-    for start in range(0, len(sound), size):
-        yield sound[start : start + size]
+def cut(sound: Samples) -> Iterator[Samples]:
+    for start in range(0, len(sound), 7001):
+        yield sound[start : start + 7001]
 
 
 @pytest.mark.parametrize("name", ["wav", "flac"])
-@pytest.mark.parametrize("size", [1000, 7001, 100_000])
-def test_the_files_together_are_the_book(
-    tmp_path: Path, sound: Samples, name: str, size: int
-) -> None:  # noqa: E501
-    made = write_chapters(tmp_path / "a" / "b", cut(sound, size), BOOK, CHAPTER_TAGS, format=name)
+def test_the_files_together_are_the_book(tmp_path: Path, sound: Samples, name: str) -> None:
+    made = write_chapters(tmp_path / "a" / "b", cut(sound), BOOK, CHAPTER_TAGS, format=name)
     back = [soundfile.read(path, dtype="float32")[0] for path in made.files]
     assert len(back.pop(1)) == RATE // 10, "a chapter of nothing is a moment of silence"
     assert [len(part) for part in back] == [30_001, 47_776, 22_223]
@@ -426,47 +372,3 @@ def test_wrong_wishes_are_told(tmp_path: Path, sound: Samples) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInputError, match="cannot be made"):
         write_chapters(tmp_path / "file" / "x", cut(sound), BOOK, CHAPTER_TAGS)
-
-
-def test_a_bitrate_is_for_those_that_have_one(tmp_path: Path, sound: Samples) -> None:
-    for name in ("flac", "opus"):
-        write_chapters(tmp_path, cut(sound), BOOK, CHAPTER_TAGS, format=name, bitrate=24_000)
-    low = sum(path.stat().st_size for path in tmp_path.glob("*.opus"))
-    assert low * 8 / BOOK.duration_s < 60_000
-
-
-def test_a_book_and_its_chapters() -> None:
-    book = Tags(title="Emma", author="Jane Austen", narrator="Hibari", year="1815", language="en")
-    assert named(book) == {
-        "title": "Emma", "artist": "Jane Austen", "album_artist": "Jane Austen", "album": "Emma",
-        "composer": "Hibari", "genre": "Audiobook", "date": "1815", "language": "eng",
-        "media_type": "2",
-    }  # fmt: skip
-    chapter = named(book.of_chapter("Volume I", 1, 55))
-    assert (chapter["title"], chapter["album"], chapter["track"]) == ("Volume I", "Emma", "1/55")
-
-
-def test_every_name_is_one_that_encoders_take() -> None:
-    full = Tags("t", "a", "n", "s", "2.5", "1900", "fr-CA", "d", "p", track=1, num_tracks=2)
-    made = named(full)
-    assert set(made) == set(NAMES)
-    assert (made["grouping"], made["series_part"]) == ("s #2.5", "2.5")
-    assert "series_part" not in named(Tags("t", series_index="3"))
-
-
-@pytest.mark.parametrize(
-    ("written", "code"),
-    [("en", "eng"), ("de-AT", "deu"), ("pt_BR", "por"), ("ENG", "eng"), ("zh-Hant", "zho"),
-     ("", ""), ("xx", ""), ("english", ""), ("né", "")],
-)  # fmt: skip
-def test_languages_have_three_letters(written: str, code: str) -> None:
-    assert three_letters(written) == code
-
-
-def test_texts_are_cut_between_words() -> None:
-    assert shortened("one two three", 20) == "one two three"
-    assert shortened("one two three four", 15) == "one two three…"
-    assert shortened("x" * 50, 10) == "x" * 9 + "…"
-    cut = shortened("書" * 200, 120, num_bytes=250)
-    assert len(cut.encode()) <= 250
-    assert cut.endswith("書…")

@@ -14,8 +14,6 @@ FOLDER = Path(__file__).parent / "marked"
 
 @dataclass(frozen=True)
 class Marked:
-    """A text, its language, and what is marked in it."""
-
     name: str
     language: str
     phrases: tuple[str, ...]
@@ -32,7 +30,6 @@ class Marked:
 
 
 def load() -> list[Marked]:
-    """All texts, by name."""
     return [_read(path) for path in sorted(FOLDER.glob("*.txt"))]
 
 
@@ -56,5 +53,4 @@ def matches(phrase: str, wanted: Sequence[str]) -> bool:
 
 
 def stems(phrase: str) -> set[str]:
-    """The words of a phrase, as they are counted."""
     return {stem(plain(word.text)) for word in words(phrase)}

@@ -56,12 +56,7 @@ SLOW = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("width", "height"),
-    [
-        (1_000_000, 8),
-        pytest.param(8, 1_000_000, marks=SLOW),
-        pytest.param(50_000, 440, marks=SLOW),
-        pytest.param(440, 50_000, marks=SLOW),
-    ],
+    [(1_000_000, 8), pytest.param(440, 50_000, marks=SLOW)],
 )
 def test_strips_are_read_within_the_limit(tmp_path: Path, width: int, height: int) -> None:
     pytest.importorskip("rapidocr")
@@ -122,12 +117,7 @@ def packed() -> bytes:
 
 @pytest.mark.parametrize(
     ("nested", "command"),
-    [
-        (False, "book --list"),
-        pytest.param(True, "book --list", marks=SLOW),
-        pytest.param(False, "analyse --no-vectors", marks=SLOW),
-        pytest.param(True, "analyse --no-vectors", marks=SLOW),
-    ],
+    [(False, "book --list"), pytest.param(True, "analyse --no-vectors", marks=SLOW)],
 )
 def test_a_packed_stream_that_fills_a_memory_is_refused(
     tmp_path: Path, packed: bytes, nested: bool, command: str

@@ -37,15 +37,6 @@ def test_whatever_shapes_a_vector_is_in_the_fingerprint(tmp_path: Path) -> None:
     assert len(set(seen)) == len(seen)
 
 
-def test_a_dense_layer_is_deterministic_as_well(tmp_path: Path) -> None:
-    sentence_transformer(tmp_path, dense=True)
-    model, texts = in_folder(tmp_path, name="x"), sentences(60, longest=40)
-    together = embedded(model, texts, deterministic=True)
-    for number in range(0, 60, 5):
-        alone = embedded(model, [texts[number]], deterministic=True)[0]
-        assert alone.tobytes() == together[number].tobytes()
-
-
 def test_deterministic_asks_for_no_position_that_a_model_lacks(tmp_path: Path) -> None:
     encoder(tmp_path, "bert", max_position_embeddings=40)
     model, texts = in_folder(tmp_path, name="x"), [*sentences(5), "the cat " * 60]

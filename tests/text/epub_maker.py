@@ -30,8 +30,6 @@ JPEG = b"\xff\xd8\xff\xe0" + b"\x00" * 60
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the book."""
-
     name: str
     body: str
     title: str | None = ""
@@ -67,21 +65,7 @@ def epub(
     mimetype: bytes | None = b"application/epub+zip",
     prefix: bytes = b"",
 ) -> Path:
-    """Write a book and give its path.
-
-    Args:
-        path: where.
-        pages: in reading order.
-        contents: the table of contents; a line per page by default, none if empty.
-        version: 2 has an NCX, 3 a navigation page.
-        metadata: of the package, in its own namespaces `dc` and `opf`.
-        manifest: further items.
-        spine: further references.
-        guide: of the package.
-        files: members to add or replace; None leaves one out.
-        mimetype: first member; None leaves it out.
-        prefix: bytes before the archive.
-    """
+    """Contents have a line for each page by default; None in `files` leaves a member out."""
     lines = _lines(pages) if contents is None else contents
     members: dict[str, bytes | str | None] = {
         "META-INF/container.xml": CONTAINER.format(path="OEBPS/content.opf"),
@@ -105,7 +89,6 @@ def write(
     mimetype: bytes | None = b"application/epub+zip",
     prefix: bytes = b"",
 ) -> Path:
-    """Write an archive of members as they are given."""
     with path.open("wb") as file:
         file.write(prefix)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -118,7 +101,6 @@ def write(
 
 
 def xhtml(page: Page) -> str:
-    """A page as a file."""
     kind = f' epub:type="{page.body_type}"' if page.body_type else ""
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n'
@@ -132,7 +114,6 @@ def package(
     pages: Iterable[Page], *, version: int, metadata: str, manifest: str = "", spine: str = "",
     guide: str = "", with_contents: bool = True,
 ) -> str:  # fmt: skip
-    """The package file."""
     items, references = [], []
     for number, page in enumerate(pages):
         items.append(
@@ -158,7 +139,6 @@ def package(
 
 
 def navigation(lines: Sequence[Line]) -> str:
-    """The navigation page of EPUB 3."""
     return (
         '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops">'
         f'<head><title>n</title></head><body><nav epub:type="toc"><h1>Contents</h1>{_list(lines)}'
@@ -167,7 +147,6 @@ def navigation(lines: Sequence[Line]) -> str:
 
 
 def ncx(lines: Sequence[Line]) -> str:
-    """The table of contents of EPUB 2."""
     return (
         '<?xml version="1.0"?><ncx xmlns="http://www.daisy.org/z3986/2005/ncx/" version="2005-1">'
         f"<docTitle><text>Not this</text></docTitle><navMap>{_points(lines)}</navMap></ncx>"

@@ -30,7 +30,6 @@ def sheet(count: int, size: tuple[int, int] = (300, 400), mode: str = "L") -> Im
 
 
 def tiff(path: Path, counts: Iterable[int], **options: object) -> Path:
-    """A TIFF with a page for each number of squares."""
     first, *rest = [sheet(count) for count in counts]
     first.save(path, "TIFF", save_all=True, append_images=rest, **options)
     return path

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import InvalidInputError, ProtectedFileError
+from anyrig.errors import InvalidInputError
 from anyrig.text import files
 from anyrig.text.files import format_of, read
 from anyrig.text.folder import find
@@ -26,20 +26,16 @@ from tests.text.picture_making import sheet
     ("name", "data", "found"),
     [
         ("a.txt", b"Plain text.", "txt"),
-        ("noname", b"Plain text.", "txt"),
         ("a.md", b"# Title", "md"),
         ("a.md", b"<p align='center'>x</p>\n\n# Title", "md"),
-        ("a.md", b"<html><p>in HTML</p>", "md"),
         ("a.txt", b"%PDF-1.7\n...", "pdf"),
         ("a.bin", b"\n\n%PDF-1.4", "pdf"),
         ("a.txt", b"A file that begins with %PDF-1.4 is a PDF.", "txt"),
-        ("a.html", b"<html><p>%PDF-1.4</p>", "html"),
-        ("a.webp", b"RIFF\x24\x00\x00\x00WEBPVP8 ", "webp"),
         ("a.pdf", b"II*\x00" + b"\x00" * 9, "tiff"),
         ("a.doc", b"{\\rtf1 hello}", "rtf"),
+        ("a.TSV", b"a\tb\n1\t2\n", "csv"),
         ("a.txt", b"<!DOCTYPE html><html><p>x", "html"),
         ("a.xml", b"<?xml version='1.0'?>\n<html xmlns='x'><body/></html>", "html"),
-        ("a.htm", b"<p>just a piece", "html"),
         ("a.xml", b"\xef\xbb\xbf<?xml version='1.0'?><FictionBook xmlns='x'/>", "fb2"),
         ("a.xml", '<?xml version="1.0"?><FictionBook/>'.encode("utf-16"), "fb2"),
         ("a.pdf", b"x" * 60 + b"BOOKMOBI" + b"x" * 60, "mobi"),
@@ -54,7 +50,6 @@ def test_content_counts_before_the_name(tmp_path: Path, name: str, data: bytes, 
     ("members", "mimetype", "found"),
     [
         ({"META-INF/container.xml": "x"}, None, "epub"),
-        ({"a": "x"}, b"application/epub+zip", "epub"),
         ({"book.opf": "x"}, None, "epub"),
         ({"[Content_Types].xml": "x", "word/document.xml": "x"}, None, "docx"),
         ({"content.xml": "x"}, b"application/vnd.oasis.opendocument.text", "odt"),
@@ -72,13 +67,10 @@ def test_archives_are_told_apart_by_what_they_hold(
     [
         ("a.txt", b"", "is empty"),
         ("a.epub", b"This is no archive.", "not a valid .epub file"),
-        ("a.pdf", b"no pdf", "not a valid .pdf file"),
-        ("a.docx", b"no docx", "not a valid .docx file"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 99, "an old Word"),
         ("a.txt", b"\x1f\x8b\x08\x00", "gzip"),
         ("a.epub", b"\x89PNG\r\n\x1a\n", "an image"),
         ("a.epub", b"PK\x03\x04" + b"\x00" * 50, "not a complete zip"),
-        ("a.epub", b"PK\x05\x06" + b"\x00" * 18, "without a package file"),
     ],
 )
 def test_other_files_are_refused_for_what_they_are(
@@ -87,13 +79,6 @@ def test_other_files_are_refused_for_what_they_are(
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InvalidInputError, match=message):
         read(tmp_path / name)
-
-
-@pytest.mark.parametrize("head", [b"\xeaDRMION\xee", b"TPZ0"])
-def test_sellers_own_formats_are_refused_as_locked(tmp_path: Path, head: bytes) -> None:
-    (tmp_path / "a.azw").write_bytes(head + b"\x00" * 200)
-    with pytest.raises(ProtectedFileError, match="Amazon"):
-        read(tmp_path / "a.azw")
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -180,7 +165,6 @@ def test_hidden_ones_when_asked_for(folder: Path) -> None:
         (["picture"], ["b/one.png"]),
         (["txt"], ["README", "z.txt"]),
         (["*.htm"], ["b/deep/three.html"]),
-        (["docx"], []),
     ],
 )
 def test_types(folder: Path, types: list[str], names: list[str]) -> None:

@@ -29,16 +29,9 @@ _SPANISH = (
 ENOUGH = [
     (_FRENCH, "fr"), (_SPANISH, "es"),
     ("It was the best of times, it was the worst of times.", "en"),
-    ("Bonjour tout le monde", "fr"), ("Le chat est sur la table.", "fr"),
-    ("Elle a dit qu'elle viendrait demain.", "fr"), ("Merci beaucoup.", "fr"),
-    ("El gato está en la mesa.", "es"), ("Buenos días a todos", "es"),
-    ("Hay tres cuartos de litro a veinte grados.", "es"), ("Sólo sé que no sé nada.", "es"),
-    ("Muchas gracias por todo", "es"), ("Por favor, ven aquí.", "es"),
-    ("Ein schöner Tag in München.", "de"), ("Das ist gut.", "de"),
-    ("Una bella giornata a Roma.", "it"), ("Olá, como vai você?", "pt"),
-    ("Привет мир", "ru"), ("你好", "zh"), ("こんにちは", "ja"), ("مرحبا", "ar"),
-    ("안녕하세요", "ko"),
-    ("He said it to me", "en"), ("She sells seashells by the seashore", "en"),
+    ("Merci beaucoup.", "fr"), ("Hay tres cuartos de litro a veinte grados.", "es"),
+    ("Das ist gut.", "de"), ("Una bella giornata a Roma.", "it"), ("Olá, como vai você?", "pt"),
+    ("Привет мир", "ru"), ("你好", "zh"), ("こんにちは", "ja"), ("He said it to me", "en"),
 ]  # fmt: skip
 
 
@@ -51,12 +44,9 @@ def test_enough_to_tell(subtests: pytest.Subtests) -> None:
 
 
 TOO_LITTLE = [
-    "", " ", "OK", "Yes.", "12345", "John Smith", "Maria Garcia", "Hello world", "Kokoro",
-    "New York, Los Angeles, San Francisco, San Diego", "Alice in Wonderland", "CHAPTER IV",
-    "Barack Obama, Angela Merkel, Emmanuel Macron", "https://example.com/le/chat/est",
-    "Turn left at Rue de la Paix.", "😀", "\ud800", "Die hard", "* * *",
-    "Homo sapiens, Canis lupus, Felis catus", "wtf lol omg brb",
-    "ten point zero zero zero", "apples, pears, et cetera.", "two C E Os",
+    "", "OK", "12345", "Maria Garcia", "Hello world", "CHAPTER IV", "\ud800", "Die hard",
+    "New York, Los Angeles, San Francisco, San Diego", "https://example.com/le/chat/est",
+    "Turn left at Rue de la Paix.", "ten point zero zero zero", "apples, pears, et cetera.",
 ]  # fmt: skip
 
 
@@ -94,7 +84,7 @@ def test_any_text_has_an_answer(text: str) -> None:
     assert 0.0 <= found.confidence <= 1.001
 
 
-@pytest.mark.parametrize("run", ["a", "@", "a@", "[[", "<", "www", "_a"])
+@pytest.mark.parametrize("run", ["a@", "[[", "www"])
 def test_noise_is_taken_out_of_a_long_run_without_end(run: str) -> None:
     # Looked for from every letter, an address in a run of this length takes minutes.
     assert _NOISE.sub("", run * 300_000 + " joe@example.org the rest").endswith(" the rest")
@@ -157,12 +147,8 @@ def test_a_text_cut_within_its_last_letter_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "encoding"),
     [
-        ("Le garçon était très fâché, où qu'il aille; il rêvait déjà d'une île.", "latin-1"),
         ("Françoise ate crème brûlée with Zoë. " + "It rained all day. " * 300, "latin-1"),
-        ("Zoë and François met the naïve señor at a café.", "cp1252"),
         ("“Où est-elle?” – “Là-bas, près de l’église.”", "cp1252"),
-        ("El niño comió mañana. ¿Dónde está la señora Ibáñez?", "latin-1"),
-        ("Příliš žluťoučký kůň úpěl ďábelské ódy. Byl jednou jeden král a měl tři syny.", "cp1250"),
         ("Zażółć gęślą jaźń. Był sobie król, który miał trzech synów i jedną córkę.", "cp1250"),
         ("Жил-был старик со старухой, и была у них курочка ряба.", "cp1251"),
     ],
@@ -174,16 +160,10 @@ def test_old_encodings_are_told_apart(text: str, encoding: str) -> None:
 TEXTS = {
     "en": "It was the best of times, it was the worst of times, it was the age of wisdom, it was"
     " the age of foolishness, it was the epoch of belief",
-    "es": "En un lugar de la Mancha, de cuyo nombre no quiero acordarme, no ha mucho tiempo que"
-    " vivía un hidalgo de los de lanza en astillero",
-    "fr": "Longtemps, je me suis couché de bonne heure. Parfois, à peine ma bougie éteinte, mes"
-    " yeux se fermaient si vite que je n’avais pas le temps",
-    "pl": "Litwo! Ojczyzno moja! ty jesteś jak zdrowie. Ile cię trzeba cenić, ten tylko się dowie,"
-    " kto cię stracił. Dziś piękność twą w całej ozdobie widzę",
+    "es": _SPANISH,
+    "fr": _FRENCH,
     "fi": "Mieleni minun tekevi, aivoni ajattelevi lähteäni laulamahan, saa'ani sanelemahan,"
     " sukuvirttä suoltamahan, lajivirttä laulamahan",
-    "tr": "Korkma, sönmez bu şafaklarda yüzen al sancak; sönmeden yurdumun üstünde tüten en son"
-    " ocak. O benim milletimin yıldızıdır, parlayacak",
     "vi": "Trăm năm trong cõi người ta, chữ tài chữ mệnh khéo là ghét nhau. Trải qua một cuộc bể"
     " dâu, những điều trông thấy mà đau đớn lòng",
     "cy": "Mae hen wlad fy nhadau yn annwyl i mi, gwlad beirdd a chantorion, enwogion o fri; ei"
@@ -191,8 +171,6 @@ TEXTS = {
     "ru": "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены"
     " разумом и совестью",
     "ja": "すべての人間は、生まれながらにして自由であり" * 4,
-    "el": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια και τα δικαιώματα.",
-    "ar": "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق وقد وهبوا عقلا وضميرا وعليهم",
     "code": "def main():\n    for line in sys.stdin:\n        serve(json.loads(line), out)\n",
     "an invoice": "Invoice No. 2231-XK\nQty Item Price\n1 ABC-123 12.00\n2 KLM-998 XPTO 77.10\n"
     "VAT 19% 14.00 IBAN DE89370400440532013000 BIC COBADEFFXXX",
@@ -229,18 +207,6 @@ def test_garbage_is_none(name: str) -> None:
     assert fault(GARBAGE[name])
 
 
-def test_letters_that_the_file_does_not_name_count() -> None:
-    assert fault(TEXTS["en"], num_unknown=5) == ""
-    assert "which letters" in fault(TEXTS["en"], num_unknown=60)
-
-
-def test_what_nobody_can_read_is_not_worth_keeping() -> None:
-    assert not readable(GARBAGE["private use"])
-    assert not readable(GARBAGE["numbered glyphs"])
-    assert not readable("")
-    assert readable(GARBAGE["letters moved"])
-
-
 @pytest.mark.parametrize(
     "text", ["=cmd()", "@sum(1)", "\t=1", "+cmd|' /C calc'!A0", "-2+3+cmd|x", "-SUM(A1)", "\r=1"]
 )
@@ -270,49 +236,35 @@ _PIECES = st.lists(
 _CASES: dict[str, list[str]] = {
     "en": [
         "Dr. Lee came.| He left at 5 p.m.| She stayed.",
-        "J. R. R. Tolkien wrote it.| I read it.",
         "The U.S. Army came.| I live in the U.S.| She does not.",
         '"Is it?" he said.| "No!" she cried.| Then...',
         "He waited ... and then left.| Wait… what?| No.",
-        "Wait...| Then he left...| He died.",
-        "See www.a.com/x.y?z=1.| Then 3.5 more.",
         "Visit Example.com.| Then go to http://a.b/c.| Now.",
         "St. Mary's on Main St.| He went.",
-        "One.Two is a name.| Yes.",
         "(He left.)| She stayed.[1]| Fine.",
         "e.g. this, i.e. that.| No. 5 is alive.| No.| He said no.",
         "Fig. 3 shows vol. 2, pp. 3-5.| Mr. and Mrs. X vs. Y et al. went.",
         "Plan B.| He went.| Vitamin C.| It is.",
-        "He has a Ph.D.| She too.| Prof. X and Capt. Y met Lt. Z.",
         "approx. 5 ft. tall.| Jan. 5, Feb. 6.| It was in Jan.| He left.",
-        "No. 5 vs. No. 6.| Yes!| No?| Well.",
         "Yahoo! is a company.| Version 2.0. is out.| 3.14 is pi.",
         "1. First item.| 2. Second item.",
-        "Hello!!!| What?!| Yes... no.",
         'He said: "I left.| She stayed."| Then he went.',
         'He said "Stop." and left.| “Why?” asked Tom.| (See p. 5.)| Good.',
         "“What’s that?”| “It’s mine.”",
-        "hello there.| how are you?| fine.",
         "See Vol. II and Fig. IV of it.| No.| I went on Mon. 5 May.| Oh no :-(",
         "Come with me.| Alice fell ill.| The art.| Tom sat.| The sun.| It shone.",
-        "It weighs 3 lbs. of beef.| The temp. dropped on Tues. and Thurs.| See Bldg. 7, Apt. 4B.",
-        "he left there.| she stayed at the dept. of it.",
         "First paragraph\n\n|Second one\n \n|third",
     ],
     "es": [
         "El Sr. García llegó a las 5 p. m. y se fue.| La Sra. López no.| EE. UU. es grande.",
-        "un 1er. lugar en la Hab. 204.| Es así.",
         "Vive en EE. UU.| Él no.| Miró al mar.| Ella no.",
         "¿Qué?| ¡No!| Dijo... y calló.| Véase pág. 3.",
-        "Fue a las 5 p. m.| Ella no.| Ud. sabe.",
     ],
     "fr": [
         "M. Dupont est là.| Mme. Curie aussi.| « Quoi ? » dit-il.",
         "Le Dr. Martin, cf. p. 3, est venu... puis parti.| N° 5.",
-        "J.-P. Sartre etc.| Voilà !",
         "Le 8 févr. 2019 et lun. 3 janv.| Il est venu.",
         "Selon l'art. 3.1, non.| Il est là.",
-        "C'est à p. 5.| Il est parti.",
     ],
     "de": ["Am 3. Mai kam Dr. Müller.| Das ist z. B. gut.| Er ging.| Der 2. Weltkrieg."],
     "it": ["Il Sig. Rossi è qui.| La dott.ssa Bianchi no."],
@@ -338,16 +290,3 @@ def test_nothing_is_lost(text: str, language: str) -> None:
         assert not text[position:start].strip()
         assert start == len(text) or text[start:end].strip() == text[start:end] != ""
         position = end
-
-
-def test_a_book() -> None:
-    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-    found = [text[start:end] for start, end in sentences(text)]
-    assert "Down, down, down." in found
-    assert sum(map(len, found)) > 0.97 * len(text)
-    assert max(map(len, found)) < 1000
-
-
-def test_paragraphs() -> None:
-    text = "\n\n a\nb \r\n\r\nc\u2029d\r\re  "
-    assert [text[start:end] for start, end in paragraphs(text)] == ["a\nb", "c", "d", "e"]

@@ -11,13 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.text.attribution import speaker
 from anyrig.text.dialogue import Speech, speeches
 from anyrig.text.document import About, Block, Chapter, Document, Role
 from anyrig.text.matter import settle
-from anyrig.text.saying import gender
 from anyrig.text.speakers import converse
-from tests.conftest import ROOT
 
 _PROSE = "He walked along the road for a long time and thought of nothing at all. " * 40
 _IMPRINT = "Copyright © 2019 by Jane Roe. All rights reserved. ISBN 978-3-16-148410-0."
@@ -44,48 +41,26 @@ _TABLE: list[tuple[str, Role, Role]] = [
     ("Cover", "cover", "cover"),
     ("Title Page", "title", "body"),
     ("Contents", "contents", "contents"),
-    ("TABLE OF CONTENTS", "contents", "contents"),
     ("Copyright", "front", "back"),
-    ("Copyright Page", "front", "back"),
     ("Praise for The Road", "front", "back"),
-    ("List of Illustrations", "front", "back"),
-    ("Colophon", "front", "back"),
     ("Also by Jane Roe", "front", "back"),
     ("Acknowledgements", "front", "back"),
-    ("Acknowledgments", "front", "back"),
     ("About the Author", "front", "back"),
     ("Index", "front", "back"),
-    ("Bibliography", "front", "back"),
     ("Notes", "notes", "notes"),
-    ("Endnotes", "notes", "notes"),
     ("Preface", "body", "body"),
-    ("Foreword", "body", "body"),
-    ("Introduction", "body", "body"),
     ("Prologue", "body", "body"),
-    ("Epilogue", "body", "body"),
     ("Dedication", "body", "body"),
-    ("Epigraph", "body", "body"),
     ("Appendix A", "body", "body"),
     ("Contents of the box", "body", "body"),
-    ("Notes from Underground", "body", "body"),
     ("The Index Card", "body", "body"),
     ("Table des matières", "contents", "contents"),
-    ("Du même auteur", "front", "back"),
-    ("Remerciements", "front", "back"),
     ("Mentions légales", "front", "back"),
-    ("À propos de l’auteur", "front", "back"),
-    ("Préface", "body", "body"),
     ("Índice", "contents", "contents"),
-    ("Índice analítico", "front", "back"),
-    ("Créditos", "front", "back"),
     ("Agradecimientos", "front", "back"),
-    ("Sobre el autor", "front", "back"),
-    ("Prólogo", "body", "body"),
     ("Inhaltsverzeichnis", "contents", "contents"),
     ("Impressum", "front", "back"),
-    ("Danksagung", "front", "back"),
     ("Über die Autorin", "front", "back"),
-    ("Vorwort", "body", "body"),
     ("Anmerkungen", "notes", "notes"),
 ]
 
@@ -213,19 +188,6 @@ def test_a_speech_goes_on_in_the_next_paragraph_only_where_that_takes_it_up() ->
     assert not speeches("Tom sighed. “And cold.”", open=True)[0].continued
 
 
-def test_a_known_name_before_a_colon_speaks() -> None:
-    assert speeches("Tom: I am here.") == ()
-    assert speeches("Tom: I am here.", names={"tom"}) == (Speech(5, 15, name="Tom"),)
-
-
-def test_one_speech_names_its_speaker() -> None:
-    text = "“Yes,” said Tom. “No,” said Mary."
-    first, second = speeches(text)
-    assert speaker(text, second) == "Mary"
-    assert speaker("“Yes.”", Speech(0, 6)) == ""
-    assert first.end < second.start
-
-
 def test_names_that_are_one_person_are_one() -> None:
     found = converse(["“Yes,” said Tom Sawyer.", "“No,” said Mary.", "“Why?” asked Tom."])
     assert [said[0].speaker for said in found] == ["Tom Sawyer", "Mary", "Tom Sawyer"]
@@ -236,16 +198,6 @@ def test_names_that_are_one_person_are_one() -> None:
 def test_a_language_for_each_paragraph() -> None:
     found = converse(["“Yes,” said Tom.", None, "— Non, dit Pierre."], ["en", "en", "fr"])
     assert [[each.speaker for each in said] for said in found] == [["Tom"], [], ["Pierre"]]
-
-
-@pytest.mark.parametrize(
-    ("name", "language", "wanted"),
-    [("Mrs. Long", "en", "f"), ("Tom Sawyer", "en", "m"), ("the old man", "en", "m"),
-     ("la señora Pérez", "es", "f"), ("M. Fogg", "fr", "m"), ("Dr. Watson", "en", ""),
-     ("the Rabbit", "en", ""), ("", "en", "")],
-)  # fmt: skip
-def test_gender_is_told_only_where_it_is_plain(name: str, language: str, wanted: str) -> None:
-    assert gender(name, language) == wanted
 
 
 _PIECES = st.lists(
@@ -269,26 +221,15 @@ def test_any_text_gives_spans_in_order(text: str, language: str) -> None:
             position = each.end
 
 
-def test_a_long_book_costs_little() -> None:
-    """100,000 words of a novel in well under a second; ten times that is a fault."""
-    source = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-    book = [" ".join(part.split()) for part in re.split(r"\n\s*\n", source) if part.strip()] * 12
-    before = time.process_time()
-    found = converse(book)
-    assert time.process_time() - before < 5
-    assert sum(len(said) for said in found) > 2000
-
-
 _HOSTILE = (
-    "'" * 20_000, "“" * 20_000, "' a" * 7000, "`a " * 7000, "— " * 9000, "«" * 20_000,
-    "a' 'b " * 4000, "dit " * 9000, ", dit-il " * 3000, "Tom and " * 5000 + "said, “a.”",
+    "'" * 20_000, "' a" * 7000, "`a " * 7000, "— " * 9000, ", dit-il " * 3000,
+    "Tom and " * 5000 + "said, “a.”",
 )  # fmt: skip
 
 
-def test_a_hostile_paragraph_does_not_hang(subtests: pytest.Subtests) -> None:
-    for number in range(len(_HOSTILE)):
-        for language in ["en", "fr", "es"]:
-            with subtests.test(number=number, language=language):
-                before = time.process_time()
-                converse([_HOSTILE[number]], language)
-                assert time.process_time() - before < 5
+@pytest.mark.parametrize("text", _HOSTILE)
+@pytest.mark.parametrize("language", ["en", "fr", "es"])
+def test_a_hostile_paragraph_does_not_hang(text: str, language: str) -> None:
+    before = time.process_time()
+    converse([text], language)
+    assert time.process_time() - before < 5

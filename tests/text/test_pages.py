@@ -13,7 +13,7 @@ from PIL import Image
 
 from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
-from anyrig.text.pages import Paged, named, pages, picture, pictures
+from anyrig.text.pages import Paged, pages, picture, pictures
 from tests.text.epub_maker import Page as Leaflet
 from tests.text.epub_maker import epub
 from tests.text.formats.pdf_making import Leaf, pdf, write
@@ -78,15 +78,6 @@ def test_a_scan_with_a_stamp_is_a_scan_still_and_keeps_the_stamp(tmp_path: Path)
     assert page.layer == "Scanned by a phone"
 
 
-def test_a_scan_with_its_text_under_it_has_text(tmp_path: Path) -> None:
-    made = _scan()
-    for number in range(6):
-        made.put(20, 500 - 20 * number, TEXT, size=9, mode=3)
-    page = pages(write(tmp_path / "a.pdf", [made])).pages[0]
-    assert (page.source, page.lack) == ("text", "")
-    assert page.text.count("harbour") == 6
-
-
 def test_a_garbage_layer_is_kept_out_and_not_lost(tmp_path: Path) -> None:
     shifted = "".join(chr(ord(c) - 29) if c > "=" else c for c in TEXT * 2)
     made = Leaf()
@@ -142,23 +133,6 @@ def test_a_pdf_s_pages_have_the_titles_of_its_contents(tmp_path: Path) -> None:
     entries = [(1, "One", 2, 500.0), (2, "Two", 2, 300.0), (1, "Three", 4, 500.0)]
     paged = pages(write(tmp_path / "a.pdf", [leaf() for _ in range(4)], outline=entries))
     assert [page.title for page in paged.pages] == ["", "One", "Two", "Three"]
-
-
-def test_a_tiff_has_its_pages(tmp_path: Path) -> None:
-    path = tiff(tmp_path / "a.tif", [1, 2, 3])
-    paged = _holds(pages(path))
-    assert [(p.number, p.lack) for p in paged.pages] == [
-        (number, "a picture without a text layer") for number in (1, 2, 3)
-    ]
-    drawn = list(pictures(path, [3, 1]))
-    assert [(each.number, squares(each.data)) for each in drawn] == [(3, 3), (1, 1)]
-
-
-def test_an_animation_says_that_one_picture_is_taken(tmp_path: Path) -> None:
-    sheet(1).save(tmp_path / "a.gif", save_all=True, append_images=[sheet(2)])
-    paged = pages(tmp_path / "a.gif")
-    assert len(paged.pages) == 1
-    assert "animation" in paged.warnings[0]
 
 
 def test_a_message_with_a_scan_can_be_drawn(tmp_path: Path) -> None:
@@ -218,12 +192,6 @@ def test_a_page_is_drawn_at_its_size_upright_and_in_grey(tmp_path: Path) -> None
     assert min(image.tobytes()) < 100
 
 
-def test_a_poster_is_drawn_no_larger_than_it_may_be(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.pdf", [Leaf(width=14_000, height=14_000)])
-    width, height = Image.open(io.BytesIO(picture(path, 1, dpi=300))).size
-    assert 36_000_000 < width * height <= 40_100_000
-
-
 @pytest.mark.parametrize(
     ("limits", "message", "limit"),
     [
@@ -258,12 +226,6 @@ def test_locked_and_damaged_files_end_in_their_own_error(tmp_path: Path) -> None
         picture(tmp_path / "d.txt")
 
 
-def test_characters_that_nothing_takes_are_replaced(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"some words\x00and more" + b" of them" * 20)
-    assert "\x00" not in pages(tmp_path / "a.txt").text
-    pages(tmp_path / "a.txt").text.encode()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
 def test_a_name_that_is_no_unicode(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9 \n.txt"))
@@ -274,14 +236,3 @@ def test_a_name_that_is_no_unicode(tmp_path: Path) -> None:
         pages(path)
     assert "\n" not in caught.value.message
     caught.value.message.encode()
-
-
-def test_relative_paths_are_kept_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.txt").write_text("words")
-    assert pages(Path("a.txt")).file == Path("a.txt")
-
-
-def test_pages_are_named_as_people_do() -> None:
-    assert named([3]) == "page 3"
-    assert named([1, 2, 3, 7]) == "pages 1-3, 7"

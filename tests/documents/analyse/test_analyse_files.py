@@ -3,13 +3,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from anyrig.documents.analyse.files import analyse_files
 from anyrig.documents.analyse.folder import Analysis
 from anyrig.documents.analyse.report import html
-from anyrig.documents.reading import Unread, read_all
+from anyrig.documents.reading import Unread
 from anyrig.errors import InvalidInputError
 from anyrig.text.folder import find
 from anyrig.text.pages import Page, Paged
@@ -84,47 +83,11 @@ def test_similar_documents_are_ranked(tmp_path: Path) -> None:
     assert "as0.txt" not in names
 
 
-def test_a_file_from_elsewhere_can_be_compared(tmp_path: Path) -> None:
-    inside = tmp_path / "in"
-    inside.mkdir()
-    topics.make(inside)
-    other = tmp_path / "other.txt"
-    other.write_text(topics.text_of("banking", 99), encoding="utf-8")
-    found = told(inside, similar_to=other)
-    assert found.docs[found.similar[0][0]].facts.name.startswith("ba")
-
-
 def test_a_file_that_cannot_be_compared_is_an_error(tmp_path: Path) -> None:
     topics.make(tmp_path, each=1)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(InvalidInputError, match="cannot be compared"):
         told(tmp_path, similar_to=tmp_path / "empty.txt")
-
-
-def test_progress_never_goes_back(tmp_path: Path) -> None:
-    topics.make(tmp_path, each=2)
-    steps: list[tuple[int, int]] = []
-    told(
-        tmp_path, model=lambda languages: Bag(),
-        tell=lambda what, done, total: steps.append((done, total)),
-    )  # fmt: skip
-    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
-    assert len({total for _, total in steps}) == 1
-    assert steps[-1][0] <= steps[-1][1]
-
-
-def test_one_file_and_none(tmp_path: Path) -> None:
-    assert analyse_files([], read=simply).docs == ()
-    topics.make(tmp_path, each=1)
-    found = analyse_files([tmp_path / "ba0.txt"], read=simply)
-    assert len(found.docs) == 1
-    assert found.docs[0].phrases
-    assert len(found.clustering.clusters) == 1
-
-
-def test_the_same_folder_gives_the_same_analysis(tmp_path: Path) -> None:
-    topics.make(tmp_path)
-    assert told(tmp_path, model=lambda _: Bag()) == told(tmp_path, model=lambda _: Bag())
 
 
 def test_dates_come_from_names_first(tmp_path: Path) -> None:
@@ -134,26 +97,6 @@ def test_dates_come_from_names_first(tmp_path: Path) -> None:
     by = {doc.facts.name: (doc.facts.day, doc.facts.dated_by) for doc in found.docs}
     assert by["2021-03-04 letter.txt"] == ("2021-03-04", "name")
     assert by["20219999 letter.txt"][1] == "file"
-
-
-def test_files_are_read_by_the_usual_door(tmp_path: Path) -> None:
-    topics.make(tmp_path, each=1)
-    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
-    found = analyse_files(find(tmp_path).files, root=tmp_path, read=read_all)
-    assert len(found.docs) == 3
-    assert [one.name for one in found.left] == ["broken.pdf"]
-
-
-def test_points_are_of_length_one(tmp_path: Path) -> None:
-    from anyrig.documents.analyse.digest import digest
-    from anyrig.documents.analyse.folder import points_of
-
-    topics.make(tmp_path)
-    read = [one for one in simply(find(tmp_path).files) if isinstance(one, Paged)]
-    digests = [digest(one, name=one.file.name, vectors=True) for one in read]
-    for vectors in (None, Bag()):
-        points = points_of(digests, vectors)
-        assert np.allclose(np.linalg.norm(points, axis=1), 1.0, atol=1e-5)
 
 
 UNRELATED = (

@@ -5,7 +5,6 @@ import statistics
 import pytest
 
 from anyrig.documents.analyse import phrases
-from anyrig.documents.analyse.words import plain, stem, words
 from anyrig.text.sentences import sentences
 from tests.documents.marked_texts import load, matches
 
@@ -13,33 +12,6 @@ from tests.documents.marked_texts import load, matches
 def ranked(text: str, language: str) -> list[str]:
     found = phrases.candidates(text, sentences(text, language), language)
     return [phrase.text for phrase in phrases.rank(found, language)]
-
-
-def test_elided_words_stand_apart() -> None:
-    found = [word.text for word in words("L'homme d’aujourd'hui n'a pas d'eau, don't you know")]
-    assert found[:3] == ["L'", "homme", "d’"]
-    assert "eau" in found
-    assert "don't" in found
-
-
-def test_words_know_their_place_in_any_script() -> None:
-    text = "Das Wetter: 我们在北京 today's"
-    for word in words(text):
-        assert text[word.start : word.end] == word.text
-    assert "京" in [word.text for word in words(text)]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("policies", "policy"), ("animaux", "animal"), ("canciones", "canción"), ("boxes", "box")],
-)
-def test_a_plural_counts_as_its_singular(one: str, other: str) -> None:
-    assert stem(plain(one)) == stem(plain(other))
-
-
-def test_words_that_only_look_alike_stay_two() -> None:
-    assert stem("policy") != stem("police")
-    assert stem("status") != stem("state")
 
 
 def test_phrases_of_marked_texts_are_found_in_three_languages() -> None:

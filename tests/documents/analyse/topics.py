@@ -24,7 +24,6 @@ TOPICS = {
 
 
 def text_of(topic: str, seed: int) -> str:
-    """Sentences of one subject in an order of their own."""
     dice = random.Random(f"{topic} {seed}")
     known = [one.strip().rstrip(".") + "." for one in TOPICS[topic].split(". ")]
     return " ".join(dice.sample(known, 5))

@@ -26,21 +26,13 @@ MARKS = Marks("weights", "tokenizer", engine="counting")
 
 
 def vector_of(text: str, use: str = "passage") -> NDArray[np.float32]:
-    """The vector that a text must get."""
     seed = hashlib.sha256(f"{use} {text}".encode("utf-8", "surrogatepass")).digest()
     found = np.frombuffer(seed, np.uint16).astype(np.float32) + 1
     return (found / np.linalg.norm(found)).astype(np.float32)
 
 
 class Counting:
-    """Takes texts a few at a time, as a real one does; a text with `bad` in it fails its batch.
-
-    Args:
-        batch: how many texts it takes at a time.
-        ahead: how many batches it takes before it hands the first out.
-        each_s: how long it works on a text.
-        before: called with each batch.
-    """
+    """Takes texts a few at a time, as a real one does; a text with `bad` in it fails its batch."""
 
     def __init__(
         self,

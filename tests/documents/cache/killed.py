@@ -1,4 +1,4 @@
-"""A process that embeds into a store until it is killed, run by test_kept_kill.py."""
+"""A process that embeds into a store until it is killed, run by test_kept.py."""
 
 from __future__ import annotations
 

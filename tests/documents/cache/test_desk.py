@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import random
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 from anyrig.documents.cache.desk import AHEAD, Desk
-from anyrig.documents.cache.pace import MOST_SINGLES, Pace, cost
+from anyrig.documents.cache.pace import Pace
 from anyrig.documents.cache.shelf import Shelf
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import hashing
@@ -80,16 +79,6 @@ def test_a_hundred_threads_with_one_text_cost_one_inference(gate: Gate) -> None:
     assert len({id(future.result()) for future in found}) == 100  # each has its own array
 
 
-@pytest.mark.parametrize("attempt", range(5))
-def test_with_a_shelf_it_is_one_whenever_they_come(shelf: Shelf, attempt: int) -> None:
-    """Nothing holds the model: some come before it is done, some after."""
-    engine = Counting()
-    with Desk(engine, shelf) as desk:
-        found = _at_once(100, lambda _: desk.submit(["the same"])[0].result(30))
-    assert all(np.array_equal(vector, vector_of("the same")) for vector in found)
-    assert engine.seen == {"the same": 1}
-
-
 def test_many_threads_with_mixed_texts(shelf: Shelf) -> None:
     engine = Counting(batch=64)
     with Desk(engine, shelf) as desk:
@@ -105,18 +94,6 @@ def test_many_threads_with_mixed_texts(shelf: Shelf) -> None:
         _at_once(16, ask)
     assert set(engine.seen.values()) == {1}
     assert engine.most_at_once == 1
-
-
-def test_what_waits_is_made_together(gate: Gate) -> None:
-    engine = Counting(batch=1000, before=gate)
-    with Desk(engine) as desk:
-        first = desk.submit(["first"])[0]
-        assert gate.reached.wait(30)
-        rest = _at_once(40, lambda number: desk.submit([f"{number}"])[0])
-        gate.open()
-        assert _is(first, "first")
-        assert all(_is(future, f"{number}") for number, future in enumerate(rest))
-    assert engine.batches == [1, 40]
 
 
 def test_one_bad_text_of_thirty_two(gate: Gate) -> None:
@@ -279,16 +256,6 @@ def test_singles_stay_within_three_times_of_idle_beside_bulk_work() -> None:
     assert np.quantile(device.singles, 0.95) <= 3 * idle
 
 
-def test_without_singles_slices_are_long() -> None:
-    """A quarter of a second each, as far as enough waits."""
-    device = Simulated()
-    with device.desk as desk:
-        desk.matrix([f"bulk {number}" for number in range(20_000)])
-    assert device.engine.seen.total() == 20_000
-    assert device.now < 20_000 * 0.001 * 1.05
-    assert max(device.engine.batches) * 0.001 < 0.5
-
-
 def test_a_slow_device_still_gets_several_at_once() -> None:
     device = Simulated(batch_s=2.0, text_s=0.2)
     with device.desk as desk:
@@ -346,100 +313,6 @@ def test_too_much_is_refused(gate: Gate) -> None:
         futures += desk.submit(["single"])
         gate.open()
         assert not wait(futures, 30).not_done
-
-
-def test_from_an_event_loop() -> None:
-    with Desk(Counting()) as desk:
-
-        async def ask() -> list[Any]:
-            asked = desk.submit(["a", "bad", "b"])
-            return await asyncio.gather(
-                *(asyncio.wrap_future(one) for one in asked), return_exceptions=True
-            )
-
-        a, bad, b = asyncio.run(ask())
-    assert np.array_equal(a, vector_of("a"))
-    assert np.array_equal(b, vector_of("b"))
-    assert isinstance(bad, WorkError)
-
-
-def test_no_more_singles_at_once_than_said(gate: Gate) -> None:
-    engine = Counting(batch=1000, before=gate)
-    with Desk(engine) as desk:
-        futures = desk.submit(["first"])
-        assert gate.reached.wait(30)
-        for number in range(150):
-            futures += desk.submit([f"{number}"])
-        gate.open()
-        wait(futures, 30)
-    assert max(engine.batches) == MOST_SINGLES
-
-
-def test_as_many_slices_are_made_at_once_as_there_are_threads() -> None:
-    together = threading.Barrier(3)
-
-    def before(texts: list[str]) -> None:
-        together.wait(30)
-
-    engine = Counting(before=before)
-    with Desk(engine, threads=3, pace=Pace(full=64.0)) as desk:
-        futures = desk.submit(["x" * 9000, "y" * 9000, "z" * 9000], lane="bulk")
-        assert not wait(futures, 30).not_done
-    assert engine.most_at_once == 3
-    assert all(one.exception() is None for one in futures)
-
-
-def test_closing_ends_all_threads_and_answers_what_waits() -> None:
-    gate, reached = threading.Event(), threading.Semaphore(0)
-
-    def held(texts: list[str]) -> None:
-        reached.release()
-        gate.wait(30)
-
-    desk = Desk(Counting(before=held), threads=2)
-    futures = desk.submit([f"{n} " * 3000 for n in range(8)], lane="bulk")
-    for _ in range(2):
-        assert reached.acquire(timeout=30)
-    closing = threading.Thread(target=desk.close)
-    closing.start()
-    gate.set()
-    closing.join(30)
-    assert not closing.is_alive()
-    assert not wait(futures, 30).not_done
-    assert {one.exception() is None for one in futures} == {True, False}
-
-
-def test_a_slice_of_singles_is_filled_with_what_waits_in_bulk() -> None:
-    gate, reached = threading.Event(), threading.Event()
-    slices: list[list[str]] = []
-
-    def before(texts: list[str]) -> None:
-        slices.append(texts)
-        reached.set()
-        gate.wait(30)
-
-    with Desk(Counting(batch=1000, before=before), pace=Pace(full=1000.0)) as desk:
-        first = desk.submit(["first"])
-        assert reached.wait(30)
-        bulk = desk.submit([f"bulk {n:04}" for n in range(60)], lane="bulk")
-        single = desk.submit(["single"])
-        gate.set()
-        assert not wait([*first, *bulk, *single], 30).not_done
-        for n, future in enumerate(bulk):
-            np.testing.assert_array_equal(future.result(), vector_of(f"bulk {n:04}"))
-    second = slices[1]
-    assert second[0] == "single"
-    assert second[1:4] == ["bulk 0000", "bulk 0001", "bulk 0002"]
-    assert 900 < sum(map(cost, second)) <= 1000
-
-
-def test_slices_of_bulk_are_never_smaller_than_full() -> None:
-    pace = Pace(full=5000.0)
-    pace.came(0.0)
-    for _ in range(50):  # each took far longer than a single text does
-        pace.took("single", 40, 0.001, 0.0)
-        pace.took("bulk", 5000, 1.0, 0.0)
-    assert pace.budget("bulk", 0.0) == 5000
 
 
 def test_threads_share_an_embedder() -> None:

@@ -72,8 +72,7 @@ def test_what_one_made_the_other_finds(make: Make) -> None:
     assert len(two.store.local.has(map(two.shelf.key, texts))) == 2500
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_machines_that_begin_together_make_each_text_once(make: Make, attempt: int) -> None:
+def test_machines_that_begin_together_make_each_text_once(make: Make) -> None:
     machines = [make(batch=16, each_s=0.0002) for _ in range(4)]
     texts = [f"{number}" for number in range(1500)]
     barrier = threading.Barrier(4)

@@ -24,14 +24,11 @@ KINDS = {
 
 
 class Row(NamedTuple):
-    """A text and what it is."""
-
     text: str
     label: str
 
 
 def rows(name: str = "kinds", language: str = "") -> list[Row]:
-    """The rows of a set, in one language or in all."""
     lines = Path(__file__).with_suffix(".jsonl").read_text(encoding="utf-8").splitlines()
     found = [json.loads(line) for line in lines]
     return [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,10 @@ from numpy.typing import NDArray
 from anyrig.backends.onnx_graph import GraphBuilder
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
-from anyrig.documents.classify.decide import Ways
 from anyrig.documents.classify.engine import Told, make
 from anyrig.documents.classify.finetuned import FineTuned, in_folder
-from anyrig.documents.classify.pipeline import classify_with_model
-from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, PlacementOptions, plan_placement
-from anyrig.text.pages import Paged
-from anyrig.work.pool import WorkerPool
-from anyrig.work.worker import LocalWorkers
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -122,14 +115,6 @@ def test_a_long_text_is_the_mean_of_its_windows(folder: Path) -> None:
     assert one.window_probability == pytest.approx(max(_theirs(folder, r)[best] for r in rows))
 
 
-def test_the_company_of_a_text_does_not_change_it(folder: Path) -> None:
-    model = in_folder(folder)
-    together = _told(model, "torch", TEXTS)
-    for text, one in zip(TEXTS, together, strict=True):
-        (alone,) = _told(model, "torch", [text]) if text == TEXTS[0] else (one,)
-        assert np.abs(np.subtract(alone.probabilities, one.probabilities)).max() < 1e-5
-
-
 def test_an_onnx_file_is_run_as_it_is(folder: Path, tmp_path: Path) -> None:
     """A graph of our own: the mean of its tokens' rows, then a product."""
     from tokenizers import Tokenizer
@@ -180,36 +165,6 @@ def test_labels_on_their_own(tmp_path: Path) -> None:
     (one,) = _told(model, "torch", ["pay the bill"])
     assert sum(one.probabilities) != pytest.approx(1.0, abs=1e-3)
     assert all(0 < share < 1 for share in one.probabilities)
-
-
-def test_through_the_service(folder: Path) -> None:
-    model = in_folder(folder)
-    sources = [
-        TextSource("empty", text="  \n "),
-        *(TextSource(f"text {n}", text=text) for n, text in enumerate(TEXTS)),
-        TextSource("dots", text="..."),
-    ]
-
-    def read(_: object) -> Iterator[Paged]:
-        for _path in _:  # type: ignore[attr-defined]
-            raise AssertionError("there are no files")
-        yield from ()
-
-    workers = LocalWorkers([_placed(model, "torch")], model.recipe(), environment=os.environ)
-    with WorkerPool(workers) as pool:
-        found = list(classify_with_model(sources, model, pool, read, Ways(other=True)))
-    assert [one.source.name for one in found] == [one.name for one in sources]
-    assert [one.error is not None for one in found] == [True, *[False] * 5, True]
-    told = _told(model, "torch", TEXTS)
-    for one, want in zip(found[1:-1], told, strict=True):
-        assert one.answer is not None
-        assert one.answer.probability == pytest.approx(max(want.probabilities), abs=1e-4)
-        assert bool(one.answer.labels) == (max(want.probabilities) >= 0.5)
-    long = found[4].answer
-    assert long is not None
-    assert long.reason is not None
-    assert long.num_passages == 8
-    assert long.reason.text in TEXTS[3]
 
 
 @pytest.mark.parametrize(

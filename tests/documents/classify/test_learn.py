@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anyrig.documents.classify import figures, folds
+from anyrig.documents.classify import figures
 from anyrig.documents.classify.calibrate import calibrate, plain
 from anyrig.documents.classify.head import reaches
-from anyrig.documents.classify.learn import cross_validate, learn, returned, turned
-from anyrig.documents.classify.solve import Array, fit, minimise, probabilities, sigmoid
+from anyrig.documents.classify.learn import cross_validate, learn
+from anyrig.documents.classify.solve import Array, fit, probabilities
 
 
 def _clouds(
@@ -34,26 +34,6 @@ def test_lines_are_those_of_scikit_learn(strength: float) -> None:
     assert np.abs(told - theirs.predict_proba(rows)).max() < 2e-3  # ours holds the bias a little
 
 
-def test_turned_rows_give_the_same_lines() -> None:
-    rows, truth = _clouds(30, 3, 200, 0.2, 2)
-    few, back, centre = turned(rows)
-    assert few.shape[1] <= 29
-    assert np.allclose(few @ back + centre, rows)
-    there = returned(fit(few, truth, "one", 0.03), back, centre)
-    here = fit(rows - rows.mean(axis=0), truth, "one", 0.03)
-    want = here.scores(rows - rows.mean(axis=0))
-    assert np.allclose(there.scores(rows), want, atol=1e-4)
-
-
-def test_the_least_of_a_narrow_valley() -> None:
-    bends = np.logspace(-3, 3, 12)
-    goal = np.arange(12.0)
-    found = minimise(
-        lambda at: (0.5 * float(bends @ (at - goal) ** 2), bends * (at - goal)), np.zeros(12)
-    )
-    assert np.abs(bends * (found - goal)).max() < 1e-3
-
-
 def _drawn(count: int, steep: float, seed: int) -> tuple[Array, Array]:
     """Scores of which the true probabilities are known: those of `scores / steep`."""
     dice = np.random.default_rng(seed)
@@ -73,17 +53,6 @@ def test_calibration_mends_what_is_too_sure_or_too_shy(steep: float) -> None:
     assert before > 0.15
     assert after < 0.05
     assert float(scale.slope[0]) == pytest.approx(1 / steep, rel=0.2)
-
-
-def test_labels_on_their_own_are_calibrated_by_slope_and_shift() -> None:
-    dice = np.random.default_rng(5)
-    scores = dice.normal(size=(2000, 3)) * 2
-    truth = (dice.random((2000, 3)) < sigmoid(0.5 * scores - 1)).astype(float)
-    scale = calibrate(scores[:800], truth[:800], "many", truth[:800].sum(axis=0))
-    before = figures.ece(sigmoid(scores[800:]).ravel(), truth[800:].ravel())
-    after = figures.ece(scale.applied(scores[800:], "many").ravel(), truth[800:].ravel())
-    assert before > 0.1
-    assert after < 0.04
 
 
 def test_a_learnt_head_is_calibrated_on_what_it_never_saw() -> None:
@@ -128,20 +97,6 @@ def test_the_rare_label_is_found() -> None:
     assert (swayed.argmax(axis=1) == 1)[rare].mean() < right[rare].mean()
 
 
-def test_folds_have_their_share_of_each_label() -> None:
-    truth = np.zeros((53, 3))
-    truth[:40, 0] = truth[40:50, 1] = truth[50:52, 2] = 1
-    truth[52, 0] = 1
-    dealt = folds.deal(truth, "one")
-    assert sorted(np.bincount(dealt)) in ([10, 10, 11, 11, 11], [10, 11, 11, 10, 11])
-    for label, (least, most) in enumerate([(8, 9), (2, 2), (0, 1)]):
-        counts = [int(truth[dealt == fold, label].sum()) for fold in range(5)]
-        assert min(counts) >= least
-        assert max(counts) <= most
-    assert np.array_equal(dealt, folds.deal(truth, "one"))
-    assert not np.array_equal(dealt, folds.deal(truth, "one", seed=1))
-
-
 def test_the_only_example_of_a_label_is_never_asked_about() -> None:
     rows, truth = _clouds(20, 2, 10, 0.5, 10)
     wide = np.vstack([np.hstack([truth, np.zeros((20, 1))]), [[0.0, 0.0, 1.0]]])
@@ -151,14 +106,6 @@ def test_the_only_example_of_a_label_is_never_asked_about() -> None:
     assert found.num_tested == 20
     assert found.unmeasured == ("lonely",)
     assert found.lines[2].recall is None
-
-
-def test_one_example_of_each_label_gives_no_figures() -> None:
-    rows, truth = _clouds(4, 4, 10, 1.0, 11)
-    assert cross_validate(rows, truth, "one", tuple("abcd")) is None
-    learnt = learn(rows, truth, "one")
-    assert not learnt.calibrated
-    assert (learnt.tell(rows, "one").argmax(axis=1) == np.arange(4)).all()
 
 
 def test_many_labels_a_text() -> None:
@@ -184,27 +131,3 @@ def test_what_is_none_of_the_labels_lies_beyond_their_reach() -> None:
     near = np.asarray((rows @ centres.T - reach).max(axis=1) >= 0)
     assert near[~strange][60:].mean() > 0.75
     assert near[strange].mean() < 0.35
-
-
-def test_wilson_is_never_sure() -> None:
-    low, high = figures.wilson(10, 10)
-    assert (round(low, 3), high) == (0.722, 1.0)
-    assert figures.wilson(0, 0) == (0.0, 1.0)
-    low, high = figures.wilson(50, 100)
-    assert (round(low, 3), round(high, 3)) == (0.404, 0.596)
-
-
-def test_ece_and_brier_by_hand() -> None:
-    told = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
-    truth = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    assert figures.ece(*figures.pairs(told, truth, "one")) == pytest.approx(
-        (abs(1.8 - 1) + 0.4 + 0.2) / 4
-    )
-    assert figures.brier(told, truth, "one") == pytest.approx((0.02 + 1.62 + 0.32 + 0.08) / 4)
-
-
-def test_the_same_examples_give_the_same_bytes() -> None:
-    rows, truth = _clouds(60, 4, 384, 0.1, 14)
-    first, second = (learn(turned(rows)[0], truth, "one") for _ in range(2))
-    assert first.lines.weights.tobytes() == second.lines.weights.tobytes()
-    assert first.scale.slope.tobytes() == second.scale.slope.tobytes()

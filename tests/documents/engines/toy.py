@@ -39,7 +39,6 @@ def tokenizer(folder: Path) -> None:
 
 
 def encoder(folder: Path, family: str = "xlm-roberta", **more: Any) -> Any:
-    """A tiny encoder with random weights."""
     import transformers
 
     t: Any = transformers
@@ -121,6 +120,5 @@ def sentence_transformer(
 
 
 def sentences(count: int, longest: int = 30, seed: int = 1) -> list[str]:
-    """Texts of unequal length."""
     dice = random.Random(seed)
     return [" ".join(dice.choices(WORDS, k=dice.randint(1, longest))) for _ in range(count)]

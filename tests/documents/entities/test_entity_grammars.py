@@ -20,202 +20,118 @@ def found(text: str, language: str = "en", *, unchecked: bool = False) -> list[E
 DATES = """
 en|on |14 July 2024|.|2024-07-14
 en|by |July 14th|, please|--07-14
-en|by |July 14, 2024|.|2024-07-14
 en|the |3rd of May|.|--05-03
 en||2024-07-14|T10:00|2024-07-14
-en||14/07/2024| at noon|2024-07-14
-en||07/14/2024| at noon|2024-07-14
 en||03/04/2024| at noon|
 en-GB||03/04/2024| at noon|2024-04-03
 en-US||03/04/2024| at noon|2024-03-04
-fr|le |03/04/2024|.|2024-04-03
 en|from |3-5 May 2024|.|2024-05-03/2024-05-05
 en|from |30 December to 2 January 2025|.|2024-12-30/2025-01-02
 en|in |May 2024|.|2024-05
 en|since |1998|.|1998
-fr|le |14 juillet|.|--07-14
 fr|le |1er mai 2020| au soir|2020-05-01
-fr|du |3 au 5 mai 2024|.|2024-05-03/2024-05-05
 fr|le |14 févr. 2024|.|2024-02-14
-fr|le |lundi 2 septembre 2024|.|2024-09-02
 es|el |14 de julio de 2024|.|2024-07-14
 es|el |1º de mayo|.|--05-01
-es|el |29 de febrero de 2024|.|2024-02-29
 es|el |3/2/24|.|2024-02-03
 en|the |1990s| were loud|1990/1999
-en|the mid-|1880s|.|1880/1889
 en|back in the |'80s|, when|1980/1989
-fr|les |années 1990| furent|1990/1999
 fr|les |années soixante-dix|.|1970/1979
-es|en los |años 80|.|1980/1989
 es|en los |años noventa| y|1990/1999
 en|from the |3rd to the 5th of May 2024|.|2024-05-03/2024-05-05
-en|from the |3rd until the 5th of May 2024|.|2024-05-03/2024-05-05
 en|the |third to the fifth of May 2024|.|2024-05-03/2024-05-05
-en|between the |3rd and the 5th of May 2024|.|2024-05-03/2024-05-05
 en|between |3 and 5 May|.|--05-03/--05-05
 en|on the |3rd and the 5th of May 2024|.|2024-05-03, 2024-05-05
-en|on |3 & 5 May 2024|.|2024-05-03, 2024-05-05
 en||May 3-5, 2024|.|2024-05-03/2024-05-05
-en||May 3 through 5, 2024|.|2024-05-03/2024-05-05
 en||May 3 and 5, 2024|.|2024-05-03, 2024-05-05
-en|between |May 3 and 5, 2024|.|2024-05-03/2024-05-05
 en||May 5-June 7, 2024|.|2024-05-05/2024-06-07
-en||May 5–June 7, 2024|.|2024-05-05/2024-06-07
-en||May 5 – June 7, 2024|.|2024-05-05/2024-06-07
-en||May 5 — June 7, 2024|.|2024-05-05/2024-06-07
 en|from |May 5 to June 7, 2024|.|2024-05-05/2024-06-07
-en|from |May 5th through June 7th|.|--05-05/--06-07
-en|between |May 5 and June 7, 2024|.|2024-05-05/2024-06-07
 en||Dec. 28-Jan. 3, 2024|.|2023-12-28/2024-01-03
-en||December 28, 2023 - January 3, 2024|.|2023-12-28/2024-01-03
 en|from |December 28, 2023, to January 3, 2024|, and|2023-12-28/2024-01-03
-en||3 May-5 June 2024|.|2024-05-03/2024-06-05
 en||3 May–5 June 2024|.|2024-05-03/2024-06-05
-en|from the |3rd of May to the 5th of June 2024|.|2024-05-03/2024-06-05
-en|between |3 May and 5 June 2024|.|2024-05-03/2024-06-05
-en||28 December 2023 to 3 January 2024|.|2023-12-28/2024-01-03
-en||3 May 2024 to 5 June|.|2024-05-03/2024-06-05
 en||28 December 2023 to 3 January|.|2023-12-28/2024-01-03
 en|from |Monday 3 to Friday 7 June 2024|.|2024-06-03/2024-06-07
 en||May–June 2024|.|2024-05/2024-06
-en|from |May to June 2024|.|2024-05/2024-06
 en|between |November and February 2025|.|2024-11/2025-02
-en|from |May 2023 to June 2024|.|2023-05/2024-06
 en||May 2023-June 2024|.|2023-05/2024-06
 en||May 5 to 7 June 2024|.|2024-05-05/2024-06-07
 en-GB||12/05/2024 - 14/05/2024|.|2024-05-12/2024-05-14
-en-US|from |05/12/2024 to 05/14/2024|.|2024-05-12/2024-05-14
-en|from |12/05/2024 to 14/05/2024|.|2024-05-12/2024-05-14
 en|between |2024-05-12 and 2024-06-14|.|2024-05-12/2024-06-14
-en||2024-05-12/2024-06-14|.|2024-05-12/2024-06-14
-en||2023-12-28 – 2024-01-03|.|2023-12-28/2024-01-03
-fr|du |1er au 5 mai 2024|.|2024-05-01/2024-05-05
 fr|entre le |3 et le 5 mai 2024|.|2024-05-03/2024-05-05
-fr|les |3 et 5 mai 2024|.|2024-05-03, 2024-05-05
 fr|du |3 mai au 5 juin 2024|.|2024-05-03/2024-06-05
-fr|du |3 mai jusqu'au 5 juin 2024|.|2024-05-03/2024-06-05
-fr|entre le |3 mai et le 5 juin 2024|.|2024-05-03/2024-06-05
 fr|du |28 décembre 2023 au 3 janvier 2024|.|2023-12-28/2024-01-03
-fr|du |28 décembre au 3 janvier 2024|.|2023-12-28/2024-01-03
-fr||3–5 mai 2024|.|2024-05-03/2024-05-05
 fr|du |lundi 3 au vendredi 7 juin 2024|.|2024-06-03/2024-06-07
 fr|de |mai à juin 2024|.|2024-05/2024-06
-fr|du |12/05/2024 au 14/06/2024|.|2024-05-12/2024-06-14
 fr|du |12/05 au 14/06/2024|.|2024-05-12/2024-06-14
-es|del |3 al 5 de mayo de 2024|.|2024-05-03/2024-05-05
 es|desde el |3 hasta el 5 de mayo de 2024|.|2024-05-03/2024-05-05
 es|entre el |3 y el 5 de mayo de 2024|.|2024-05-03/2024-05-05
-es|los días |3 y 5 de mayo de 2024|.|2024-05-03, 2024-05-05
 es|del |3 de mayo al 5 de junio de 2024|.|2024-05-03/2024-06-05
-es|desde el |3 de mayo hasta el 5 de junio de 2024|.|2024-05-03/2024-06-05
-es|entre el |3 de mayo y el 5 de junio de 2024|.|2024-05-03/2024-06-05
 es|del |28 de diciembre de 2023 al 3 de enero de 2024|.|2023-12-28/2024-01-03
-es||3 de mayo – 5 de junio de 2024|.|2024-05-03/2024-06-05
 es|de |mayo a junio de 2024|.|2024-05/2024-06
 es|del |lunes 3 al viernes 7 de junio de 2024|.|2024-06-03/2024-06-07
-es|del |12/05/2024 al 14/06/2024|.|2024-05-12/2024-06-14
-de|vom |03.05.2024 bis zum 05.06.2024|.|2024-05-03/2024-06-05
 de|vom |03.05.2024 bis 05.06.2024|.|2024-05-03/2024-06-05
-de||03.05.2024-05.06.2024|.|2024-05-03/2024-06-05
 de||03.05.-05.06.2024|.|2024-05-03/2024-06-05
-de||03.05. – 05.06.2024|.|2024-05-03/2024-06-05
 de||3.–5.5.2024|.|2024-05-03/2024-05-05
 de||28.12.–3.1.2025|.|2024-12-28/2025-01-03
-de||3.-5. Mai 2024|.|2024-05-03/2024-05-05
-de|vom |3. bis 5. Mai 2024|.|2024-05-03/2024-05-05
 de|vom |3. bis zum 5. Oktober 2024|.|2024-10-03/2024-10-05
 de|zwischen dem |3. und dem 5. März 2024|.|2024-03-03/2024-03-05
-de|vom |3. Mai bis zum 5. Juni 2024|.|2024-05-03/2024-06-05
 """
 MONEY = """
 en||$1,234.56||1234.56 USD
 en||£3m| more|3000000 GBP
-en||EUR 12||12 EUR
 en||US$ 5.5 million||5500000 USD
 en||two hundred dollars||200 USD
 en|about |a million pounds||1000000 GBP
 en||CHF 20.-||20 CHF
-en||half a million dollars||500000 USD
 es||medio millón de euros||500000 EUR
 en||a quarter of a million dollars||250000 USD
-en||three quarters of a million dollars||750000 USD
 en||two and a half million dollars| more|2500000 USD
 en||two hundred dollars and 99 cents|.|200.99 USD
-en||$5 and 20 cents||5.2 USD
 es||un millón y medio de euros||1500000 EUR
-es||dos millones y medio de dólares||2500000 USD
 es||12 euros con 50 céntimos|.|12.5 EUR
 fr||un million et demi d'euros||1500000 EUR
-fr||2 millions et demi d'euros||2500000 EUR
-fr||12 euros 50| le kilo|12.5 EUR
 fr||douze euros cinquante|.|12.5 EUR
 fr||5 euros| 20 personnes|5 EUR
-fr||1 234,56 €||1234.56 EUR
 fr||1\u202f234,56\u00a0€||1234.56 EUR
 fr||1,5 million d'euros||1500000 EUR
 fr||quatre-vingt-dix mille euros||90000 EUR
-fr||12 milliards de dollars||12000000000 USD
 fr||3 M€||3000000 EUR
 fr||12€50||12.5 EUR
 es||1.234,56 €||1234.56 EUR
-es||12 millones de euros||12000000 EUR
-es||3 mil euros||3000 EUR
 es||dos mil millones de dólares||2000000000 USD
 es||$1,500.00 MXN||1500.00 MXN
 es||15.000 pesos||
 en||3 billion dollars||3000000000 USD
-en||3 trillion dollars||3000000000000 USD
-en||2 quadrillion dollars||2000000000000000 USD
-en||two trillion dollars||2000000000000 USD
 en||two trillion five hundred billion dollars||2500000000000 USD
-en||five hundred million dollars||500000000 USD
 en||5 hundred million dollars||500000000 USD
-fr||3 billions d'euros||3000000000000 EUR
 fr||3 trillions d'euros||3000000000000000000 EUR
-fr||3 trillions de dollars||3000000000000000000 USD
-fr||2 billiards d'euros||2000000000000000 EUR
 fr||1 quadrillion d'euros||1000000000000000000000000 EUR
-fr||un trillion d'euros||1000000000000000000 EUR
-fr||deux billions d'euros||2000000000000 EUR
-fr||3 mille milliards d'euros||3000000000000 EUR
 fr||trois mille milliards d'euros||3000000000000 EUR
 fr||deux billions cinq cents milliards d'euros||2500000000000 EUR
 es||3 billones de euros||3000000000000 EUR
-es||un billón de euros||1000000000000 EUR
-es||3 trillones de euros||3000000000000000000 EUR
 es||dos trillones de dólares||2000000000000000000 USD
-es||1 cuatrillón de euros||1000000000000000000000000 EUR
-es||3 mil millones de euros||3000000000 EUR
-es||2 mil billones de euros||2000000000000000 EUR
 es||dos billones quinientos mil millones de euros||2500000000000 EUR
 es||3 millardos de euros||3000000000 EUR
 """
 PERCENT = """
 en||12.5 %||12.5%
 en||ten per cent||10%
-en||5-10 %||5-10%
 fr||12,5%||12.5%
 fr||douze pour cent||12%
 es|un |cinco por ciento||5%
-es||15 por ciento||15%
 """
 PHONES = """
 en||+44 20 7946 0958||+442079460958
 en||(212) 555-0123||+12125550123
 en|call |020 7946 0958||+442079460958
 en|Fax: |5551234||
-fr||01 23 45 67 89||+33123456789
 fr||+33 (0)1 23 45 67 89||+33123456789
-fr||06.12.34.56.78||+33612345678
 fr||0033 6 12 34 56 78||+33612345678
 es||91 234 56 78||+34912345678
 es|móvil |612345678||+34612345678
-es||+34 612 345 678||+34612345678
 """
 MAIL = """
 en|to |a.b+c@mail.example.co.uk|.|a.b+c@mail.example.co.uk
-en|<|bob@Example.ORG|>|bob@example.org
 en|mailto:|me@site.org|?subject=x|me@site.org
 fr|« |élodie@exemple.fr| »|élodie@exemple.fr
 """
@@ -231,21 +147,13 @@ es||X1234567L|.|X1234567L
 es||A58818501|.|A58818501
 es|DNI |12.345.678-Z|.|12345678Z
 fr|SIREN |732 829 320|.|732829320
-fr|SIRET : |73282932000074|.|73282932000074
 fr||FR 83 404 833 048|.|FR83404833048
 fr||2 55 08 14 168 025 38|.|255081416802538
 en|EIN |91-1144442|.|911144442
 en|SSN |536-90-4399|.|536904399
-en|UTR: |1955839661|.|1955839661
 en||GB 980 7806 84|.|GB980780684
 en||DE136695976|.|DE136695976
-en||IT00743110157|.|IT00743110157
-en||PT501964843|.|PT501964843
 en||NL004495445B01|.|NL004495445B01
-en||BE 0403.170.701|.|BE0403170701
-en||ATU13585627|.|ATU13585627
-en||IE6433435F|.|IE6433435F
-en||CHE-107.787.577|.|CHE107787577
 en|CF |RSSMRA85T10A562S|.|RSSMRA85T10A562S
 """
 CARDS = """
@@ -339,17 +247,6 @@ def test_a_range_whose_order_is_not_certain_tells_both() -> None:
     assert (one.value, dict(one.details)) == ("", {"readings": readings})
 
 
-def test_a_date_that_may_be_two_tells_both() -> None:
-    (one,) = found("03/04/2024")
-    assert one.details["readings"] == "2024-04-03 or 2024-03-04"
-
-
 def test_a_country_without_doubt_only() -> None:
     assert found("+1 202 555 0143")[0].details == {}  # the code of twenty countries
     assert found("+33 1 23 45 67 89")[0].details == {"country": "FR"}
-
-
-def test_accents_that_are_letters_of_their_own_are_read() -> None:
-    text = "le 3 fe\u0301vrier 2024"
-    (one,) = found(text, "fr")
-    assert one.value == "2024-02-03"

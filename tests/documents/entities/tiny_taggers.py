@@ -19,7 +19,6 @@ SAYS = {
 
 
 def tokenizer(folder: Path) -> None:
-    """Words of a small vocabulary, as BERT cuts them."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
@@ -40,7 +39,6 @@ def tokenizer(folder: Path) -> None:
 
 
 def random_bert(folder: Path, *, positions: int = 64) -> Path:
-    """A BERT of random weights that labels tokens."""
     import torch
     from transformers import BertConfig, BertForTokenClassification
 
@@ -79,7 +77,6 @@ def table_graph(folder: Path, *, positions: int = 64) -> Path:
 
 
 def random_gliner(folder: Path) -> Path:
-    """A GLiNER of random weights over a tiny BERT."""
     from gliner import GLiNER, GLiNERConfig
     from transformers import BertConfig, BertModel
 

@@ -67,7 +67,6 @@ def _drawn(dice: random.Random, total: int, num_kills: int) -> int:
 
 
 def _change(docs: Path) -> None:
-    """Files change, move, go and come."""
     write(docs, {"0.txt": "All new. " * 30, "1.txt": ALICE[700:3400], "new.txt": ALICE[:9000]})
     (docs / "2.txt").rename(docs / "moved.txt")
     (docs / "3.txt").unlink()

@@ -16,7 +16,6 @@ class Question(NamedTuple):
 
 
 def load() -> tuple[dict[str, str], list[Question]]:
-    """Passages by name, and the questions."""
     data = tomllib.loads(Path(__file__).with_name("questions.toml").read_text(encoding="utf-8"))
     questions = [Question(one["ask"], one["answer"], one["kind"]) for one in data["questions"]]
     return {**_alike(), **data["passages"]}, questions
@@ -53,7 +52,6 @@ def _alike() -> dict[str, str]:
 
 
 def reciprocal(orders: Callable[[str], Sequence[str]], questions: Sequence[Question]) -> float:
-    """The mean of one over the place of the answer."""
     places = [
         list(order).index(one.answer) + 1 if one.answer in order else 0
         for one in questions

@@ -238,17 +238,6 @@ def test_languages_are_told_without_reading_pictures(tmp_path: Path) -> None:
     assert (ocr.num_read, len(told)) == (0, 1)
 
 
-def test_files_of_other_kinds_are_told(tmp_path: Path) -> None:
-    folder, path = tmp_path / "docs", tmp_path / "i.sqlite"
-    write(folder, {"a.txt": "Words."})
-    (folder / "sound.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt " + bytes(200))
-    done = folders.index_folders(
-        path, folders.resolve_folders([folder]), Bag(), folders.build_ways()
-    )
-    assert [one.name for one in done.others] == ["sound.wav"]
-    assert done.num_new == 1
-
-
 class Clock:
     def __init__(self) -> None:
         self.s = 0.0
@@ -320,12 +309,3 @@ def test_what_vectors_take_is_not_known_before_one_came() -> None:
         pace.embedded()
     clock.s = 9.0
     assert pace.now.left_s == pytest.approx(3.0)
-
-
-def test_files_that_need_not_be_opened_count_as_read() -> None:
-    clock = Clock()
-    stamps = [Stamp(b"/a/%d.txt" % n, 100, 0) for n in range(10)]
-    pace = FilesPace(stamps, clock)
-    for stamp in stamps:
-        pace.written(stamp)
-    assert (pace.now.num_read, pace.now.file, pace.now.done) == (10, 10, 1.0)

@@ -181,13 +181,6 @@ def test_what_is_removed_while_another_process_searches_is_gone_for_it_too(
         child.communicate()
 
 
-def test_an_index_is_dropped_whole(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "indexes" / "i.sqlite"
-    index(path, folder, Bag())
-    folders.delete_index(path)
-    assert list(path.parent.iterdir()) == []
-
-
 def test_a_folder_stays_out_as_a_file_does(folder: Path, tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     (folder / "bad.txt").write_bytes(b"\xff\xfe broken \xff")

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.documents.index import nearest, words
+from anyrig.documents.index import nearest
 from anyrig.documents.index.near import floor
 from anyrig.documents.index.search import Mode, Searcher
 from anyrig.documents.index.snapshot import Filters
-from anyrig.documents.index.words import folded, matches, terms
+from anyrig.documents.index.words import matches, terms
 from anyrig.documents.protocol import Vectors
 from anyrig.errors import InvalidInputError
 from tests.documents.index.bag import Bag
@@ -102,13 +102,6 @@ def test_filters(searcher: Searcher, path: Path) -> None:
         assert set(later) == every - {"lease.pdf"}
 
 
-def test_limit_and_one_hit_for_each_file(searcher: Searcher) -> None:
-    assert len(names(searcher, "Alice rabbit", limit=2)) == 2
-    found = searcher.search("Alice rabbit", BAG, per_file=True, mode="keywords")
-    assert [hit.place.file.name for hit in found.hits] == ["alice.txt"]
-    assert found.hits[0].num_more >= 2
-
-
 def test_what_says_the_same_is_shown_once(tmp_path: Path) -> None:
     text = (
         "The quick brown fox jumps over the lazy dog near an old mill by the quiet river, where "
@@ -127,11 +120,9 @@ def test_what_says_the_same_is_shown_once(tmp_path: Path) -> None:
 
 
 HOSTILE = [
-    "", " ", "AND (", "OR", "NOT NOT", '"', '""', "'", '"unclosed', "a* b*", "*", "(((",
-    "NEAR(a b, 2)", "body:secret", "-x", "^start", "a AND b OR (c", "{a b}: c", "x" * 10_240,
-    "word " * 2048, '"' * 10_000,
-    "\x00", "a\x00b", "\ud800", "'; DROP TABLE texts; --", "%s %n \\", "日本" * 3000,
-    "é" * 5000, "\u202e\u200b", "🙂 🙂", "\n\r\t", "🇫🇷rent", "a" + "\u0301" * 3000,
+    "", " ", "AND (", '"unclosed', "*", "NEAR(a b, 2)", "body:secret", "-x", "{a b}: c",
+    "x" * 10_240, "word " * 2048, "a\x00b", "\ud800", "'; DROP TABLE texts; --", "日本" * 3000,
+    "\u202e\u200b", "🇫🇷rent", "a" + "\u0301" * 3000,
 ]  # fmt: skip
 
 
@@ -150,16 +141,6 @@ def test_no_text_is_an_error(path: Path, question: str) -> None:
         searcher.search(question, BAG, mode="keywords")
         for start, end in matches(question, terms(question)):
             assert 0 <= start < end <= len(question)
-
-
-def test_words_of_a_question() -> None:
-    assert terms("What's the rent?  RENT!") == ["What", "s", "the", "rent"]
-    assert words.telling(terms("What's the rent?")) == ["rent"]
-    assert words.telling(terms("what is it")) == ["what", "is", "it"]
-    assert folded("Größe Ñandú") == "große nandu"
-    text = "Tenants and the TENANT; tenancy, tent, lieutenant."
-    found = [text[a:b] for a, b in matches(text, ["tenant"])]
-    assert found == ["Tenants", "TENANT", "tenancy"]
 
 
 @pytest.fixture(scope="module")
@@ -186,11 +167,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("question", "file"),
     [
-        ("harbour", "newest.txt"),
-        ("harbour dues", "newest.txt"),
         ("harbour dues quagga", "newest.txt"),  # a word that stands nowhere
-        ("what are harbour dues", "newest.txt"),
         ("quay harbour dredger", "dredger.txt"),
+        ("quay sluice", "both.txt"),
     ],
 )
 def test_the_best_passage_is_found_among_thousands_that_match(
@@ -198,11 +177,6 @@ def test_the_best_passage_is_found_among_thousands_that_match(
 ) -> None:
     with Searcher(many) as searcher:
         assert names(searcher, question, mode="keywords")[0] == file
-
-
-def test_common_words_count_beside_a_rarer_one(many: Path) -> None:
-    with Searcher(many) as searcher:
-        assert names(searcher, "quay sluice", mode="keywords")[0] == "both.txt"
 
 
 def test_a_rare_word_does_not_hide_what_has_only_the_common_ones(many: Path) -> None:
@@ -369,7 +343,7 @@ def slowly(matrix: Any, query: Any, most: int, allowed: Any = None) -> list[int]
     return [number for _, number in sorted(scored)[:most]]
 
 
-@pytest.mark.parametrize("share", [None, 0.5, 0.05, 0.001, 0.0])
+@pytest.mark.parametrize("share", [None, 0.5, 0.001, 0.0])
 def test_exact_is_what_a_plain_loop_finds(share: float | None) -> None:
     matrix = unit(2000)
     allowed = None if share is None else np.random.default_rng(1).random(2000) < share
@@ -377,15 +351,6 @@ def test_exact_is_what_a_plain_loop_finds(share: float | None) -> None:
         rows, scores = nearest.Exact(matrix).nearest(query, 10, allowed)
         assert rows.tolist() == slowly(matrix, query, 10, allowed)
         assert (np.diff(scores) <= 0).all()
-
-
-def test_few_and_equal_vectors() -> None:
-    matrix = np.repeat(unit(1), 50, axis=0)
-    rows, _ = nearest.Exact(matrix).nearest(matrix[0], 10)
-    assert rows.tolist() == list(range(10)), "of equal ones the first"
-    none = nearest.Exact(np.zeros((0, 32), np.float32))
-    assert none.nearest(matrix[0], 10)[0].tolist() == []
-    assert len(nearest.Exact(matrix[:3]).nearest(matrix[0], 10)[0]) == 3
 
 
 def _graph(matrix: Any, ids: Any, before: nearest.Graph | None = None) -> nearest.Graph:
@@ -414,39 +379,6 @@ def test_a_graph_finds_nearly_all(tmp_path: Path) -> None:
     assert found >= 0.97 * 500
 
 
-@pytest.mark.parametrize("share", [0.6, 0.02])
-def test_a_graph_with_what_came_and_went_and_a_filter(share: float) -> None:
-    pytest.importorskip("faiss")
-    matrix = unit(2500)
-    graph = _graph(matrix[:2000], np.arange(2000))
-    present = np.random.default_rng(2).random(2000) < 0.9
-    asked = nearest.Hnsw(graph, present, matrix[2000:])
-    allowed = np.random.default_rng(3).random(2500) < share
-    both = allowed & np.concatenate([present, np.ones(500, bool)])
-    found = wanted = 0
-    for query in unit(40, seed=6):
-        rows = asked.nearest(query, 10, allowed)[0].tolist()
-        assert all(both[row] for row in rows)
-        best = slowly(matrix, query, 10, both)
-        wanted += len(best)
-        found += len(set(rows) & set(best))
-    assert found >= 0.97 * wanted
-
-
-def test_a_graph_grows_and_is_made_anew_when_too_much_is_gone() -> None:
-    pytest.importorskip("faiss")
-    matrix, ids = unit(1200), np.arange(1200)
-    first = _graph(matrix[:1000], ids[:1000])
-    grown = _graph(matrix, ids, before=first)
-    assert grown.index is first.index, "the same graph, with more in it"
-    assert (len(grown.ids), grown.index.ntotal) == (1200, 1200)
-    assert not nearest.stale(grown, ids[100:], "model")
-    assert nearest.stale(grown, ids[400:], "model")
-    assert nearest.stale(grown, ids, "another model")
-    anew = _graph(matrix[400:], ids[400:], before=grown)
-    assert anew.index.ntotal == 800
-
-
 def test_a_broken_graph_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("faiss")
     path = tmp_path / "i.hnsw"
@@ -457,15 +389,6 @@ def test_a_broken_graph_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture
     path.write_bytes(path.read_bytes()[:-500])
     assert nearest.load(path) is None
     assert "creates it again" in caplog.text
-
-
-def test_no_gpu_is_claimed_where_faiss_has_none() -> None:
-    faiss = pytest.importorskip("faiss")
-    exact = nearest.Exact(unit(100))
-    if not hasattr(faiss, "StandardGpuResources"):
-        assert nearest.on_gpu(exact) is exact
-    without_card = SimpleNamespace(StandardGpuResources=object, get_num_gpus=lambda: 0)
-    assert nearest.on_gpu(exact, without_card) is exact
 
 
 def test_a_gpu_that_fails_or_is_slower_is_not_chosen() -> None:

@@ -15,7 +15,6 @@ from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.status import status
 from anyrig.documents.index.update import Indexed, Ways
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.results import fields_to_json
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import (
     ALICE,
@@ -222,31 +221,6 @@ def test_two_at_once_are_refused(folder: Path, tmp_path: Path) -> None:
     with alone(path), pytest.raises(StorageError, match="another process is updating"):
         index(path, folder, Bag())
     assert index(path, folder, Bag()).num_new == 3
-
-
-def test_progress_tells_rate_and_time_left(folder: Path, tmp_path: Path) -> None:
-    told: list[Progress] = []
-    index(tmp_path / "i.sqlite", folder, Bag(), tell=told.append)
-    assert told[-1].done == 1.0
-    assert [one.done for one in told] == sorted(one.done for one in told)
-    assert told[-1].num_files == told[-1].file == 3
-    assert told[-1].passages_per_s > 0
-    assert told[-1].left_s == 0
-    assert fields_to_json(told[-1])["stage"] == "indexing"
-
-
-def test_names_that_are_no_unicode(tmp_path: Path) -> None:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    name = os.fsencode(folder) + b"/caf\xe9 \xff.txt"
-    try:
-        Path(os.fsdecode(name)).write_text("Words in a file with an odd name.")
-    except OSError:
-        pytest.skip("this file system takes no such name")
-    path, bag = tmp_path / "i.sqlite", Bag()
-    assert index(path, folder, bag).num_new == 1
-    (hit,) = search(path, "odd name", bag).hits
-    assert os.fsencode(hit.place.file) == name
 
 
 def test_watching_takes_what_changes_and_waits_for_what_is_written(tmp_path: Path) -> None:

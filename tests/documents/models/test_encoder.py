@@ -6,12 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from anyrig.documents.models.attend import Rows
-from anyrig.documents.models.encoder import load, pooled
+from anyrig.documents.models.encoder import load
 from anyrig.errors import InvalidInputError, MissingWeightsError
 
 COMMON: Any = {
@@ -74,33 +73,6 @@ def test_every_family_gives_what_transformers_gives(family: str, tmp_path: Path)
             alone = theirs(input_ids=torch.tensor([text])).last_hidden_state[0]
             start, end = int(rows.edges[number]), int(rows.edges[number + 1])
             torch.testing.assert_close(hidden[start:end], alone, atol=2e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "last", "mean_sqrt"])
-def test_pooling(pooling: Any) -> None:
-    hidden = torch.randn(9, 4)
-    rows = Rows((2, 3, 4), torch.device("cpu"))
-    got = pooled(hidden, rows, pooling)
-    pieces = torch.split(hidden, [2, 3, 4])
-    wanted: Any = {
-        "mean": lambda x: x.mean(0),
-        "cls": lambda x: x[0],
-        "max": lambda x: x.max(0).values,
-        "last": lambda x: x[-1],
-        "mean_sqrt": lambda x: x.sum(0) / len(x) ** 0.5,
-    }[pooling]
-    torch.testing.assert_close(got, torch.stack([wanted(piece) for piece in pieces]))
-
-
-def test_a_text_has_the_same_vector_in_any_company(tmp_path: Path) -> None:
-    model("bert").save_pretrained(tmp_path)
-    ours = load(tmp_path, torch.device("cpu"), torch.float32)
-    batch = texts()
-    rows = [np.array(text, np.int32) for text in batch]
-    together = ours.embed(np.concatenate(rows), np.array([len(row) for row in rows]))
-    for row, vector in zip(rows, together, strict=True):
-        alone = ours.embed(row, np.array([len(row)]))[0]
-        torch.testing.assert_close(alone, vector, atol=1e-5, rtol=1e-5)
 
 
 def test_what_is_no_encoder_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from anyrig.backends.onnx_graph import BuiltModel
 from anyrig.documents.models.arrays import read, weight_files
 from anyrig.documents.models.graph import POOLINGS, write
-from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.errors import MissingWeightsError
 from tests.documents.models.test_encoder import model, texts
 
 FAMILIES = ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert"]
@@ -68,16 +68,6 @@ def test_weights_in_half_precision_and_in_several_files(tmp_path: Path) -> None:
         with torch.inference_mode():
             states = wide(input_ids=torch.tensor([text])).last_hidden_state[0]
         np.testing.assert_allclose(vector, states.mean(0).numpy(), atol=2e-5)
-
-
-def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
-    model("modernbert").save_pretrained(tmp_path)
-    shape, weights = read(tmp_path)
-    with pytest.raises(InvalidInputError, match="modernbert"):
-        write(shape, weights, "mean")
-    model("bert").save_pretrained(tmp_path / "bert")
-    with pytest.raises(InvalidInputError, match="pooling"):
-        write(*read(tmp_path / "bert"), "sum")
 
 
 def test_a_damaged_file_is_an_error_with_a_hint(tmp_path: Path) -> None:

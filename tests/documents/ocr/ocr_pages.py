@@ -42,7 +42,6 @@ def font(name: str, size: int) -> ImageFont.FreeTypeFont:
 
 
 def wrapped(text: str, drawn: ImageFont.FreeTypeFont, width: float) -> list[str]:
-    """Lines no wider than a page."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -76,7 +75,6 @@ def page(
 def noisy(
     image: Image.Image, *, seed: int = 1, sigma: float = 20, specks: float = 0.01
 ) -> Image.Image:
-    """The page with grain, and black and white specks."""
     dice = np.random.default_rng(seed)
     values = np.asarray(image, np.float64) + dice.normal(0, sigma, (image.height, image.width))
     where = dice.random(values.shape)
@@ -86,12 +84,10 @@ def noisy(
 
 
 def askew(image: Image.Image, degrees: float) -> Image.Image:
-    """The page turned a little, on white."""
     return image.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
 
 
 def png(image: Image.Image, form: str = "PNG", **options: int) -> bytes:
-    """Its bytes as a file."""
     out = io.BytesIO()
     image.save(out, form, **options)
     return out.getvalue()

@@ -7,7 +7,6 @@ import pytest
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, extract
 from anyrig.documents.summarise.rank import head_starts
-from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Page, Paged, placed
 from tests.conftest import ROOT
@@ -39,18 +38,6 @@ def test_marked_sentences_are_found_more_often_than_by_taking_the_first() -> Non
     assert ours > 1.5 * lead
 
 
-def test_vectors_may_join_in() -> None:
-    ours, lead, _ = hits(vectors=Bag(dimension=512))
-    assert ours > lead
-
-
-def test_languages_and_sentences_are_as_written() -> None:
-    for one in load():
-        found = extract(one.paged)
-        assert found.language == one.language
-        assert found.num_sentences == len(one.sentences)
-
-
 def test_each_sentence_says_where_it_stands() -> None:
     document = paged("First page here. Alice met the Rabbit on the lawn today.", ALICE[:4000],
                      ALICE[4000:8000], numbered=True)  # fmt: skip
@@ -75,17 +62,6 @@ def test_words_are_kept_to(words: int) -> None:
     assert 0 < len(found.text.split()) <= words * 1.1
 
 
-def test_a_share_of_the_sentences() -> None:
-    found = extract(paged(ALICE[:9000]), length=Length(share=0.1))
-    assert len(found.taken) == round(0.1 * found.num_sentences)
-
-
-def test_more_than_there_is_gives_what_there_is() -> None:
-    one = load()[0]
-    found = extract(one.paged, length=Length(sentences=500))
-    assert len(found.taken) <= len(one.sentences)
-
-
 @pytest.mark.parametrize("text", ["", "\n \n", "ok", "??? !!!", "one two three", "1 2 3\n\n4 5 6"])
 def test_texts_that_say_little(text: str) -> None:
     found = extract(paged(text))
@@ -103,19 +79,6 @@ def test_headings_are_not_taken() -> None:
     text = "The budget of the bridge\n\nThe budget of the bridge was approved on Monday evening."
     found = extract(paged(text), length=Length(sentences=1))
     assert found.taken[0].text.endswith("evening.")
-
-
-def test_a_book_is_summed_up_in_sections() -> None:
-    found = extract(paged(ALICE * 3), length=Length(sentences=4), language="en")
-    assert len(found.taken) == 4
-    assert found == extract(paged(ALICE * 3), length=Length(sentences=4), language="en")
-
-
-def test_a_length_is_one_thing() -> None:
-    with pytest.raises(InvalidInputError):
-        Length(sentences=3, words=10)
-    with pytest.raises(InvalidInputError):
-        Length(share=1.5)
 
 
 def test_chapters_of_a_file_that_has_titles() -> None:

@@ -87,12 +87,6 @@ def test_a_long_text_goes_in_windows_that_lose_nothing(scribe: Scribe) -> None:
     assert told[0][0] == 1
 
 
-def test_a_short_text_needs_one_window(scribe: Scribe) -> None:
-    found = scribe.summarise(paged("Alice was beginning to get very tired of sitting."), words=8)
-    assert len(found.parts) == 1
-    assert found.rounds == 1
-
-
 def test_the_same_text_gives_the_same_summary(scribe: Scribe) -> None:
     text = tiny_writers.ALICE[:300]
     assert scribe.summarise(paged(text), words=10) == scribe.summarise(paged(text), words=10)
@@ -130,9 +124,3 @@ def test_each_piece_keeps_its_own_limits_in_any_company(bart: Writer) -> None:
     long = Piece("The White Rabbit ran by in a hurry with a watch.", 20, 10, 30)
     alone = [made.run([short])[0], made.run([long])[0]]
     assert made.run([short, long]) == alone
-
-
-def test_a_prefix_says_what_is_wanted(t5: Writer) -> None:
-    found = engine(t5).run([Piece("Alice was beginning to get very tired.", 12, 2, 8)] * 2)
-    assert len(found) == 2
-    assert found[0] == found[1]

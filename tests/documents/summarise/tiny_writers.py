@@ -37,7 +37,6 @@ def tokenizer(folder: Path, *, begin: bool) -> int:
 
 
 def bart(folder: Path, *, positions: int = 96) -> Path:
-    """A BART that reads so many tokens."""
     import torch
     import transformers
 

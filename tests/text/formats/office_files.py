@@ -30,7 +30,6 @@ def p(text: str, style: str = "") -> str:
 
 
 def r(text: str, properties: str = "") -> str:
-    """A run of a docx."""
     return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
@@ -90,7 +89,6 @@ _ODT_STYLES = """<style:style style:name="P1" style:parent-style-name="Quotation
 
 
 def odt(path: Path, body: str, *, meta: str = "", encrypted: bool = False) -> Path:
-    """An odt."""
     spaces = " ".join(
         f'xmlns:{name}="{_ODF}:{name}:1.0"'
         for name in ("office", "text", "table", "style", "draw", "meta", "manifest")

@@ -22,7 +22,6 @@ _PAD = bytes.fromhex("28BF4E5E4E758A4164004E56FFFA01082E2E00B6D0683E802F0CA9FE64
 
 
 def width_of(text: str, size: float, font: str = "F1") -> float:
-    """How wide a text is."""
     if font == "F3":
         return 0.6 * size * len(text)
     known = (_WIDTHS[ord(letter) - 32] if 32 <= ord(letter) < 127 else 500 for letter in text)
@@ -31,8 +30,6 @@ def width_of(text: str, size: float, font: str = "F1") -> float:
 
 @dataclass
 class Leaf:
-    """A page that is being set."""
-
     width: float = 420
     height: float = 600
     rotate: int = 0
@@ -42,7 +39,6 @@ class Leaf:
         self, left: float, base: float, text: str, size: float = 10, font: str = "F1",
         turn: str = "1 0 0 1", mode: int = 0,
     ) -> Leaf:  # fmt: skip
-        """Text at a place."""
         safe = text.encode("cp1252", "replace")
         said = b"".join(b"\\" + bytes([b]) if b in b"()\\" else bytes([b]) for b in safe)
         self.drawn.append(
@@ -52,7 +48,6 @@ class Leaf:
         return self
 
     def centre(self, base: float, text: str, size: float = 10, font: str = "F1") -> Leaf:
-        """Text in the middle of the page."""
         return self.put((self.width - width_of(text, size, font)) / 2, base, text, size, font)
 
     def set(
@@ -142,7 +137,6 @@ def pdf(
 
 
 def write(path: Path, leaves: list[Leaf], **options: object) -> Path:
-    """The file, on disk."""
     path.write_bytes(pdf(leaves, **options))  # type: ignore[arg-type]
     return path
 

@@ -46,15 +46,6 @@ def test_insertions_stay_and_deletions_go(tmp_path: Path) -> None:
     assert blocks(made(tmp_path, body))[0].text == "It was good"
 
 
-def test_signs_breaks_and_links(tmp_path: Path) -> None:
-    inner = (
-        "<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t><w:noBreakHyphen/><w:t>d</w:t>"
-        '<w:softHyphen/><w:t>e</w:t><w:sym w:font="Symbol" w:char="F061"/></w:r>'
-        f"<w:hyperlink>{r(' link')}</w:hyperlink>"
-    )
-    assert blocks(made(tmp_path, p(inner)))[0].text == "a b c\u2011deα link"
-
-
 def test_footnotes_follow_their_paragraph_and_endnotes_come_last(tmp_path: Path) -> None:
     body = p(r("One") + '<w:r><w:footnoteReference w:id="2"/></w:r>') + p(
         r("Two") + '<w:r><w:endnoteReference w:id="5"/></w:r>'
@@ -137,13 +128,6 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
     assert (about.title, about.authors, about.language) == ("T", ("A", "B"), "en-GB")
     assert document.cover is not None
     assert document.cover.media_type == "image/png"
-
-
-def test_chapters_are_found_where_no_style_marks_them(tmp_path: Path) -> None:
-    text = "".join(p(f"Chapter {n}") + p("It was raining all day long in the city.") for n in "123")
-    assert [each.title for each in made(tmp_path, text).chapters] == [
-        "Chapter 1", "Chapter 2", "Chapter 3",
-    ]  # fmt: skip
 
 
 def test_old_and_locked_files_are_named(tmp_path: Path) -> None:

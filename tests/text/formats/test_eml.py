@@ -60,18 +60,13 @@ def test_of_two_versions_the_plain_one_is_taken_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("charset", "words"),
+    ("charset", "words", "way"),
     [
-        ("utf-8", "Ça coûte 5 €"),
-        ("iso-8859-1", "Où est l'été"),
-        ("windows-1252", "“Quoted” – 5 €"),
-        ("utf-16", "Él comió piñón"),
-        ("shift_jis", "田中さん、こんにちは"),
-        ("iso-2022-jp", "田中さん、こんにちは"),
-        ("koi8-r", "Привет, мир"),
+        ("utf-8", "Ça coûte 5 €", "quoted-printable"),
+        ("utf-16", "Él comió piñón", "base64"),
+        ("iso-2022-jp", "田中さん、こんにちは", "quoted-printable"),
     ],
 )
-@pytest.mark.parametrize("way", ["base64", "quoted-printable"])
 def test_encodings_of_texts_and_headers(tmp_path: Path, charset: str, words: str, way: str) -> None:
     import quopri
 
@@ -87,7 +82,7 @@ def test_encodings_of_texts_and_headers(tmp_path: Path, charset: str, words: str
     assert document.chapters[0].blocks[-1].text == words
 
 
-@pytest.mark.parametrize("said", ["", "; charset=no-such-thing", "; charset=us-ascii"])
+@pytest.mark.parametrize("said", ["; charset=no-such-thing", "; charset=us-ascii"])
 def test_bytes_that_no_charset_explains_are_read_as_any_file(tmp_path: Path, said: str) -> None:
     head = f"Subject: Été\nFrom: a@b.c\nContent-Type: text/plain{said}\n"
     body = "L'été dernier, René était à Besançon avec sa mère."
@@ -95,13 +90,6 @@ def test_bytes_that_no_charset_explains_are_read_as_any_file(tmp_path: Path, sai
     document = _read(tmp_path / "a.eml", data)
     assert document.chapters[0].blocks[-1].text == body
     assert document.about.title == "Été"
-
-
-def test_marked_up_text_takes_its_encoding_from_the_message(tmp_path: Path) -> None:
-    made = EmailMessage()
-    made["Subject"] = "x"
-    made.set_content("<p>Où est l'été ?</p>", subtype="html", charset="iso-8859-1", cte="8bit")
-    assert "Où est l'été ?" in _text(_read(tmp_path / "a.eml", made))
 
 
 def test_attachments_are_read_by_what_they_are(tmp_path: Path) -> None:
@@ -131,7 +119,7 @@ def test_attached_messages_are_taken_apart_to_a_depth(tmp_path: Path) -> None:
     assert any("more than 3 deep" in said for said in document.warnings)
 
 
-@pytest.mark.parametrize("depth", [60, 400, 5_000])
+@pytest.mark.parametrize("depth", [60, 5_000])
 def test_endless_nesting_is_one_error_or_a_warning(tmp_path: Path, depth: int) -> None:
     rows = [
         f"Subject: {n}\nContent-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n"
@@ -172,15 +160,12 @@ def test_a_mailbox_is_its_messages(tmp_path: Path) -> None:
     "head",
     [
         b"Subject: =?utf-8?B?!!!!?=\n",
-        b"Subject: =?no-such?Q?x?=\n",
         b"From: " + b"<" * 3000 + b"\n",
         b"To: " + b"a@b.c, " * 3000 + b"\n",
         b'Content-Type: text/plain; charset="\x00\xff"\n',
-        b"Content-Type: multipart/mixed\n",
         b"Content-Type: " + b"x;" * 5000 + b"\n",
         b"Content-Disposition: inline; filename*=utf-9''%ff%fe\n",
         b"Date: not a date\n",
-        b"Content-Transfer-Encoding: base64\n",
         b"Subject: \x1b[2J\xe2\x80\xaeevil\n",
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import About, Chapter, Document
 from anyrig.text.files import read
-from tests.text.epub_maker import CONTAINER, JPEG, PNG, Line, Page, epub, navigation, ncx, write
+from tests.text.epub_maker import CONTAINER, PNG, Line, Page, epub, ncx, write
 
 ONE = Page("c1.xhtml", "<h1>One</h1><p>First.</p>", title="Chapter One")
 TWO = Page("c2.xhtml", "<h1>Two</h1><p>Second.</p>", title="Chapter Two")
@@ -27,16 +27,6 @@ def texts(chapter: Chapter) -> list[str]:
 
 def every(document: Document) -> list[str]:
     return [text for chapter in document.chapters for text in texts(chapter)]
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_chapters_come_in_the_order_of_the_spine(tmp_path: Path, version: int) -> None:
-    document = read(epub(tmp_path / "a.epub", [TWO, ONE], version=version))
-    assert document.format == "epub"
-    assert outline(document) == [(1, "Chapter Two"), (1, "Chapter One")]
-    assert texts(document.chapters[0]) == ["Two", "Second."]
-    assert document.chapters[0].source == "OEBPS/c2.xhtml"
-    assert document.warnings == ()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -59,19 +49,6 @@ def test_levels_fragments_and_chapters_over_files(tmp_path: Path, version: int) 
     assert document.chapters[2].source == "OEBPS/both.xhtml#b"
 
 
-def test_a_heading_without_a_link_only_deepens(tmp_path: Path) -> None:
-    contents = [Line("Part", "", (Line("One", "c1.xhtml"), Line("Two", "c2.xhtml")))]
-    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=contents))
-    assert outline(document) == [(2, "One"), (2, "Two")]
-    assert document.warnings == ()
-
-
-def test_a_part_and_its_chapter_at_one_place_are_one(tmp_path: Path) -> None:
-    contents = [Line("Part", "c1.xhtml", (Line("One", "c1.xhtml"),)), Line("Two", "c2.xhtml")]
-    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=contents))
-    assert outline(document) == [(1, "Part: One"), (1, "Two")]
-
-
 def test_what_no_entry_names_is_kept(tmp_path: Path) -> None:
     before = Page("t.xhtml", "<h1>Title</h1>", title=None)
     document = read(epub(tmp_path / "a.epub", [before, ONE, TWO]))
@@ -92,30 +69,12 @@ def test_entries_that_lead_nowhere_are_named_and_the_rest_read(tmp_path: Path) -
     assert "Gone" in warning
 
 
-def test_a_heading_right_above_the_mark_goes_with_its_chapter(tmp_path: Path) -> None:
-    page = Page("a.xhtml", '<h2>A</h2><p>a</p><h2>B</h2><p id="b">b</p>')
-    contents = [Line("A", "a.xhtml"), Line("B", "a.xhtml#b")]
-    document = read(epub(tmp_path / "a.epub", [page], contents=contents))
-    assert [texts(chapter) for chapter in document.chapters] == [["A", "a"], ["B", "b"]]
-
-
 @pytest.mark.parametrize("version", [2, 3])
 def test_without_contents_headings_cut_the_book(tmp_path: Path, version: int) -> None:
     pages = [Page("a.xhtml", "<h1>A</h1><p>a</p><h1>B</h1><p>b</p>"), Page("b.xhtml", "<p>b2</p>")]
     document = read(epub(tmp_path / "a.epub", pages, contents=[], version=version))
     assert outline(document) == [(1, "A"), (1, "B")]
     assert texts(document.chapters[1]) == ["B", "b", "b2"]
-
-
-def test_without_contents_and_headings_files_cut_the_book(tmp_path: Path) -> None:
-    pages = [Page("a.xhtml", "<p>a</p>"), Page("b.xhtml", "<p>b</p>")]
-    document = read(epub(tmp_path / "a.epub", pages, contents=[]))
-    assert [texts(chapter) for chapter in document.chapters] == [["a"], ["b"]]
-
-
-def test_contents_of_one_line_do_not_make_a_book_of_one_chapter(tmp_path: Path) -> None:
-    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=[Line("Start", "c1.xhtml")]))
-    assert outline(document) == [(1, "Start"), (1, "Two")]
 
 
 def test_what_is_outside_of_the_order_comes_last(tmp_path: Path) -> None:
@@ -144,28 +103,6 @@ def test_a_page_that_cannot_be_read_is_warned_of(tmp_path: Path) -> None:
     assert any("deep.xhtml" in each and "too deep" in each for each in document.warnings)
 
 
-def test_notes_in_another_file_and_the_way_back(tmp_path: Path) -> None:
-    one = Page("text/c1.xhtml", '<p>A<a id="r1" href="../notes.xhtml#n1"><sup>1</sup></a>.</p>')
-    two = Page("notes.xhtml", '<h1>Notes</h1><p id="n1"><a href="text/c1.xhtml#r1">1</a> N.</p>')
-    document = read(epub(tmp_path / "a.epub", [one, two]))
-    note = document.chapters[1].blocks[1]
-    assert (note.kind, note.id) == ("note", "OEBPS/notes.xhtml#n1")
-    assert [note.text[each.start : each.end] for each in note.inlines] == ["1"]
-    assert document.chapters[1].role == "notes"
-
-
-def test_pages_of_the_printed_book_are_counted(tmp_path: Path) -> None:
-    page = Page(
-        "a.xhtml",
-        '<p>x</p><div epub:type="pagebreak" title="7"></div><p>a</p>'
-        '<p>b <span epub:type="pagebreak" title="8"/>c</p><p>d</p>',
-    )
-    (chapter,) = read(epub(tmp_path / "a.epub", [page])).chapters
-    assert [(block.kind, block.page) for block in chapter.blocks] == [
-        ("paragraph", 0), ("page", 7), ("paragraph", 7), ("paragraph", 7), ("paragraph", 8)
-    ]  # fmt: skip
-
-
 def test_style_sheets_hide_and_set_lines(tmp_path: Path) -> None:
     head = '<link rel="stylesheet" href="css/s.css"/><style>p.gone { display:none }</style>'
     page = Page(
@@ -179,17 +116,6 @@ def test_style_sheets_hide_and_set_lines(tmp_path: Path) -> None:
         @media print { .l { display: block } } .drop { display: block; float: left }"""
     path = epub(tmp_path / "a.epub", [page], files={"OEBPS/css/s.css": sheet})
     assert every(read(path)) == ["a b", "The"]
-
-
-def test_languages_of_files_count_where_they_differ(tmp_path: Path) -> None:
-    same = [Page(f"{n}.xhtml", f"<p>texte {n}</p>", language="en") for n in range(3)]
-    document = read(epub(tmp_path / "a.epub", same, metadata="<dc:language>fr</dc:language>"))
-    assert document.about.language == "fr"
-    assert {b.language for c in document.chapters for b in c.blocks} == {""}
-    mixed = [*same, Page("d.xhtml", "<p>Wort</p>", language="de")]
-    document = read(epub(tmp_path / "b.epub", mixed, metadata="<dc:title>x</dc:title>"))
-    assert document.about.language == "en"
-    assert [c.blocks[0].language for c in document.chapters] == ["", "", "", "de"]
 
 
 def test_a_picture_in_front_is_the_cover(tmp_path: Path) -> None:
@@ -222,9 +148,7 @@ def test_a_book_of_pictures_has_no_text(tmp_path: Path) -> None:
 
 _ODD = {
     "no mimetype": {"mimetype": None},
-    "mimetype with a line end": {"mimetype": b"application/epub+zip\r\n"},
     "junk before": {"prefix": b"\x00junk" * 200},
-    "no container": {"files": {"META-INF/container.xml": None}},
     "broken container": {"files": {"META-INF/container.xml": "<container"}},
     "container to nowhere": {"files": {"META-INF/container.xml": CONTAINER.format(path="x.opf")}},
     "container of another case": {
@@ -241,7 +165,7 @@ def test_odd_archives_are_read(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.parametrize(
     "href",
-    ["Text/My%20Page.xhtml", "Text/My Page.xhtml", "text/my%20page.xhtml", "Text\\My Page.xhtml",
+    ["Text/My%20Page.xhtml", "text/my%20page.xhtml", "Text\\My Page.xhtml",
      "./Text/../Text/My%20Page.xhtml", "/OEBPS/Text/My Page.xhtml", "My%20Page.xhtml"],
 )  # fmt: skip
 def test_references_are_found_as_they_were_meant(tmp_path: Path, href: str) -> None:
@@ -296,31 +220,6 @@ def test_a_broken_navigation_falls_back_to_the_ncx(tmp_path: Path) -> None:
                "OEBPS/toc.ncx": ncx([Line("Uno", "c1.xhtml"), Line("Due", "c2.xhtml")])},
     )  # fmt: skip
     assert outline(read(path)) == [(1, "Uno"), (1, "Due")]
-
-
-def test_other_lists_of_the_navigation_are_no_contents(tmp_path: Path) -> None:
-    whole = navigation([Line("Uno", "c1.xhtml"), Line("Due", "c2.xhtml")])
-    others = (
-        '<nav epub:type="page-list"><ol><li><a href="c1.xhtml#p1">1</a></li></ol></nav>'
-        '<nav epub:type="landmarks"><ol><li><a epub:type="bodymatter" href="c2.xhtml">B</a></li>'
-        "</ol></nav>"
-    )
-    changed = whole.replace("<nav", f"{others}<nav", 1)
-    path = epub(tmp_path / "a.epub", [ONE, TWO], files={"OEBPS/nav.xhtml": changed},
-                spine='<itemref idref="nav"/>')  # fmt: skip
-    document = read(path)
-    assert outline(document)[:2] == [(1, "Uno"), (1, "Due")]
-    assert texts(document.chapters[2]) == ["Contents", "Uno", "Due"]
-
-
-def test_pages_in_html_and_in_old_encodings_are_read(tmp_path: Path) -> None:
-    pages = [
-        Page("a.html", "", raw=b'<html><meta charset="latin1"><p>caf\xe9<br>ol\xe9<p>next'),
-        Page("b.xhtml", "", raw='<?xml version="1.0"?><html><body><p>ä</p></body></html>'
-             .encode("utf-16")),
-        Page("c.xhtml", "", raw=b"<html><body><p>R&D &nbsp;&hellip; <a id='x'/>on</p></body>"),
-    ]  # fmt: skip
-    assert every(read(epub(tmp_path / "a.epub", pages))) == ["café olé", "next", "ä", "R&D … on"]
 
 
 TEXT = Page("c.xhtml", "<h1>One</h1><p>Text of the book.</p>")
@@ -382,11 +281,6 @@ def test_epub_3_refines(tmp_path: Path) -> None:
     assert (said.series, said.series_index) == ("The Cycle", "1.5")
 
 
-def test_what_is_not_said_is_empty(tmp_path: Path) -> None:
-    said = about(tmp_path, "<dc:date>0101-01-01</dc:date><dc:creator> </dc:creator>")
-    assert said == About(language="en")  # as its pages are marked
-
-
 _ITEM = '<item id="img" href="pic.jpg" media-type="image/jpeg"{}/>'
 _COVER_PAGE = Page("cover.xhtml", '<svg><image xlink:href="pic.jpg" '
                    'xmlns:xlink="http://www.w3.org/1999/xlink"/></svg>', title=None)  # fmt: skip
@@ -415,17 +309,16 @@ _COVERS = {
 
 
 @pytest.mark.parametrize("way", _COVERS)
-@pytest.mark.parametrize(("data", "kind"), [(JPEG, "image/jpeg"), (PNG, "image/png")])
-def test_a_cover_is_found(tmp_path: Path, way: str, data: bytes, kind: str) -> None:
+def test_a_cover_is_found(tmp_path: Path, way: str) -> None:
     options = dict(_COVERS[way])
     pages = options.pop("pages")
-    path = epub(tmp_path / "a.epub", pages, files={"OEBPS/pic.jpg": data}, **options)  # type: ignore[arg-type]
+    path = epub(tmp_path / "a.epub", pages, files={"OEBPS/pic.jpg": PNG}, **options)  # type: ignore[arg-type]
     picture = read(path).cover
     assert picture is not None
-    assert (picture.data, picture.media_type) == (data, kind)
+    assert (picture.data, picture.media_type) == (PNG, "image/png")
 
 
-@pytest.mark.parametrize("data", [b"no picture", b"", None])
+@pytest.mark.parametrize("data", [b"no picture", None])
 def test_a_cover_that_is_none_is_left_out(tmp_path: Path, data: bytes | None) -> None:
     manifest = _ITEM.format(' properties="cover-image"')
     path = epub(tmp_path / "a.epub", [TEXT], manifest=manifest, files={"OEBPS/pic.jpg": data})
@@ -435,13 +328,9 @@ def test_a_cover_that_is_none_is_left_out(tmp_path: Path, data: bytes | None) ->
 _LAUGHS = '<!DOCTYPE html [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><html><body>&b;</body></html>'
 _REFUSED: dict[str, tuple[bytes, str]] = {
     "deep": (b"<div>" * 100_000, "too deep"),
-    "deep and closed": (b"<b>" * 100_000 + b"x" + b"</b>" * 100_000, "too deep"),
     "entities": (_LAUGHS.encode(), "entity bomb"),
     "tags": (b"<i/>" * 700_000, "more than 600,000 tags"),
     "zeros": (b"\x00" * 30_000_000, "zip bomb"),
-    "a few zeros": (b"\x00" * 3_000_000, "no text"),
-    "comments without an end": (b"<html>" + b"<!--" * 100_000, "no text"),
-    "noise": (random.Random(1).randbytes(20_000), ""),
 }
 
 
@@ -462,32 +351,8 @@ def test_a_page_made_to_do_harm(tmp_path: Path, harm: str) -> None:
     path = epub(tmp_path / "a.epub", [Page("c.xhtml", "", raw=data)])
     document, said = attempt(path)
     assert message in said
-    assert bool(document) != bool(said)
+    assert document is None
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.epub", "home", "work"]
-
-
-@pytest.mark.parametrize("name", ["META-INF/container.xml", "OEBPS/content.opf", "OEBPS/nav.xhtml"])
-@pytest.mark.parametrize("harm", ["deep", "entities", "noise", "a few zeros"])
-def test_any_piece_may_be_the_one(tmp_path: Path, name: str, harm: str) -> None:
-    pages = [Page("c.xhtml", "<p>The text.</p>")]
-    path = epub(tmp_path / "a.epub", pages, files={name: _REFUSED[harm][0]})
-    document, _ = attempt(path)
-    if document is None:
-        assert name == "OEBPS/content.opf"
-    else:
-        assert [block.text for block in document.chapters[0].blocks] == ["The text."]
-
-
-def test_what_is_repeated_without_end_is_read_once(tmp_path: Path) -> None:
-    path = epub(
-        tmp_path / "a.epub",
-        [Page("c.xhtml", "<p>Once.</p>")],
-        spine='<itemref idref="p0"/><itemref idref="gone"/>' * 20_000,
-        contents=[Line(f"Chapter {number}", f"c.xhtml#{number}") for number in range(20_000)],
-    )
-    document = read(path)
-    assert [block.text for each in document.chapters for block in each.blocks] == ["Once."]
-    assert all(len(warning) < 500 for warning in document.warnings)
 
 
 def test_damage_anywhere_is_an_error_or_a_reading(tmp_path: Path) -> None:
@@ -510,22 +375,15 @@ def test_damage_anywhere_is_an_error_or_a_reading(tmp_path: Path) -> None:
         attempt(tmp_path / "b.epub")
 
 
-def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="without a package file and without pages"):
-        read(write(tmp_path / "a.epub", {}))
-    with pytest.raises(InvalidInputError, match="has no pages"):
-        read(epub(tmp_path / "b.epub", [], contents=[]))
-
-
 _AES = "http://www.w3.org/2001/04/xmlenc#aes128-cbc"
 _IDPF = "http://www.idpf.org/2008/embedding"
 _ADOBE_FONT = "http://ns.adobe.com/pdf/enc#RC"
 
 
-def encryption(*entries: tuple[str, str], inside: str = "") -> str:
+def encryption(*entries: tuple[str, str]) -> str:
     made = "".join(
         f'<enc:EncryptedData xmlns:enc="http://www.w3.org/2001/04/xmlenc#">'
-        f'<enc:EncryptionMethod Algorithm="{algorithm}"/>{inside}<enc:CipherData>'
+        f'<enc:EncryptionMethod Algorithm="{algorithm}"/><enc:CipherData>'
         f'<enc:CipherReference URI="{target}"/></enc:CipherData></enc:EncryptedData>'
         for algorithm, target in entries
     )
@@ -571,31 +429,20 @@ def test_a_locked_book_is_refused_with_one_sentence(tmp_path: Path, seller: str)
     assert "seller" in caught.value.hint
 
 
-@pytest.mark.parametrize("algorithm", [_IDPF, _ADOBE_FONT])
-def test_scrambled_fonts_lock_nothing(tmp_path: Path, algorithm: str) -> None:
+def test_scrambled_fonts_lock_nothing(tmp_path: Path) -> None:
     path = epub(
         tmp_path / "book.epub",
         [Page("c.xhtml", "<p>Free to read.</p>")],
         files={
-            "META-INF/encryption.xml": encryption((algorithm, "OEBPS/fonts/a.otf")),
+            "META-INF/encryption.xml": encryption(
+                (_IDPF, "OEBPS/fonts/a.otf"), (_ADOBE_FONT, "OEBPS/fonts/a.otf")
+            ),
             "OEBPS/fonts/a.otf": b"\x01\x02",
             "iTunesMetadata.plist": "<plist/>",
             "META-INF/com.apple.ibooks.display-options.xml": "<display_options/>",
         },
     )
     assert read(path).chapters[0].blocks[0].text == "Free to read."
-
-
-def test_a_free_statement_of_rights_locks_nothing(tmp_path: Path) -> None:
-    path = epub(
-        tmp_path / "book.epub",
-        [Page("c.xhtml", "<p>Free to read.</p>")],
-        files={
-            "META-INF/rights.xml": "<rights>In the public domain.</rights>",
-            "META-INF/encryption.xml": "<encryption",
-        },
-    )
-    assert read(path).chapters
 
 
 def test_text_scrambled_as_if_it_were_a_font_is_locked(tmp_path: Path) -> None:

@@ -24,23 +24,18 @@ def one(html: str) -> Block:
 SHOWN = [
     ("<p>One  two\n three</p>", "One two three"),
     ("<p>a<b>b</b>c <i>d</i>, e</p>", "abc d, e"),
-    ("<p><b>bold</b> <i>italic</i></p>", "bold italic"),
-    ("<p>one<span> two </span>three</p>", "one two three"),
     ('<p><span class="dropcap">T</span>he boy</p>', "The boy"),
     ('<p><img alt="O" src="o.png">nce upon</p>', "Once upon"),
     ("<p>co\u00adop foo<wbr>bar z\u200bw</p>", "coop foobar zw"),
     ("<p>&nbsp; Mr.&nbsp;Smith &#160;</p>", "Mr. Smith"),
     ("<p>10&nbsp;000 and 5&#8239;000</p>", "10\u00a0000 and 5\u00a0000"),
-    ("<p>one<br>two</p>", "one two"),
     ("<p>one<br></br>two & three", "one two & three"),
     ("<p>x<!-- no -->y</p>", "xy"),
     ("<p>漢<ruby>字<rp>(</rp><rt>じ</rt><rp>)</rp></ruby></p>", "漢字"),
     ("<p>H<sub>2</sub>O, 10<sup>6</sup> m<sup>2</sup> 21<sup>st</sup></p>", "H2O, 10⁶ m² 21st"),
     ("<p>say <q>no <q>yes</q></q>.</p>", "say “no ‘yes’”."),
     ('<p>let <math alttext="x squared"><mi>x</mi></math> be</p>', "let x squared be"),
-    ("<p>a <math><mi>x</mi><mo>=</mo><mn>1</mn></math></p>", "a x = 1"),
     ("<p>a <span hidden>not</span><span style='display: none'>nor</span> b</p>", "a b"),
-    ("<p>y<span aria-hidden='true'>no</span></p>", "y"),
     ("<p>go<script>alert('no')</script><style>no{}</style> on</p>", "go on"),
     ("AT&T &amp; R&D &eacute; &nosuch; &#150; &copy 2", "AT&T & R&D é &nosuch; – © 2"),
     ("<p>3 < 4 and 5 > 2</p>", "3 < 4 and 5 > 2"),
@@ -60,8 +55,6 @@ BLOCKS = [
     ("<div>one<div>two</div>three<p>four</p>five</div>",
      [("paragraph", each) for each in "one two three four five".split()]),
     ("<h1>Chapter<br>One</h1><h3>Sub</h3>", [("heading", "Chapter One"), ("heading", "Sub")]),
-    ("<h2><span style='display:block'>1</span><span style='display:block'>Up</span></h2>",
-     [("heading", "1 Up")]),
     ("<blockquote><p>a</p>b</blockquote>", [("quote", "a"), ("quote", "b")]),
     ("<ul><li>one<ul><li>two</li></ul>rest</li><li><p>a</p><p>b</p></li></ul>",
      [("item", each) for each in "one two rest a b".split()]),
@@ -77,12 +70,10 @@ BLOCKS = [
     ("<svg><title>A drawing</title><path d='M0'/></svg>", [("image", "A drawing")]),
     ("<table><caption>C</caption><tr><th>A</th><th>B</th></tr><tr><td>1</td><td><p>x</p> y"
      "</td></tr></table>", [("paragraph", "C"), ("table", "A\tB\n1\tx y")]),
-    ("<table><tr><td></td><td>b</td></tr></table>", [("table", "\tb")]),
     ("<table><tr><td><h1>T</h1><p>text</p></td><td>side</td></tr></table>",
      [("heading", "T"), ("paragraph", "text"), ("paragraph", "side")]),
     ("<p>unclosed <b>bold<p>next</b> more", [("paragraph", "unclosed bold"),
                                              ("paragraph", "next more")]),
-    ("just text", [("paragraph", "just text")]),
     ("", []),
 ]  # fmt: skip
 
@@ -97,9 +88,7 @@ def test_blocks_are_named_for_what_they_are(subtests: pytest.Subtests) -> None:
     "html",
     [
         '<div class="poem"><p>one</p><p>two</p></div>',
-        '<div class="poem"><span class="line">one</span><span class="line">two</span></div>',
         '<p class="verse">one<br/>\ntwo</p>',
-        '<section epub:type="z3998:poem"><p>one<br>two</p></section>',
         '<div class="poem"><div class="stanza"><i>one<br></i><span>two<br></span></div></div>',
         '<pre class="poem">one\ntwo</pre>',
     ],
@@ -137,9 +126,7 @@ def test_languages_are_marked_where_they_change() -> None:
     ("html", "text", "value"),
     [
         ('<p>some<span epub:type="pagebreak" id="p7" title="7"></span>thing</p>', "", "7"),
-        ('<p>a <span role="doc-pagebreak" aria-label=" page 8 "></span>b</p>', "", "8"),
         ('<p>a <span class="pagenum">[Pg 12]</span> b</p>', "[Pg 12]", "12"),
-        ('<p><span class="pagenum"><a id="Page_13">13</a></span>Go</p>', "13", "13"),
         ('<p>a<span epub:type="pagebreak" id="page_ix"></span>b</p>', "", "ix"),
         ('<p>a<span class="pagenum" hidden>14</span>b</p>', "", "14"),
     ],
@@ -160,12 +147,8 @@ _NOTES = {
     "by type": ('<p>W<a epub:type="noteref" href="#n">1</a></p>'
                 '<aside epub:type="footnote" id="n"><p>Note.</p></aside>'),
     "by role": ('<p>W<a role="doc-noteref" href="#n">*</a></p><p role="doc-footnote" id="n">N</p>'),
-    "hidden": ('<p>W<a epub:type="noteref" href="#n">1</a></p>'
-               '<aside epub:type="footnote" id="n" hidden><p>Note.</p></aside>'),
     "raised": '<p>W<sup><a href="#n">1</a></sup></p><p>Other</p><p id="n">1 Note.</p>',
-    "raised inside": '<p>W<a href="#n"><sup>1</sup></a></p><ol><li id="n">Note.</li></ol>',
     "bracketed": '<p>W<a href="#n">[1]</a></p><p><a id="n"></a>[1] Note.</p>',
-    "star": '<p>W<a href="#n">*</a></p><p><a id="n" href="#r">*</a> Note.</p>',
     "by name": '<p>W<a href="#_ftn1" name="_ftnref1">1</a></p><div id="_ftn1"><p>Note.</p></div>',
     "definition": '<p>W<a href="#fn1">1</a></p><dl><dt id="fn1">1</dt><dd>Note.</dd></dl>',
     "a picture": '<p>W<a class="footnote" href="#n"><img alt=""></a></p><ol><li id="n">N</li></ol>',
@@ -192,16 +175,6 @@ def test_a_note_in_a_list_of_terms_is_whole() -> None:
     assert {block.id for block in made[1:4]} == {"fn1"}
 
 
-def test_the_way_back_from_a_note_is_marked_too() -> None:
-    made = blocks(
-        '<p>W<sup><a href="#n" id="r">1</a></sup></p>'
-        '<p id="n"><a href="#r">1</a>. Note. <a href="#r">↩</a></p>'
-    )
-    note = made[1]
-    assert note.kind == "note"
-    assert [note.text[each.start : each.end] for each in note.inlines] == ["1", "↩"]
-
-
 @pytest.mark.parametrize(
     "html",
     [
@@ -224,15 +197,6 @@ def test_a_list_of_notes_is_notes_but_for_its_heading() -> None:
     assert [(block.kind, block.id) for block in made] == [
         ("heading", ""), ("note", "a"), ("note", "a"), ("note", "b")
     ]  # fmt: skip
-
-
-def test_ids_lead_to_their_blocks() -> None:
-    made = flow(page_of(
-        '<div id="all"><p id="one">a</p><p>b<a id="mid"></a>c</p><p>d<a id="next"></a></p>'
-        '<a name="old"></a><h2>e</h2></div>', name="",
-    ))  # fmt: skip
-    assert made.places == {"all": (0, 4), "one": (0, 1), "mid": (1, 2), "next": (3, 4),
-                           "old": (3, 4)}  # fmt: skip
 
 
 _WORDS = st.text("abc", min_size=1, max_size=4)

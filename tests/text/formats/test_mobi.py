@@ -66,15 +66,6 @@ def test_a_book_is_read_through_the_epub_that_calibre_makes(
     assert left_over(tmp_path) == []
 
 
-def test_a_book_by_another_name_reaches_calibre_as_mobi(tmp_path: Path, calibre: Path) -> None:
-    ready = epub(tmp_path / "ready.epub", [Page("c1.xhtml", "<p>It was dark.</p>")])
-    becomes(
-        calibre,
-        f"assert sys.argv[1].endswith('.mobi')\nshutil.copyfile({str(ready)!r}, sys.argv[2])",
-    )
-    assert read_any(mobi(tmp_path / "tale.txt")).chapters
-
-
 def test_without_calibre_the_way_to_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

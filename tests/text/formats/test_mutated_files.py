@@ -107,12 +107,3 @@ def test_archives_and_what_is_in_them(tmp_path: Path, form: str) -> None:
             for name, data in members.items():
                 archive.writestr(name, mutated(data, rng) if rng.random() < 0.4 else data)
         check(read, broken)
-
-
-@pytest.mark.parametrize("form", ["docx", "odt"])
-def test_an_archive_without_its_text_is_refused(tmp_path: Path, form: str) -> None:
-    path = tmp_path / f"a.{form}"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("other.xml", "<a/>")
-    with pytest.raises(InvalidInputError):
-        (docx_reader.read if form == "docx" else odt_reader.read)(path, Limits())

@@ -21,16 +21,6 @@ def blocks(document: Document) -> list[Block]:
     return [block for chapter in document.chapters for block in chapter.blocks]
 
 
-def test_headings_nest(tmp_path: Path) -> None:
-    body = (
-        '<text:h text:outline-level="1">One</text:h><text:p>a.</text:p>'
-        '<text:section><text:h text:outline-level="2">In it</text:h><text:p>b.</text:p>'
-        "</text:section>"
-    )
-    document = made(tmp_path, body)
-    assert [(each.level, each.title) for each in document.chapters] == [(1, "One"), (2, "In it")]
-
-
 def test_spaces_tabs_and_line_breaks(tmp_path: Path) -> None:
     body = '<text:p>a<text:s text:c="5"/>b<text:tab/>c<text:line-break/>d\n e<text:s/></text:p>'
     assert blocks(made(tmp_path, body))[0].text == "a b c d e"

