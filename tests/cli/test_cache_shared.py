@@ -88,8 +88,3 @@ def test_an_address_that_is_none(anyrig: Anyrig, url: str) -> None:
         assert done.returncode == 2, done.stderr
         assert "redis://host:6379/0" in done.stderr
         assert "secret" not in done.stderr
-
-
-def test_without_a_server_nothing_is_said_of_one(anyrig: Anyrig) -> None:
-    assert "hared" not in anyrig("cache").stdout
-    assert json.loads(anyrig("cache", "--json").stdout)["shared"] is None
