@@ -91,11 +91,6 @@ def test_a_blend_of_two_languages_is_refused(subject: contract.Subject) -> None:
         subject.made.run([Line("Good day.", voice="af_one+ef_three")])
 
 
-def test_spanish_is_read_by_espeak(subject: contract.Subject) -> None:
-    take = subject.take(Line("Buenos días, señor.", "es"))
-    assert [word.text for word in take.words] == ["Buenos", "días", "señor"]
-
-
 def test_no_packs_is_said_with_where_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match="no voice pack") as caught:
         kokoro.Kokoro.find(tmp_path)
@@ -107,15 +102,3 @@ def test_a_published_pack_that_was_changed_is_refused(packs: Path, tmp_path: Pat
     (tmp_path / "af_heart.bin").write_bytes((packs / "af_one.bin").read_bytes())
     with pytest.raises(MissingWeightsError, match="SHA-256 differs"):
         kokoro.Kokoro.find(tmp_path)
-
-
-def test_torch_is_offered_only_with_its_weights(packs: Path, subject: contract.Subject) -> None:
-    assert kokoro.Kokoro.need(subject.found).libraries == ("onnx",)
-    with pytest.raises(MissingWeightsError, match="torch"):
-        _on_torch(packs)
-
-
-def _on_torch(packs: Path) -> kokoro.Kokoro:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "torch")
-    return kokoro.Kokoro(Placement(device, backend), folder=str(packs))

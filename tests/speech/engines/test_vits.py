@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -73,14 +72,6 @@ def test_the_language_is_the_tokenizers(folder: Path) -> None:
     found = Vits.find(folder)
     assert found.languages == ("fr",)
     assert found.sample_rate == 16000
-
-
-def test_a_line_sounds_the_same_in_any_batch(folder: Path, placement: Placement) -> None:
-    engine = Vits(placement, folder=str(folder))
-    texts = ("Bonjour à tous.", "Non.", "Une phrase un peu plus longue que cela.")
-    lines = [Line(text, "fr", seed=number) for number, text in enumerate(texts)]
-    for line, take in zip(lines, engine.run(lines), strict=True):
-        np.testing.assert_allclose(take.samples, engine.run([line])[0].samples, atol=2e-5)
 
 
 def test_nothing_to_say_is_refused(folder: Path, placement: Placement) -> None:

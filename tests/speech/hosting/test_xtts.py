@@ -100,13 +100,6 @@ def xtts(weights: Path, homes: Path) -> Iterator[Xtts]:
     made.close()
 
 
-def test_it_is_found_with_all_its_voices(weights: Path, homes: Path) -> None:
-    found = Xtts.find(weights, environments=homes)
-    assert [voice.name for voice in found.voices] == ["Ana Florence", "Viktor Eka", "ours"]
-    assert len(found.languages) == 17
-    assert found.version == "1/coqui-tts-0.28.0+torch-2.8.0+transformers-5.22.2"
-
-
 def test_lines_of_several_voices_in_one_batch(xtts: Xtts) -> None:
     """In order, at its rate, the same alone as in company; another seed is another take."""
     lines = [
@@ -123,20 +116,6 @@ def test_lines_of_several_voices_in_one_batch(xtts: Xtts) -> None:
     for line, take in zip(lines, takes, strict=True):
         (alone,) = xtts.run([line])
         np.testing.assert_array_equal(alone.samples, take.samples)
-
-
-def test_its_own_rate_is_used(xtts: Xtts) -> None:
-    usual, fast = (
-        xtts.run([Line("hello there.", voice="ours", seed=3, rate=rate)])[0] for rate in (1.0, 2.0)
-    )
-    assert 0.4 < len(fast.samples) / len(usual.samples) < 0.6
-
-
-def test_a_line_above_its_language_s_limit_is_cut(xtts: Xtts) -> None:
-    """The host cuts at 250 characters in English: two calls, about twice the sound at most."""
-    text = "a good day, " * 25
-    (take,) = xtts.run([Line(text, voice="ours", seed=1)])
-    assert len(take.samples) > 2000
 
 
 def test_parts_stream(weights: Path, homes: Path) -> None:

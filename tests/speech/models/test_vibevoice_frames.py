@@ -176,18 +176,6 @@ def test_a_config_that_leaves_out_what_is_usual() -> None:
     assert shape.read(full.to_dict()).acoustic.hop == 3200
 
 
-@pytest.mark.parametrize("sizes", [reference.TINY, reference.FULL], ids=["tiny", "full"])
-def test_every_transformers_5_takes_the_reference_sizes(sizes: dict[str, Any]) -> None:
-    """transformers 5.17 does not derive the head's sizes: it refuses a config without them."""
-    text, head = sizes["text_config"], sizes["diffusion_head_config"]
-    assert head["hidden_size"] == text["hidden_size"]
-    assert head["latent_size"] == sizes["audio_config"].get("hidden_size", 64)
-    config_class, _ = reference.import_classes()
-    config = config_class(**sizes)
-    assert config.diffusion_head_config.hidden_size == head["hidden_size"]
-    assert config.diffusion_head_config.latent_size == head["latent_size"]
-
-
 def test_a_folder_of_another_form_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="no VibeVoice folder"):
         shape.read({"model_type": "vibevoice", "decoder_config": {}})
