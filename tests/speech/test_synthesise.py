@@ -118,13 +118,6 @@ def test_a_line_that_stands_there_twice_is_made_once() -> None:
     assert np.array_equal(takes[0].take.samples, takes[3].take.samples)
 
 
-def test_anew_replaces_what_is_kept(store: ResultCache) -> None:
-    with studio(store) as made:
-        list(made.takes(script(*WORDS).segments))
-        assert not any(t.kept for t in made.takes(script(*WORDS).segments, anew=True))
-        assert all(t.kept for t in made.takes(script(*WORDS).segments))
-
-
 def test_a_bad_take_is_made_again_with_another_seed() -> None:
     tally = Tally()
     with studio(bad="5:silence", bad_word="second") as made:
@@ -188,16 +181,6 @@ def test_the_first_segment_is_made_alone_for_a_listener() -> None:
         assert tally.report is not None
         assert (tally.report.num_items, tally.report.num_batches) == (1, 1)
         assert len(list(chunks)) == 39
-
-
-def test_a_listener_who_leaves_early_leaves_nothing_running() -> None:
-    texts = [f"Sentence number {number} of many." for number in range(20)]
-    with studio() as made:
-        chunks = made.speak(script(*texts), early=True)
-        next(chunks)
-        chunks.close()  # type: ignore[attr-defined]
-        again = list(made.speak(script(*texts), early=True))
-    assert len(again) == 20
 
 
 def test_what_vanishes_from_the_store_in_mid_run_is_made_again(store: ResultCache) -> None:
@@ -270,11 +253,3 @@ def test_lines_said_by_several_threads_are_those_of_one(on_cpu: Placement) -> No
     expected = [alone.run([line])[0].data for line in lines]
     for _ in range(2):
         assert [recording.data for recording in together.run(lines)] == expected
-
-
-def test_a_bad_take_in_one_thread_is_made_again(on_cpu: Placement) -> None:
-    booth = Booth(
-        replace(on_cpu, threads=4), engine="tone", options={"bad": "3:nan", "bad_word": "third"}
-    )
-    lines = [Line(text, seed=3) for text in ("The first.", "A second.", "The third.")]
-    assert [recording.tries for recording in booth.run(lines)] == [1, 1, 2]

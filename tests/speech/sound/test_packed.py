@@ -66,11 +66,6 @@ def test_an_empty_take_is_a_take(small: bool) -> None:
     assert len(unpack(pack(Take(np.zeros(0, dtype=np.float32), RATE), small=small)).samples) == 0
 
 
-def test_flac_is_half_as_large() -> None:
-    take = said("The tide was out.")
-    assert len(pack(take, small=True)) < 0.6 * len(pack(take))
-
-
 @pytest.mark.parametrize("small", [False, True])
 def test_every_damage_is_told(small: bool) -> None:
     packed = pack(Take(sine(0.05), RATE, WORDS), small=small)
