@@ -25,7 +25,6 @@ from anyrig.app.rig import Rig
 from anyrig.cluster import protocol
 from anyrig.cluster import worker as worker_module
 from anyrig.cluster.broker import HEALTH, RESULT_S, RUN_ITEMS, make_app, make_queue
-from anyrig.cluster.pool import ClusterPool
 from anyrig.cluster.protocol import EncodedResult, TaskRequest, TaskResult, parse_result
 from anyrig.cluster.registry import WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec, identify_engine
@@ -393,24 +392,6 @@ def test_a_health_task_in_the_default_queue_is_answered_and_nothing_else_is_take
         assert all(redis.ttl(key) > 0 for key in redis.keys("*celery-task-meta-*"))
 
 
-def test_stats_have_the_facts_of_the_device(lasting: tuple[Broker, Worker]) -> None:
-    broker, _ = lasting
-    assert sent(broker, "w1", RUN_ITEMS, order("The tide came in."))["results"]
-    app = make_app(broker.url)
-    try:
-        stats: Any = app.control.inspect(timeout=5, limit=1).stats()
-        (told,) = stats.values()
-    finally:
-        app.close()
-    assert told["device_type"] == "cpu"
-    assert told["device_name"] == broker.living()["w1"].device
-    assert told["device_memory_mb"] > 0
-    assert "tone" in told["engine"]
-    assert told["speed"]["tone"] > 0
-    assert told["cached_models"] == ["tone"]
-    assert told["versions"]["anyrig"] == __version__
-
-
 def test_a_task_that_is_revoked_stops_after_the_current_item(
     lasting: tuple[Broker, Worker],
 ) -> None:
@@ -541,14 +522,3 @@ def test_one_that_was_frozen_leaves_its_name_to_who_took_it(broker: Broker) -> N
                 frozen.close()
                 assert broker.living()["w"].instance == instance
                 assert not fresh._replaced
-
-
-def test_a_run_asks_only_who_can_compute_as_it_wants(broker: Broker) -> None:
-    with working(broker):
-        info = broker.living()["w"]
-        engine = info.find_engine("tone")
-        assert engine is not None
-        for precision, reason in (("fp32", ""), ("half", "it computes tone in fp32, not in half")):
-            pool = ClusterPool(broker.client, engine, CODEC, precision=precision)
-            assert pool.remote._find_mismatch(info) == reason
-            pool.close()
