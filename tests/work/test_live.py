@@ -177,38 +177,6 @@ def test_the_very_next_item_can_still_be_late_and_its_deadline_be_moved() -> Non
         assert moved.result(timeout=30) == pytest.approx(0.06)
 
 
-@pytest.mark.slow
-def test_two_workers_do_more_than_one() -> None:
-    """Batches as on a GPU: before, one took what there was and the other did it again."""
-
-    def rate(*names: str) -> float:
-        with live_queue(
-            *names, max_in_flight=128, engine={"max_items": 64, "call_s": 0.05}
-        ) as live:
-            for _ in range(8):
-                for future in [live.submit(0.005) for _ in range(64)]:
-                    future.result(timeout=60)
-            left = iter(range(400))
-            lock = threading.Lock()
-
-            def client() -> None:
-                while True:
-                    with lock:
-                        if next(left, None) is None:
-                            return
-                    live.submit(0.005).result(timeout=60)
-
-            threads = [threading.Thread(target=client) for _ in range(96)]
-            start = time.monotonic()
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            return 400 / (time.monotonic() - start)
-
-    assert rate("a", "b") > 1.25 * rate("a")
-
-
 def test_a_queue_may_be_closed_while_its_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 
