@@ -27,22 +27,19 @@ from anyrig.app.rig import Rig
 from anyrig.audiobooks.make import record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace
-from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
 from anyrig.options import request_from_json, request_to_json
-from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import seed_of
 from anyrig.speech.recite import Terms
 from anyrig.speech.sound.loudness import measure
-from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
 from anyrig.storage.cache import ResultCache
 from anyrig.text.document import About, Block, Chapter, Document
+from tests.speech.conftest import tone_stage
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 TEXT = {
     "One": ("The clock struck nine in the tower.", "Nobody in the harbour moved or spoke."),
     "Two": ("The tide came in at noon that day.", "It took the rope, the bell and the boat.",
@@ -61,12 +58,7 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
 
 @contextmanager
 def studio(store: ResultCache, **options: Any) -> Iterator[Studio]:
-    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
-    stage = Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
-        options=options, store=store,
-    )  # fmt: skip
-    with Studio(stage) as made:
+    with Studio(tone_stage(store, **options)) as made:
         yield made
 
 
@@ -283,13 +275,8 @@ def test_a_disk_without_space_is_an_error_before_the_work(tmp_path: Path) -> Non
 def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     """Two devices of unequal speed: both work, and the book is the same bytes as from one."""
     text = {"One": tuple(f"Sentence number {n} of the tide is told." for n in range(60))}
-    seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
     events: list[Event] = []
-    stage = Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan(seats), environment=os.environ,
-        options={"sleep_s": 0.002}, store=store,
-    )  # fmt: skip
-    with Studio(stage) as both:
+    with Studio(tone_stage(store, "one", "two", sleep_s=0.002)) as both:
         make(both, store, plan(text), events=events)
     told = [one for one in events if isinstance(one, BookProgressEvent)]
     assert told[-1].stage == "writing"

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import WorkError
-from anyrig.placement import Placement, PlacementPlan
-from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
-from anyrig.speech.stage import Stage
 from anyrig.storage.cache import ResultCache
+from tests.speech.conftest import tone_stage
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 SLOW = 0.01  # seconds a character
 
 
@@ -36,22 +30,9 @@ def lines(name: str, count: int) -> list[Segment]:
 
 
 @contextmanager
-def studio(
-    store: ResultCache | None = None, most_waiting: int = 1000, **options: Any
-) -> Iterator[Any]:
-    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
-    stage = Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
-        options=options, store=store,
-    )  # fmt: skip
-    with LiveStudio(stage, most_waiting=most_waiting) as made:
+def studio(store: ResultCache | None = None, **options: Any) -> Iterator[Any]:
+    with LiveStudio(tone_stage(store, **options)) as made:
         yield made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultCache]:
-    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
-        yield opened
 
 
 def until(true: Callable[[], bool]) -> None:

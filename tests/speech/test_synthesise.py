@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,18 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import WorkError
-from anyrig.placement import Placement, PlacementPlan
+from anyrig.placement import Placement
 from anyrig.speech.booth import Booth
-from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Script, Segment
-from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, Tally
 from anyrig.storage.cache import ResultCache
+from tests.speech.conftest import tone_stage
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 WORDS = ["The first sentence.", "A second one, somewhat longer.", "Third.", "And the last of them."]
 
 
@@ -42,23 +38,8 @@ def script(*texts: str, pause_s: float = 0.25, **line: Any) -> Script:
 
 @contextmanager
 def studio(store: ResultCache | None = None, workers: int = 1, **options: Any) -> Iterator[Studio]:
-    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=workers)
-    stage = Stage(
-        engine="tone",
-        found=Tone.find(),
-        placed=PlacementPlan((seat,)),
-        environment=os.environ,
-        options=options,
-        store=store,
-    )
-    with Studio(stage) as made:
+    with Studio(tone_stage(store, workers=workers, **options)) as made:
         yield made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultCache]:
-    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
-        yield opened
 
 
 def test_chunks_follow_on_each_other_exactly_with_the_text_behind_each() -> None:
@@ -86,16 +67,6 @@ def test_word_times_count_from_the_beginning_of_the_whole() -> None:
     for chunk in chunks:
         for word in chunk.words:
             assert chunk.start_s <= word.start_s < word.end_s <= chunk.start_s + chunk.duration_s
-
-
-def test_what_was_spoken_once_is_kept_and_the_same(store: ResultCache) -> None:
-    with studio(store) as made:
-        first = list(made.speak(script(*WORDS)))
-        tally = Tally()
-        again = list(made.speak(script(*WORDS, "A new one."), tally=tally))
-    assert (tally.num_kept, tally.num_segments) == (4, 5)
-    for before, after in zip(first[:3], again, strict=False):
-        assert np.array_equal(before.samples, after.samples)
 
 
 def test_a_change_makes_again_only_what_it_touches(store: ResultCache) -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
-from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines import kokoro, packaged
 from anyrig.speech.protocol import Line
+from tests.speech.conftest import place_on_cpu
 
 TEXTS = {
     "en": ("Good day.", "The keeper counted each step."),
@@ -47,10 +46,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def subject(packs: Path) -> contract.Subject:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "onnx")
-    placement = Placement(device, backend, threads=1)
-    return contract.Subject(kokoro.Kokoro, placement, folder=packs, texts=TEXTS)
+    return contract.Subject(kokoro.Kokoro, place_on_cpu(), folder=packs, texts=TEXTS)
 
 
 @pytest.mark.parametrize("check", QUICK, ids=lambda check: check.__name__)

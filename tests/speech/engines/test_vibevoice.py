@@ -14,7 +14,6 @@ import soundfile
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import contract
@@ -22,6 +21,7 @@ from anyrig.speech.engines.vibevoice import VibeVoice
 from anyrig.speech.models.vibevoice import prompt
 from anyrig.speech.protocol import Line
 from benchmarks import vibevoice_reference as reference
+from tests.speech.conftest import place_on_cpu
 
 CODEC = {"downsampling_ratios": [8, 20, 20], "depths": [1, 1, 1, 1]}
 
@@ -66,9 +66,7 @@ def _tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def placement() -> Placement:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "torch")
-    return Placement(device, backend, threads=1)
+    return place_on_cpu("torch")
 
 
 @pytest.fixture(scope="module")

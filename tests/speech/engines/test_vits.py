@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from anyrig.devices.discover import discover
 from anyrig.errors import (
     InvalidInputError,
     MissingPackageError,
@@ -19,6 +18,7 @@ from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines.vits import Vits
 from anyrig.speech.protocol import Line
+from tests.speech.conftest import place_on_cpu
 
 LETTERS = "_abcdefghijklmnopqrstuvwxyzé '-"
 
@@ -52,9 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def placement() -> Placement:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "torch")
-    return Placement(device, backend, threads=1)
+    return place_on_cpu("torch")
 
 
 @pytest.fixture(scope="module")

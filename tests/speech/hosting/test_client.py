@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.devices.discover import discover
 from anyrig.errors import (
     DeviceLostError,
     InvalidInputError,
@@ -27,7 +26,6 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.memory import oom
-from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.hosting import client as clients
 from anyrig.speech.hosting import environments, host
@@ -38,6 +36,7 @@ from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 from tests.conftest import ROOT
+from tests.speech.conftest import place_on_cpu
 from tests.speech.hosting.standin import QUICK, client
 from tests.speech.hosting.standin_engine import Paced, Standin
 
@@ -300,13 +299,6 @@ def test_long_texts_are_cut_below_a_limit(text: str, limit: int, pieces: list[st
 _subjects: dict[str, contract.Subject] = {}
 
 
-def _cpu() -> Placement:
-    device = discover().cpu_device
-    return Placement(
-        device, next(backend for backend in device.backends if backend.library == "onnx")
-    )
-
-
 @pytest.fixture(scope="session")
 def folder(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights of the stand-in, a recording, and its environment."""
@@ -328,13 +320,13 @@ def test_the_contract(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     if kind.__name__ not in _subjects:
-        _subjects[kind.__name__] = contract.Subject(kind, _cpu(), folder)
+        _subjects[kind.__name__] = contract.Subject(kind, place_on_cpu(), folder)
     check(_subjects[kind.__name__])
 
 
 @pytest.fixture
 def engine(folder: Path) -> Iterator[Standin]:
-    made = Standin(_cpu(), folder=str(folder))
+    made = Standin(place_on_cpu(), folder=str(folder))
     yield made
     made.close()
 
@@ -377,7 +369,7 @@ def test_what_was_said_before_a_failure_is_not_said_again(engine: Standin) -> No
 def test_a_rate_that_the_engine_lacks_is_made_here(engine: Standin, folder: Path) -> None:
     """Half as long at the same pitch; the engine that has a rate is left to itself."""
     line = Line("a somewhat longer text", voice="low", rate=2.0)
-    ours, theirs = engine.run([line])[0], Paced(_cpu(), folder=str(folder)).run([line])[0]
+    ours, theirs = engine.run([line])[0], Paced(place_on_cpu(), folder=str(folder)).run([line])[0]
     assert len(ours.samples) == len(theirs.samples) == 17600
     for take in (ours, theirs):
         spectrum = np.abs(np.fft.rfft(take.samples, 16000))
@@ -390,7 +382,7 @@ def test_workers_split_restart_and_blame(folder: Path) -> None:
     lines[1:1] = [Line("die always", voice="low")]
     lines[4:4] = [Line("wrong always", voice="low")]
     recipe = EngineFactory(f"{Standin.__module__}:Standin", {"folder": str(folder)})
-    with WorkerPool(LocalWorkers([_cpu()], recipe, environment=os.environ)) as pool:
+    with WorkerPool(LocalWorkers([place_on_cpu()], recipe, environment=os.environ)) as pool:
         got = list(pool.run(lines, cost=lambda line: line.cost))
     assert [number for number, outcome in enumerate(got) if outcome.failure] == [1, 4]
     assert got[1].failure is not None

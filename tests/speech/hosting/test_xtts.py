@@ -17,25 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.devices.discover import discover
 from anyrig.errors import MissingWeightsError, UnsafePickleError
-from anyrig.placement import Placement
 from anyrig.speech.engines.hosted import Xtts
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client
 from anyrig.speech.hosting.convert import convert
 from anyrig.speech.hosting.recipes import RECIPES
 from anyrig.speech.protocol import Line, options_of
+from tests.speech.conftest import place_on_cpu
 
 pytestmark = pytest.mark.slow
 RECIPE = RECIPES["xtts"]
-
-
-def _cpu() -> Placement:
-    device = discover().cpu_device
-    return Placement(
-        device, next(backend for backend in device.backends if backend.library == "onnx")
-    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +87,7 @@ def weights(built: Path, homes: Path) -> Path:
 def xtts(weights: Path, homes: Path) -> Iterator[Xtts]:
     found = Xtts.find(weights, environments=homes)
     options: dict[str, Any] = options_of(Xtts.spec, {})
-    made = Xtts(_cpu(), folder=found.folder, environment=found.environment, **options)
+    made = Xtts(place_on_cpu(), folder=found.folder, environment=found.environment, **options)
     yield made
     made.close()
 
@@ -121,7 +113,7 @@ def test_lines_of_several_voices_in_one_batch(xtts: Xtts) -> None:
 def test_parts_stream(weights: Path, homes: Path) -> None:
     """With its option, stream and run are the same samples, in several parts."""
     options: dict[str, Any] = options_of(Xtts.spec, {"stream": True})
-    made = Xtts(_cpu(), folder=str(weights), environment=str(homes / "xtts"), **options)
+    made = Xtts(place_on_cpu(), folder=str(weights), environment=str(homes / "xtts"), **options)
     line = Line("hello there.", voice="Ana Florence", seed=2)
     parts = [part.samples for part in made.stream(line)]
     assert len(parts) > 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,15 +25,6 @@ KINDS = {
     "two speakers": {"num_speakers": 2, "speaker_embedding_size": 8},
 }
 SHAPES = ((21, 1.0, 0), (40, 1.5, 1), (5, 0.5, 1), (61, 2.0, 0), (1, 1.0, 0), (24, 1.0, 1))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors this small only lose by more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def model(**changes: Any) -> Any:
