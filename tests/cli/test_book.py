@@ -76,6 +76,12 @@ def test_segments_are_listed_under_the_numbers_that_again_takes(
     assert "The tide came in at noon." in done.stdout
 
 
+def test_speakers_are_shown_and_nothing_is_made(anyrig: Anyrig, story: Path) -> None:
+    done = anyrig("book", str(story), "--speakers", "--engine", "tone")
+    assert "Anna" in done.stdout
+    assert not Path("story.m4b").exists()
+
+
 def test_samples_in_several_voices(anyrig: Anyrig, story: Path) -> None:
     done = anyrig("book", str(story), "--sample", "5s", "--voices", "tone,tono",
                   "--language", "en", "--engine", "tone", "--format", "wav", "--json")  # fmt: skip

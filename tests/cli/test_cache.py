@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -71,15 +69,6 @@ def test_pruning(anyrig: Anyrig, kept: Path) -> None:
     assert "0 results left" in done.stdout
 
 
-def test_what_jobs_need_stays(anyrig: Anyrig, kept: Path) -> None:
-    with ResultCache(kept) as store, store.pin_for_job("my book"):
-        store.has(["s1", "s2"])
-        done = anyrig("cache", "prune", "--all")
-        assert "2 results stay for unfinished jobs; --held drops them" in done.stdout
-        assert "Held for unfinished jobs: 2 results (my book)." in anyrig("cache").stdout
-        assert "Dropped 2 results" in anyrig("cache", "prune", "--all", "--held").stdout
-
-
 def test_there_and_back(anyrig: Anyrig, kept: Path) -> None:
     done = anyrig("cache", "export", "--kind", "embedding", "out.zip")
     assert "Exported 10 results (15 KiB) to out.zip" in done.stdout, done.stderr
@@ -105,51 +94,6 @@ def test_a_damaged_store_is_told_of(anyrig: Anyrig, kept: Path) -> None:
     again = anyrig("cache")
     assert "a damaged cache was set aside and can be deleted: " in again.stderr
     assert len(json.loads(anyrig("cache", "--json").stdout)["set_aside"]) == 1
-
-
-def test_a_damaged_cache_is_not_imported(anyrig: Anyrig, kept: Path) -> None:
-    os.truncate(kept, 500_000)
-    assert "computed again" in anyrig("cache").stderr
-    (damaged,) = kept.parent.glob("*.corrupt-*")
-    done = anyrig("cache", "import", str(damaged))
-    assert done.returncode == 2
-    assert "is a cache file, not an archive" in done.stderr
-
-
-_AS_NOBODY = """
-import os, sys
-from anyrig.cli.main import main
-main(["cache"]), main(["cache", "--json"])  # everything is imported now
-print("--")
-sys.stdout.flush()
-if os.getuid() == 0:
-    os.setgid(65534), os.setuid(65534)
-os.environ["ANYRIG_CACHE_FOLDER"] = os.environ["HOME"] = sys.argv[1]
-for name in ("CONFIG", "CACHE", "DATA", "STATE"):
-    os.environ[f"XDG_{name}_HOME"] = sys.argv[1]
-main(["cache"]), main(["cache", "--json"])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="folders have no mode there")
-def test_a_store_that_may_only_be_read(kept: Path) -> None:
-    base = Path(tempfile.mkdtemp())  # not tmp_path: that is for its owner alone, all the way up
-    shutil.copy(kept, base / kept.name)
-    (base / kept.name).chmod(0o444)
-    base.chmod(0o555)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _AS_NOBODY, str(base)], capture_output=True, text=True, cwd="/"
-        )
-    finally:
-        base.chmod(0o755)
-        shutil.rmtree(base)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.split("--\n")[1]
-    assert said.startswith("15 results"), done.stderr
-    assert "Slower" not in said
-    assert done.stderr.count("nothing new can be cached") == 1
-    assert json.loads(said[said.index("{") :])["read_only"] is True
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,14 @@ def test_slips_are_told(anyrig: Anyrig, words: tuple[str, ...], said: str) -> No
     assert said in done.stderr
 
 
+def test_only_what_can_be_made_is_queued(anyrig: Anyrig) -> None:
+    for flags in (("--list",), ("--sample", "5s"), ("--format", "ogg"), ("--captions", "txt")):
+        done = anyrig("book", "story.txt", "--queue", *flags)
+        assert done.returncode == 2, done.stdout
+    assert anyrig("book", "no.txt", "--queue").returncode == 2
+    assert jobs(anyrig) == []
+
+
 def test_a_damaged_list_is_one_error(anyrig: Anyrig) -> None:
     path = Path(os.environ["XDG_DATA_HOME"]) / "anyrig" / "jobs.sqlite"
     path.parent.mkdir(parents=True)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from anyrig.cli.top_frame import (
     View,
@@ -163,6 +164,12 @@ def test_json_lines(anyrig: Anyrig) -> None:
     assert len(rows) == 3
     assert rows[0]["time"] < rows[1]["time"] < rows[2]["time"]
     assert all(set(row) == set(rows[0]) for row in rows)
+
+
+def test_prometheus_text(anyrig: Anyrig) -> None:
+    done = anyrig("top", "--prometheus")
+    names = {family.name for family in text_string_to_metric_families(done.stdout)}
+    assert {"anyrig_device_up", "anyrig_host_cpu_ratio"} <= names
 
 
 def test_a_recorded_machine_shows_what_is_fixed(

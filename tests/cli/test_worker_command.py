@@ -107,6 +107,11 @@ def test_names_and_numbers_of_nodes(
     assert names(made(*words, environment=environment)) == found
 
 
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(InvalidInputError, match="not a valid name of a worker"):
+        made("--name", "a name").nodes()
+
+
 @pytest.mark.parametrize(
     ("words", "environment", "kind", "index"),
     [
@@ -164,6 +169,15 @@ def test_a_worker_refuses_one_gpu_that_is_not_there(words: tuple[str, ...]) -> N
 def test_the_broker(flag: str | None, environment: dict[str, str], found: str) -> None:
     rig = made(environment=environment).rig
     assert (flag or find_default_broker(rig)) == found
+
+
+def test_the_settings_are_weaker_than_what_operators_set() -> None:
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "anyrig" / "anyrig.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[cluster]\nbroker = "redis://s/0"\n', encoding="utf-8")
+    assert find_default_broker(made().rig) == "redis://s/0"
+    assert find_default_broker(made(environment={"REDIS_URL": "redis://a/0"}).rig) == "redis://a/0"
+    assert find_default_broker(made(environment={"COORDINATOR_IP": "h"}).rig) == "redis://h:6379/0"
 
 
 def test_a_token_and_an_address_are_one_too_many(anyrig: Anyrig) -> None:

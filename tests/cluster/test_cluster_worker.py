@@ -392,6 +392,24 @@ def test_a_health_task_in_the_default_queue_is_answered_and_nothing_else_is_take
         assert all(redis.ttl(key) > 0 for key in redis.keys("*celery-task-meta-*"))
 
 
+def test_stats_have_the_facts_of_the_device(lasting: tuple[Broker, Worker]) -> None:
+    broker, _ = lasting
+    assert sent(broker, "w1", RUN_ITEMS, order("The tide came in."))["results"]
+    app = make_app(broker.url)
+    try:
+        stats: Any = app.control.inspect(timeout=5, limit=1).stats()
+        (told,) = stats.values()
+    finally:
+        app.close()
+    assert told["device_type"] == "cpu"
+    assert told["device_name"] == broker.living()["w1"].device
+    assert told["device_memory_mb"] > 0
+    assert "tone" in told["engine"]
+    assert told["speed"]["tone"] > 0
+    assert told["cached_models"] == ["tone"]
+    assert told["versions"]["anyrig"] == __version__
+
+
 def test_a_task_that_is_revoked_stops_after_the_current_item(
     lasting: tuple[Broker, Worker],
 ) -> None:

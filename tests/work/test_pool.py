@@ -78,15 +78,6 @@ def test_running_out_of_memory_splits_in_the_worker() -> None:
     assert report.num_out_of_memory >= 1
 
 
-def test_an_item_that_raises_fails_alone() -> None:
-    with fake_pool("a", error_on=[0.005]) as pool:
-        got = list(pool.run([0.001, 0.005, 0.002], cost=float))
-    assert values(got) == [0.002, None, 0.004]
-    failure = got[1].failure
-    assert failure is not None
-    assert "invalid item" in failure.message
-
-
 def test_an_item_that_crashes_three_workers_fails() -> None:
     costs = [0.001, 0.002, 0.666, 0.003, 0.004]
     report = RunReport()

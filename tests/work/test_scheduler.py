@@ -259,6 +259,15 @@ def workers(scheduler: Scheduler[Any], *rates: float) -> list[WorkerLoad[Any]]:
     return found
 
 
+def test_one_idle_worker_leaves_the_others_their_share() -> None:
+    scheduler: Scheduler[Any] = Scheduler()
+    fast, slow = workers(scheduler, 30.0, 10.0)
+    for index in range(16):
+        scheduler.add(WorkItem(index, None, 1.0))
+    assert len(scheduler.next_items(fast, 0.0)) == 12
+    assert len(scheduler.next_items(slow, 0.0)) == 4
+
+
 def test_one_that_has_its_share_takes_no_more_while_another_has_less() -> None:
     scheduler: Scheduler[Any] = Scheduler()
     one, other = workers(scheduler, 10.0, 10.0)
