@@ -60,16 +60,6 @@ def test_a_recording_is_heard_the_same_whatever_came_before(moonshine: Moonshine
     assert "You" not in heard[2].text
 
 
-@pytest.mark.slow
-def test_all_sentences_are_within_three_per_cent(moonshine: Moonshine) -> None:
-    errors = words = 0
-    for text in sentences():
-        found = word_errors(text, moonshine.transcribe(said(text).samples, RATE).text)
-        errors, words = errors + found.errors, words + found.words
-    assert len(sentences()) == 50
-    assert errors / words <= 0.03
-
-
 def test_whisper_hears_spanish(whisper_folder: Path) -> None:
     from py_nanotts import NanoTTS
 

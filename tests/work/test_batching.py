@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from anyrig.errors import InvalidInputError
 from anyrig.work.batching import (
-    Batch,
     BatchBudget,
     BatchSizer,
-    WorkItem,
     check_cost,
 )
 from benchmarks.work import pack
@@ -68,13 +66,6 @@ def test_the_oldest_item_never_waits_longer_than_the_look_ahead() -> None:
     costs = [400] + [10] * 300
     first = pack(costs, BatchBudget(100), look_ahead=50)[0]
     assert first.items[0].index == 0
-
-
-def test_a_split_separates_the_expensive_from_the_cheap() -> None:
-    batch = Batch(tuple(WorkItem(i, None, float(c)) for i, c in enumerate([5, 1, 9, 3, 7])))
-    small, large = batch.split()
-    assert [item.cost for item in small.items] == [1, 3, 5]
-    assert [item.cost for item in large.items] == [7, 9]
 
 
 @pytest.mark.parametrize("cost", [-1.0, math.inf, math.nan])

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from anyrig.errors import InvalidInputError, OverloadedError, WorkError
+from anyrig.errors import OverloadedError, WorkError
 from anyrig.work.live import LiveQueue
 from tests.work.helpers import live_queue, wait_until
 
@@ -99,13 +99,6 @@ def test_an_item_that_raises_or_crashes_its_worker_fails_alone() -> None:
             deadly.result(timeout=60)
         assert [one.result(timeout=60) for one in good] == [0.002] * 8
         assert live.is_open
-
-
-def test_an_invalid_cost_fails_its_own_request_alone() -> None:
-    with live_queue("a") as live:
-        with pytest.raises(InvalidInputError, match="invalid cost"):
-            live.submit(-1.0)
-        assert live.submit(0.01).result(timeout=30) == 0.02
 
 
 def test_closing_fails_whatever_waits() -> None:
