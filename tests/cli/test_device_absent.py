@@ -132,7 +132,43 @@ def test_a_server_follows_the_rule_before_it_listens() -> None:
     assert _served("--device", "directml", "--strict")[0] == 3
 
 
+def test_a_server_serves_on_the_cpu_where_the_kind_is_absent() -> None:
+    code, first, errors = _served("--device", "directml")
+    assert first, errors
+    assert code == 0
+    assert errors.count(ABSENT_KIND) == 1
+
+
 # -- training, and Python --------------------------------------------------------------------------
+
+CONFIG = """
+[task]
+kind = "language"
+text = "tide.txt"
+model = { preset = "tiny", layers = 1, width = 16, heads = 2, context = 16 }
+context = 16
+sample = 8
+[train]
+batch = 4
+micro_batch = 4
+steps = 1
+precision = "fp32"
+loading.num_workers = 0
+"""
+
+
+def test_training_follows_the_rule(run: Run) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("safetensors")
+    Path("tide.txt").write_text("The tide came in and went out.\n" * 99, encoding="utf-8")
+    Path("tide.toml").write_text(CONFIG, encoding="utf-8")
+    words = ("train", "tide.toml", "--no-bench")
+    for word, code in (("dml:0", 2), ("97", 2)):
+        assert run(*words, "--run", "a", "--device", word)[0] == code
+    assert run(*words, "--run", "a", "--device", "directml", "--strict")[0] == 3
+    code, text = run(*words, "--run", "b", "--device", "directml")
+    assert code == 0, text
+    assert text.count(ABSENT_KIND) == 1
 
 
 def _trainer(**options: Any) -> Any:
