@@ -161,7 +161,7 @@ def test_a_line_that_is_asked_for_again_keeps_its_place() -> None:
         again = [made.ask(0, segment("popular"), "live", 60 + n) for n in range(8)]
         for asked in (popular, *others):
             assert asked.future is not None
-            asked.future.add_done_callback(lambda _, name=asked.name: order.append(name))  # type: ignore[misc]
+            asked.future.add_done_callback(lambda _, name=asked.name: order.append(name))
         for asked in (*running, popular, *others, *again):
             assert asked.future is not None
             asked.future.result(timeout=60)
