@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from anyrig.bench.measurements import Measurement
 from anyrig.bench.process import BenchResult
 from anyrig.devices.doctor import KernelResult
 from anyrig.devices.machine import Device, DeviceBackend, Machine
-from anyrig.errors import DeviceNotFoundError, DeviceUnusableError, InvalidInputError
+from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 
 PAIR = "rtx4090-rtxpro6000-wsl2"
 
@@ -75,21 +74,3 @@ def test_a_kind_that_does_not_exist_is_a_warning_or_an_error() -> None:
     assert any(isinstance(event, WarningEvent) for event in events)
     with pytest.raises(DeviceUnusableError):
         rig.use("directml", strict=True)
-
-
-def test_checks(machine: Callable[..., Machine]) -> None:
-    diagnosis = Rig().diagnose(no_kernels=True)
-    assert {one.check for one in diagnosis.findings} >= {"choice"}
-    assert diagnosis.probes == ()
-    assert "selftests" not in diagnosis.to_json()
-    with pytest.raises(InvalidInputError, match="`selftest` runs kernels"):
-        Rig(machine=machine(PAIR)).diagnose(selftest=True)
-
-
-@pytest.mark.usefixtures("measured")
-def test_bench() -> None:
-    rig = Rig()
-    (cpu,) = rig.bench(device="cpu", quick=True, no_save=True, plot=Path("plot.svg")).devices
-    assert any(one.kernel == "product" for one in cpu.measurements)
-    assert Path("plot.svg").read_text().startswith("<svg")
-    assert not rig.folders.measurements.exists()

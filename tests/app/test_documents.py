@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,19 +30,6 @@ def test_a_folder_is_analysed_and_the_report_written(tmp_path: Path) -> None:
     assert [one.file for one in list_failed(found)] == ["empty.txt"]
     assert any(isinstance(one, ProgressEvent) and one.stage == "analysing" for one in events)
     assert "papers" in (tmp_path / "x.html").read_text(encoding="utf-8")
-
-
-def test_what_cannot_be_done_is_refused_before_the_work(tmp_path: Path) -> None:
-    rig = Rig()
-    with pytest.raises(InvalidInputError, match="nothing to analyse"):
-        rig.analyse(tmp_path / "work")
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"output": "x.pdf"}, "unknown format"),
-        ({"similar": "nothing.txt"}, "no such file"),
-    ]
-    for options, error in wrong:
-        with pytest.raises(InvalidInputError, match=error):
-            rig.analyse(tmp_path, **options)
 
 
 BILLS = ("pay the bill by friday", "the bill is due, pay now", "unpaid bill: pay today")
@@ -121,28 +107,3 @@ def test_a_text_and_files_are_summarised(tmp_path: Path) -> None:
     assert first.summaries[0].summary.text == summary.text
     assert second.error is not None
     assert "b.txt is empty" in second.error.message
-
-
-def test_sentences_are_chosen_by_the_embedding_model_of_the_settings(tmp_path: Path) -> None:
-    Path("anyrig.toml").write_text('[documents]\nmodel = "hashing"\n')
-    text = next(one for one in load() if one.name == "en_memo").text
-    (found,) = Rig().summarise(texts=text, words=40, vectors=True)
-    assert found.summaries[0].summary.method == "sentences by the vectors of hashing"
-
-
-def test_summaries_are_written_to_a_file(tmp_path: Path) -> None:
-    text = next(one for one in load() if one.name == "en_memo").text
-    Rig().summarise(texts=text, output=tmp_path / "x.md", places=True)
-    assert (tmp_path / "x.md").read_text(encoding="utf-8").startswith("# text 1\n")
-
-
-def test_a_summary_that_cannot_be_made_is_refused_before_the_work(tmp_path: Path) -> None:
-    rig = Rig()
-    with pytest.raises(InvalidOptionError, match="`sentences` and `words` were both given"):
-        rig.summarise(texts="A text.", sentences=2, words=9)
-    with pytest.raises(InvalidOptionError, match="`share` must be a number greater than 0"):
-        rig.summarise(texts="A text.", share=0)
-    with pytest.raises(InvalidInputError, match="unknown format"):
-        rig.summarise(texts="A text.", output=tmp_path / "x.docx")
-    with pytest.raises(InvalidInputError, match="nothing to summarise"):
-        rig.summarise(tmp_path / "work")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anyrig import Rig
-from anyrig.app.embedding import EmbedRequest, build_workload, embed, format_reference
+from anyrig.app.embedding import EmbedRequest, build_workload, embed
 from anyrig.app.events import Event, ProgressEvent
 from anyrig.app.index import (
     IndexProgressEvent,
@@ -130,25 +130,12 @@ def test_a_text_that_is_the_name_of_a_file_is_a_text(tmp_path: Path) -> None:
         ({"texts": []}, "nothing to embed"),
         ({"texts": ["alone"], "similar": True}, "only one text"),
         ({"texts": ["a"], "names": ["a", "b"]}, "2 names for 1 texts"),
-        ({"texts": ["a"], "output": "x.txt"}, "unknown format"),
-        ({"files": ["nowhere"]}, "no such file or folder"),
     ],
 )
 def test_what_cannot_be_done(options: dict[str, object], error: str) -> None:
     rig = Rig()
     with pytest.raises(InvalidInputError, match=error):
         embed(rig, rig.request(EmbedRequest, **options), lambda event: None)
-
-
-def test_wrong_options_of_vectors_are_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="`long` must be one of windows, cut"):
-        Rig().embed(["a"], long="short")
-
-
-def test_the_settings_name_the_model() -> None:
-    Path("anyrig.toml").write_text('[documents]\nmodel = "hashing"\n')
-    assert Rig().embed(["a"]).shape == (1, 256)
-    assert Rig().embed(["a"], model="minilm").shape == (1, 384)
 
 
 def test_a_cpu_with_bf16_tiles_is_used_like_a_gpu_if_the_model_stays_loaded() -> None:
@@ -160,15 +147,3 @@ def test_a_cpu_with_bf16_tiles_is_used_like_a_gpu_if_the_model_stays_loaded() ->
     for other, shared in ((cpu, False), (replace(cpu, vectors=("avx512_bf16",)), True)):
         once = build_workload(model, other, num_characters=None, shared=shared)
         assert once.libraries == model.need().libraries
-
-
-def test_a_model_is_found_again_from_another_folder() -> None:
-    rig = Rig()
-    model = find("minilm", models=rig.folders.models)
-    for name in ("mine", "minilm"):
-        Path(name).mkdir()
-    mine = replace(model, name="mine")
-    assert format_reference("mine", mine) == str(Path("mine").resolve())
-    assert format_reference("minilm", model) == "minilm"  # not the folder of that name
-    assert format_reference("auto", model) == "minilm"
-    assert format_reference("owner/name", replace(model, name="owner/name")) == "owner/name"

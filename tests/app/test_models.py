@@ -100,23 +100,6 @@ def test_a_model_is_loaded_once_and_closed_when_idle(cache: ModelCache, clock: C
     assert (cache.stats.loads, cache.stats.evictions["idle"]) == (2, 1)
 
 
-def test_what_is_lent_is_never_idle(cache: ModelCache, clock: Clock) -> None:
-    with cache.borrow("a", Thing) as thing:
-        clock.now += 1000
-        assert cache.evict_idle() == []
-        assert cache.free_memory() == ""
-        assert thing.closed == 0
-    assert cache.evict_idle() == []  # it was used a moment ago
-
-
-def test_the_longest_idle_makes_room(cache: ModelCache, clock: Clock) -> None:
-    for name in ("a", "b", "c"):
-        use(cache, name)
-        clock.now += 1
-    use(cache, "a")
-    assert [cache.free_memory() for _ in range(4)] == ["b", "c", "a", ""]
-
-
 def test_everybody_who_waits_hears_of_a_failure_and_the_next_tries_again(cache: ModelCache) -> None:
     begun, go = threading.Event(), threading.Event()
     loads = []
@@ -202,16 +185,6 @@ def test_one_that_broke_is_closed_after_the_last_who_has_it(cache: ModelCache) -
         assert names(cache) == ["a"]
     assert cache.evict_idle() == ["a"]
     assert (broken.closed, fresh.closed) == (1, 0)
-
-
-def test_renewing_loads_everything_anew_and_disturbs_nobody(cache: ModelCache) -> None:
-    with cache.borrow("a", Thing) as old:
-        assert cache.reload_all() == ["a"]
-        with cache.borrow("a", Thing) as new:
-            assert new is not old
-            assert old.closed == 0
-    cache.evict_idle()
-    assert (old.closed, new.closed) == (1, 0)
 
 
 def test_a_closed_keeper_lends_nothing(cache: ModelCache) -> None:
@@ -348,15 +321,6 @@ def test_memory_is_short_below_its_floor_and_told_once_of_a_sample() -> None:
     assert MemoryWatch(lambda: None)() == []
 
 
-def test_the_floor_is_what_the_settings_say() -> None:
-    def is_low(free: float, free_mb: float) -> bool:
-        now = snapshot(1.0, int(free), 20 * GIB)
-        return any(not one.device for one in MemoryWatch(lambda: now, free_mb)())
-
-    assert (is_low(0.79 * GIB, 0), is_low(0.81 * GIB, 0)) == (True, False)  # 5 % of 16 GiB
-    assert (is_low(1.9 * GIB, 2048), is_low(2.1 * GIB, 2048)) == (True, False)
-
-
 def test_a_sweep_unloads_one_when_memory_is_short(cache: ModelCache, clock: Clock) -> None:
     use(cache, "a")
     clock.now += 1
@@ -366,12 +330,6 @@ def test_a_sweep_unloads_one_when_memory_is_short(cache: ModelCache, clock: Cloc
     assert cache.evict_idle() == ["a"]
     assert cache.evict_idle() == []
     assert names(cache) == ["b"]
-
-
-def test_a_device_that_is_short_takes_nothing_from_others(cache: ModelCache) -> None:
-    use(cache, "a")  # it shows no worker on that device
-    cache.find_low_memory = lambda: [LowMemory("gpu-1", "100 MiB are left")]
-    assert cache.evict_idle() == []
 
 
 def test_room_is_made_before_a_load_when_memory_is_short(cache: ModelCache) -> None:

@@ -48,26 +48,6 @@ def test_values_of_a_command_line_are_toml_or_texts(config: TrainingConfig) -> N
         config.with_values({"train.batch.more": 1})
 
 
-def test_names_of_files_become_names_of_folders(config: TrainingConfig, tmp_path: Path) -> None:
-    assert config.name == "my-run"
-    first = runs.choose_folder(config, tmp_path, now=0)
-    first.mkdir(parents=True)
-    second = runs.choose_folder(config, tmp_path, now=0)
-    assert second.name == f"{first.name}-2"
-
-
-def test_settings_are_refused_without_torch(tmp_path: Path) -> None:
-    code = (
-        "import sys; from anyrig.app import runs, training, training_config, training_process\n"
-        "try: training_config.check_settings({'batch': -1})\n"
-        "except Exception as error: print(error)\n"
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "batch is -1" in done.stdout
-
-
 def test_a_run_is_found_again_by_its_folder(config: TrainingConfig, tmp_path: Path) -> None:
     run = runs.create_run(tmp_path / "r", config, config.train, {"device": "cpu"})
     assert runs.open_run(tmp_path / "r") == run

@@ -20,13 +20,6 @@ def _file(path: Path, text: str) -> Path:
     return path
 
 
-def test_defaults() -> None:
-    loaded = LOADER.load({})
-    assert loaded.settings == Settings()
-    assert loaded.settings.server.port == 3000
-    assert loaded.origins == {}
-
-
 def test_stronger_sources_win(tmp_path: Path) -> None:
     user = _file(tmp_path / "user.toml", 'device = "cpu"\n[server]\nport = 1\nhost = "a"\n')
     project = _file(tmp_path / "project.toml", "[server]\nport = 2\n")
@@ -47,13 +40,9 @@ def test_stronger_sources_win(tmp_path: Path) -> None:
     [
         ('devise = "cpu"', "unknown key 'devise'", "'device'"),
         ("[server]\nprot = 1", "unknown key 'server.prot'", "'server.port'"),
-        ("[sever]\nport = 1", "unknown key 'sever.port'", "'server.port'"),
         ("strict = 3.5", "strict must be true or false, not 3.5", "default"),
-        ('[server]\nport = "x"', "server.port must be a whole number", "3000"),
         ("[server]\nport = 70000", "and 65535, not 70000", "3000"),
-        ("device = [1]", "device must be text, not [1]", "default"),
         ("device = cpu", "not valid TOML", "quotes"),
-        ('[server]\nport = "--5"', "server.port must be a whole number", "3000"),
     ],
 )
 def test_invalid_file_is_an_error(tmp_path: Path, text: str, words: str, hint: str) -> None:
@@ -108,12 +97,6 @@ def test_other_legacy_variables() -> None:
     assert set(LOADER.legacy_variables.values()) <= set(LOADER.schema)
 
 
-def test_each_key_has_its_own_variable() -> None:
-    assert variable_name("server.port") == "ANYRIG_SERVER_PORT"
-    names = {variable_name(key) for key in LOADER.schema}
-    assert len(names) == len(LOADER.schema)
-
-
 # -- unknown variables -----------------------------------------------------------------------------
 
 KUBERNETES = {
@@ -125,24 +108,6 @@ KUBERNETES = {
     "ANYRIG_SERVER_PORT_53_UDP_ADDR": "10.0.0.2", "VIBEVOICE_PORT": "tcp://10.0.0.3:80",
     "VIBEVOICE_SERVICE_HOST": "10.0.0.3",
 }  # fmt: skip
-
-
-def test_unknown_variables_are_one_warning_with_suggestions(anyrig_process: Anyrig) -> None:
-    Path(".env").write_text("VIBEVOICE_PRT=1\nANYRG_DEVICE=cpu\nDATABASE_URL=x\n")
-    done = anyrig_process(
-        "devices", environment={"ANYRIG_DEVCE": "cpu", "INDEXTTS_USE_DEEPSPEED": "1"}
-    )
-    assert done.returncode == 0
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    for name, near in (
-        ("ANYRIG_DEVCE", "ANYRIG_DEVICE"),
-        ("VIBEVOICE_PRT", "VIBEVOICE_PORT"),
-        ("ANYRG_DEVICE", "ANYRIG_DEVICE"),
-    ):
-        assert name in line
-        assert near in line
-    assert "INDEXTTS_USE_DEEPSPEED" in line
-    assert "DATABASE_URL" not in line
 
 
 @pytest.mark.parametrize("in_file", [False, True])

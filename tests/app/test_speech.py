@@ -109,11 +109,6 @@ def test_voices_are_selected_by_engine_language_and_name() -> None:
         rig.voices(match="nobody")
 
 
-def test_the_language_of_the_settings_selects_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANYRIG_SPEECH_LANGUAGE", "fr")
-    assert {voice.language for voice in Rig().voices(engine="tone")} == {"en", "es", "fr"}
-
-
 @pytest.fixture
 def talk(tmp_path: Path) -> Path:
     path = tmp_path / "talk.flac"

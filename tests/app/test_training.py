@@ -80,16 +80,6 @@ def test_train_and_resume(config: Path) -> None:
     assert "exported" not in json.loads(Path("r/result.json").read_text())
 
 
-def test_what_a_process_sends_is_what_the_other_receives(config: Path) -> None:
-    events: list[Event] = []
-    Rig().train(config, on_event=events.append)
-    received: list[Event] = []
-    with _receive_events(received.append) as channel, _send_events(channel, 0) as send:
-        for event in events:
-            send(event)
-    assert received == events
-
-
 def test_strangers_send_no_events() -> None:
     received: list[Event] = []
     with _receive_events(received.append) as channel:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import mmap
 import os
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from anyrig.backends import onnx_graph, open_device, open_runner
-from anyrig.backends.memory import MemoryUsage
 from anyrig.backends.onnx import create_session
-from anyrig.backends.torch import TorchHandle, TorchRunner
+from anyrig.backends.torch import TorchRunner
 from anyrig.bench.kernels import compare_with_cpu
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend, Features, Machine, Memory
 from anyrig.errors import DeviceUnusableError
 from anyrig.precision.choose import choose_precision
-from anyrig.units import GIB, MIB
+from anyrig.units import MIB
 
 CUDA = DeviceBackend("torch", "cuda:0", "cuda")
 
@@ -60,26 +58,6 @@ def test_free_memory_is_within_the_container_limit(here: Machine, library: str) 
     limited = Device("cpu", "cpu", "test", "limited", memory=Memory("unified", 8 * MIB, 4 * MIB))
     usage = open_device(limited, find_backend(here, library)).memory()
     assert (usage.total_bytes, usage.free_bytes) == (8 * MIB, 0)
-
-
-def test_memory_of_a_gpu_comes_from_its_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of torch's statistics, with the names that it gives them."""
-    stats = {
-        "allocated_bytes.all.current": 1, "reserved_bytes.all.current": 2,
-        "allocated_bytes.all.peak": 3, "reserved_bytes.all.peak": 4, "num_alloc_retries": 5,
-    }  # fmt: skip
-    gpu = SimpleNamespace(type="cuda")
-    monkeypatch.setattr("anyrig.backends.torch.find_torch_device", lambda *_: gpu)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6, 7))
-    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: stats)
-    limits: list[object] = []
-    monkeypatch.setattr(
-        torch.cuda, "set_per_process_memory_fraction", lambda *given: limits.append(given)
-    )
-    handle = TorchHandle(Device("GPU-x", "gpu", "nvidia", "x"), CUDA)
-    assert handle.memory() == MemoryUsage(1, 2, 3, 4, 6, 7, 5)
-    assert handle.limit(7 * GIB)
-    assert limits == [(1.0, gpu)]
 
 
 def test_threads_are_set(here: Machine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import platform
 import signal
@@ -17,12 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from anyrig.backends.memory import ResidentMemory
 from anyrig.backends.process import bind_device, kill_process_group, start_module
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
-from anyrig.units import MIB
 from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
@@ -244,19 +241,6 @@ def test_freed_pages_are_kept() -> None:
 
     assert faults("keep") < 1000
     assert faults("usual") > 10_000
-
-
-def test_the_peak_can_be_reset() -> None:
-    resident = ResidentMemory()
-    resident.reset_peak()
-    with mmap.mmap(-1, 64 * MIB) as block:  # not from the heap, which may have room for it
-        block.write(b"1" * (64 * MIB))
-    high = resident.read(None).peak_bytes
-    resident.reset_peak()
-    low = resident.read(None).peak_bytes
-    assert high is not None
-    assert low is not None
-    assert high - low > 50 * MIB or sys.platform != "linux"
 
 
 _ARENAS = """

@@ -56,14 +56,6 @@ def test_data_for_programs(anyrig: Anyrig, folder: Path) -> None:
     assert {"phrases", "ease", "reading_s", "language", "cluster", "date"} <= set(first)
 
 
-def test_a_folder_of_nothing_is_an_error(anyrig: Anyrig, tmp_path: Path) -> None:
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "empty.txt").write_text("")
-    done = anyrig("analyse", str(tmp_path / "bare"), "--no-vectors")
-    assert done.returncode == 2
-    assert "empty.txt" in done.stderr
-
-
 def test_texts_too_short_to_tell_their_language_are_no_foreign_ones(
     anyrig: Anyrig, tmp_path: Path
 ) -> None:

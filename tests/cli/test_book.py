@@ -68,90 +68,12 @@ def test_the_example_is_listed_with_words_and_lengths(anyrig: Anyrig) -> None:
     assert listed["cover"] is True
 
 
-def test_lengths_are_no_guess_once_the_voice_was_measured(anyrig: Anyrig) -> None:
-    source = Path("long.txt")
-    source.write_text(STORY * 12, encoding="utf-8")
-    assert (
-        json.loads(anyrig("book", "long.txt", "--list", "--json", "--engine", "tone").stdout)[
-            "measured"
-        ]
-        is False
-    )
-    made = book(anyrig, source)
-    listed = json.loads(anyrig("book", "long.txt", "--list", "--json", "--engine", "tone").stdout)
-    assert listed["measured"] is True
-    assert listed["estimated_s"] == pytest.approx(made["audio_s"], rel=0.1)
-
-
 def test_segments_are_listed_under_the_numbers_that_again_takes(
     anyrig: Anyrig, story: Path
 ) -> None:
     done = anyrig("book", str(story), "--list", "--chapters", "2", "--engine", "tone")
     assert done.stdout.splitlines()[2].startswith("2:3 ")
     assert "The tide came in at noon." in done.stdout
-
-
-def test_chapters_titles_and_covers_are_as_asked_for(anyrig: Anyrig, story: Path) -> None:
-    import av
-
-    told = book(
-        anyrig, story, "--chapters", "2", "--title", "Sea", "--author", "A. Writer",
-        "--narrator", "N. Arrator", "--genre", "Sea stories", "-o", "out/",
-    )  # fmt: skip
-    assert told["files"] == ["out/story.m4b"]
-    assert [chapter["number"] for chapter in told["chapters"]] == [2]
-    with av.open("out/story.m4b") as file:
-        assert file.metadata["title"] == "Sea"
-        assert file.metadata["artist"] == "A. Writer"
-        assert file.metadata["composer"] == "N. Arrator"
-        assert file.metadata["genre"] == "Sea stories"
-
-
-def test_a_file_for_each_chapter(anyrig: Anyrig, story: Path) -> None:
-    told = book(anyrig, story, "--format", "flac", "-o", "chapters")
-    assert len(told["files"]) == 2
-    assert all(Path(name).suffix == ".flac" for name in told["files"])
-    assert any(name.endswith(".m3u8") for name in told["beside"])
-
-
-def test_what_is_made_is_kept_and_one_sentence_can_be_made_again(
-    anyrig: Anyrig, story: Path
-) -> None:
-    first = book(anyrig, story)
-    data = Path("story.m4b").read_bytes()
-    second = book(anyrig, story)
-    assert second["kept"] == len(first["segments"])
-    assert Path("story.m4b").read_bytes() == data
-    book(anyrig, story, "--again", "2:3")
-    assert Path("story.m4b").read_bytes() != data
-    assert "no segment" in book(anyrig, story, "--again", "2:99", code=2)
-    assert "3:17" in book(anyrig, story, "--again", "two", code=2)
-
-
-def test_a_lexicon_renders_again_only_what_it_touches(anyrig: Anyrig, story: Path) -> None:
-    first = book(anyrig, story)
-    Path("words.toml").write_text('[[say]]\nword = "Hale"\nsay = "Hail"\n', encoding="utf-8")
-    second = book(anyrig, story, "--lexicon", "words.toml")
-    assert len(first["segments"]) - second["kept"] == 1
-
-
-def test_events_tell_how_far_it_is(anyrig: Anyrig, story: Path) -> None:
-    done = anyrig("book", str(story), "--engine", "tone", "--json")
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [event["event"] for event in events][0] == "begin"
-    assert events[-1]["event"] == "done"
-    assert {event["stage"] for event in events if event["event"] == "progress"} == {
-        "making", "writing",
-    }  # fmt: skip
-
-
-def test_without_a_terminal_the_progress_is_lines(anyrig: Anyrig, story: Path) -> None:
-    done = anyrig("book", str(story), "--engine", "tone")
-    assert done.returncode == 0, done.stderr
-    assert "\r" not in done.stderr
-    assert "chapter 1/2" in done.stderr
-    assert done.stdout.startswith("story.m4b: ")
-    assert "times real time" in done.stdout
 
 
 def test_speakers_are_shown_and_nothing_is_made(anyrig: Anyrig, story: Path) -> None:
@@ -223,30 +145,6 @@ def test_a_folder_in_the_place_of_the_captions_is_refused_before_the_work(
     assert "cannot write x/full.srt: it is a folder" in said
 
 
-def test_a_name_with_a_point_gets_the_ending_of_a_book(anyrig: Anyrig, story: Path) -> None:
-    assert book(anyrig, story, "-o", "Vol. 2")["files"] == ["Vol. 2.m4b"]
-
-
-def test_estimates_follow_the_rate_and_what_is_left_out(anyrig: Anyrig, story: Path) -> None:
-    def listed(*words: str) -> float:
-        done = anyrig("book", "page.md", "--list", "--json", "--engine", "tone", *words)
-        assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        rests = 2.0 * len([row for row in told["chapters"] if row["spoken"]])  # without a pace
-        return float(told["estimated_s"]) - rests
-
-    code = "\n".join(f"    listing = {number}" for number in range(200))
-    Path("page.md").write_text(f"# One\n\n{STORY}\n\n{code}\n", encoding="utf-8")
-    assert listed("--rate", "2") == pytest.approx(listed() / 2, abs=0.2)
-    assert listed("--code", "speak") > 2 * listed()
-    begun = [
-        json.loads(anyrig("book", "story.txt", "--engine", "tone", "--json", *words)
-                   .stdout.splitlines()[0])["estimated_audio_s"] - 2 * 2.0
-        for words in ((), ("--rate", "2"))
-    ]  # fmt: skip
-    assert begun[1] == pytest.approx(begun[0] / 2, abs=0.2)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 def test_a_book_is_made_without_an_error_stream(story: Path) -> None:
     command = f"'{sys.executable}' -m anyrig book story.txt --engine tone 2>&-"
@@ -260,18 +158,9 @@ def test_a_book_is_made_without_an_error_stream(story: Path) -> None:
     [
         (("missing.epub",), "missing.epub"),
         (("story.txt", "-o", "story.mp3"), "m4b"),
-        (("story.txt", "--format", "xyz"), "xyz"),
         (("story.txt", "--chapters", "9"), "2 chapters"),
-        (("story.txt", "--sample", "soon"), "60s"),
-        (("story.txt", "--captions", "ass"), "srt, vtt"),
-        (("story.txt", "--bitrate", "much"), "64k"),
-        (("story.txt", "--bitrate", "1k"), "bits a second"),
-        (("story.txt", "--levels", "loud"), "levels"),
-        (("story.txt", "--voices", "tone"), "--sample"),
         (("story.txt", "--fresh", "--again", "1:1"), "--again"),
-        (("story.txt", "story.txt"), "one book"),
         (("story.txt", "--verify"), "source"),
-        (("story.txt", "--notes", "sing"), "notes"),
         (("story.txt", "--cover", "no.jpg"), "cover"),
     ],
 )
@@ -296,26 +185,6 @@ def test_a_store_that_cannot_be_opened_is_replaced_beside_the_book(
     assert "beside the book" in done.stderr
     assert Path("story.m4b").is_file()
     assert not [path for path in Path().iterdir() if path.name.startswith(".")]
-
-
-def test_another_pace_for_one_role_renders_only_its_words(anyrig: Anyrig, story: Path) -> None:
-    cast = Path("cast.toml")
-    cast.write_text("[roles.Anna]\nvoice = 'tone'\nrate = 0.9\n", encoding="utf-8")
-    first = book(anyrig, story, "--cast", cast)
-    assert book(anyrig, story, "--cast", cast)["kept"] == len(first["segments"])
-    cast.write_text("[roles.Anna]\nvoice = 'tone'\nrate = 1.1\n", encoding="utf-8")
-    second = book(anyrig, story, "--cast", cast)
-    assert len(second["segments"]) - second["kept"] == 1
-
-
-def test_a_program_is_told_of_an_error_in_an_event(anyrig: Anyrig) -> None:
-    Path("empty.txt").write_text("")
-    done = anyrig("book", "empty.txt", "--json")
-    assert done.returncode == 2
-    event = json.loads(done.stdout)
-    assert event["event"] == "failed"
-    assert event["error"] in done.stderr
-    assert event["hint"]
 
 
 def test_a_book_that_cannot_be_planned_leaves_no_folder(anyrig: Anyrig) -> None:

@@ -79,17 +79,3 @@ def test_a_server_that_is_not_there_costs_a_warning(anyrig: Anyrig, tmp_path: Pa
     assert "secret" not in done.stdout + done.stderr
     data = json.loads(anyrig("cache", "--json", environment=environment).stdout)
     assert "does not answer" in data["shared"]["error"]
-
-
-@pytest.mark.parametrize("url", ["http://me:secret@host", "host:6379", "redis://:secret@h:port"])
-def test_an_address_that_is_none(anyrig: Anyrig, url: str) -> None:
-    for words in (("cache",), ("speak", "Hello.", "--engine", "tone", "-o", "one.wav")):
-        done = anyrig(*words, environment={"ANYRIG_CACHE_URL": url})
-        assert done.returncode == 2, done.stderr
-        assert "redis://host:6379/0" in done.stderr
-        assert "secret" not in done.stderr
-
-
-def test_without_a_server_nothing_is_said_of_one(anyrig: Anyrig) -> None:
-    assert "hared" not in anyrig("cache").stdout
-    assert json.loads(anyrig("cache", "--json").stdout)["shared"] is None

@@ -38,13 +38,6 @@ def _train(anyrig: Anyrig, *more: str, name: str = "post") -> str:
     return done.stdout
 
 
-def test_nothing_yet(anyrig: Anyrig) -> None:
-    done = anyrig("classify")
-    assert done.returncode == 0, done.stderr
-    assert "Nothing is trained yet" in done.stdout
-    assert json.loads(anyrig("classify", "--list", "--json").stdout)["classifiers"] == []
-
-
 def test_trained_kept_shown_used_deleted(anyrig: Anyrig, folder: Path) -> None:
     told = _train(anyrig)
     assert "post@1: 2 labels, one per text" in told
@@ -73,30 +66,6 @@ def test_trained_kept_shown_used_deleted(anyrig: Anyrig, folder: Path) -> None:
     assert "post@2" in anyrig("classify", "list").stdout
     assert anyrig("classify", "delete", "post@1").stdout == "Deleted post@1.\n"
     assert "Valid names: post@2" in anyrig("classify", "new.txt", "--with", "post@1").stderr
-
-
-def test_the_answer_says_why(anyrig: Anyrig, folder: Path) -> None:
-    _train(anyrig)
-    done = anyrig(
-        "classify", "--text", "pay the bill", "--text", "dear you, love", "--with", "post", "--json"
-    )
-    assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
-    assert data["by"] == "post@1"
-    assert [one["label"] for one in data["results"]] == ["bill", "letter"]
-    first = data["results"][0]
-    assert first["calibrated"] is True
-    assert first["why"]["text"] == "pay the bill"
-    assert sum(first["probabilities"].values()) == pytest.approx(1.0, abs=1e-4)
-    assert first["probability"] == max(first["probabilities"].values())
-
-
-def test_a_folder_of_the_same_name_is_not_in_the_way(anyrig: Anyrig, folder: Path) -> None:
-    _train(anyrig, name="examples")
-    done = anyrig("classify", "--text", "pay the bill", "--with", "examples")
-    assert done.stdout.endswith("bill    text 1\n"), done.stderr
-    done = anyrig("classify", "--text", "pay the bill", "--with", "./examples")
-    assert "is not a model: config.json" in done.stderr
 
 
 def test_tables_out(anyrig: Anyrig, folder: Path) -> None:
@@ -141,54 +110,16 @@ def test_by_names_alone_from_every_side(anyrig: Anyrig) -> None:
     assert "(none of these)  text 1" in done.stdout
 
 
-def test_several_labels(anyrig: Anyrig) -> None:
-    rows = ["text,labels"]
-    rows += [f'"{text}",bill' for text in BILLS] + [f'"{text}",letter' for text in LETTERS]
-    rows += [f'"{a}. {b}",bill|letter' for a, b in zip(BILLS, LETTERS, strict=True)]
-    rows += [f"weather was fine on day {n}," for n in range(6)]
-    Path("examples.csv").write_text("\n".join(rows), encoding="utf-8")
-    words = ("--name", "mixed", "--model", "hashing")
-    done = anyrig("classify", "train", "examples.csv", *words)
-    assert "mixed@1: 2 labels, any number per text" in done.stdout, done.stderr
-    texts = ("pay the bill, dear ann, love", "pay the bill now", "the weather was fine")
-    flags = [word for text in texts for word in ("--text", text)]
-    data = json.loads(anyrig("classify", *flags, "--with", "mixed", "--json").stdout)
-    assert [sorted(one["labels"]) for one in data["results"]] == [["bill", "letter"], ["bill"], []]
-
-
-def test_trouble_with_examples_is_told(anyrig: Anyrig, folder: Path) -> None:
-    Path("examples/bill/empty.txt").write_text("")
-    Path("examples/bill/copy.txt").write_text(BILLS[0])
-    Path("examples/alone").mkdir()
-    Path("examples/alone/one.txt").write_text("nothing like the others")
-    done = anyrig("classify", "train", "examples", "--name", "post", "--model", "hashing")
-    assert done.returncode == 1
-    assert "bill/empty.txt" in done.stderr
-    assert "1 example said the same as another" in done.stderr
-    assert "not measured, with one example only: alone" in done.stdout
-    assert "post@1" in anyrig("classify").stdout
-
-
 @pytest.mark.parametrize(
     ("words", "said", "hint"),
     [
         (("a.txt",), "no labels were given", "--labels"),
-        (("--text", "x"), "no labels were given", "--labels"),
-        (("--labels", "a,b"), "nothing to classify", "texts"),
-        (("--labels", "", "--text", "x"), "there are no labels", "--labels"),
         (("--labels", "a", "--text", "x"), "nothing to choose", "--multi"),
-        (("--labels", "a,b", "--with", "c", "--text", "x"), "were both given", "Give one"),
         (("--with", "none", "--text", "x"), "no classifier 'none'", "train"),
         (("--with", "owner/name", "--text", "x"), "not on this machine", "--fetch"),
-        (("none.txt", "--labels", "a,b"), "no such file or folder: none.txt", ""),
-        (("--labels", "a,b", "--text", "x", "-o", "out.xyz"), "unknown format", ".csv"),
-        (("--labels", "a,b", "--text", "x", "--threshold", "2"), "--threshold must be", "0 and 1"),
         (("--labels", "a,b", "--text", "x", "--template", "no"), "has no {} for the label", "{}"),
-        (("train", "none", "--name", "a"), "no such file or folder: none", "folder"),
         (("train", "none"), "the classifier needs a name", "--name"),
         (("tran", "post"), "unknown action: `anyrig classify tran`", "classify train"),
-        (("train",), "needs one more argument", "train EXAMPLES"),
-        (("show", "none"), "no classifier", "train"),
         (("delete", "../.."), "not a valid classifier name", "Letters"),
     ],
 )
@@ -200,30 +131,3 @@ def test_mistakes_are_reported(
     assert code in (2, 4), told
     assert said in told
     assert hint in told
-
-
-def test_another_model_is_refused(anyrig: Anyrig, folder: Path) -> None:
-    _train(anyrig)
-    done = anyrig("classify", "--text", "pay", "--with", "post", "--model", "minilm")
-    assert done.returncode == 2
-    assert "was trained on vectors of hashing" in done.stderr
-    assert "--model hashing" in done.stderr
-
-
-SPANISH = "La factura vence el viernes y hay que pagarla en el banco antes de las dos de la tarde."
-
-
-@pytest.mark.parametrize("by", ["labels", "classifier"])
-def test_a_spanish_text_with_the_english_model_is_told_before_it_is_sorted(
-    anyrig: Anyrig, folder: Path, by: str
-) -> None:
-    how: tuple[str, ...] = ("--labels", "bill,letter", "--model", "minilm")
-    if by == "classifier":
-        made = anyrig("classify", "train", "examples", "--name", "post", "--model", "minilm")
-        assert made.returncode == 0, made.stderr
-        assert "trained on" not in made.stderr
-        how = ("--with", "post")
-    done = anyrig("classify", "--text", SPANISH, *how)
-    assert done.returncode == 0, done.stderr
-    assert "100% of the texts are in es, but minilm was trained on en only" in done.stderr
-    assert "use the model `multilingual`" in done.stderr

@@ -18,11 +18,9 @@ from typing import Any
 import pytest
 
 from anyrig.cli.main import main
-from tests.conftest import Anyrig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="DirectML may be here")
 Run = Callable[..., tuple[int, str]]
-NOBODY = "redis://127.0.0.1:1/0"
 COMPUTING = {
     "speak": ("speak", "Hello.", "--engine", "tone", "-o", "out.wav", "--no-bench"),
     "embed": ("embed", "a text", "--no-bench", "--no-cache"),
@@ -71,16 +69,6 @@ def test_one_device_on_the_command_line(run: Run, command: str) -> None:
         assert "Devices: " in text
 
 
-@pytest.mark.parametrize("command", ["transcribe", "ocr", "summarise", "entities"])
-def test_one_device_where_none_may_be_needed(run: Run, command: str) -> None:
-    """Whether something is kept already, or by what it is made, does not matter."""
-    name = {"transcribe": "a.wav", "ocr": "a.png"}.get(command, "a.txt")
-    Path(name).write_bytes(b"A short letter, which is no sound and no picture.")
-    code, text = run(command, name, "--device", "97")
-    assert code == 2, text
-    assert "error: no device matches '97'" in text
-
-
 @pytest.mark.parametrize("command", ["devices", "speak", "embed"])
 @pytest.mark.parametrize("in_file", [False, True])
 def test_variables_of_ours(
@@ -105,8 +93,7 @@ def test_variables_of_ours(
 @pytest.mark.parametrize("command", ["devices", "speak", "embed"])
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("GPU_ID", "97"), ("DIRECTML_DEVICE", "0"), ("VIBEVOICE_DEVICE", "dml:0"),
-     ("VIBEVOICE_DEVICE", "directml"), ("CUDA_VISIBLE_DEVICES", "97")],
+    [("GPU_ID", "97"), ("DIRECTML_DEVICE", "0"), ("CUDA_VISIBLE_DEVICES", "97")],
 )  # fmt: skip
 def test_variables_of_other_tools_warn(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str, variable: str, value: str
@@ -119,22 +106,6 @@ def test_variables_of_other_tools_warn(
     code, text = run(*COMPUTING[command], "--strict")
     assert code in (2, 3)
     assert "error:" in text
-
-
-def test_gpu_id_in_a_shared_env_file_warns(run: Run) -> None:
-    Path(".env").write_text("GPU_ID=97\n")
-    code, text = run("devices")
-    assert code == 0
-    assert "warning: no device matches '97' (requested by GPU_ID in .env); using the CPU" in text
-
-
-def test_what_use_could_not_find_is_kept_for_later(run: Run) -> None:
-    assert run("use", "directml")[0] == 0
-    code, text = run("use", "--list")
-    assert code == 0
-    assert "Saved: directml." in text
-    assert text.count(ABSENT_KIND) == 2  # the reason, and the warning
-    assert run("devices", "--strict")[0] == 3
 
 
 # -- what runs on ----------------------------------------------------------------------------------
@@ -166,27 +137,6 @@ def test_a_server_serves_on_the_cpu_where_the_kind_is_absent() -> None:
     assert first, errors
     assert code == 0
     assert errors.count(ABSENT_KIND) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "environment", "told", "refused"),
-    [
-        (("--device", "directml"), {}, f"warning: {ABSENT_KIND}", False),
-        (("--device", "dml:0"), {}, f"error: {ABSENT_ONE}", True),
-        (("--gpu", "97"), {}, "error: no device matches '97'", True),
-        ((), {"GPU_ID": "97"}, "warning: no device matches '97' (requested by GPU_ID)", False),
-        ((), {"ANYRIG_DEVICE": "97"}, "error: no device matches '97'", True),
-        (("--strict",), {"GPU_ID": "97"}, "error: no device matches '97'", True),
-        (("--strict", "--device", "directml"), {}, f"error: {ABSENT_KIND}", True),
-    ],
-)
-def test_a_worker_follows_the_rule_before_it_joins(
-    anyrig: Anyrig, words: tuple[str, ...], environment: dict[str, str], told: str, refused: bool
-) -> None:
-    pytest.importorskip("celery")
-    done = anyrig("worker", "--broker", NOBODY, "--wait", "0", *words, environment=environment)
-    assert done.stderr.count(told) == 1, done.stderr
-    assert ("127.0.0.1:1" not in done.stderr) == refused  # one that is refused calls nobody
 
 
 # -- training, and Python --------------------------------------------------------------------------

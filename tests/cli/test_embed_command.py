@@ -57,43 +57,12 @@ def test_every_format_holds_the_same_vectors(tmp_path: Path, capsys: Any) -> Non
         np.testing.assert_allclose(made, found["npy"], atol=1e-7)
 
 
-def test_files_and_folders_and_one_that_is_broken(tmp_path: Path, capsys: Any) -> None:
-    folder = tmp_path / "papers"
-    folder.mkdir()
-    (folder / "a.txt").write_text("A letter about the harbour.")
-    (folder / "b.html").write_text("<html><body><p>A page about ships.</p></body></html>")
-    (folder / "c.pdf").write_bytes(b"%PDF-1.7 cut short")
-    code, out, err = run(capsys, str(folder), "-o", "x.npz", "--model", "hashing", "--json")
-    assert code == 1
-    told = json.loads(out)
-    assert told["texts"] == 2
-    assert "c.pdf" in told["failed"][0]["file"]
-    assert "c.pdf" in err
-    assert len(np.load("x.npz")["names"]) == 2
-
-
-def test_similar_texts_are_told(capsys: Any) -> None:
-    _, out, _ = run(capsys, "a red car", "a scarlet automobile", "boiled potatoes", "--similar",
-                    "--json", "--model", "minilm")  # fmt: skip
-    near = json.loads(out)["similarity"]
-    assert near[0][1] > 0.5 > near[0][2]
-
-
-def test_models_are_listed(capsys: Any) -> None:
-    code, out, _ = run(capsys, "--models", "--json")
-    assert code == 0
-    assert [one["name"] for one in json.loads(out)][0] == "minilm"
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["x", "-o", "no/such/x.npy"], "there is no folder"),
-        (["x", "--model", "nosuch"], "no embedding model"),
         (["x", "--model", "owner/name"], "not on this machine"),
-        (["--lines", "nosuch.txt"], "no such file"),
         (["papers/nosuch.pdf"], "no such file"),
-        (["./nosuch"], "no such file"),
     ],
 )
 def test_what_cannot_be_done_is_one_error_with_a_hint(
@@ -104,14 +73,6 @@ def test_what_cannot_be_done_is_one_error_with_a_hint(
     assert said in err
     assert "hint:" in err
     assert not list(Path().glob("x.*"))
-
-
-def test_a_second_run_takes_what_is_kept(capsys: Any) -> None:
-    first = run(capsys, "Something to keep.", "--model", "minilm")[1]
-    assert run(capsys, "Something to keep.", "--model", "minilm")[1] == first
-    main(["cache", "--json"])
-    kinds = json.loads(capsys.readouterr().out)["kinds"]
-    assert kinds["embedding"]["results"] == 1 if isinstance(kinds, dict) else kinds
 
 
 def test_a_cut_text_is_told_of_when_its_vector_is_kept_as_well(tmp_path: Path, capsys: Any) -> None:
@@ -128,9 +89,3 @@ def test_an_empty_word_is_a_text_and_not_this_folder(tmp_path: Path, capsys: Any
     code, out, _ = run(capsys, "", "--model", "hashing")
     assert code == 0
     assert [json.loads(line)["name"] for line in out.splitlines()] == [""]
-
-
-def test_the_nearest_pairs_come_first(capsys: Any) -> None:
-    code, out, _ = run(capsys, "a cat", "a cat", "a stone", "--similar", "--model", "hashing")
-    assert code == 0
-    assert out.splitlines()[0].split()[0] == "1.000"

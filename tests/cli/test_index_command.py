@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def test_links_that_lead_out_of_the_folder_are_not_indexed(
     assert json.loads(found.stdout)["hits"] == []
 
 
-@pytest.mark.parametrize("pages", [1, 3, 8, 40])
+@pytest.mark.parametrize("pages", [1, 40])
 def test_a_full_disk_is_named_with_what_to_do(
     docs: Path, tmp_path: Path, pages: int, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -128,35 +127,6 @@ def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     assert "There is no index yet" in anyrig("index", "--list").stdout
 
 
-def test_events_for_programs(anyrig: Anyrig, docs: Path) -> None:
-    made = anyrig("index", str(docs), "--json", *HASHING)
-    assert made.returncode == 0, made.stderr
-    told = events(made.stdout)
-    assert (told[0]["event"], told[-1]["event"]) == ("begin", "done")
-    assert (told[-1]["new"], told[-1]["failed"]) == (3, [])
-    wrong = anyrig("index", "nowhere", "--json")
-    assert wrong.returncode == 2
-    assert events(wrong.stdout)[-1]["event"] == "failed"
-
-
-def test_filters_of_the_command_line(anyrig: Anyrig, docs: Path) -> None:
-    anyrig("index", str(docs), *HASHING)
-    old = time.time() - 40 * 86400
-    os.utime(docs / "table.csv", (old, old))
-    anyrig("index")
-
-    def files(*flags: str) -> set[str]:
-        done = anyrig("search", "rent dogs deposit", "--json", *flags)
-        assert done.returncode == 0, done.stderr
-        return {Path(hit["file"]).name for hit in json.loads(done.stdout)["hits"]}
-
-    assert files() == {"lease.txt", "pets.md", "table.csv"}
-    assert files("--type", "csv,md") == {"pets.md", "table.csv"}
-    assert files("--folder", str(docs / "sub")) == {"pets.md"}
-    assert files("--before", "30d") == {"table.csv"}
-    assert files("--after", "30d", "--type", "*.txt") == {"lease.txt"}
-
-
 def test_what_is_wrong_is_said_with_what_to_do(
     docs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,17 +154,6 @@ def test_what_is_wrong_is_said_with_what_to_do(
         assert message in fail("search", "rent", *flags)
     for hostile in ("AND (", '"', "*", "-x", "x" * 10_000):
         assert main(["search", "--mode", "keywords", "--", hostile]) == 0
-
-
-def test_a_queued_index(anyrig: Anyrig, docs: Path) -> None:
-    queued = anyrig("index", str(docs), "--queue", "--index", "mine", *HASHING)
-    assert queued.returncode == 0, queued.stderr
-    assert "docs is queued" in queued.stdout
-    worked = anyrig("jobs", "run")
-    assert worked.returncode == 0, worked.stderr + worked.stdout
-    (job,) = json.loads(anyrig("jobs", "--json").stdout)
-    assert (job["state"], job["result"]["new"], job["result"]["index"]) == ("done", 3, "mine")
-    assert "pets.md" in anyrig("search", "dogs", "--index", "mine").stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -241,91 +200,6 @@ def test_a_damaged_index_does_not_hide_the_others(anyrig: Anyrig, docs: Path) ->
     assert listed.returncode == 1
     assert "hashing" in listed.stdout
     assert "bad" in listed.stderr
-
-
-def test_a_folder_behind_a_link_can_be_searched_alone(anyrig: Anyrig, docs: Path) -> None:
-    far = docs / ".far"  # hidden, so that it is reached by the link alone
-    far.mkdir()
-    (far / "note.txt").write_text("The rent of the far house.\n")
-    try:
-        (docs / "link").symlink_to(far)
-    except OSError:
-        pytest.skip("no links here")
-    assert anyrig("index", str(docs), *HASHING).returncode == 0
-    told = json.loads(anyrig("search", "rent", "--json", "--folder", str(docs / "link")).stdout)
-    assert [Path(hit["file"]).name for hit in told["hits"]] == ["note.txt"]
-
-
-def test_an_index_that_was_stopped_early_is_known_of(anyrig: Anyrig, docs: Path) -> None:
-    from anyrig.documents.index.folders import add_folders, resolve_folders
-
-    assert anyrig("index", str(docs), *HASHING).returncode == 0
-    (made,) = Path(os.environ["XDG_DATA_HOME"]).rglob("default.sqlite")
-    add_folders(made.with_name("early.sqlite"), resolve_folders([docs]))
-    told = json.loads(anyrig("index", "--index", "early", "--status", "--json").stdout)
-    assert (told["files"], told["model"]) == (0, "")
-    assert [Path(one["path"]) for one in told["folders"]] == [docs.resolve()]
-    said = anyrig("index", "--index", "early", "--status").stdout
-    assert "model none yet" in said
-    assert "nothing is indexed yet: `anyrig index` starts" in said
-    done = anyrig("index", "--index", "early", *HASHING)
-    assert "3 new" in done.stdout, done.stderr
-
-
-def test_the_status_names_a_run_that_was_interrupted(anyrig: Anyrig, docs: Path) -> None:
-    from anyrig.documents.index import rows
-    from anyrig.documents.index.database import IndexFile, alone
-
-    assert anyrig("index", str(docs), *HASHING).returncode == 0
-    (made,) = Path(os.environ["XDG_DATA_HOME"]).rglob("default.sqlite")
-    with IndexFile(made) as file:
-        file.write(lambda connection: rows.set_pending(connection, 2, time.time() + 1))
-    said = anyrig("index", "--status").stdout
-    assert "the last run was interrupted: 2 files are not indexed yet" in said
-    assert "`anyrig index` continues" in said
-    with alone(made):
-        assert "being indexed: 2 files are not indexed yet" in anyrig("index", "--status").stdout
-    assert anyrig("index").returncode == 0
-    assert "not indexed yet" not in anyrig("index", "--status").stdout
-
-
-def test_a_folder_comes_back_by_include_alone(anyrig: Anyrig, docs: Path) -> None:
-    (docs / "tune.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt " + bytes(200))
-    (docs / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
-    made = anyrig("index", str(docs), *HASHING)
-    assert "1 file of other types skipped: .wav" in made.stderr
-    assert "hint: " in made.stderr
-    removed = anyrig("index", "--remove", str(docs))
-    assert "3 files and 1 that could not be read removed" in removed.stdout
-    assert "is excluded until `anyrig index --include" in removed.stdout
-    refused = anyrig("index", str(docs))
-    assert (refused.returncode, "--include" in refused.stderr) == (2, True)
-    assert "3 new" in anyrig("index", "--include", str(docs)).stdout
-    wrong = anyrig("index", "--include", str(docs))
-    assert wrong.returncode == 2
-    assert "was not removed from the index" in wrong.stderr
-    assert "default: deleted" in anyrig("index", "--drop").stdout
-
-
-def test_what_is_not_near_is_not_shown(anyrig: Anyrig, docs: Path) -> None:
-    (docs / "es.txt").write_text("La biblioteca abre de lunes a viernes; los sábados cierra.\n")
-    anyrig("index", str(docs), *HASHING)
-    odd = anyrig("search", "qwxzv blorptag")
-    assert odd.returncode == 0, odd.stderr
-    assert odd.stdout.startswith("Nothing close was found; --all shows all passages. The nearest")
-    told = json.loads(anyrig("search", "qwxzv blorptag", "--json").stdout)
-    assert told["hits"] == []
-    assert told["not_near"] == 4
-    assert Path(told["nearest"]["file"]).is_relative_to(docs)
-    shown = anyrig("search", "qwxzv blorptag", "--all")
-    assert "4. " in shown.stdout
-    assert "similarity" in shown.stdout
-    rent = anyrig("search", "rent", "boiler").stdout
-    assert "lease.txt" in rent
-    assert "pets.md" not in rent
-    for named in ("es", "Spanish", "español", "es-MX"):
-        found = json.loads(anyrig("search", "biblioteca", "--language", named, "--json").stdout)
-        assert [Path(one["file"]).name for one in found["hits"]] == ["es.txt"], named
 
 
 SPANISH = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -169,19 +168,6 @@ def test_a_french_text_is_spoken_by_an_engine_that_can(anyrig: Anyrig) -> None:
     assert not Path("b.wav").exists()
 
 
-def test_weights_that_nothing_fetches_are_not_offered_by_a_command(anyrig: Anyrig) -> None:
-    done = anyrig("speak", "Dobrý den.", "--language", "cs", "--engine", "hibari", "--dry-run")
-    assert done.returncode == 2, done.stderr
-    assert "xtts" in done.stderr
-    assert "engines get xtts" not in done.stderr
-    assert "engines show xtts" in done.stderr
-
-
-def test_an_accent_is_no_other_language(anyrig: Anyrig) -> None:
-    told = anyrig("speak", "Hello.", "--language", "en-GB", "--dry-run", "--json")
-    assert json.loads(told.stdout)["engine"] == "hibari"
-
-
 def test_a_voice_names_its_engine(anyrig: Anyrig) -> None:
     told = anyrig("speak", "Guten Tag.", "--voice", "de-DE", "--language", "de", "--dry-run",
                   "--json")  # fmt: skip
@@ -200,13 +186,6 @@ def test_what_is_no_text_says_what_it_is(anyrig: Anyrig) -> None:
         assert said in done.stderr
 
 
-def test_a_device_that_is_not_there_is_named(anyrig: Anyrig) -> None:
-    done = anyrig("speak", "Hello.", "--device", "no such thing", "-o", "a.wav")
-    assert done.returncode == 2
-    assert "no such thing" in done.stderr
-    assert not Path("a.wav").exists()
-
-
 def test_each_segment_is_listened_to(anyrig: Anyrig) -> None:
     text = "The old keeper walked down the long stone stairs. Nobody had ever seen such rain."
     done = anyrig("speak", text, "-o", "a.wav", "--verify")
@@ -215,71 +194,6 @@ def test_each_segment_is_listened_to(anyrig: Anyrig) -> None:
     assert len(lines) == 4, done.stdout
     assert lines[1].split()[:2] == ["0", "0.0%"]
     assert "recognised by moonshine: 0 of 15 words differ" in lines[3]
-
-
-def test_a_progress_line_shows_segments_speed_and_time_left() -> None:
-    import pty
-
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "anyrig", "speak", _text(20), *SLOW,
-                                  "-o", "a.wav"])  # fmt: skip
-    shown = b""
-    while True:
-        try:
-            part = os.read(terminal, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 0, shown
-    seen = shown.decode("utf-8", "replace")
-    lines = [line for line in seen.split("\r") if "speaking" in line]
-    assert any(
-        re.search(r" 20/20 \d:\d\d:\d\d left [\d.]+ times real time, ", line) for line in lines
-    )
-
-
-_OLD = """VIBEVOICE_MODEL=microsoft/VibeVoice-Realtime-0.5B
-VIBEVOICE_DEVICE=cpu
-VIBEVOICE_PORT=3000
-VIBEVOICE_VOICE=en-Carter_man
-"""
-
-
-@pytest.mark.parametrize(
-    ("lines", "warnings"),
-    [
-        (_OLD, [("VIBEVOICE_MODEL in .env", "`anyrig engines get vibevoice-realtime`"),
-                ("VIBEVOICE_VOICE in .env", "`anyrig voices`")]),
-        ("VIBEVOICE_MODEL=/models/missing", [("/models/missing", "Name a folder")]),
-        ("ANYRIG_SPEECH_MODEL=VibeVoice-Realtime-0.5B", [("ANYRIG_SPEECH_MODEL", "folder")]),
-        ("ANYRIG_SPEECH_VOICE=nobody", [("'nobody'", "`anyrig voices`")]),
-        ("ANYRIG_SPEECH_ENGINE=vibevoise", [("'vibevoise'", "Did you mean vibevoice?")]),
-    ],
-    ids=["old", "folder", "name", "voice", "engine"],
-)  # fmt: skip
-def test_a_setting_that_is_not_there_is_a_warning_and_the_default_voice_speaks(
-    anyrig: Anyrig, lines: str, warnings: list[tuple[str, str]]
-) -> None:
-    Path(".env").write_text(lines)
-    done = anyrig("speak", "Hello.", "--dry-run", "--no-bench", stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    assert len(told) == len(warnings), done.stderr
-    for line, (what, fix) in zip(told, warnings, strict=True):
-        assert what in line
-        assert fix in line
-    assert "Hello." in done.stdout
-
-
-def test_a_model_that_a_flag_names_must_be_there(anyrig: Anyrig) -> None:
-    done = anyrig("speak", "Hello.", "--dry-run", "--model", "/models/missing")
-    assert done.returncode == 2
-    assert "error: no such folder: /models/missing" in done.stderr
 
 
 _KILLED_WHILE_WRITING = """

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
-
-from tests.conftest import ROOT, Anyrig
+from tests.conftest import Anyrig
 from tests.documents.marked_texts import load
-from tests.documents.summarise import tiny_writers
 
 
 def test_a_file_in_its_own_sentences(anyrig: Anyrig, tmp_path: Path) -> None:
@@ -47,17 +43,6 @@ def test_a_summary_has_no_descriptions_of_pictures(anyrig: Anyrig, tmp_path: Pat
     assert "wooden" in anyrig("summarise", str(alone)).stdout
 
 
-def test_standard_input_as_data(anyrig: Anyrig) -> None:
-    one = next(text for text in load() if text.language == "es")
-    done = anyrig("summarise", "-", "--words", "50", "--json", input=one.text)
-    assert done.returncode == 0, done.stderr
-    [document] = json.loads(done.stdout)["documents"]
-    [summary] = document["summaries"]
-    assert summary["language"] == "es"
-    assert 0 < len(summary["text"].split()) <= 50
-    assert summary["sentences"][0]["text"] in one.text
-
-
 def test_a_folder_with_a_bad_file_goes_on(anyrig: Anyrig, tmp_path: Path) -> None:
     for one in load()[:2]:
         (tmp_path / f"{one.name}.txt").write_text(one.text, encoding="utf-8")
@@ -76,37 +61,3 @@ def test_a_folder_with_a_bad_file_goes_on(anyrig: Anyrig, tmp_path: Path) -> Non
     done = anyrig("summarise", str(tmp_path), "-o", str(tmp_path / "all.docx"))
     assert done.returncode == 2
     assert ".txt, .md, .json" in done.stderr
-
-
-def test_a_book_by_chapters(anyrig: Anyrig) -> None:
-    book = ROOT / "tests" / "texts" / "alice.txt"
-    done = anyrig("summarise", str(book), "--by-chapter", "--sentences", "1", "--json")
-    assert done.returncode == 0, done.stderr
-    summaries = json.loads(done.stdout)["documents"][0]["summaries"]
-    assert len(summaries) >= 4
-    assert "Rabbit-Hole" in summaries[0]["title"]
-
-
-def test_nothing_on_standard_input(anyrig: Anyrig) -> None:
-    done = anyrig("summarise", "-", input="")
-    assert done.returncode == 2
-
-
-def test_a_model_that_writes(anyrig: Anyrig, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    folder = tiny_writers.bart(tmp_path / "tiny")
-    text = tmp_path / "a.txt"
-    text.write_text(tiny_writers.ALICE[:400], encoding="utf-8")
-    done = anyrig("summarise", str(text), "--model", str(folder), "--words", "8", "--json",
-                  "--device", "cpu")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    [summary] = json.loads(done.stdout)["documents"][0]["summaries"]
-    assert summary["method"] == "written by tiny"
-    assert summary["windows"][0]["start"] == 0
-    assert summary["text"]
-
-
-def test_a_model_that_is_not_there_says_how_to_get_it(anyrig: Anyrig) -> None:
-    done = anyrig("summarise", "-", "--model", "facebook/bart-large-cnn", input="A text.")
-    assert done.returncode == 4
-    assert "--fetch" in done.stderr

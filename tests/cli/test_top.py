@@ -11,26 +11,20 @@ import struct
 import subprocess
 import sys
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from anyrig.cli.terminal import Terminal
-from anyrig.cli.top import _show
 from anyrig.cli.top_frame import (
-    SORTS,
     View,
     build_frame,
     measure_width,
     render,
 )
 from anyrig.devices.machine import Machine
-from anyrig.monitor import Monitor
-from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.sample import (
     DeviceProcess,
     DeviceSample,
@@ -39,7 +33,7 @@ from anyrig.monitor.sample import (
     MachineSnapshot,
     ThrottleReason,
 )
-from tests.conftest import MACHINES, NAMES, Anyrig
+from tests.conftest import NAMES, Anyrig
 
 GIB = 1024**3
 NOW = 1_800_000_000.0
@@ -120,44 +114,6 @@ def test_what_a_frame_of_two_gpus_says(machine: Callable[..., Machine]) -> None:
     assert any("⣿" in row for row in lines)  # there is room for graphs
 
 
-def test_everybodys_processes_on_demand(machine: Callable[..., Machine]) -> None:
-    text = "\n".join(text_of(machine("h200-linux"), View(120, 40, everybody=True)))
-    assert "Xorg :0" in text
-    assert "all processes" in text
-
-
-@pytest.mark.parametrize("sort", SORTS)
-def test_sorting(sort: str, machine: Callable[..., Machine]) -> None:
-    lines = text_of(machine("rtx4090-rtxpro6000-wsl2"), View(140, 60, sort=sort))
-    start = next(n for n, row in enumerate(lines) if row.startswith("GPU "))
-    pids = [int(row.split()[1]) for row in lines[start + 1 :]]
-    assert len(pids) == 3
-    if sort == "pid":
-        assert pids == [77, 1000, 1001]
-    if sort == "memory":
-        assert pids == [1001, 1000, 77]  # 96 GB, 24 GB, none
-
-
-def test_more_room_shows_more(machine: Callable[..., Machine]) -> None:
-    pair = machine("rtx4090-rtxpro6000-wsl2")
-    heights = [
-        sum("⣿" in row for row in text_of(pair, View(100, height))) for height in (16, 24, 40)
-    ]
-    assert heights[0] == 0
-    assert heights[0] < heights[1] < heights[2]
-
-
-def test_many_devices_are_one_line_each_and_none_is_hidden_unsaid(
-    machine: Callable[..., Machine],
-) -> None:
-    many = machine("h100x8-mig")
-    lines = text_of(many, View(100, 24))
-    assert sum(row.lstrip().startswith(("0 N", "5 N", "6:1 N", "7:6 N")) for row in lines) == 4
-    few = text_of(many, View(100, 10))
-    assert any("more devices" in row for row in few)
-    assert any(row.startswith("GPU ") for row in few)  # the table stays
-
-
 def test_a_lost_device_is_said_in_words(machine: Callable[..., Machine]) -> None:
     h200 = machine("h200-linux")
     gone = DeviceSample(h200.gpus[0].id, h200.gpus[0].name, 299.0, NOW, lost="NVML: GPU is lost")
@@ -177,16 +133,6 @@ def test_what_nobody_knows_is_a_dash(machine: Callable[..., Machine]) -> None:
     assert lines[2].rstrip().endswith(" -")
 
 
-def test_recent_alerts_have_their_place(machine: Callable[..., Machine]) -> None:
-    alerts = [
-        DeviceAlert("hot", "x", "H200", "too hot at 91 C", NOW - 10),
-        DeviceAlert("hot", "x", "H200", "long ago", NOW - 4000),
-    ]
-    text = "\n".join(text_of(machine("h200-linux"), View(100, 40), alerts=alerts))
-    assert "! H200: too hot at 91 C" in text
-    assert "long ago" not in text
-
-
 def test_others_cannot_write_on_our_screen(machine: Callable[..., Machine]) -> None:
     """A process may call itself anything, escape codes included."""
     h200 = machine("h200-linux")
@@ -198,84 +144,6 @@ def test_others_cannot_write_on_our_screen(machine: Callable[..., Machine]) -> N
         assert "\x1b" not in text
         assert "\r" not in text
         assert "\u202e" not in text
-
-
-def test_help_pause_and_the_keys(machine: Callable[..., Machine]) -> None:
-    h200 = machine("h200-linux")
-    assert any("sort processes" in row for row in text_of(h200, View(80, 24, help=True)))
-    assert "paused" in text_of(h200, View(100, 24, paused=True))[0]
-    assert "q quit" in text_of(h200, View(80, 24))[0]
-
-
-class Typed(Terminal):
-    """Keys from a list, with a sample before each; a stand-in for a person at a screen."""
-
-    def __init__(self, monitor: Monitor, keys: str) -> None:
-        super().__init__()
-        self.monitor, self.keys = monitor, list(keys)
-        self.frames: list[list[str]] = []
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return 100, 30
-
-    def key(self, wait_s: float) -> str:
-        self.monitor.sample()
-        return self.keys.pop(0)
-
-    def draw(self, lines: Sequence[str]) -> None:
-        self.frames.append(list(lines))
-
-
-def test_a_pause_holds_graphs_as_well_as_figures(machine: Callable[..., Machine]) -> None:
-    there = machine("no-gpu")
-    monitor = Monitor(there, readers=[])
-    terminal = Typed(monitor, "xxxpxxxpxq")
-    _show(Namespace(sort="memory", all=False, count=None), there, monitor, terminal)
-    before, held, after = terminal.frames[2], terminal.frames[3:7], terminal.frames[7]
-    assert "paused" in held[0][0]
-    assert all(shot == held[0] for shot in held)
-    assert held[0][1:] == before[1:]
-    assert dots(after) > dots(before) > 0
-
-
-def dots(lines: Sequence[str]) -> int:
-    """How many samples the graphs show: each is at least one dot."""
-    return sum((ord(sign) - 0x2800).bit_count() for row in lines for sign in row
-               if 0x2800 <= ord(sign) < 0x2900)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        ("/opt/some/where/venv/bin/python -m anyrig bench", "python -m anyrig bench"),
-        ("/v/bin/python3.12 /v/bin/anyrig top --all", "python3.12 anyrig top --all"),
-        ("/usr/bin/python /home/ada/train.py /data/x", "python /home/ada/train.py /data/x"),
-        (r"C:\Program Files\Python\python.exe -m anyrig d\x", r"python.exe -m anyrig d\x"),
-        ("anyrig serve --folder /srv/books", "anyrig serve --folder /srv/books"),
-        ("Xorg :0", "Xorg :0"),
-        ("/", "/"),
-    ],
-)
-def test_a_program_is_shown_without_its_folders(
-    command: str, shown: str, machine: Callable[..., Machine]
-) -> None:
-    there = machine("no-gpu")
-    snapshot, histories = moment(there)
-    process = HostProcess(5, "python", "ada", command, 1.0, 1, True)
-    snapshot = replace(snapshot, host=replace(snapshot.host, processes=(process,)))
-    lines = build_frame(snapshot, histories, there, View(120, 40))
-    assert render(lines[-1], colours=False).endswith(f"1 B  {shown}")
-
-
-def test_the_command_can_be_told_in_the_smallest_view(machine: Callable[..., Machine]) -> None:
-    there = machine("no-gpu")
-    snapshot, histories = moment(there)
-    words = "/home/ada/projects/lab/.venv/bin/python -m anyrig bench"
-    process = HostProcess(5, "python", "ada", words, 1.0, 1, True)
-    snapshot = replace(snapshot, host=replace(snapshot.host, processes=(process,)))
-    lines = build_frame(snapshot, histories, there, View(80, 24))
-    assert "python -m anyrig bench" in render(lines[-1], colours=False)
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -290,14 +158,6 @@ def test_without_a_terminal_one_frame_is_printed(anyrig: Anyrig) -> None:
     assert " %" in done.stdout  # the load is there: two looks were taken
 
 
-def test_json_is_one_document(anyrig: Anyrig) -> None:
-    done = anyrig("top", "--json")
-    data = json.loads(done.stdout)
-    assert data["devices"][-1]["device"] == "cpu"
-    assert 0 <= data["host"]["cpu_percent"] <= 100
-    assert data["host"]["memory_total_bytes"] > GIB
-
-
 def test_json_lines(anyrig: Anyrig) -> None:
     done = anyrig("top", "--json", "--count", "3", "--interval", "0.1")
     rows = [json.loads(row) for row in done.stdout.splitlines()]
@@ -310,15 +170,6 @@ def test_prometheus_text(anyrig: Anyrig) -> None:
     done = anyrig("top", "--prometheus")
     names = {family.name for family in text_string_to_metric_families(done.stdout)}
     assert {"anyrig_device_up", "anyrig_host_cpu_ratio"} <= names
-
-
-def test_our_own_processes_are_listed(anyrig: Anyrig) -> None:
-    words = [sys.executable, "-c", "input()", "-m", "anyrig.pretended"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
-        done = anyrig("top", "--json")
-        child.communicate(b"\n")
-    processes = json.loads(done.stdout)["host"]["processes"]
-    assert child.pid in [process["pid"] for process in processes if process["ours"]]
 
 
 def test_a_recorded_machine_shows_what_is_fixed(
@@ -339,26 +190,13 @@ def test_a_recorded_machine_shows_what_is_fixed(
             assert text.count("a recorded machine is not sampled") == 1
 
 
-def test_one_device_of_several(anyrig: Anyrig) -> None:
-    pair = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
-    done = anyrig("top", "--machine", pair, "--device", "rtx 4090", "--json")
-    names = [row["name"] for row in json.loads(done.stdout)["devices"]]
-    assert len(names) == 2
-    assert "4090" in names[0]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--interval", "0"], "not between"),
-        (["--interval", "soon"], "not between"),
-        (["--interval", "nan"], "not between"),
         (["--count", "0"], "not a number of samples"),
-        (["--count", "x"], "not a number of samples"),
         (["--json", "--prometheus"], "cannot be combined"),
         (["--once", "--watch"], "one sample"),
-        (["--sort", "age"], "invalid choice"),
-        (["--device", "nonsense"], "no device matches"),
     ],
 )
 def test_mistakes(anyrig: Anyrig, words: list[str], message: str) -> None:
@@ -469,23 +307,6 @@ def test_keys_and_resizing() -> None:
         screen.type(b"p\x1b[Bsq")  # typed ahead, with an arrow in between
         screen.until(LEAVE)
         assert screen.exit_code() == 0
-
-
-@pty_only
-def test_it_leaves_after_so_many_samples() -> None:
-    with opened("--count", "2") as screen:
-        screen.until(LEAVE)
-        assert screen.exit_code() == 0
-
-
-@pty_only
-def test_colours_are_a_wish() -> None:
-    with opened("--count", "2") as screen:
-        screen.until(LEAVE)
-    assert b"\x1b[1m" not in screen.seen
-    with opened("--count", "2", colours=True) as screen:
-        screen.until(LEAVE)
-    assert b"\x1b[1m" in screen.seen
 
 
 @pty_only

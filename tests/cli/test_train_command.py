@@ -18,13 +18,11 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from anyrig import Rig  # noqa: E402
-from anyrig.app.jobs import build_arguments, build_request  # noqa: E402
 from anyrig.app.training import TrainingRequest  # noqa: E402
 from anyrig.app.training_process import choose_devices  # noqa: E402
 from anyrig.cli.main import main  # noqa: E402
 from anyrig.devices.machine import Machine  # noqa: E402
 from anyrig.errors import DeviceUnusableError  # noqa: E402
-from anyrig.storage.keys import JsonValue  # noqa: E402
 
 CONFIG = """
 [task]
@@ -90,33 +88,6 @@ def test_a_file_becomes_a_model_and_a_folder_that_tells_of_it(config: Path, said
     assert "step 12/12" in err
 
 
-def test_a_finished_run_says_so_and_more_steps_go_on(config: Path, said: Said) -> None:
-    assert said("train", config, "--folder", "r")[0] == 0
-    config.unlink()  # a run needs nothing else
-    code, out, _ = said("train", "--resume", "r")
-    assert code == 0
-    assert "already finished" in out
-    assert "12 (" in out
-    code, out, err = said("train", "--resume", "r", "--steps", 16, "--json")
-    last = events(out)[-1]
-    assert (code, last["steps"], last["resumed_from"]) == (0, 16, 12)
-    assert "train.steps was 12 and is now 16" in err
-
-
-def test_programs_read_lines(config: Path, said: Said) -> None:
-    code, out, _ = said("train", config, "--folder", "r", "--json", "--set", "train.batch=2")
-    found = events(out)
-    assert code == 0
-    assert found[0]["event"] == "begin"
-    steps = [one for one in found if one["event"] == "progress" and "step" in one]
-    assert steps
-    assert {"step", "steps", "loss", "done", "left_s"} <= set(steps[-1])
-    last = found[-1]
-    assert (last["event"], last["finished"], last["steps"]) == ("done", True, 12)
-    assert set(last["files"]) == {str(Path("r/model").absolute()), last["report"]}
-    assert json.loads(Path("r/run.json").read_text())["train"]["batch"] == 2
-
-
 def test_the_same_command_again_goes_on_and_another_task_is_refused(
     config: Path, said: Said
 ) -> None:
@@ -134,21 +105,12 @@ def test_the_same_command_again_goes_on_and_another_task_is_refused(
     ("words", "message"),
     [
         (["--set", "train.btach=3"], "Did you mean 'batch'?"),
-        (["--set", "task.contxt=3"], "Did you mean 'context'?"),
-        (["--set", "task.kind=languag"], "languag"),
-        (["--set", "train.batch=0"], "an integer of at least 1"),
         (["--set", "train.loading.num_worker=0"], "Did you mean 'num_workers'?"),
-        (["--set", "train.scaler.initial=x"], "scaler"),
-        (["--set", "batch=3"], "--set train.batch=64"),
         (["--set", "model.batch=3"], "The tables are [task] and [train]"),
         (["--strategy", "dp"], "DataParallel is not offered"),
-        (["--precision", "fp12"], "fp12"),
-        (["--nproc", "0"], "--nproc must be a number from 1 to 1024, or auto"),
-        (["--steps", "none"], "--steps must be a whole number at least 1"),
         (["--export", "."], "already exists"),
         (["--folder", "."], "is not empty"),
         (["--resume", "r"], "both given"),
-        (["--set", "train.optimiser=adamax"], "adamax"),
         (["--set", "task.text=nowhere.txt"], "nowhere.txt"),
     ],
 )
@@ -166,12 +128,9 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
     ("text", "message"),
     [
         (b"[tsk]\n", "Did you mean [task]?"),
-        (b"[train]\nbatch = 3\n", "has no [task]"),
         (b"[task\n", "line 1"),
-        (b"task = 3\n", "task is 3"),
         (b'[task]\nkind = "\xff"\n', "not UTF-8"),
         (b"x = " + b"[" * 5000, "is not valid TOML"),
-        (b"[task]\n", "does not say its kind"),
     ],
 )
 def test_broken_files_are_told_in_words(said: Said, text: bytes, message: str) -> None:
@@ -191,27 +150,6 @@ def test_what_is_no_run_is_told_in_words(said: Said) -> None:
     assert "no configuration was given" in said("train")[2]
 
 
-def test_settings_of_the_house_count_where_the_file_says_nothing(
-    config: Path, said: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANYRIG_COMPUTE_PRECISION", "bf16")
-    monkeypatch.setenv("ANYRIG_COMPUTE_MEMORY_GB", "2")
-    code, out, _ = said("train", config, "--folder", "file", "--json")
-    assert (code, events(out)[-1]["precision"]) == (0, "fp32")
-    kept = json.loads(Path("file/run.json").read_text())["train"]
-    assert kept["memory_gb"] == 2
-    config.write_text(CONFIG.replace('precision = "fp32"', ""), encoding="utf-8")
-    assert events(said("train", config, "--folder", "house", "--json")[1])[-1]["precision"] == (
-        "bf16"
-    )
-    words = ("--precision", "fp32", "--memory-fraction", "0.5")
-    assert events(said("train", config, "--folder", "flag", "--json", *words)[1])[-1][
-        "precision"
-    ] == ("fp32")
-    kept = json.loads(Path("flag/run.json").read_text())["train"]
-    assert (kept["memory_fraction"], "memory_gb" in kept) == (0.5, False)
-
-
 def test_files_that_cannot_be_read_are_named_and_the_rest_is_trained(
     config: Path, said: Said
 ) -> None:
@@ -225,46 +163,12 @@ def test_files_that_cannot_be_read_are_named_and_the_rest_is_trained(
     assert any("broken.pdf" in name for name in last["left_out"])
 
 
-def test_a_model_is_exported_also_later(config: Path, said: Said) -> None:
-    assert said("train", config, "--folder", "r", "--export", "out")[0] == 0
-    assert Path("out/model.safetensors").read_bytes() == (
-        Path("r/model/model.safetensors").read_bytes()
-    )
-    Path("r").rename("moved")
-    code, out, err = said("train", "--resume", "moved", "--export", "later")
-    assert code == 0, err
-    assert Path("later/config.json").is_file()
-    assert str(Path("moved/model")) in out
-    code, _, err = said("train", "--resume", "moved", "--export", "m.onnx")
-    assert (code, "no ONNX file" in err) == (2, True)
-    assert said("train", "--resume", "moved", "--report")[0] == 0
-
-
-def test_an_estimate_names_every_device_and_trains_nothing(config: Path, said: Said) -> None:
-    code, out, _ = said("train", config, "--estimate")
-    assert code == 0
-    assert "largest micro batch" in out
-    assert "at a micro batch of 4" in out
-    code, out, _ = said("train", config, "--estimate", "--json")
-    (cpu, *_) = json.loads(out)
-    assert (code, cpu["fits"]) == (0, True)
-    parts = ("weights", "gradients", "state", "activations", "workspace")
-    assert sum(cpu["estimate"][name] for name in parts) == cpu["estimate"]["peak"]
-    assert not Path("runs").exists()
-
-
 def test_memory_is_measured_by_micro_batch(config: Path, said: Said) -> None:
     code, out, _ = said("train", config, "--profile-memory", "--json")
     found = json.loads(out)
     assert code == 0
     assert [one["size"] for one in found["tries"]] == [1, 2, 4]
     assert not Path("runs").exists()
-
-
-def test_reasons_are_told_when_asked_for(config: Path, said: Said) -> None:
-    err = said("train", config, "--folder", "r", "-v")[2]
-    assert "fp32: requested" in err
-    assert "optimiser: adamw" in err
 
 
 def test_runs_are_listed_with_jobs(config: Path, said: Said) -> None:
@@ -296,20 +200,6 @@ def test_a_queued_run_is_worked_on_and_goes_on_in_its_own_folder(config: Path, s
     assert (done["state"], done["result"]["steps"]) == ("done", 6)
     assert str(run / "model") in done["result"]["files"]
     assert json.loads((run / "run.json").read_text())["train"]["batch"] == 2
-
-
-def test_what_a_job_is_told_reaches_its_request(config: Path) -> None:
-    asked: dict[str, JsonValue] = {
-        "file": str(config), "run": "r", "set": {"train.batch": 8, "train.shuffle": False},
-        "steps": 7, "nproc": "2", "strategy": "fsdp", "export": "out", "tensorboard": True,
-        "device": "cpu", "memory_gb": 2,
-    }  # fmt: skip
-    request = build_request(Rig(), "train", build_arguments("train", asked, Path.cwd()))
-    assert request == TrainingRequest(
-        file=config.absolute(), run=Path("r").absolute(), steps=7, nproc="2", strategy="fsdp",
-        set={"train.batch": 8, "train.shuffle": False}, export=Path("out").absolute(),
-        tensorboard=True, device="cpu", memory_gb=2,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -399,12 +289,6 @@ def test_the_optimizer_has_two_spellings_in_a_file(config: Path, said: Said, nam
     assert json.loads(Path("s/run.json").read_text())["train"]["optimizer"] == "lion"
 
 
-def test_two_spellings_in_one_file_must_agree(config: Path, said: Said) -> None:
-    config.write_text(config.read_text() + 'optimizer = "sgd"\noptimiser = "lion"\n')
-    code, _, err = said("train", config)
-    assert (code, "optimiser and optimizer" in err) == (2, True)
-
-
 def test_a_run_of_an_older_spelling_goes_on_without_a_warning(config: Path, said: Said) -> None:
     config.write_text(config.read_text() + 'optimizer = "sgd"\noffload_optimizer = false\n')
     assert said("train", config, "--folder", "r", "--steps", "2")[0] == 0
@@ -414,31 +298,6 @@ def test_a_run_of_an_older_spelling_goes_on_without_a_warning(config: Path, said
     assert (code, "already finished" in out, "optimi" in err) == (0, True, False)
     code, _, err = said("train", "--resume", "r", "--steps", "3")
     assert (code, "optimi" in err) == (0, False)
-
-
-@pytest.mark.parametrize(
-    "words", [["--precision", "float32"], ["--set", "train.dtype=torch.float32"],
-              ["--set", "train.precision=FP32"]],
-)  # fmt: skip
-def test_number_formats_are_spelled_as_torch_spells_them(
-    config: Path, said: Said, words: list[str]
-) -> None:
-    config.write_text(config.read_text().replace('precision = "fp32"\n', ""))
-    code, out, _ = said("train", config, "--folder", "r", "--json", "--steps", "2", *words)
-    assert (code, events(out)[-1]["precision"]) == (0, "fp32")
-    assert json.loads(Path("r/run.json").read_text())["train"]["precision"] == "fp32"
-
-
-def test_a_sample_that_is_no_text_is_not_printed(config: Path, said: Said) -> None:
-    """A model of bytes that has learnt next to nothing says noise."""
-    config.write_text(config.read_text().replace("sample = 8", "sample = 64\ntemperature = 50.0"))
-    code, out, _ = said("train", config, "--folder", "r", "--steps", "1", "--set", "task.top_k=256")
-    assert code == 0
-    assert all(sign.isprintable() or sign == "\n" for sign in out)
-    assert "\ufffd" not in out
-    (row,) = [line for line in out.splitlines() if line.startswith("sample")]
-    assert "sample.txt" in row
-    assert Path("r/sample.txt").is_file()
 
 
 def test_a_sample_that_is_text_is_printed(

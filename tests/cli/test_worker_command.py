@@ -19,7 +19,6 @@ from anyrig.app.cluster import (
 )
 from anyrig.app.cluster_engines import SpeechEngines
 from anyrig.app.cluster_worker import (
-    GpuObserver,
     WorkerNode,
     WorkerRequest,
     choose_worker_device,
@@ -97,24 +96,15 @@ def test_a_machine_with_one_device_has_one_node_under_its_own_name() -> None:
     ("words", "environment", "found"),
     [
         ((), {"WORKER_ID": "w7"}, ["w7"]),
-        (("--name", "mine"), {"WORKER_ID": "w7"}, ["mine"]),
         ((), {"WORKER_ID": "w7", "ANYRIG_CLUSTER_NAME": "weak"}, ["w7"]),
-        ((), {"ANYRIG_CLUSTER_NAME": "weak"}, ["weak"]),
         (("--name", "w"), {"NUM_WORKERS": "3"}, ["w-1", "w-2", "w-3"]),
         (("--name", "w", "--nodes", "1"), {"NUM_WORKERS": "3"}, ["w"]),
-        (("--name", "w"), {"ANYRIG_CLUSTER_NODES": "2"}, ["w-1", "w-2"]),
     ],
 )
 def test_names_and_numbers_of_nodes(
     words: tuple[str, ...], environment: dict[str, str], found: list[str]
 ) -> None:
     assert names(made(*words, environment=environment)) == found
-
-
-@pytest.mark.parametrize("number", ["0", "many", "65"])
-def test_a_number_of_nodes_that_is_none(number: str) -> None:
-    with pytest.raises(InvalidInputError, match="NUM_WORKERS"):
-        made(environment={"NUM_WORKERS": number}).nodes()
 
 
 def test_a_name_that_is_none() -> None:
@@ -127,14 +117,10 @@ def test_a_name_that_is_none() -> None:
     [
         ((), {}, "gpu", None),
         ((), {"USE_GPU": "no"}, "cpu", None),
-        ((), {"USE_GPU": "yes"}, "gpu", None),
-        ((), {"USE_GPU": "auto"}, "gpu", None),
         ((), {"GPU_ID": "1"}, "gpu", 1),
-        ((), {"GPU_ID": "0", "USE_GPU": "auto"}, "gpu", 0),
         ((), {"GPU_ID": "1", "USE_GPU": "no"}, "cpu", None),
         ((), {"CUDA_VISIBLE_DEVICES": ""}, "cpu", None),
         (("--device", "cuda:0"), {"USE_GPU": "no"}, "gpu", 1),  # CUDA counts the fastest first
-        (("--device", "cpu"), {"GPU_ID": "1"}, "cpu", None),
     ],
 )
 def test_the_device_that_operators_name(
@@ -151,9 +137,7 @@ def test_the_device_that_operators_name(
     [
         (("--device", "cuda"), {}),
         ((), {"GPU_ID": "1"}),
-        ((), {"GPU_ID": "0"}),
         ((), {"USE_GPU": "yes"}),
-        ((), {"VIBEVOICE_DEVICE": "cuda"}),
     ],
 )
 def test_a_worker_without_the_gpu_joins_on_the_cpu_with_one_warning(
@@ -166,15 +150,10 @@ def test_a_worker_without_the_gpu_joins_on_the_cpu_with_one_warning(
         made(*words, "--strict", environment=environment).device()
 
 
-@pytest.mark.parametrize("words", [("--device", "cuda:1"), ("--gpu", "0")])
+@pytest.mark.parametrize("words", [("--device", "cuda:1"), ("--gpu", "0"), ("--device", "foo")])
 def test_a_worker_refuses_one_gpu_that_is_not_there(words: tuple[str, ...]) -> None:
     with pytest.raises(DeviceNotFoundError):
         made(*words).device()
-
-
-def test_a_word_that_names_no_device_is_a_mistake() -> None:
-    with pytest.raises(DeviceNotFoundError):
-        made("--device", "foo").device()
 
 
 @pytest.mark.parametrize(
@@ -208,13 +187,6 @@ def test_a_token_and_an_address_are_one_too_many(anyrig: Anyrig) -> None:
     done = anyrig("worker", "--join", "anyrig1_nothing")
     assert done.returncode == 2
     assert "not a valid token" in done.stderr
-
-
-def test_a_broker_that_is_not_there(anyrig: Anyrig) -> None:
-    done = anyrig("worker", "--broker", "redis://127.0.0.1:1/0", "--wait", "0", "--json")
-    assert done.returncode == 1
-    assert "does not respond" in done.stdout
-    assert done.stderr.count("does not respond") == 1
 
 
 # -- precision -------------------------------------------------------------------------------------
@@ -269,14 +241,6 @@ def test_nodes_that_share_a_gpu_share_its_memory() -> None:
         plan = speech.place(need, speech.placement_options())
         budgets.append(plan.placements[0].budget_bytes or 0)
     assert budgets[1] == pytest.approx(budgets[0] / 2, rel=0.01)
-
-
-def test_nothing_is_reported_of_gpus_that_did_not_respond() -> None:
-    rig = made(machine="h200-linux").rig
-    observer = GpuObserver(rig, rig.machine.gpus[0])
-    observer.start()
-    assert observer() == {"gpu_available": False, "gpu_count": 0, "gpu_memory_free_mb": 0}
-    observer.close()
 
 
 # -- who gives it work -----------------------------------------------------------------------------

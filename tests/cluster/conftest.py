@@ -36,17 +36,10 @@ END_S = 30.0
 _OTHERS = ("USE_GPU", "GPU_ID", "REDIS_URL", "COORDINATOR_IP", "WORKER_ID", "NUM_WORKERS")
 
 
-def until(
-    condition: Callable[[], T], timeout: float = 30.0, *, what: str = "", every_s: float = 0.05
-) -> T:
-    """What a condition answers once it holds; a failure of the test when it never does.
+def until(condition: Callable[[], T], timeout: float = 30.0, *, what: str = "") -> T:
+    """Wait until a condition holds and return its answer.
 
-    Args:
-        condition: asked again and again; an error of the broker counts as no, and so does a worker
-            that is not there (a KeyError): it is lost for a moment on a busy machine.
-        timeout: seconds.
-        what: what is waited for, for the message.
-        every_s: how often it is asked.
+    A broker that is away or a worker that is not there (KeyError) counts as no.
     """
     end = time.monotonic() + timeout
     while True:
@@ -60,7 +53,7 @@ def until(
             told = answer
         if time.monotonic() > end:
             raise AssertionError(f"{what or condition} did not come true in {timeout} s: {told!r}")
-        time.sleep(every_s)
+        time.sleep(0.05)
 
 
 def person(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -85,7 +78,6 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """Its address."""
         secret = f":{self.password}@" if self.password else ""
         return f"redis://{secret}127.0.0.1:{self.port}/0"
 
@@ -101,7 +93,6 @@ class Broker:
 
     @contextmanager
     def client_open(self) -> Iterator[BrokerClient]:
-        """The same for as long as a block lasts."""
         client = self.client
         try:
             yield client
@@ -119,11 +110,9 @@ class Broker:
             assert redis.expire(f"anyrig:worker:{name}", LOST_S - LEASE_S - 1)
 
     def stop(self, *, kill: bool = False) -> None:
-        """End it; `kill` leaves it no time to write anything down."""
         self.server.terminate() if kill else self.server.stop()
 
     def start(self) -> None:
-        """Start it again on the same port; what it had is there if it persists."""
         self.server.start()
 
 
@@ -185,7 +174,6 @@ class Worker:
         return self.said.read_text(encoding="utf-8") + self.errors.read_text(encoding="utf-8")
 
     def signal(self, number: int) -> None:
-        """Send a signal to it alone."""
         self.process.send_signal(number)
 
     def kill(self) -> None:
@@ -227,12 +215,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
 
 
 def starting(folder: Path, usual: Callable[[], Broker]) -> Iterator[Workers]:
-    """What starts workers, and ends them when it is asked for no more.
-
-    Args:
-        folder: their homes lie there.
-        usual: the broker of those for whom none is named.
-    """
+    """Starts workers with homes below a folder, and ends them when it is asked for no more."""
     started: list[Worker] = []
 
     def start(

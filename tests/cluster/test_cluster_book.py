@@ -86,16 +86,6 @@ def test_texts_lines_and_queued_books_go_there_too(
     until(lambda: broker.living()["w1"].segments_done > before, 10, what="its segments")
 
 
-def test_a_broker_that_is_none(spread: Spread) -> None:
-    done = spread("speak", "Hello.", "--engine", "tone", "-o", "a.wav",
-                  cluster="redis://127.0.0.1:1/0")  # fmt: skip
-    assert done.returncode == 1
-    assert "does not respond" in done.stderr
-    done = spread("speak", "Hello.", "--engine", "tone", "-o", "a.wav", cluster="http://x/")
-    assert done.returncode == 2
-    assert "not a valid broker address" in done.stderr
-
-
 # -- recordings of this machine --------------------------------------------------------------------
 
 

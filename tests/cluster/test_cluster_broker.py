@@ -115,13 +115,10 @@ def test_a_machine_whose_name_is_too_long_is_none_and_may_be_a_part_of_a_token()
 @pytest.mark.parametrize(
     ("given", "url"),
     [
-        ({"COORDINATOR_IP": "10.0.0.5"}, "redis://10.0.0.5:6379/0"),
         ({"COORDINATOR_IP": "10.0.0.5:7379"}, "redis://10.0.0.5:7379/0"),
         ({"COORDINATOR_IP": "fd00::5"}, "redis://[fd00::5]:6379/0"),
         ({"COORDINATOR_IP": "h", "REDIS_PASSWORD": "a/b"}, "redis://:a%2Fb@h:6379/0"),
-        ({"COORDINATOR_IP": "rediss://h:1/0"}, "rediss://h:1/0"),
         ({"COORDINATOR_IP": "h", "REDIS_URL": "redis://other:1/0"}, "redis://other:1/0"),
-        ({}, "redis://127.0.0.1:6379/0"),
     ],
 )
 def test_the_variables_that_operators_know(given: dict[str, str], url: str) -> None:
@@ -335,14 +332,9 @@ def without_the_extra(
     ("words", "environment"),
     [
         (["speak", "Hello.", "--engine", "tone", "-o", "x.wav", "--cluster", "yes"], {}),
-        (["speak", "Hello.", "--engine", "tone", "-o", "x.wav", "--cluster", URL], {}),
         (["speak", "Hello.", "--engine", "tone", "-o", "x.wav"], {"ANYRIG_CLUSTER_SPREAD": "true"}),
-        (["book", "a.txt", "--engine", "tone", "--queue", "--cluster", "yes"], {}),
-        (["serve", "--port", "0", "--cluster", "yes"], {}),
         (["serve", "--port", "0"], {"ANYRIG_CLUSTER_SPREAD": "true"}),
-        (["cluster", "status"], {}),
         (["worker"], {}),
-        (["coordinator"], {}),
         (["speak", "Hello.", "--engine", "tone", "-o", "x.wav"], {"ANYRIG_CACHE_URL": URL}),
     ],
 )

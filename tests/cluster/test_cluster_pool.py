@@ -259,7 +259,6 @@ def test_at_most_two_tasks_are_in_flight(
         ("SUCCESS", asdict(TaskResult(refused="the disk is full")), "the disk is full"),
         ("FAILURE", {"exc_type": "OSError", "exc_message": "no space"}, "the task failed"),
         ("SUCCESS", {"results": 7}, "its result is not valid"),
-        ("SUCCESS", None, "its result is not valid"),
         ("", "not even JSON", "its result is not valid"),
     ],
 )

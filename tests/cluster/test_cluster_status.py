@@ -27,13 +27,9 @@ from anyrig.cluster.registry import (
 )
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker, person
+from tests.cluster.test_cluster_worker import HEALTH_FIELDS
 
-FIELDS = {
-    "name", "status", "state", "device_type", "device_name", "device_memory_mb", "engine",
-    "gpu_available", "gpu_count", "gpu_memory_free_mb", "tts_model_loaded", "cached_models",
-    "device", "host", "pid", "speed", "segments_done", "shards_done", "versions", "last_sign_s",
-    "trouble",
-}  # fmt: skip
+FIELDS = HEALTH_FIELDS | {"last_sign_s", "trouble"}
 GPU = WorkerInfo(
     "attic", __version__, instance="a", host="attic.lan", pid=7, python="3.12.1", device="RTX 4090",
     kind="gpu", word="cuda:0", device_type="cuda", gpu_available=True, gpu_count=2,

@@ -1,16 +1,50 @@
-"""A CPU to load engines on."""
+"""A CPU to load engines on, and the tone engine in workers."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anyrig.devices.discover import discover
-from anyrig.placement import Placement
+from anyrig.devices.machine import Device, DeviceBackend
+from anyrig.placement import Placement, PlacementPlan
+from anyrig.speech.engines.tone import Tone
+from anyrig.speech.stage import Stage
+from anyrig.storage.cache import ResultCache
+
+
+def place_on_cpu(library: str = "onnx") -> Placement:
+    """One thread of this machine's CPU."""
+    device = discover().cpu_device
+    backend = next(backend for backend in device.backends if backend.library == library)
+    return Placement(device, backend, threads=1)
 
 
 @pytest.fixture
 def on_cpu() -> Placement:
-    """One thread of this machine's CPU through ONNX Runtime."""
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "onnx")
-    return Placement(device, backend, threads=1)
+    return place_on_cpu()
+
+
+def tone_stage(
+    store: ResultCache | None = None, *names: str, workers: int = 1, **options: Any
+) -> Stage:
+    """The tone engine on one fake device, or on those that are named."""
+    backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
+    placements = [
+        Placement(Device(name, "cpu", "test", name), backend, workers=workers)
+        for name in names or ("cpu",)
+    ]
+    return Stage(
+        engine="tone", found=Tone.find(), placed=PlacementPlan(tuple(placements)),
+        environment=os.environ, options=options, store=store,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResultCache]:
+    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
+        yield opened

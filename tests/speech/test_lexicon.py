@@ -39,15 +39,12 @@ def _said(text: str, *entries: Entry, **wishes: object) -> str:
 ENTRIES = [
     ("I saw Kokoro here.", Entry("Kokoro", say="ko-KO-ro"), "I saw ko-KO-ro here."),
     ("I saw Kokoros here.", Entry("Kokoro", say="ko-KO-ro"), "I saw Kokoros here."),
-    ("I saw kokoro here.", Entry("Kokoro", say="x"), "I saw kokoro here."),
     ("I saw KOKORO here.", Entry("kokoro", say="x"), "I saw x here."),
     ("I saw Kokoro here.", Entry("kokoro", say="x", case="sensitive"), "I saw Kokoro here."),
-    ("I saw kokoro here.", Entry("KOKORO", say="x", case="insensitive"), "I saw x here."),
     ("A New\n York minute", Entry("New York", say="Nieuw York"), "A Nieuw York minute"),
     ("An élan and élans", Entry("élan", say="ay-lahn"), "An ay-lahn and élans"),
     ("He knows C++ well", Entry("C++", say="see plus plus"), "He knows see plus plus well"),
     ("Call Dr. Lee now", Entry("Dr.", say="Doc"), "Call Doc Lee now"),
-    ("Call Dr. Lee now", Entry("Lee", say="li"), "Call Doctor li now"),
     ("It cost $3.50 today", Entry("$3.50", say="a pittance"), "It cost a pittance today"),
     ("Get v12 and v3 now", Entry(pattern=r"v(\d+)", say=r"version \1"),
      "Get version 12 and version 3 now"),
@@ -79,11 +76,9 @@ def test_ipa_is_for_engines_that_take_it() -> None:
     ("text", "phonemes", "said"),
     [
         ("Say [[kəˈkoʊɹoʊ]] to me", True, "Say [[kəˈkoʊɹoʊ]] to me"),
-        ("Say [[kəˈkoʊɹoʊ]] to me", False, "Say to me"),
         ("Say [[Kokoro|ko-KO-ro]] to me", False, "Say ko-KO-ro to me"),
         ("Say [[Kokoro|/kəˈkoʊɹoʊ/]] to me", True, "Say [[kəˈkoʊɹoʊ]] to me"),
         ("Say [[Kokoro|/kəˈkoʊɹoʊ/]] to me", False, "Say Kokoro to me"),
-        ("Go to [[Paris]] with me", True, "Go to Paris with me"),
         ("Say [[unclosed to me", True, "Say unclosed to me"),
         ("Say [[a. b. C. Dee|one]] to me. And so on it goes.", False,
          "Say one to me. And so on it goes."),
@@ -126,31 +121,22 @@ def test_files(tmp_path: Path) -> None:
 WRONG_ENTRIES = [
     ("[[say]]\nword = 1\nsay = 'x'", "lexicon, entry 1: word is 1"),
     ("[[say]]\nword = 'a'", "either `say` or `ipa`"),
-    ("[[say]]\nword = 'a'\nsay = 'b'\nipa = 'c'", "either `say` or `ipa`"),
     ("[[say]]\nsay = 'a'", "either `word` or `pattern`"),
     ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\nword = 'a'\nsays = 'b'", "2: unknown key 'says'"),
     ("[[say]]\nword = 'a'\nsay = 'b'\ncase = 'odd'", "case is 'odd'"),
     ("[[say]]\nword = 'a'\nipa = '[x]'", "no IPA"),
-    ("[[say]]\nword = ''\nsay = 'b'", "word is ''"),
     ("[[say]\n", "not valid TOML"), ("say = 3", "not a list"), ("[other]\na = 1", "'other'"),
     ("[[say]]\npattern = '('\nsay = 'b'", "not a valid regular expression"),
     ("[[say]]\npattern = 'a*'\nsay = 'b'", "matches the empty text"),
     ("[[say]]\npattern = '((a{1,10}){1,10}){1,10}b'\nsay = 'b'", "too large"),
-    ("[[say]]\npattern = '((a{1,1000}){1,1000})'\nsay = 'b'", "too large"),
     ("[[say]]\npattern = 'a{2000}'\nsay = 'b'", "more than 1000 times"),
     ("[[say]]\npattern = '(a)\\1'\nsay = 'b'", "uses a backreference"),
-    ("[[say]]\npattern = '(?P<x>a)(?P=x)'\nsay = 'b'", "uses a backreference"),
     ("[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
-    ("[[say]]\npattern = 'a(?!b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
-    ("[[say]]\npattern = '(?<=a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
     ("[[say]]\npattern = '(?<!a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
     ("[[say]]\npattern = 'a++b'\nsay = 'b'", "possessive"),
-    ("[[say]]\npattern = '(?>a+)b'\nsay = 'b'", "atomic"),
-    ("[[say]]\npattern = '(a)?(?(1)b|c)'\nsay = 'b'", "conditional"),
     ("[[say]]\npattern = '(?x)a b'\nsay = 'b'", "flag x"),
     ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "entry 2"),
     ("[[say]]\npattern = 'a(b)'\nsay = '\\2'", "no group 2"),
-    ("[[say]]\npattern = 'a(b)'\nsay = '\\g<other>'", "no group other"),
     ("[[say]]\npattern = 'a(b)'\nsay = '\\q'", "not understood"),
     (f"[[say]]\npattern = '{'a' * 300}'\nsay = 'b'", "longer than"),
 ]  # fmt: skip
@@ -176,11 +162,6 @@ def test_wrong_lines_are_named(text: str, words: str) -> None:
     assert words in caught.value.message
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        load(tmp_path / "none.toml")
-
-
 def test_many_entries() -> None:
     entries = tuple(Entry(f"word{number}", say=f"say{number}") for number in range(20_000))
     text = " ".join(f"word{number}" for number in range(0, 20_000, 7))
@@ -202,21 +183,14 @@ def test_no_pattern_is_slow_on_any_text(pattern: str) -> None:
 
 PATTERNS = [
     (r"\bélan\b", "smart", "un élan, Élan, élans", ["élan", "Élan"]),
-    (r"\bélan\b", "sensitive", "un élan, Élan", ["élan"]),
-    (r"caf\b", "smart", "caf café caf.", ["caf", "caf"]),
     (r"\bÑandú\b", "smart", "el Ñandú y el ñandú", ["Ñandú"]),
     (r"ÉCOLE", "insensitive", "École école", ["École", "école"]),
     (r"\w+-\w+", "smart", "l'été-là, наш-дом", ["été-là", "наш-дом"]),
     (r"\d+", "smart", "12 and ٣٤", ["12", "٣٤"]),
     (r"a\sb", "smart", "a\u00a0b a b", ["a\u00a0b", "a b"]),
-    (r"[à-ü]+", "sensitive", "naïve à", ["ï", "à"]),
-    (r"\Bb\B", "smart", "b abc éb ébé", ["b", "b"]),
     (r"(?i:k)m", "sensitive", "Km km KM", ["Km", "km"]),
     (r"x{,2}y", "smart", "xxxy y", ["xxy", "y"]),
-    (r"a{b", "smart", "a{b", ["a{b"]),
-    (r"(?s)a.b", "smart", "a\nb", ["a\nb"]),
     (r"(?m)^a", "smart", "a\na ba", ["a", "a"]),
-    (r"end$", "smart", "end end", ["end"]),
     (r"a+?b|c", "smart", "aab c", ["aab", "c"]),
 ]  # fmt: skip
 

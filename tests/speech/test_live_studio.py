@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.errors import OverloadedError, UnspeakableTextError, WorkError
-from anyrig.placement import Placement, PlacementPlan
-from anyrig.speech.engines.tone import Tone
+from anyrig.errors import WorkError
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
-from anyrig.speech.stage import Stage
 from anyrig.storage.cache import ResultCache
+from tests.speech.conftest import tone_stage
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 SLOW = 0.01  # seconds a character
 
 
@@ -36,22 +30,9 @@ def lines(name: str, count: int) -> list[Segment]:
 
 
 @contextmanager
-def studio(
-    store: ResultCache | None = None, most_waiting: int = 1000, **options: Any
-) -> Iterator[Any]:
-    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
-    stage = Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
-        options=options, store=store,
-    )  # fmt: skip
-    with LiveStudio(stage, most_waiting=most_waiting) as made:
+def studio(store: ResultCache | None = None, **options: Any) -> Iterator[Any]:
+    with LiveStudio(tone_stage(store, **options)) as made:
         yield made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultCache]:
-    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
-        yield opened
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -126,18 +107,6 @@ def test_first_segments_of_all_come_before_anybodys_second() -> None:
     assert done.index("e 3") < done.index("e 4")
 
 
-def test_those_who_listen_pass_bulk_work() -> None:
-    with studio(sleep_s=SLOW) as made:
-        bulk = made.read(lines("bulk", 40), lane="bulk", ahead=40)
-        bulk.next()
-        live = made.read(segments("hello there"))
-        live.next().result(timeout=30)
-        waiting = made.live.waiting("bulk")
-        assert waiting > 25, "bulk work still waits"
-        bulk.close()
-        assert made.live.waiting("bulk") == 0
-
-
 def test_a_line_of_bulk_work_that_a_listener_wants_comes_forward() -> None:
     with studio(sleep_s=SLOW) as made:
         bulk = made.read(lines("bulk", 40), lane="bulk", ahead=40)
@@ -177,66 +146,14 @@ def test_only_a_few_segments_are_asked_for_ahead_of_the_listener() -> None:
         recital.close()
 
 
-def test_too_many_are_refused_and_those_inside_are_served() -> None:
-    with studio(sleep_s=SLOW, most_waiting=6) as made:
-        inside = [made.read(lines(name, 5)) for name in "ab"]
-        first = [recital.next() for recital in inside]
-        until(lambda: made.live.running > 0)
-        with pytest.raises(OverloadedError):  # noqa: PT012 - which of them is refused depends on the pool
-            for number in range(20):
-                made.read(segments(f"too many {number}")).next()
-        for future in first:
-            future.result(timeout=60)
-        assert [len(list(recital)) for recital in inside] == [4, 4]
-
-
-def test_a_line_that_cannot_be_spoken_fails_alone() -> None:
-    with studio() as made:
-        bad, good = made.read(segments("...")), made.read(lines("good", 2))
-        with pytest.raises(UnspeakableTextError, match="could not be spoken"):
-            list(bad)
-        assert len(list(good)) == 2
-        assert made.is_open
-
-
-def test_a_bad_take_is_made_again(store: ResultCache) -> None:
-    with studio(store, bad="0:silence") as made:
-        spoken = next(iter(made.read(lines("a", 1))))
-    assert spoken.tries == 2
-    assert not spoken.problems
-
-
-def test_the_end_is_told_to_those_who_wait() -> None:
-    with studio(sleep_s=SLOW) as made:
-        recital = made.read(lines("a", 20), ahead=20)
-        futures = [recital.next() for _ in range(20)]
-        made.close()
-        with pytest.raises(WorkError):
-            futures[-1].result(timeout=10)
-        assert not made.is_open
-        with pytest.raises(WorkError):
-            made.read(lines("b", 1)).next()
-
-
 def segment(text: str) -> Segment:
     return Segment(Line(text), ((0, len(text)),), text)
-
-
-@contextmanager
-def open_studio(**options: Any) -> Iterator[LiveStudio]:
-    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
-    stage = Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
-        options=options,
-    )  # fmt: skip
-    with LiveStudio(stage) as made:
-        yield made
 
 
 def test_a_line_that_is_asked_for_again_keeps_its_place() -> None:
     """Each who asks would wait for longer than the one before; the line came last, every time."""
     order: list[str] = []
-    with open_studio(sleep_s=0.01) as made:
+    with studio(sleep_s=0.01) as made:
         running = [made.ask(0, segment(f"at work, number {n}"), "live", 60) for n in range(8)]
         time.sleep(0.1)
         popular = made.ask(0, segment("popular"), "live", 60)
@@ -244,36 +161,17 @@ def test_a_line_that_is_asked_for_again_keeps_its_place() -> None:
         again = [made.ask(0, segment("popular"), "live", 60 + n) for n in range(8)]
         for asked in (popular, *others):
             assert asked.future is not None
-            asked.future.add_done_callback(lambda _, name=asked.name: order.append(name))  # type: ignore[misc]
+            asked.future.add_done_callback(lambda _, name=asked.name: order.append(name))
         for asked in (*running, popular, *others, *again):
             assert asked.future is not None
             asked.future.result(timeout=60)
     assert order.index(popular.name) < order.index(others[-1].name)
 
 
-def test_one_who_waits_for_longer_moves_the_deadline() -> None:
-    with open_studio(sleep_s=0.01) as made:
-        for number in range(8):
-            made.ask(0, segment(f"at work, number {number}"), "live", None)
-        time.sleep(0.1)
-        made.ask(0, segment("wanted"), "live", 5)
-        (making,) = [one for one in made._making.values() if one.line.text == "wanted"]
-        first = making.future
-        assert first.deadline is not None
-        before = first.deadline
-        made.ask(0, segment("wanted"), "live", 1)
-        assert first.deadline == before
-        made.ask(0, segment("wanted"), "live", 50)
-        assert first.deadline > before + 40
-        made.ask(0, segment("wanted"), "live", None)
-        assert first.deadline is None
-        assert making.future is first
-
-
 def test_a_take_that_cannot_be_kept_is_not_held_here_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with open_studio() as made:
+    with studio() as made:
         called = threading.Event()
 
         def broken(*_: object, **__: object) -> None:

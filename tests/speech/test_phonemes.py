@@ -64,16 +64,3 @@ def test_unknown_signs_are_dropped_and_told(caplog: pytest.LogCaptureFixture) ->
     assert found.ids == [1, 2, 9, 3]
     assert found.owners == [0, 0, 0, 1]
     assert "ǂ" in caplog.text
-
-
-def test_parts_hold_every_word_once_and_end_at_punctuation() -> None:
-    words = [Word("word", "wˈɜɹd", True), Word(",", ",", True)] * 40
-    parts = list(phonemes.in_parts(words, 50))
-    assert [word for part in parts for word in part] == words
-    assert all(sum(len(w.phonemes) + w.space for w in part) <= 50 for part in parts)
-    assert all(part[-1].text == "," for part in parts)
-
-
-def test_a_word_longer_than_a_part_is_still_said() -> None:
-    words = [Word("a" * 80, "a" * 80, False)]
-    assert list(phonemes.in_parts(words, 50)) == [words]

@@ -17,17 +17,12 @@ from anyrig.speech.normalise import normalise
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import prepare, seed_of
 from anyrig.speech.script import Script, check
-from anyrig.speech.tongues import matched, refusal
 from tests.conftest import ROOT
 
 _ENGLISH = "It was a dark night in the old town, and nobody was out in the streets."
 _FRENCH = (
     "Il est parti hier soir avec sa sœur, et il ne reviendra pas avant la fin de la semaine "
     "prochaine, dit-elle à tout le monde."
-)
-_SPANISH = (
-    "En un lugar de la Mancha, de cuyo nombre no quiero acordarme, no ha mucho tiempo que vivía un "
-    "hidalgo de los de lanza en astillero."
 )
 
 
@@ -48,8 +43,7 @@ def test_a_sentence() -> None:
 
 @pytest.mark.parametrize(
     ("text", "language", "languages"),
-    [(_FRENCH, "fr", ("en",)), (_SPANISH, "es", ("en", "fr")), (_ENGLISH, "en", ("es",)),
-     ("Привет мир", "ru", ("en",)), ("你好，世界。", "zh", ("en",))],
+    [(_FRENCH, "fr", ("en",)), (_ENGLISH, "en", ("es",)), ("Привет мир", "ru", ("en",))],
 )  # fmt: skip
 def test_a_foreign_text_is_refused(text: str, language: str, languages: tuple[str, ...]) -> None:
     with pytest.raises(UnsupportedLanguageError) as caught:
@@ -57,12 +51,6 @@ def test_a_foreign_text_is_refused(text: str, language: str, languages: tuple[st
     assert caught.value.language == language
     assert isinstance(caught.value, UnspeakableTextError)
     assert f"--language {languages[0]}" in caught.value.hint
-
-
-def test_a_refusal_carries_the_hint_of_the_caller() -> None:
-    error = refusal("fr", ("en",), hint="pip install something")
-    assert error.message == "The text is in French, and this voice speaks English"
-    assert (error.hint, error.language) == ("pip install something", "fr")
 
 
 def test_a_named_language_is_taken_at_its_word() -> None:
@@ -89,23 +77,6 @@ def test_a_foreign_sentence_is_read_with_the_rest_and_told() -> None:
     assert script.warnings == (
         "'Il est parti hier soir.' seems to be French and is read as English",
     )
-
-
-def test_short_texts_are_of_the_default_language() -> None:
-    assert prepare("OK", languages=("en",)).languages == ("en",)
-    assert prepare("OK", languages=("es",)).languages == ("es",)
-    assert prepare("OK", languages=("en", "es"), default_language="es").languages == ("es",)
-
-
-@pytest.mark.parametrize(
-    ("language", "languages", "name"),
-    [("en-gb", ("en-gb", "en"), "en-gb"), ("en-gb", ("en",), "en"), ("en", ("en-us",), "en-us"),
-     ("fr", ("en",), ""), ("fr", (), "fr"), ("EN", ("en",), "en")],
-)  # fmt: skip
-def test_what_an_engine_calls_a_language(
-    language: str, languages: tuple[str, ...], name: str
-) -> None:
-    assert matched(language, languages) == name
 
 
 @pytest.mark.parametrize("text", ["", "  \n\n ", "😀😀", "---", "\x00", "\ud800", "...", "[[ə]]"])
@@ -160,22 +131,6 @@ def test_a_changed_sentence_leaves_the_others_alone() -> None:
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
 
 
-def test_the_first_short_clause_comes_first() -> None:
-    text = "When the long winter came to the valley, and the snow lay deep, nobody left the house."
-    script = prepare(text, first_short=True)
-    check(script)
-    assert [segment.line.text for segment in script.segments] == [
-        "When the long winter came to the valley,", "and the snow lay deep, nobody left the house.",
-    ]  # fmt: skip
-    assert script.segments[0].pause_after_s == Pauses().clause_s
-
-
-def test_rates() -> None:
-    assert prepare("It is so.", rate=1.5).segments[0].line.rate == 1.5
-    with pytest.raises(InvalidInputError, match="between 0.25 and 4, not 9"):
-        prepare("It is so.", rate=9)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -211,15 +166,6 @@ def test_cutting_into_sentences_does_not_change_what_is_read(language: str) -> N
             other.append((written, whole, said))
     assert len(rows) > 300
     assert len(other) <= len(rows) // 200, other
-
-
-def test_a_short_paragraph_is_read_in_its_own_language_where_the_engine_speaks_it() -> None:
-    french = "Le vieux gardien descendait lentement et comptait chaque marche de l'escalier. " * 3
-    english = "The old keeper walked slowly down the stairs and counted each step."
-    script = prepare(f"{english}\n\n{french}", languages=("en", "fr"))
-    assert [segment.line.language for segment in script.segments][0] == "en"
-    assert {segment.line.language for segment in script.segments} == {"en", "fr"}
-    assert not script.warnings
 
 
 _ANY = st.text(st.characters(exclude_categories=()), max_size=120)
@@ -324,12 +270,6 @@ def test_broken_ssml_is_refused_with_its_place(text: str) -> None:
         assert len(flow.text) <= len(text)
 
 
-@settings(max_examples=30, deadline=None)
-@given(_PIECES)
-def test_the_language_is_found_without_harm(text: str) -> None:
-    _told(text)
-
-
 @pytest.mark.parametrize("limit", [60, 200, 400])
 def test_a_book(limit: int) -> None:
     text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
@@ -347,12 +287,9 @@ def _kinds(text: str) -> list[tuple[str, str]]:
 
 
 HEADINGS = [
-    "# Title", "### A longer title of it", "CHAPTER I", "Chapter IV", "Chapter 12: The End",
-    "CHAPTER TWO", "Part Three", "DOWN THE RABBIT-HOLE", "Capítulo 3", "Chapitre XII",
-    "Prologue", "Kapitel 7.", "Act I", "Acte premier", "Libro segundo", "Scene 2.",
-    "Volume Two: The Sea", "Canto XII", "Chapter the Last", "PART FIRST.", "First Part",
-    "Première partie", "Erster Teil", "Book One.", "Tome II", "Escena primera",
-    "Title\n=====", "Smaller title\n---",
+    "# Title", "CHAPTER I", "Chapter 12: The End", "CHAPTER TWO", "DOWN THE RABBIT-HOLE",
+    "Chapitre XII", "Prologue", "Kapitel 7.", "Act I", "Libro segundo", "Volume Two: The Sea",
+    "Chapter the Last", "First Part", "Erster Teil", "Title\n=====", "Smaller title\n---",
 ]  # fmt: skip
 
 
@@ -366,15 +303,9 @@ def test_headings(subtests: pytest.Subtests) -> None:
 
 
 NO_HEADINGS = [
-    "NO!", "OK.", "Act now.", "Book it.", "Act fast.", "Book now: rooms are few.", "Act first.",
-    "Act mild.", "Act.", "Book.", "Part with it.", "Book them all.",
-    "Scene set.", "Chapter closed.", "Volume up.", "Section off.",
-    "Part I was over.", "One act.", "One letter.", "Section leaders only.",
-    "Act. Do not wait.", "Parte ya.", "Parte mi pan.", "Actúa ya.", "Acto seguido.",
-    "Libro abierto.", "Escena final.", "Canto mal.", "Canto yo.", "Parte di noi.",
-    "Livre ouvert.", "Partie remise.", "Scène vide.", "Acte manqué.", "Un livre.", "Un acto.",
-    "Una parte.", "Chant perdu.", "Tome ça.", "Teil mit mir.", "Buch das.",
-    "He ate part of it.",
+    "NO!", "Act now.", "Book now: rooms are few.", "Act first.", "Act mild.", "Book.",
+    "Chapter closed.", "Part I was over.", "One letter.", "Act. Do not wait.", "Parte mi pan.",
+    "Acto seguido.", "Canto yo.", "Partie remise.", "Un livre.", "Teil mit mir.",
     "The chapter was long, and he read on.", "#hashtag",
     "IT IS A VERY LONG CRY IN CAPITALS THAT GOES ON AND ON AND NEVER STOPS",
 ]  # fmt: skip

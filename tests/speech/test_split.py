@@ -20,7 +20,6 @@ def _cut(text: str, limit: int) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "limit", "parts"),
     [
-        ("It is short.", 400, ["It is short."]),
         ("He came home late; she had gone to bed long before that.", 40,
          ["He came home late;", "she had gone to bed long before that."]),
         ("He came home, and she had gone to bed, and the fire was out.", 40,
@@ -38,26 +37,12 @@ def test_cuts(text: str, limit: int, parts: list[str]) -> None:
     assert _cut(text, limit) == parts
 
 
-def test_parts_are_alike_in_length() -> None:
-    lengths = [len(part) for part in _cut("word " * 100, 120)]
-    assert max(lengths) <= 120
-    assert min(lengths) > 60
-
-
 def test_what_one_rule_reads_is_not_cut() -> None:
     number = Atom(8, 12, "two thousand and twenty-four", whole=True)
     part = Part((Atom(0, 8, "It is, "), number, Atom(12, 20, " at last")))
     assert [one.spoken for one in cut(part, 30)] == [
         "It is,", "two thousand and twenty-four", "at last",
     ]  # fmt: skip
-
-
-def test_words_longer_than_the_limit_share_their_characters() -> None:
-    part = Part((Atom(0, 9, "one " * 30, whole=True),))
-    parts = cut(part, 40)
-    assert all(len(one.spoken) <= 40 for one in parts)
-    assert [one.start for one in parts[1:]] == [one.end for one in parts[:-1]]
-    assert (parts[0].start, parts[-1].end) == (0, 9)
 
 
 def test_phonemes_are_not_cut() -> None:
@@ -95,22 +80,14 @@ def _joined(*texts: str, limit: int = 400, shortest: int = 3) -> list[str]:
     [
         (["Yes.", "No."], ["Yes. No."]),
         (["Yes.", "I think that it is so."], ["Yes. I think that it is so."]),
-        (["I think that it is so.", "Yes."], ["I think that it is so. Yes."]),
         (["I think that it is so.", "I really think so."],
          ["I think that it is so.", "I really think so."]),
         (["word " * 60 + "end.", "Yes.", "word " * 60 + "end."],
          ["word " * 60 + "end.", "Yes.", "word " * 60 + "end."]),
-        (["Incomprehensibilities unquestionably.", "I think that it is so."],
-         ["Incomprehensibilities unquestionably.", "I think that it is so."]),
     ],
 )  # fmt: skip
 def test_joins(texts: list[str], joined: list[str]) -> None:
     assert _joined(*texts) == joined
-
-
-def test_joins_stay_under_the_limit_and_can_be_left() -> None:
-    assert _joined("Yes.", "I think that it is so.", limit=20) == ["Yes.", "I think that it is so."]
-    assert _joined("Yes.", "No.", shortest=0) == ["Yes.", "No."]
 
 
 @pytest.mark.parametrize(
@@ -118,11 +95,8 @@ def test_joins_stay_under_the_limit_and_can_be_left() -> None:
     [
         ("When the long winter came to the valley, and the snow lay deep, nobody left the house.",
          "When the long winter came to the valley,"),
-        ("It is short enough as it is.", "It is short enough as it is."),
         ("There was nothing else that anybody could do about it because the winter had come early.",
          "There was nothing else that anybody could do about it"),
-        ("Well, there was nothing else that anybody could do, as the winter had come early.",
-         "Well, there was nothing else that anybody could do,"),
     ],
 )  # fmt: skip
 def test_the_first_clause(text: str, first: str) -> None:

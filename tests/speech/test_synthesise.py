@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,18 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import WorkError
-from anyrig.placement import Placement, PlacementPlan
+from anyrig.placement import Placement
 from anyrig.speech.booth import Booth
-from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Script, Segment
-from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, Tally
 from anyrig.storage.cache import ResultCache
+from tests.speech.conftest import tone_stage
 
-DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 WORDS = ["The first sentence.", "A second one, somewhat longer.", "Third.", "And the last of them."]
 
 
@@ -42,23 +38,8 @@ def script(*texts: str, pause_s: float = 0.25, **line: Any) -> Script:
 
 @contextmanager
 def studio(store: ResultCache | None = None, workers: int = 1, **options: Any) -> Iterator[Studio]:
-    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=workers)
-    stage = Stage(
-        engine="tone",
-        found=Tone.find(),
-        placed=PlacementPlan((seat,)),
-        environment=os.environ,
-        options=options,
-        store=store,
-    )
-    with Studio(stage) as made:
+    with Studio(tone_stage(store, workers=workers, **options)) as made:
         yield made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultCache]:
-    with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
-        yield opened
 
 
 def test_chunks_follow_on_each_other_exactly_with_the_text_behind_each() -> None:
@@ -88,16 +69,6 @@ def test_word_times_count_from_the_beginning_of_the_whole() -> None:
             assert chunk.start_s <= word.start_s < word.end_s <= chunk.start_s + chunk.duration_s
 
 
-def test_what_was_spoken_once_is_kept_and_the_same(store: ResultCache) -> None:
-    with studio(store) as made:
-        first = list(made.speak(script(*WORDS)))
-        tally = Tally()
-        again = list(made.speak(script(*WORDS, "A new one."), tally=tally))
-    assert (tally.num_kept, tally.num_segments) == (4, 5)
-    for before, after in zip(first[:3], again, strict=False):
-        assert np.array_equal(before.samples, after.samples)
-
-
 def test_a_change_makes_again_only_what_it_touches(store: ResultCache) -> None:
     with studio(store) as made:
         list(made.takes(script(*WORDS).segments))
@@ -116,13 +87,6 @@ def test_a_line_that_stands_there_twice_is_made_once() -> None:
     assert takes[0].take is not None
     assert takes[3].take is not None
     assert np.array_equal(takes[0].take.samples, takes[3].take.samples)
-
-
-def test_anew_replaces_what_is_kept(store: ResultCache) -> None:
-    with studio(store) as made:
-        list(made.takes(script(*WORDS).segments))
-        assert not any(t.kept for t in made.takes(script(*WORDS).segments, anew=True))
-        assert all(t.kept for t in made.takes(script(*WORDS).segments))
 
 
 def test_a_bad_take_is_made_again_with_another_seed() -> None:
@@ -188,16 +152,6 @@ def test_the_first_segment_is_made_alone_for_a_listener() -> None:
         assert tally.report is not None
         assert (tally.report.num_items, tally.report.num_batches) == (1, 1)
         assert len(list(chunks)) == 39
-
-
-def test_a_listener_who_leaves_early_leaves_nothing_running() -> None:
-    texts = [f"Sentence number {number} of many." for number in range(20)]
-    with studio() as made:
-        chunks = made.speak(script(*texts), early=True)
-        next(chunks)
-        chunks.close()  # type: ignore[attr-defined]
-        again = list(made.speak(script(*texts), early=True))
-    assert len(again) == 20
 
 
 def test_what_vanishes_from_the_store_in_mid_run_is_made_again(store: ResultCache) -> None:
@@ -270,11 +224,3 @@ def test_lines_said_by_several_threads_are_those_of_one(on_cpu: Placement) -> No
     expected = [alone.run([line])[0].data for line in lines]
     for _ in range(2):
         assert [recording.data for recording in together.run(lines)] == expected
-
-
-def test_a_bad_take_in_one_thread_is_made_again(on_cpu: Placement) -> None:
-    booth = Booth(
-        replace(on_cpu, threads=4), engine="tone", options={"bad": "3:nan", "bad_word": "third"}
-    )
-    lines = [Line(text, seed=3) for text in ("The first.", "A second.", "The third.")]
-    assert [recording.tries for recording in booth.run(lines)] == [1, 1, 2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Callable
 
 import pytest
@@ -13,14 +12,11 @@ from hypothesis import strategies as st
 
 from anyrig.errors import InvalidInputError
 from anyrig.work.batching import (
-    Batch,
     BatchBudget,
     BatchSizer,
-    WorkItem,
     check_cost,
 )
 from benchmarks.work import pack
-from tests.conftest import ROOT
 
 
 def lognormal(count: int, seed: int = 20261115) -> list[int]:
@@ -45,14 +41,6 @@ def test_little_is_padded_on_lognormal_lengths(count: int, budget: int, look_ahe
     assert padding(lognormal(count), BatchBudget(budget), look_ahead) <= 1.05
 
 
-def test_little_is_padded_on_a_text() -> None:
-    """The sentences of four chapters of Alice, which is in the public domain."""
-    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-    lengths = [len(sentence) for sentence in re.split(r"(?<=[.!?])\s+", text) if sentence]
-    assert len(lengths) > 100
-    assert padding(lengths, BatchBudget(4096)) <= 1.05
-
-
 @settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 500), max_size=120),
@@ -73,25 +61,11 @@ def test_every_item_comes_out_once_within_the_budget(
         assert len(batch.items) == 1 or batch.cost <= cost
 
 
-def test_an_expensive_call_is_worth_some_padding() -> None:
-    costs = lognormal(300)
-    cheap = pack(costs, BatchBudget(8192))
-    dear = pack(costs, BatchBudget(8192, call_cost=2000))
-    assert len(dear) < len(cheap) / 2
-
-
 def test_the_oldest_item_never_waits_longer_than_the_look_ahead() -> None:
     """The one long text among short ones must not be put off for ever."""
     costs = [400] + [10] * 300
     first = pack(costs, BatchBudget(100), look_ahead=50)[0]
     assert first.items[0].index == 0
-
-
-def test_a_split_separates_the_expensive_from_the_cheap() -> None:
-    batch = Batch(tuple(WorkItem(i, None, float(c)) for i, c in enumerate([5, 1, 9, 3, 7])))
-    small, large = batch.split()
-    assert [item.cost for item in small.items] == [1, 3, 5]
-    assert [item.cost for item in large.items] == [7, 9]
 
 
 @pytest.mark.parametrize("cost", [-1.0, math.inf, math.nan])
@@ -117,10 +91,6 @@ def test_a_gpu_is_filled() -> None:
 
 def test_on_a_cpu_batches_stay_small() -> None:
     assert drive(BatchSizer(), lambda cost: cost * 1e-3, 60) <= 20
-
-
-def test_a_cpu_that_gets_slower_with_the_batch_keeps_one_item() -> None:
-    assert drive(BatchSizer(), lambda cost: cost * 1e-3 * (1 + cost / 100), 60) <= 16
 
 
 def test_a_slow_first_call_does_not_stop_the_growth() -> None:

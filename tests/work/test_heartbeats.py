@@ -190,13 +190,6 @@ def test_a_worker_is_seen_loading_then_ready_then_busy() -> None:
         see(pool, lambda seen: seen[0].busy_since is None)
 
 
-def test_an_idle_worker_sends_heartbeats() -> None:
-    pool = fake_pool("one")
-    with LiveQueue[float, float](pool, cost=float):
-        (first,) = see(pool, lambda seen: seen[0].state == "ready")
-        see(pool, lambda seen: seen[0].last_seen > first.last_seen + 1.0)
-
-
 def test_a_worker_that_is_killed_is_shown_and_replaced() -> None:
     pool = fake_pool("one")
     with LiveQueue[float, float](pool, cost=float) as live:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from anyrig.errors import InvalidInputError, OverloadedError, WorkError
+from anyrig.errors import OverloadedError, WorkError
 from anyrig.work.live import LiveQueue
 from tests.work.helpers import live_queue, wait_until
 
@@ -101,13 +101,6 @@ def test_an_item_that_raises_or_crashes_its_worker_fails_alone() -> None:
         assert live.is_open
 
 
-def test_an_invalid_cost_fails_its_own_request_alone() -> None:
-    with live_queue("a") as live:
-        with pytest.raises(InvalidInputError, match="invalid cost"):
-            live.submit(-1.0)
-        assert live.submit(0.01).result(timeout=30) == 0.02
-
-
 def test_closing_fails_whatever_waits() -> None:
     with live_queue("a", max_in_flight=1) as live:
         futures = [live.submit(0.2) for _ in range(5)]
@@ -175,38 +168,6 @@ def test_the_very_next_item_can_still_be_late_and_its_deadline_be_moved() -> Non
         with pytest.raises(OverloadedError):
             late.result(timeout=30)
         assert moved.result(timeout=30) == pytest.approx(0.06)
-
-
-@pytest.mark.slow
-def test_two_workers_do_more_than_one() -> None:
-    """Batches as on a GPU: before, one took what there was and the other did it again."""
-
-    def rate(*names: str) -> float:
-        with live_queue(
-            *names, max_in_flight=128, engine={"max_items": 64, "call_s": 0.05}
-        ) as live:
-            for _ in range(8):
-                for future in [live.submit(0.005) for _ in range(64)]:
-                    future.result(timeout=60)
-            left = iter(range(400))
-            lock = threading.Lock()
-
-            def client() -> None:
-                while True:
-                    with lock:
-                        if next(left, None) is None:
-                            return
-                    live.submit(0.005).result(timeout=60)
-
-            threads = [threading.Thread(target=client) for _ in range(96)]
-            start = time.monotonic()
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            return 400 / (time.monotonic() - start)
-
-    assert rate("a", "b") > 1.25 * rate("a")
 
 
 def test_a_queue_may_be_closed_while_its_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,12 @@ import types
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from anyrig.devices.discover import discover
-from anyrig.placement import Placement
 from anyrig.speech import engines
-from anyrig.speech.hosting import engine as hosted
 from anyrig.speech.hosting import host
-from anyrig.speech.protocol import Line, options_of
-from tests.conftest import ROOT, Anyrig
+from anyrig.speech.protocol import options_of
+from tests.conftest import ROOT
 
 _ENGINES = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
 _COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
@@ -51,13 +47,6 @@ def test_what_users_of_other_tools_are_told_is_taken(words: str, engine: str) ->
     else:
         key, _, wanted = value.partition("=")
         assert options_of(spec, {key: wanted})[key] == type(options_of(spec, {})[key])(wanted)
-
-
-def test_the_options_of_other_tools_are_taken_by_the_command(anyrig: Anyrig) -> None:
-    words = ["--set", "max_mel_tokens=800", "--set", "duration=1.2", "--set", "emo_alpha=0.7"]
-    words += ["--set", "max_text_tokens_per_sentence=100", "--precision", "bf16"]
-    done = anyrig("speak", "--engine", "indextts", *words, "Hello.")
-    assert "indextts has no environment yet" in done.stderr
 
 
 class _Model:
@@ -96,36 +85,3 @@ def test_indextts_is_given_what_was_set(
     assert adapter.model.said["max_text_tokens_per_segment"] == 100
     assert adapter.model.loaded["use_fp16"] == (precision == "fp16")
     assert (str(adapter.model.dtype).endswith("bfloat16")) == (precision == "bf16")
-
-
-class _Client:
-    """Stands in for the host's process: a second of sound for every line."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.ready = {"rate": 22050}
-
-    def start(self) -> None:
-        pass
-
-    def speak(self, lines: list[Line]) -> list[Any]:
-        sound = np.sin(np.arange(22050) / 20).astype("<f4").tobytes()
-        return [
-            types.SimpleNamespace(line=number, data=sound, rate=22050)
-            for number in range(len(lines))
-        ]
-
-
-@pytest.mark.parametrize(("duration", "rate", "seconds"), [(1.0, 1.0, 1.0), (1.5, 1.0, 1.5),
-                                                           (1.5, 1.5, 1.0)])  # fmt: skip
-def test_indextts_takes_as_long_as_was_set(
-    duration: float, rate: float, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hosted, "Client", _Client)
-    (tmp_path / "voices").mkdir()
-    (tmp_path / "voices" / "anna.wav").write_bytes(b"RIFF")
-    device = discover().cpu_device
-    placement = Placement(device, device.backends[0])
-    kind: Any = engines.engine_class("indextts")
-    made = kind(placement, folder=str(tmp_path), environment=str(tmp_path), duration=duration)
-    [take] = made.run([Line("Hello.", voice="anna", rate=rate)])
-    assert abs(len(take.samples) / take.rate - seconds) < 0.1

@@ -14,7 +14,6 @@ from anyrig.speech.engines.hosted import IndexTts, VibeVoiceRealtime, Xtts
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.engine import Hosted, device_word
 from anyrig.speech.hosting.recipes import NAMES, RECIPES
-from anyrig.speech.protocol import Voice
 from anyrig.speech.voices import pick
 
 KINDS: list[type[Hosted]] = [Xtts, IndexTts, VibeVoiceRealtime]
@@ -134,8 +133,3 @@ def test_a_main_environment_without_torch_still_places_it(
     )
     assert [device_word(placement) for placement in placed.placements] == ["cpu"]
     assert placed.placements[0].workers == 1
-
-
-def test_another_recording_under_a_name_is_another_voice() -> None:
-    """The digest is part of the voice, and so of what a take is kept under."""
-    assert Voice("anna", "en", "xtts", digest="a") != Voice("anna", "en", "xtts", digest="b")

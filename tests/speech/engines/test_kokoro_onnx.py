@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
-from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines import kokoro, packaged
 from anyrig.speech.protocol import Line
+from tests.speech.conftest import place_on_cpu
 
 TEXTS = {
     "en": ("Good day.", "The keeper counted each step."),
@@ -47,10 +46,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def subject(packs: Path) -> contract.Subject:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "onnx")
-    placement = Placement(device, backend, threads=1)
-    return contract.Subject(kokoro.Kokoro, placement, folder=packs, texts=TEXTS)
+    return contract.Subject(kokoro.Kokoro, place_on_cpu(), folder=packs, texts=TEXTS)
 
 
 @pytest.mark.parametrize("check", QUICK, ids=lambda check: check.__name__)
@@ -91,11 +87,6 @@ def test_a_blend_of_two_languages_is_refused(subject: contract.Subject) -> None:
         subject.made.run([Line("Good day.", voice="af_one+ef_three")])
 
 
-def test_spanish_is_read_by_espeak(subject: contract.Subject) -> None:
-    take = subject.take(Line("Buenos días, señor.", "es"))
-    assert [word.text for word in take.words] == ["Buenos", "días", "señor"]
-
-
 def test_no_packs_is_said_with_where_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match="no voice pack") as caught:
         kokoro.Kokoro.find(tmp_path)
@@ -107,15 +98,3 @@ def test_a_published_pack_that_was_changed_is_refused(packs: Path, tmp_path: Pat
     (tmp_path / "af_heart.bin").write_bytes((packs / "af_one.bin").read_bytes())
     with pytest.raises(MissingWeightsError, match="SHA-256 differs"):
         kokoro.Kokoro.find(tmp_path)
-
-
-def test_torch_is_offered_only_with_its_weights(packs: Path, subject: contract.Subject) -> None:
-    assert kokoro.Kokoro.need(subject.found).libraries == ("onnx",)
-    with pytest.raises(MissingWeightsError, match="torch"):
-        _on_torch(packs)
-
-
-def _on_torch(packs: Path) -> kokoro.Kokoro:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "torch")
-    return kokoro.Kokoro(Placement(device, backend), folder=str(packs))

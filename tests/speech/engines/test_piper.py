@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.backends import onnx_graph
 from anyrig.errors import MissingWeightsError
 from anyrig.placement import Placement
-from anyrig.speech import engines
 from anyrig.speech.engines import packaged, piper
-from anyrig.speech.protocol import Line, SpeechEngine
+from anyrig.speech.protocol import Line
 
 NAME = "en_US-joe-medium"
 
@@ -28,32 +26,6 @@ def folder_with(tmp_path: Path, **changes: object) -> Path:
     (tmp_path / "mine.onnx").symlink_to(data() / f"{NAME}.onnx")
     (tmp_path / "mine.onnx.json").write_text(json.dumps(config | changes))
     return tmp_path
-
-
-@pytest.fixture(scope="module")
-def voice() -> SpeechEngine:
-    from anyrig.devices.discover import discover
-
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "onnx")
-    return engines.make(Placement(device, backend, threads=1), engine="piper")
-
-
-def test_the_noise_is_the_seeds_alone(voice: SpeechEngine) -> None:
-    first, other, again = voice.run(
-        [Line("Good day.", seed=1), Line("Good day.", seed=2), Line("Good day.", seed=1)]
-    )
-    assert np.array_equal(first.samples, again.samples)
-    assert not np.array_equal(first.samples, other.samples)
-
-
-def test_words_add_up_to_the_take(voice: SpeechEngine) -> None:
-    (take,) = voice.run([Line("Bats, dogs, and men.")])
-    assert [word.text for word in take.words] == ["Bats", "dogs", "and", "men"]
-    loud = np.abs(take.samples) > 0.05
-    for word in take.words:
-        assert loud[int(word.start_s * take.rate) : int(word.end_s * take.rate)].any()
-    assert take.words[-1].end_s > 0.7 * take.duration_s
 
 
 def test_a_folders_voice_with_its_own_scales_and_options(tmp_path: Path, on_cpu: Placement) -> None:
@@ -119,26 +91,12 @@ def test_a_network_cut_off_is_said_before_anything_is_loaded(tmp_path: Path, siz
     assert "again" in caught.value.hint
 
 
-def test_a_network_of_other_bytes_is_said(tmp_path: Path, on_cpu: Placement) -> None:
-    folder = folder_with(tmp_path)
-    (folder / "mine.onnx").unlink()
-    (folder / "mine.onnx").write_bytes(b"<!DOCTYPE html><html>Not found</html>")
-    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
-        piper.Piper.find(folder)
-    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
-        piper.Piper(on_cpu, folder=str(folder))
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"phoneme_id_map": {}}, "lacks '_'"),
-        ({"phoneme_id_map": {"_": [0], "^": [1]}}, r"lacks '\$'"),
-        ({"phoneme_id_map": {"_": [0], "^": [1], "$": [2], "a": 3}}, "numbers for 'a'"),
         ({"phoneme_id_map": {"_": [0], "^": [1], "$": [2], "a": ["3"]}}, "numbers for 'a'"),
-        ({"phoneme_id_map": [1, 2]}, "not a Piper voice"),
         ({"audio": {"sample_rate": 0}}, "sample rate is 0"),
-        ({"audio": {"sample_rate": None}}, "not a Piper voice"),
         ({"audio": {}}, "no 'sample_rate'"),
     ],
 )
@@ -154,16 +112,5 @@ def test_a_network_with_a_hole_is_said(tmp_path: Path, on_cpu: Placement) -> Non
     whole = (data() / f"{NAME}.onnx").read_bytes()
     (folder / "mine.onnx").unlink()
     (folder / "mine.onnx").write_bytes(whole[:40_000] + bytes(len(whole) - 40_000))
-    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
-        piper.Piper(on_cpu, folder=str(folder))
-
-
-def test_a_network_that_leads_nowhere_is_said(tmp_path: Path, on_cpu: Placement) -> None:
-    folder = folder_with(tmp_path)
-    (folder / "mine.onnx").unlink()
-    stray = onnx_graph.bytes_field(
-        7, onnx_graph.bytes_field(1, onnx_graph.encode_node("Ceil", ["nowhere"], "x"))
-    )
-    (folder / "mine.onnx").write_bytes(onnx_graph.build_copy_chain(4, 2) + stray)
     with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
         piper.Piper(on_cpu, folder=str(folder))

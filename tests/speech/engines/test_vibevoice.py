@@ -14,7 +14,6 @@ import soundfile
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import contract
@@ -22,7 +21,7 @@ from anyrig.speech.engines.vibevoice import VibeVoice
 from anyrig.speech.models.vibevoice import prompt
 from anyrig.speech.protocol import Line
 from benchmarks import vibevoice_reference as reference
-from tests.conftest import Anyrig
+from tests.speech.conftest import place_on_cpu
 
 CODEC = {"downsampling_ratios": [8, 20, 20], "depths": [1, 1, 1, 1]}
 
@@ -67,9 +66,7 @@ def _tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def placement() -> Placement:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "torch")
-    return Placement(device, backend, threads=1)
+    return place_on_cpu("torch")
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +88,6 @@ def test_it_keeps_the_contract(check: contract.Check, subject: contract.Subject)
 def test_a_line_ends_at_the_longest_allowed(subject: contract.Subject) -> None:
     (take,) = subject.made.run([Line("word " * 200)])
     assert take.duration_s == pytest.approx(20.0, abs=3200 / 24000)
-
-
-def test_the_voice_of_a_sample_is_another(subject: contract.Subject) -> None:
-    first, second = subject.made.run([Line("So.", voice="en-Ada"), Line("So.", voice="zh-Bo")])
-    assert not np.allclose(first.samples, second.samples)
-    assert {voice.name: voice.language for voice in subject.found.voices} == {
-        "en-Ada": "en", "zh-Bo": "zh", "own": "en",
-    }  # fmt: skip
-
-
-def test_a_batch_is_the_same_as_each_alone(subject: contract.Subject) -> None:
-    lines = [Line("So it goes.", seed=1), Line("No.", voice="zh-Bo", seed=2), Line("And on.")]
-    for line, take in zip(lines, subject.made.run(lines), strict=True):
-        (alone,) = subject.made.run([line])
-        np.testing.assert_allclose(take.samples, alone.samples, atol=1e-4)
 
 
 def test_the_prompt_is_token_for_token_the_published_one(subject: contract.Subject) -> None:
@@ -180,18 +162,3 @@ def test_samples_of_another_folder_are_voices_with_their_recordings(
     assert VibeVoice.voices_with(found, {"samples": ""}) == found.voices
     with pytest.raises(InvalidInputError, match="is not a folder"):
         VibeVoice.voices_with(found, {"samples": str(tmp_path / "none")})
-
-
-def test_a_sample_of_another_folder_is_found_by_the_command_line(
-    folder: Path, tmp_path: Path, anyrig: Anyrig
-) -> None:
-    soundfile.write(tmp_path / "alice.wav", np.full(24000, 0.1), 24000)
-    asked = ("speak", "Hello.", "--engine", "vibevoice", "--model", str(folder), "--dry-run")
-    done = anyrig(*asked, "--voice", "alice", "--set", f"samples={tmp_path}", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["segments"][0]["voice"] == "alice"
-    done = anyrig(*asked, "--voice", "alice")
-    assert "no voice 'alice'" in done.stderr
-    done = anyrig(*asked, "--voice", str(tmp_path / "alice.wav"))
-    assert done.returncode == 2
-    assert "is a recording, and vibevoice has no voice from a file" in done.stderr

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from anyrig.devices.discover import discover
 from anyrig.errors import (
     InvalidInputError,
     MissingPackageError,
@@ -20,6 +18,7 @@ from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines.vits import Vits
 from anyrig.speech.protocol import Line
+from tests.speech.conftest import place_on_cpu
 
 LETTERS = "_abcdefghijklmnopqrstuvwxyzé '-"
 
@@ -53,9 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def placement() -> Placement:
-    device = discover().cpu_device
-    backend = next(backend for backend in device.backends if backend.library == "torch")
-    return Placement(device, backend, threads=1)
+    return place_on_cpu("torch")
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +70,6 @@ def test_the_language_is_the_tokenizers(folder: Path) -> None:
     found = Vits.find(folder)
     assert found.languages == ("fr",)
     assert found.sample_rate == 16000
-
-
-def test_a_line_sounds_the_same_in_any_batch(folder: Path, placement: Placement) -> None:
-    engine = Vits(placement, folder=str(folder))
-    texts = ("Bonjour à tous.", "Non.", "Une phrase un peu plus longue que cela.")
-    lines = [Line(text, "fr", seed=number) for number, text in enumerate(texts)]
-    for line, take in zip(lines, engine.run(lines), strict=True):
-        np.testing.assert_allclose(take.samples, engine.run([line])[0].samples, atol=2e-5)
 
 
 def test_nothing_to_say_is_refused(folder: Path, placement: Placement) -> None:

@@ -15,20 +15,14 @@ from anyrig.speech.hosting.client import Client, Deadlines
 from anyrig.speech.hosting.recipes import Recipe
 
 RECIPE = Recipe(
-    "standin",
-    "standin_tts:Engine",
-    ("standin-tts==1.0",),
-    (3, 9),
-    (3, 99),
-    disk_bytes=20_000_000,
-    notice="The stand-in is for tests only.",
-    agreed={"STANDIN_AGREED": "1"},
-)
+    "standin", "standin_tts:Engine", ("standin-tts==1.0",), (3, 9), (3, 99), disk_bytes=20_000_000,
+    notice="The stand-in is for tests only.", agreed={"STANDIN_AGREED": "1"},
+)  # fmt: skip
 QUICK = Deadlines(start_s=60, load_s=60, first_s=0, line_s=30, character_s=0.0, ping_s=30)
 
 ENGINE = '''
 """Tones, and every way to go wrong."""
-import array, math, os, stat, struct, sys, time
+import array, math, os, stat, sys, time
 import clashlib
 import __main__
 
@@ -96,20 +90,13 @@ class Engine(__main__.Adapter):
         raise ValueError("CUDA out of memory. is what the book is called")
 
     def do_raw(self, line):
-        data = {
-            "garbage": b"Loading checkpoint shards: 100%",
-            "version": struct.pack(">3sBII", b"ARH", 9, 2, 0) + b"{}",
-            "huge": struct.pack(">3sBII", b"ARH", 1, 2, 4294967295) + b"{}",
-            "truncated": struct.pack(">3sBII", b"ARH", 1, 100, 100) + b"{",
-        }[line["text"].split()[1]]
+        data = b"Loading checkpoint shards: 100%"
         for number in range(3, 64):
             try:
                 if stat.S_ISFIFO(os.fstat(number).st_mode):
                     os.write(number, data)
             except OSError:
                 pass
-        if line["text"].endswith("truncated"):
-            os._exit(0)
         time.sleep(60)
 '''
 

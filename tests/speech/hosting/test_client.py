@@ -18,18 +18,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.devices.discover import discover
 from anyrig.errors import (
     DeviceLostError,
     InvalidInputError,
-    MissingPackageError,
-    MissingWeightsError,
     OutOfMemoryError,
     UnspeakableTextError,
     WorkError,
 )
 from anyrig.memory import oom
-from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.hosting import client as clients
 from anyrig.speech.hosting import environments, host
@@ -40,6 +36,7 @@ from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 from tests.conftest import ROOT
+from tests.speech.conftest import place_on_cpu
 from tests.speech.hosting.standin import QUICK, client
 from tests.speech.hosting.standin_engine import Paced, Standin
 
@@ -78,31 +75,6 @@ def test_clashing_versions_live_side_by_side(
     assert "ResolutionImpossible" in done.stderr
 
 
-def test_lines_come_back_as_tones(home: Path) -> None:
-    """Voice, rate and seed reach the engine; what it prints does not reach the frames."""
-    lines = [
-        Line("one", voice="high"), Line("two words", voice="low"),
-        Line("one", voice="high", rate=2.0), Line("one", voice="high", seed=40),
-    ]  # fmt: skip
-    with client(home) as made:
-        assert made.voices() == ["low", "high"]
-        parts = list(made.speak(lines))
-        assert made.ready["rate"] == 16000
-        again = _takes(list(made.speak(list(reversed(lines)))))
-    takes = _takes(parts)
-    assert [len(take) for take in takes.values()] == [4800, 14400, 2400, 4800]
-    assert [_pitch(take) for take in takes.values()] == [880, 220, 880, 920]
-    assert {part.rate for part in parts} == {16000}
-    assert sum(part.last for part in parts) == 4
-    for number in range(4):
-        np.testing.assert_array_equal(takes[number], again[3 - number])
-
-
-def _pitch(samples: np.ndarray[tuple[int], np.dtype[np.float32]]) -> int:
-    peak = int(np.argmax(np.abs(np.fft.rfft(samples, 16000))))
-    return round(peak / 20) * 20
-
-
 def test_parts_stream_and_whoever_leaves_early_leaves_no_trace(home: Path) -> None:
     with client(home, pause=0.02) as made:
         parts = list(made.stream(Line("hello")))
@@ -112,18 +84,6 @@ def test_parts_stream_and_whoever_leaves_early_leaves_no_trace(home: Path) -> No
         next(listening)
         listening.close()
         assert len(_takes(list(made.speak([Line("hi")])))[0]) == 3200
-
-
-def test_a_ping_is_answered_while_it_computes(home: Path) -> None:
-    with client(home, pause=0.2) as made:
-        listening = made.stream(Line("a long line"))
-        next(listening)
-        assert made._line is not None
-        made._line.send({"type": "ping", "id": 0})
-        frames = [made._line.receive(5, "waiting") for _ in range(2)]
-        assert "speak" in [f.header.get("busy") for f in frames]
-        listening.close()
-        assert made.ping()["type"] == "pong"
 
 
 def test_a_host_that_dies_once_is_started_anew(home: Path, tmp_path: Path) -> None:
@@ -176,18 +136,9 @@ def test_the_first_line_of_a_host_may_take_longer(home: Path) -> None:
 
 
 @posix
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        ("garbage", "no frame begins with b'Loading"),
-        ("version", "speaks version 9"),
-        ("huge", "too large"),
-        ("truncated", "middle of a frame"),
-    ],
-)
-def test_what_is_no_frame_ends_the_host(home: Path, what: str, said: str) -> None:
-    with client(home) as made, pytest.raises(WorkError, match=said):
-        list(made.speak([Line(f"raw {what}")]))
+def test_what_is_no_frame_ends_the_host(home: Path) -> None:
+    with client(home) as made, pytest.raises(WorkError, match="no frame begins with b'Loading"):
+        list(made.speak([Line("raw")]))
 
 
 def test_memory_and_lost_devices_leave_as_ours(home: Path) -> None:
@@ -290,15 +241,6 @@ def _sent(header: dict[str, object], payload: bytes = b"") -> bytes:
     return pipe.getvalue()
 
 
-def test_frames_come_back_as_they_were_sent() -> None:
-    data = _sent({"type": "speak", "text": "¿Qué?\n"}) + _sent({"type": "audio"}, bytes(range(256)))
-    pipe = io.BytesIO(data)
-    assert read_frame(pipe).header["text"] == "¿Qué?\n"
-    assert read_frame(pipe).payload == bytes(range(256))
-    with pytest.raises(EOFError):
-        read_frame(pipe)
-
-
 def test_a_frame_cut_anywhere_is_told_from_an_end() -> None:
     whole = _sent({"type": "audio", "id": 3}, b"12345678")
     for length in range(1, len(whole)):
@@ -312,10 +254,8 @@ def test_a_frame_cut_anywhere_is_told_from_an_end() -> None:
         (b"Downloading: 100%|####|", "no frame begins"),
         (struct.pack(">3sBII", b"ARH", 2, 2, 0) + b"{}", "version 2"),
         (struct.pack(">3sBII", b"ARH", 1, 2, 1 << 31) + b"{}", "too large"),
-        (struct.pack(">3sBII", b"ARH", 1, 1 << 30, 0), "too large"),
         (struct.pack(">3sBII", b"ARH", 1, 3, 0) + b"{x}", "not valid JSON"),
         (struct.pack(">3sBII", b"ARH", 1, 2, 0) + b"{}", "no type"),
-        (struct.pack(">3sBII", b"ARH", 1, 2, 0) + b"[]", "no type"),
     ],
 )
 def test_what_is_no_frame_is_refused(data: bytes, said: str) -> None:
@@ -346,7 +286,6 @@ def test_the_host_stands_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "limit", "pieces"),
     [
-        ("short", 20, ["short"]),
         ("one two three four", 9, ["one two", "three", "four"]),
         ("well, that is so", 12, ["well,", "that is so"]),
         ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
@@ -358,13 +297,6 @@ def test_long_texts_are_cut_below_a_limit(text: str, limit: int, pieces: list[st
 
 
 _subjects: dict[str, contract.Subject] = {}
-
-
-def _cpu() -> Placement:
-    device = discover().cpu_device
-    return Placement(
-        device, next(backend for backend in device.backends if backend.library == "onnx")
-    )
 
 
 @pytest.fixture(scope="session")
@@ -388,13 +320,13 @@ def test_the_contract(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     if kind.__name__ not in _subjects:
-        _subjects[kind.__name__] = contract.Subject(kind, _cpu(), folder)
+        _subjects[kind.__name__] = contract.Subject(kind, place_on_cpu(), folder)
     check(_subjects[kind.__name__])
 
 
 @pytest.fixture
 def engine(folder: Path) -> Iterator[Standin]:
-    made = Standin(_cpu(), folder=str(folder))
+    made = Standin(place_on_cpu(), folder=str(folder))
     yield made
     made.close()
 
@@ -409,20 +341,6 @@ def test_it_is_found_with_its_versions_and_voices(folder: Path, home: Path) -> N
     (folder / "voices" / "anna.wav").write_bytes(b"RIFFanother")
     assert Standin.find(folder).voices[2].digest != anna.digest
     assert Standin.find(folder).fingerprint == found.fingerprint
-
-
-def test_what_is_missing_is_told_in_the_order_it_is_needed(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(MissingPackageError, match="no environment yet") as absent:
-        Standin.find(tmp_path)
-    assert absent.value.hint == "anyrig engines install standin"
-    (tmp_path / "environments" / "standin").mkdir(parents=True)
-    with pytest.raises(MissingPackageError, match="half made"):
-        Standin.find(tmp_path)
-    with pytest.raises(MissingWeightsError, match=r"not found in .*weights\.bin") as needs:
-        Standin.find(tmp_path, environments=folder / "environments")
-    assert needs.value.hint.startswith("Make them.")
-    with pytest.raises(MissingWeightsError):
-        Standin.find(None, environments=folder / "environments")
 
 
 def test_a_recording_by_its_path_is_a_voice(engine: Standin, tmp_path: Path) -> None:
@@ -451,7 +369,7 @@ def test_what_was_said_before_a_failure_is_not_said_again(engine: Standin) -> No
 def test_a_rate_that_the_engine_lacks_is_made_here(engine: Standin, folder: Path) -> None:
     """Half as long at the same pitch; the engine that has a rate is left to itself."""
     line = Line("a somewhat longer text", voice="low", rate=2.0)
-    ours, theirs = engine.run([line])[0], Paced(_cpu(), folder=str(folder)).run([line])[0]
+    ours, theirs = engine.run([line])[0], Paced(place_on_cpu(), folder=str(folder)).run([line])[0]
     assert len(ours.samples) == len(theirs.samples) == 17600
     for take in (ours, theirs):
         spectrum = np.abs(np.fft.rfft(take.samples, 16000))
@@ -464,17 +382,9 @@ def test_workers_split_restart_and_blame(folder: Path) -> None:
     lines[1:1] = [Line("die always", voice="low")]
     lines[4:4] = [Line("wrong always", voice="low")]
     recipe = EngineFactory(f"{Standin.__module__}:Standin", {"folder": str(folder)})
-    with WorkerPool(LocalWorkers([_cpu()], recipe, environment=os.environ)) as pool:
+    with WorkerPool(LocalWorkers([place_on_cpu()], recipe, environment=os.environ)) as pool:
         got = list(pool.run(lines, cost=lambda line: line.cost))
-    assert [outcome.failure is None for outcome in got] == [
-        True,
-        False,
-        True,
-        True,
-        False,
-        True,
-        True,
-    ]
+    assert [number for number, outcome in enumerate(got) if outcome.failure] == [1, 4]
     assert got[1].failure is not None
     assert "exited with code 7" in got[1].failure.message
     assert got[4].failure is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 from dataclasses import replace
@@ -90,11 +89,6 @@ def test_what_fails_half_way_is_told_and_leaves_no_stamp(index: Path, tmp_path: 
     assert any("No matching distribution" in line for line in told)
 
 
-def test_a_half_made_one_is_made_again(home: Path) -> None:
-    """The fixture found a folder without a stamp in its way."""
-    assert not (home / "standin" / "half-made").exists()
-
-
 def test_nothing_is_made_without_a_yes(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -175,11 +169,3 @@ def test_torch_comes_for_the_device(
     monkeypatch.setattr(sys, "platform", platform)
     words = environments._index(RECIPES["xtts"], kind)  # type: ignore[arg-type]
     assert [word.rpartition("/")[2] for word in words[1:]] == index
-
-
-def test_a_moved_folder_does_not_pass(home: Path, tmp_path: Path) -> None:
-    """Without its interpreter an environment is broken, whatever its stamp says."""
-    other = tmp_path / "others" / "standin"
-    other.mkdir(parents=True)
-    shutil.copy(home / "standin" / "anyrig-environment.json", other)
-    assert environments.state("standin", other.parent, recipe=RECIPE) == "broken"

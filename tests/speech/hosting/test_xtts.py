@@ -17,25 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig.devices.discover import discover
 from anyrig.errors import MissingWeightsError, UnsafePickleError
-from anyrig.placement import Placement
 from anyrig.speech.engines.hosted import Xtts
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client
 from anyrig.speech.hosting.convert import convert
 from anyrig.speech.hosting.recipes import RECIPES
 from anyrig.speech.protocol import Line, options_of
+from tests.speech.conftest import place_on_cpu
 
 pytestmark = pytest.mark.slow
 RECIPE = RECIPES["xtts"]
-
-
-def _cpu() -> Placement:
-    device = discover().cpu_device
-    return Placement(
-        device, next(backend for backend in device.backends if backend.library == "onnx")
-    )
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +87,9 @@ def weights(built: Path, homes: Path) -> Path:
 def xtts(weights: Path, homes: Path) -> Iterator[Xtts]:
     found = Xtts.find(weights, environments=homes)
     options: dict[str, Any] = options_of(Xtts.spec, {})
-    made = Xtts(_cpu(), folder=found.folder, environment=found.environment, **options)
+    made = Xtts(place_on_cpu(), folder=found.folder, environment=found.environment, **options)
     yield made
     made.close()
-
-
-def test_it_is_found_with_all_its_voices(weights: Path, homes: Path) -> None:
-    found = Xtts.find(weights, environments=homes)
-    assert [voice.name for voice in found.voices] == ["Ana Florence", "Viktor Eka", "ours"]
-    assert len(found.languages) == 17
-    assert found.version == "1/coqui-tts-0.28.0+torch-2.8.0+transformers-5.22.2"
 
 
 def test_lines_of_several_voices_in_one_batch(xtts: Xtts) -> None:
@@ -125,24 +110,10 @@ def test_lines_of_several_voices_in_one_batch(xtts: Xtts) -> None:
         np.testing.assert_array_equal(alone.samples, take.samples)
 
 
-def test_its_own_rate_is_used(xtts: Xtts) -> None:
-    usual, fast = (
-        xtts.run([Line("hello there.", voice="ours", seed=3, rate=rate)])[0] for rate in (1.0, 2.0)
-    )
-    assert 0.4 < len(fast.samples) / len(usual.samples) < 0.6
-
-
-def test_a_line_above_its_language_s_limit_is_cut(xtts: Xtts) -> None:
-    """The host cuts at 250 characters in English: two calls, about twice the sound at most."""
-    text = "a good day, " * 25
-    (take,) = xtts.run([Line(text, voice="ours", seed=1)])
-    assert len(take.samples) > 2000
-
-
 def test_parts_stream(weights: Path, homes: Path) -> None:
     """With its option, stream and run are the same samples, in several parts."""
     options: dict[str, Any] = options_of(Xtts.spec, {"stream": True})
-    made = Xtts(_cpu(), folder=str(weights), environment=str(homes / "xtts"), **options)
+    made = Xtts(place_on_cpu(), folder=str(weights), environment=str(homes / "xtts"), **options)
     line = Line("hello there.", voice="Ana Florence", seed=2)
     parts = [part.samples for part in made.stream(line)]
     assert len(parts) > 1

@@ -12,7 +12,6 @@ import platform
 import sys
 import types
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +41,6 @@ CONFIG: dict[str, Any] = {
     },
 }  # fmt: skip
 SHAPES = ((6, 1.0), (3, 1.2), (9, 0.8), (1, 1.0))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two only wait for each other here."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

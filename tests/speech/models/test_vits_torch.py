@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import torch
 from transformers import VitsConfig
 
-from anyrig.speech.models import vits_lanes
 from anyrig.speech.models.convolve import Kind, Upsample, Weights
 from anyrig.speech.models.noise import normal
 from anyrig.speech.models.vits import VitsRow, VitsTorch, peer
@@ -27,15 +25,6 @@ KINDS = {
     "two speakers": {"num_speakers": 2, "speaker_embedding_size": 8},
 }
 SHAPES = ((21, 1.0, 0), (40, 1.5, 1), (5, 0.5, 1), (61, 2.0, 0), (1, 1.0, 0), (24, 1.0, 1))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors this small only lose by more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def model(**changes: Any) -> Any:
@@ -91,20 +80,6 @@ def test_given_durations_are_kept() -> None:
     ours = VitsTorch(model(), "cpu")
     (samples,) = ours.run([VitsRow([3, 4, 5], durations=[2, 0, 5])])
     assert len(samples) == 7 * 256
-
-
-def test_lanes_hold_every_frame_once_and_keep_their_gaps() -> None:
-    frames = [7, 30, 12, 12, 3, 100, 1, 55]
-    seen = []
-    for lanes in vits_lanes.pack(frames, gap=4, most=120):
-        taken = np.zeros((lanes.num_lanes, lanes.length), int)
-        for place in lanes.places:
-            end = place.start + frames[place.row]
-            assert end <= lanes.length
-            taken[place.lane, max(0, place.start - 4) : end] += 1
-            seen.append(place.row)
-        assert taken.max() == 1
-    assert sorted(seen) == list(range(len(frames)))
 
 
 @pytest.mark.parametrize(("taps", "stride"), [(16, 8), (4, 2), (20, 10), (12, 6), (11, 5)])

@@ -162,7 +162,3 @@ def test_scripts_of_other_kinds_have_bounds() -> None:
     assert 0.2 < chinese.least_s < 1.5 < chinese.most_s < 8.0
     phonemes = expected(Line("Say [[həlˈoʊ]] to them."))
     assert phonemes.least_s < 1.2 < phonemes.most_s
-
-
-def test_a_take_of_a_single_sample_is_examined() -> None:
-    assert kinds(examine(Take(np.ones(1, dtype=np.float32), RATE), Line("Hello there.")))

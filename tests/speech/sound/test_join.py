@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anyrig.speech.audio import Samples, Take, WordTime
-from anyrig.speech.sound.join import Trimmer, faded, frames, pause, trim
+from anyrig.speech.sound.join import Trimmer, faded, pause, trim
 from anyrig.speech.sound.limit import Limiter
 from anyrig.speech.sound.loudness import (
     CEILING_DBTP,
@@ -30,13 +30,6 @@ SOFT = (
 )
 
 
-def test_a_pause_is_exact() -> None:
-    assert len(pause(0.25, 22050)) == 5512
-    assert len(pause(-1.0, RATE)) == 0
-    assert frames(1 / 3, 24000) == 8000
-    assert not pause(0.1, RATE).any()
-
-
 @pytest.mark.parametrize("text", [*sentences()[:6], *SOFT, "Yes."])
 def test_only_silence_is_trimmed(text: str) -> None:
     take = said(text)
@@ -49,12 +42,6 @@ def test_only_silence_is_trimmed(text: str) -> None:
     assert len(cut) > 0.1 * RATE, "the default voice leaves silence at its ends"
 
 
-def test_the_margin_stays() -> None:
-    sound = np.concatenate([np.zeros(RATE), sine(0.5), np.zeros(RATE)]).astype(np.float32)
-    trimmed = trim(Take(sound, RATE), keep_s=0.03)
-    assert abs(trimmed.duration_s - 0.56) < 0.011
-
-
 def test_words_move_with_the_trim() -> None:
     sound = np.concatenate([np.zeros(RATE), sine(0.5), np.zeros(RATE)]).astype(np.float32)
     words = (WordTime("a", 1.0, 1.2), WordTime("b", 1.2, 2.4))
@@ -62,11 +49,6 @@ def test_words_move_with_the_trim() -> None:
     assert trimmed.words[0].start_s == pytest.approx(0.05, abs=0.005)
     assert trimmed.words[0].end_s == pytest.approx(0.25, abs=0.005)
     assert trimmed.words[1].end_s == pytest.approx(trimmed.duration_s)
-
-
-def test_silence_becomes_nothing() -> None:
-    assert len(trim(Take(np.zeros(RATE, dtype=np.float32), RATE)).samples) == 0
-    assert len(trim(Take(np.zeros(0, dtype=np.float32), RATE)).samples) == 0
 
 
 @pytest.mark.parametrize("sizes", [(1,), (37, 100), (480, 481, 7), (5000,), (10**6,)])
@@ -91,12 +73,6 @@ def test_parts_are_trimmed_as_the_whole(sizes: tuple[int, ...]) -> None:
     assert len(made) <= len(whole) + 0.15 * RATE
 
 
-def test_a_trimmed_stream_of_silence_is_nothing() -> None:
-    trimmer = Trimmer(RATE)
-    given = [trimmer.feed(np.zeros(1000, dtype=np.float32)) for _ in range(50)]
-    assert sum(map(len, given)) + len(trimmer.finish()) == 0
-
-
 def test_fades_leave_no_step() -> None:
     loud = np.full(2400, 0.8, dtype=np.float32)
     soft = faded(loud, RATE)
@@ -105,16 +81,6 @@ def test_fades_leave_no_step() -> None:
     assert float(np.abs(np.diff(joined)).max()) < 0.02
     assert soft[1200] == loud[1200]
     assert loud[0] == np.float32(0.8), "the given samples are not changed"
-
-
-def test_only_the_edges_that_are_asked_for_fade() -> None:
-    loud = np.full(2400, 0.8, dtype=np.float32)
-    begun = faded(loud, RATE, end=False)
-    assert begun[0] < 0.01
-    assert begun[-1] == loud[-1]
-    assert faded(loud, RATE, start=False, end=False) is loud
-    assert len(faded(loud[:3], RATE)) == 3
-    assert len(faded(loud[:0], RATE)) == 0
 
 
 def _loudest(samples: Samples) -> float:

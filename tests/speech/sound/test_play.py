@@ -15,7 +15,7 @@ import pytest
 
 from anyrig.errors import AnyrigError, MissingPackageError
 from anyrig.speech.audio import Samples
-from anyrig.speech.sound.play import PLAYERS, play, played, player
+from anyrig.speech.sound.play import PLAYERS, play, player
 from tests.conftest import ROOT
 from tests.speech.sound.takes import RATE, sine
 
@@ -65,12 +65,6 @@ def test_a_player_that_wants_a_file_gets_one(install: Install) -> None:
     assert player() == "afplay"
     play(iter([sine(0.5), sine(0.25)]), RATE)
     assert note.read_text() == "24000 18000"
-
-
-def test_parts_are_handed_on(install: Install) -> None:
-    install("aplay", LISTENS)
-    parts = [sine(0.1), sine(0.2)]
-    assert [len(part) for part in played(iter(parts), RATE)] == [2400, 4800]
 
 
 def test_nothing_to_play_with(install: Install) -> None:
