@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -24,22 +24,25 @@ from anyrig.app.books import BookRequest
 from anyrig.app.engines import EngineChoice
 from anyrig.app.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.app.rig import Rig
-from anyrig.audiobooks.make import record, sound
+from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
-from anyrig.audiobooks.progress import Pace
+from anyrig.audiobooks.progress import Pace, Progress, Whole
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
 from anyrig.options import request_from_json, request_to_json
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import seed_of
 from anyrig.speech.recite import Terms
 from anyrig.speech.sound.loudness import measure
+from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
 from anyrig.storage.cache import ResultCache
 from anyrig.text.document import About, Block, Chapter, Document
-from tests.speech.conftest import tone_stage
 
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 TEXT = {
     "One": ("The clock struck nine in the tower.", "Nobody in the harbour moved or spoke."),
     "Two": ("The tide came in at noon that day.", "It took the rope, the bell and the boat.",
@@ -58,7 +61,12 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
 
 @contextmanager
 def studio(store: ResultCache, **options: Any) -> Iterator[Studio]:
-    with Studio(tone_stage(store, **options)) as made:
+    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
+    stage = Stage(
+        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
+        options=options, store=store,
+    )  # fmt: skip
+    with Studio(stage) as made:
         yield made
 
 
@@ -143,6 +151,23 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
     assert most - 1.5 < peak < most
 
 
+def test_the_same_book_is_made_once_and_is_the_same_bytes(store: ResultCache) -> None:
+    first = made(store)
+    data = Path("book.m4b").read_bytes()
+    assert first.tally.num_kept == 0
+    again = made(store)
+    assert again.tally.num_kept == again.tally.num_segments
+    assert Path("book.m4b").read_bytes() == data
+
+
+def test_a_changed_paragraph_alone_is_made(store: ResultCache) -> None:
+    made(store)
+    text = {**TEXT, "One": (TEXT["One"][0], "Somebody in the harbour laughed.")}
+    second = made(store, plan(text))
+    tally = second.tally
+    assert tally.num_segments - tally.num_kept == 1
+
+
 def test_a_bad_sentence_is_made_again_and_stays_so(store: ResultCache) -> None:
     made(store)
     before = Path("book.m4b").read_bytes()
@@ -156,7 +181,7 @@ def test_a_bad_sentence_is_made_again_and_stays_so(store: ResultCache) -> None:
     assert Path("book.m4b").read_bytes() not in (before, changed)
 
 
-@pytest.mark.parametrize("place", ["3:1", "2:99", "two"])
+@pytest.mark.parametrize("place", ["3:1", "1:0", "2:99", "two", "2"])
 def test_a_segment_that_is_not_there_cannot_be_made_again(store: ResultCache, place: str) -> None:
     with pytest.raises(InvalidInputError):
         made(store, again=(place,))
@@ -240,6 +265,42 @@ def test_progress_tells_chapter_share_speed_and_devices(store: ResultCache) -> N
     assert [one.done for one in told] == sorted(one.done for one in told)
 
 
+def told_by(*rows: Progress) -> list[Progress]:
+    found: list[Progress] = []
+    whole = Whole(found.append)
+    for row in rows:
+        whole(row)
+    return found
+
+
+def at(
+    stage: Literal["making", "writing"], done: float, wall_s: float, left_s: float | None
+) -> Progress:
+    return Progress(
+        stage, done, 1, 1, "One", 1, 1, done * 1000.0 if stage == "making" else 1000.0, wall_s,
+        None, left_s,
+    )  # fmt: skip
+
+
+def test_a_stage_weighs_what_it_takes_and_the_share_never_goes_back() -> None:
+    # A slow voice: 90 s of making, and 10 s of writing at 100 times real time.
+    told = told_by(
+        at("making", 0.1, 1.0, None), at("making", 0.5, 45.0, 45.0), at("making", 1.0, 90.0, 0.0),
+        at("writing", 0.0, 90.0, None), at("writing", 0.5, 95.0, 5.0), at("writing", 1.0, 100.0, 0),
+    )  # fmt: skip
+    assert [one.stage for one in told] == ["making"] * 3 + ["writing"] * 3
+    assert told[0].left_s is None
+    assert [round(one.done, 2) for one in told[1:]] == [0.45, 0.9, 0.9, 0.95, 1.0]
+    assert [one.left_s for one in told[1:]] == pytest.approx([55.0, 10.0, 10.0, 5.0, 0.0])
+    # Everything was kept: writing is all there is to do.
+    told = told_by(at("making", 1.0, 0.1, 0.0), at("writing", 0.01, 0.2, 99.0))
+    assert [round(one.done, 2) for one in told] == [0.01, 0.02]
+    assert told[-1].left_s == pytest.approx(9.9)  # not by the first block that was written
+    # A guess that was too good is not taken back.
+    told = told_by(at("making", 0.5, 1.0, 1.0), at("making", 0.6, 60.0, 40.0))
+    assert told[1].done >= told[0].done
+
+
 def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> None:
     now = [100.0]
     pace = Pace(1000, 500, clock=lambda: now[0])
@@ -258,6 +319,17 @@ def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> 
     assert pace.devices == {"cpu": pytest.approx(100 / 7), "gpu": pytest.approx(100 / 7)}
 
 
+def test_little_of_a_long_text_tells_nothing_until_it_has_gone_on_for_a_while() -> None:
+    now = [100.0]
+    long = Pace(100_000, 0, clock=lambda: now[0])
+    for _ in range(6):  # too little of it to tell by, until it has gone on for a while
+        long.add(100, 6.0, kept=False, device="cpu")
+        now[0] += 3.0
+        assert long.left_s is None
+    now[0] += 2.0
+    assert long.left_s == pytest.approx(99_400 / (500 / 20.0))
+
+
 def test_a_disk_without_space_is_an_error_before_the_work(tmp_path: Path) -> None:
     def check(audio_s: float, to_make_s: float, folder: Path) -> None:
         check_disk_space(
@@ -272,11 +344,24 @@ def test_a_disk_without_space_is_an_error_before_the_work(tmp_path: Path) -> Non
         check(60.0, 1e12, tmp_path / "not" / "there")
 
 
+def test_rests_around_chapters_can_be_set(store: ResultCache) -> None:
+    book = plan()
+    with studio(store) as reader:
+        usual = record(book, reader)
+        none = record(book, reader, rests=Rests(0.0, 0.0))
+    assert usual.timeline.num_samples - none.timeline.num_samples == 2 * 2 * 24000
+
+
 def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     """Two devices of unequal speed: both work, and the book is the same bytes as from one."""
     text = {"One": tuple(f"Sentence number {n} of the tide is told." for n in range(60))}
+    seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
     events: list[Event] = []
-    with Studio(tone_stage(store, "one", "two", sleep_s=0.002)) as both:
+    stage = Stage(
+        engine="tone", found=Tone.find(), placed=PlacementPlan(seats), environment=os.environ,
+        options={"sleep_s": 0.002}, store=store,
+    )  # fmt: skip
+    with Studio(stage) as both:
         make(both, store, plan(text), events=events)
     told = [one for one in events if isinstance(one, BookProgressEvent)]
     assert told[-1].stage == "writing"
@@ -359,7 +444,8 @@ def test_a_request_of_a_stored_job() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"captions": ["ass"]}, {"bitrate": "much"}, {"chapters": [True]}]
+    "wrong", [{"format": "ogg"}, {"captions": ["ass"]}, {"bitrate": "much"}, {"notes": "sing"},
+              {"chapters": [True]}, {"rest_before": 100}]
 )  # fmt: skip
 def test_a_wrong_option_is_named(wrong: dict[str, Any]) -> None:
     (name,) = wrong

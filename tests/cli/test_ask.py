@@ -80,13 +80,21 @@ def test_leaving_the_question_saves_nothing(keys: bytes) -> None:
     assert _saved() == {}
 
 
+def test_a_name_answers_too() -> None:
+    code, _ = _on_terminal(_USE, b"cpu\r", "use", "--no-bench")
+    assert code == 0
+    assert _saved()["device"] == "cpu"
+
+
 def test_use_asks_again_after_nonsense() -> None:
     code, text = _on_terminal(_USE, b"99\r0\r", "use", "--no-bench")
     assert code == 0
     assert "Enter a number from 0 to" in text
 
 
-@pytest.mark.parametrize(("keys", "name"), [(b"\r", "PRO 6000"), (b"0\r", "4090")])
+@pytest.mark.parametrize(
+    ("keys", "name"), [(b"\r", "PRO 6000"), (b"0\r", "4090"), (b"2\r", "Ryzen")]
+)
 def test_the_first_computing_command_asks_once(keys: bytes, name: str) -> None:
     code, text = _on_terminal(_COMPUTE, keys, str(PAIR), "")
     assert code == 0, text
@@ -113,6 +121,17 @@ def test_nobody_is_asked_without_a_terminal() -> None:
     )  # fmt: skip
     assert "Which device" not in done.stdout + done.stderr
     assert "PRO 6000" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["devices"], ["use", "cpu"], ["doctor"]])
+def test_commands_about_devices_never_import_rich(words: list[str]) -> None:
+    """Not even on a terminal, where they show progress."""
+    code = (
+        "import sys; from anyrig.cli.main import main; main(sys.argv[1:]);"
+        "print('RICH', any(name.partition('.')[0] == 'rich' for name in sys.modules))"
+    )
+    _, text = _on_terminal(code, b"", *words)
+    assert "RICH False" in text
 
 
 @pytest.mark.parametrize("printer", ["EventPrinter", "PlainEventPrinter"])

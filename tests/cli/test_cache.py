@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
+import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from anyrig.storage.cache import ResultCache
+from anyrig.units import GIB
 from tests.conftest import Anyrig
 
 
@@ -36,6 +40,14 @@ def kept() -> Path:
             )
         store.get_many(["e0", "e1", "e2", "none"])
     return _path()
+
+
+def test_nothing_yet(anyrig: Anyrig) -> None:
+    done = anyrig("cache")
+    assert done.stdout.startswith("Nothing is cached yet.")
+    assert "up to 10 GiB" in done.stdout
+    assert json.loads(anyrig("cache", "--json").stdout)["results"] == 0
+    assert not _path().exists()  # only looked
 
 
 def test_what_is_kept(anyrig: Anyrig, kept: Path) -> None:
@@ -69,6 +81,15 @@ def test_pruning(anyrig: Anyrig, kept: Path) -> None:
     assert "0 results left" in done.stdout
 
 
+def test_what_jobs_need_stays(anyrig: Anyrig, kept: Path) -> None:
+    with ResultCache(kept) as store, store.pin_for_job("my book"):
+        store.has(["s1", "s2"])
+        done = anyrig("cache", "prune", "--all")
+        assert "2 results stay for unfinished jobs; --held drops them" in done.stdout
+        assert "Held for unfinished jobs: 2 results (my book)." in anyrig("cache").stdout
+        assert "Dropped 2 results" in anyrig("cache", "prune", "--all", "--held").stdout
+
+
 def test_there_and_back(anyrig: Anyrig, kept: Path) -> None:
     done = anyrig("cache", "export", "--kind", "embedding", "out.zip")
     assert "Exported 10 results (15 KiB) to out.zip" in done.stdout, done.stderr
@@ -84,6 +105,19 @@ def test_there_and_back(anyrig: Anyrig, kept: Path) -> None:
     assert Path("elsewhere/results.sqlite").exists()
 
 
+def test_verifying(anyrig: Anyrig, kept: Path) -> None:
+    assert anyrig("cache", "verify").stdout == "15 results read, all intact.\n"
+    connection = sqlite3.connect(kept)
+    connection.execute("UPDATE data SET bytes = x'00' WHERE id = 3")
+    connection.commit()
+    connection.close()
+    done = anyrig("cache", "verify")
+    assert done.returncode == 1
+    assert done.stdout == "15 results read, 1 damaged and dropped.\n"
+    assert "Dropped as damaged: 1 result." in anyrig("cache").stdout
+    assert json.loads(anyrig("cache", "verify", "--json").stdout)["num_bad"] == 0
+
+
 def test_a_damaged_store_is_told_of(anyrig: Anyrig, kept: Path) -> None:
     kept.write_bytes(b"rubbish" * 1000)
     done = anyrig("cache")
@@ -96,15 +130,78 @@ def test_a_damaged_store_is_told_of(anyrig: Anyrig, kept: Path) -> None:
     assert len(json.loads(anyrig("cache", "--json").stdout)["set_aside"]) == 1
 
 
+def test_a_damaged_cache_is_not_imported(anyrig: Anyrig, kept: Path) -> None:
+    os.truncate(kept, 500_000)
+    assert "computed again" in anyrig("cache").stderr
+    (damaged,) = kept.parent.glob("*.corrupt-*")
+    done = anyrig("cache", "import", str(damaged))
+    assert done.returncode == 2
+    assert "is a cache file, not an archive" in done.stderr
+
+
+_AS_NOBODY = """
+import os, sys
+from anyrig.cli.main import main
+main(["cache"]), main(["cache", "--json"])  # everything is imported now
+print("--")
+sys.stdout.flush()
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+os.environ["ANYRIG_CACHE_FOLDER"] = os.environ["HOME"] = sys.argv[1]
+for name in ("CONFIG", "CACHE", "DATA", "STATE"):
+    os.environ[f"XDG_{name}_HOME"] = sys.argv[1]
+main(["cache"]), main(["cache", "--json"])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders have no mode there")
+def test_a_store_that_may_only_be_read(kept: Path) -> None:
+    base = Path(tempfile.mkdtemp())  # not tmp_path: that is for its owner alone, all the way up
+    shutil.copy(kept, base / kept.name)
+    (base / kept.name).chmod(0o444)
+    base.chmod(0o555)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _AS_NOBODY, str(base)], capture_output=True, text=True, cwd="/"
+        )
+    finally:
+        base.chmod(0o755)
+        shutil.rmtree(base)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split("--\n")[1]
+    assert said.startswith("15 results"), done.stderr
+    assert "Slower" not in said
+    assert done.stderr.count("nothing new can be cached") == 1
+    assert json.loads(said[said.index("{") :])["read_only"] is True
+
+
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
         (["prnue"], "unknown action `anyrig cache prnue`", "Did you mean `anyrig cache prune`?"),
+        (["export"], "takes one file", "--help"),
+        (["import", "a", "b"], "takes one file", "--help"),
         (["verify", "a"], "no further words", "--help"),
+        (["verify", "--to", "1G"], "--to is a flag of `anyrig cache prune`", "--help"),
+        (["--dry-run"], "--dry-run is a flag of `anyrig cache prune`", "--help"),
+        (["verify", "--kind", "speech"], "--kind is a flag of", "--help"),
+        (
+            ["prune", "--to", "much"],
+            "--to must be a size with a unit",
+            "cache",
+        ),
+        (["prune", "--to", "2"], "with a unit, such as 500M or 2G, not '2'", "cache"),
         (["prune", "--engine", "zzz"], "no results of the engine 'zzz'", "minilm, tone"),
+        (
+            ["prune", "--older-than", "30"],
+            "8w, not '30'",
+            "cache",
+        ),
         (["prune", "--all", "--kind", "speech"], "--all drops everything", "Leave"),
         (["prune", "--kind", "speach"], "no results of the kind 'speach'", "embedding, speech"),
+        (["export", "x.zip", "--kind", "speach"], "no results of the kind", "embedding, speech"),
         (["export", "no/folder/x.zip"], "there is no folder", "Create the folder"),
+        (["import", "nowhere.zip"], "cannot read nowhere.zip", "export"),
         (["import", "anyrig.txt"], "not a valid archive", "export"),
     ],
 )
@@ -118,6 +215,25 @@ def test_mistakes(anyrig: Anyrig, kept: Path, words: list[str], message: str, hi
     assert hint in second
     with ResultCache(kept) as store:
         assert store.stats().num_results == 15
+
+
+@pytest.mark.parametrize("value", ["0", "nan", "much"])
+def test_wrong_settings(anyrig: Anyrig, value: str) -> None:
+    done = anyrig("cache", environment={"ANYRIG_CACHE_LIMIT_GB": value})
+    assert done.returncode == 2
+    assert "cache.limit_gb" in done.stderr
+
+
+def test_the_settings(anyrig: Anyrig, kept: Path) -> None:
+    Path("anyrig.toml").write_text('[cache]\nlimit_gb = 0.5\nfolder = "here"\n')
+    data = json.loads(anyrig("cache", "--json", "--config", "anyrig.toml").stdout)
+    assert data["limit_bytes"] == 512 << 20
+    assert data["path"] == str(Path("here").absolute() / "results.sqlite")
+    small = {"ANYRIG_CACHE_LIMIT_GB": "0.001", "ANYRIG_CACHE_FOLDER": str(kept.parent)}
+    with ResultCache(kept) as store:
+        store.put("more", random.randbytes(200_000), kind="speech")
+    anyrig("cache", "prune", environment=small)
+    assert kept.stat().st_size < GIB // 1000
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
@@ -137,3 +253,17 @@ def test_asked_before_everything_goes(kept: Path, answer: bytes, left: int) -> N
     assert "Drop all of 15 results? [y/N]" in said
     with ResultCache(kept) as store:
         assert store.stats().num_results == left
+
+
+def test_a_cache_server_that_does_not_answer_is_one_warning(anyrig: Anyrig) -> None:
+    """Also when everything is found on this machine, and the server is not needed."""
+    pytest.importorskip("redis")
+    Path("a.txt").write_text("One sentence.", encoding="utf-8")
+    words = ("book", "a.txt", "--engine", "tone", "-o")
+    for name in ("one.m4b", "two.m4b"):
+        done = anyrig(*words, name, environment={"ANYRIG_CACHE_URL": "redis://127.0.0.1:1/0"})
+        assert done.returncode == 0, done.stderr
+        told = [line for line in done.stderr.splitlines() if "127.0.0.1:1" in line]
+        assert len(told) == 1, done.stderr
+        assert told[0].startswith("warning: results are not shared: redis://127.0.0.1:1/0")
+    assert "1 of 1 segment cached" in done.stdout + done.stderr

@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.cli.main import COMMANDS, main, wants_json
+from anyrig.version import __version__
 from tests.conftest import MACHINES, NAMES, Anyrig
 
 PAIR = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
@@ -29,26 +31,88 @@ def test_help_lists_every_command(anyrig: Anyrig) -> None:
         assert all(f"  {name} " in done.stdout for name in COMMANDS)
 
 
+def test_every_command_has_help_and_the_common_flags(
+    anyrig: Anyrig, subtests: pytest.Subtests
+) -> None:
+    for name in COMMANDS:
+        with subtests.test(name=name):
+            done = anyrig(name, "--help")
+            assert done.returncode == 0
+            for flag in (
+                "--device",
+                "--gpu",
+                "--strict",
+                "--json",
+                "--log-file",
+                "--verbose",
+                "--no-bench",
+            ):
+                assert flag in done.stdout
+            assert anyrig("help", name).stdout == done.stdout
+
+
+def test_version(anyrig: Anyrig) -> None:
+    assert anyrig("--version").stdout == f"anyrig {__version__}\n"
+    assert anyrig("-v", "--version").stdout == f"anyrig {__version__}\n"
+
+
+def test_every_flag_may_stand_before_the_command(
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
+) -> None:
+    for name in COMMANDS:
+        with subtests.test(name=name):
+
+            def outcome(*words: str) -> tuple[object, str, str]:
+                try:
+                    code: object = main(words)
+                except SystemExit as ended:
+                    code = ended.code
+                return code, *capsys.readouterr()
+
+            _, shown, _ = outcome(name, "--help")
+            flags = re.findall(r"^  (?:-\w[^,\n]*, )?(--[a-z-]+)( [A-Z{\[])?", shown, re.MULTILINE)
+            assert len(flags) > 5
+            for flag, value in flags:
+                given = "speech" if flag == "--preload" else "1"
+                words = (flag, given) if value else (flag,)
+                assert outcome(*words, name, "--help") == outcome(name, *words, "--help")
+
+
 MISTAKES = [
     (["devcies"], 2, "unknown command 'devcies'", "Did you mean `anyrig devices`?"),
     (["-v"], 2, "no command was given", "devices"),
+    (["--device", "cpu", "devcies"], 2, "unknown command 'devcies'", "`anyrig devices`?"),
     (["--preload", "speech", "srve"], 2, "unknown command 'srve'", "`anyrig serve`?"),
     (["--prelod", "speech", "serve"], 2, "unrecognized arguments: --prelod", "--preload?"),
     (["--preload", "speech", "serve", "--port", "99999"], 2, "--port must be", "serve --help"),
+    (["--preload", "--port", "99999", "serve"], 2, "--port must be a", "serve --help"),
+    (["--preload", "serve", "--port=99999"], 2, "--port must be a", "serve --help"),
+    (["--preload", "all", "--port", "9", "serve"], 2, "--preload must be", "serve --help"),
     (["--format", "txt", "-vv", "--rate=9", "speak", "Hello."], 2, "and 4, not '9'", "speak"),
+    (["devices", "--fast"], 2, "unrecognized arguments: --fast", "--help"),
+    (["devices", "--machine"], 2, "expected one argument", "--help"),
     (["devices", "--machine", "nowhere.json"], 2, "nowhere.json", "--record"),
     (["devices", "--device", "nonsense"], 2, "no device matches 'nonsense'", "cpu ("),
+    (["devices", "--config", "none.toml"], 2, "settings file not found", "path"),
     (["devices", "--log-file", "/proc/nowhere/x.log"], 2, "cannot write the log", "--log-file"),
     (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "Create the folder"),
+    (["devices", "--machine", H200, "--device", "xpu:0"], 2, "no device matches", "H200"),
     (["devices", "--machine", H200, "--device", "xpu", "--strict"], 3, "no XPU", "H200"),
+    (["use", "nonsense"], 2, "no device matches", "cpu ("),
     (["use", "directml", "--strict"], 3, "no DirectML device found", "doctor"),
     (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
+    (["use", "cpu", "--reset"], 2, "cannot be combined", "Leave"),
+    (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
     (["devices", "--gpu", "x"], 2, "--gpu must be a number", "numbers the GPUs"),
     (["devices", "--device", ""], 2, "no name", "auto"),
+    (["devices", "--device", "cpu", "--gpu", "0"], 2, "not allowed with", "--help"),
     (["devices", "--record", "r.json", "--machine", H200], 2, "--record writes", "one of"),
+    (["bench", "--plot", "/proc/nowhere/x.svg"], 2, "no folder", "Create the folder"),
     (["devices", "--machine", str(MACHINES / "rx7900xtx-windows.json"), "--strict",
       "--device", "rocm:0"], 3, "cannot be used as rocm:0", "docs/devices.md"),
+    (["devices", "--machine", PAIR, "--device", "dml:7"], 2, "no device matches", "4090"),
     (["use"], 2, "no terminal", "anyrig use DEVICE"),
+    (["bench", "--device", "dml:0"], 2, "no device matches", "cpu ("),
     (["devices", "--strict", "--machine", str(MACHINES / "gtx1080ti-linux.json"),
       "--device", "0"], 3, "cannot be used", "cu126"),
 ]  # fmt: skip
@@ -72,8 +136,11 @@ def test_a_mistake_is_one_error_with_a_hint(anyrig: Anyrig, subtests: pytest.Sub
     ("words", "code", "message"),
     [
         (["devcies", "--json"], 2, "unknown command 'devcies'"),
+        (["devices", "--fast", "--json"], 2, "unrecognized arguments: --fast"),
         (["--json", "devices", "--device", "nonsense"], 2, "no device matches 'nonsense'"),
         (["entities", "--json", "nowhere.txt"], 2, "nowhere.txt"),
+        (["cache", "import", "nowhere.txt", "--json"], 2, "nowhere.txt"),
+        (["jobs", "show", "abc", "--json"], 2, "abc"),
     ],
 )
 def test_a_program_reads_the_error_as_json(
@@ -128,6 +195,37 @@ def test_every_recorded_machine_prints(anyrig: Anyrig, subtests: pytest.Subtests
             assert "Using " in done.stdout
 
 
+def test_variables_ask_a_recorded_machine_what_if(anyrig: Anyrig) -> None:
+    done = anyrig("devices", "--machine", PAIR, environment={"CUDA_VISIBLE_DEVICES": "1"})
+    assert "hidden by CUDA_VISIBLE_DEVICES=1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "word"),
+    [({"ANYRIG_DEVICE": "rtx 4090"}, "4090"), ({"VIBEVOICE_DEVICE": "cuda:1"}, "4090"),
+     ({"USE_GPU": "no"}, "the CPU"), ({"GPU_ID": "1"}, "PRO 6000")],
+)  # fmt: skip
+def test_the_environment_overrides(anyrig: Anyrig, variables: dict[str, str], word: str) -> None:
+    done = anyrig("devices", "--machine", PAIR, environment=variables)
+    last = done.stdout.strip().splitlines()[-1]
+    assert word in last
+    assert "environment variable" in last
+    flag = anyrig("devices", "--machine", PAIR, "--device", "cuda:0", environment=variables)
+    assert "PRO 6000" in flag.stdout.strip().splitlines()[-1]
+
+
+def test_settings_files_are_read_and_refused(anyrig: Anyrig) -> None:
+    Path("anyrig.toml").write_text('device = "rtx 4090"\n')
+    done = anyrig("devices", "--machine", PAIR)
+    assert "settings file" in done.stdout.strip().splitlines()[-1]
+    Path("anyrig.toml").write_text('devise = "4090"\n')
+    assert "Did you mean 'device'?" in anyrig("devices").stderr
+    Path("anyrig.toml").unlink()
+    Path(".env").write_text("ANYRIG_DEVICE=cpu\n")
+    done = anyrig("devices", "--machine", PAIR)
+    assert "the CPU" in done.stdout.strip().splitlines()[-1]
+
+
 def test_a_recording_can_be_replayed(anyrig: Anyrig) -> None:
     assert "Recorded" in anyrig("devices", "--record", "me.json").stdout
     live = json.loads(anyrig("devices", "--json").stdout)
@@ -156,7 +254,36 @@ def test_doctor_exits_with_1_when_something_is_broken(anyrig: Anyrig, name: str,
     assert ("broken" in done.stdout) == bool(code)
 
 
+def test_doctor_and_a_device_that_answers_wrongly(anyrig: Anyrig, tmp_path: Path) -> None:
+    record = json.loads(Path(H200).read_text())
+    identity = record["nvml"]["devices"][0]["nvmlDeviceGetUUID"]
+    record["probes"] = {f"torch {identity}": {"ok": True, "max_error": 0.2, "ran_on": "cuda:0"}}
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(record))
+    done = anyrig("doctor", "--machine", str(path))
+    assert done.returncode == 1
+    assert "wrong results" in done.stdout
+
+
 # -- use -------------------------------------------------------------------------------------------
+
+
+def test_auto_is_a_word_of_every_command(anyrig: Anyrig) -> None:
+    assert anyrig("devices", "--device", "auto").returncode == 0
+    assert anyrig("doctor", "--device", "auto", "--no-kernels").returncode == 0
+    assert anyrig("bench", "--device", "auto", "--quick", "--no-save").returncode == 0
+
+
+def test_use_saves_tells_and_forgets(anyrig: Anyrig) -> None:
+    assert anyrig("use", "cpu", "--no-bench").returncode == 0
+    path = Path(os.environ["XDG_CONFIG_HOME"], "anyrig", "choice.json")
+    assert json.loads(path.read_text())["device"] == "cpu"
+    assert "saved by `anyrig use`" in anyrig("devices").stdout
+    assert json.loads(anyrig("use", "--json").stdout)["saved"]["device"] == "cpu"
+    assert "Deleted" in anyrig("use", "--reset").stdout
+    assert not path.exists()
+    assert "Nothing was saved" in anyrig("use", "--reset").stdout
+    assert "Nothing is saved" in anyrig("use", "--list").stdout
 
 
 def test_a_saved_device_that_is_gone_is_named(anyrig: Anyrig) -> None:
@@ -168,6 +295,14 @@ def test_a_saved_device_that_is_gone_is_named(anyrig: Anyrig) -> None:
     assert "RTX 2080 Ti no longer exists" in done.stderr
     path.write_text("garbage")
     assert "--reset" in anyrig("devices").stderr
+
+
+def test_the_first_use_of_a_device_measures_it_once(anyrig: Anyrig) -> None:
+    first = anyrig("use", "cpu")
+    assert "Measuring" in first.stderr
+    book = json.loads(Path(os.environ["XDG_CACHE_HOME"], "anyrig", "figures.json").read_text())
+    assert any(f["kernel"] == "product" for f in book["devices"]["cpu"]["figures"])
+    assert "Measuring" not in anyrig("use", "cpu").stderr
 
 
 # -- bench -----------------------------------------------------------------------------------------
@@ -207,6 +342,19 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     assert gone.stderr.read() == b""
     gone.stderr.close()
     assert gone.wait() == 141
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "bench"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    assert err.strip().endswith("interrupted")
 
 
 @pytest.mark.parametrize("name", ["book", "speak", "index", "engines", "search"])
@@ -293,6 +441,14 @@ def test_onnx_runtime_reports_to_nobody(anyrig: Anyrig) -> None:
     assert not [path for path in Path.home().rglob("*") if "Microsoft" in str(path)]
 
 
+@pytest.mark.parametrize(
+    "words", [["use", "cpu", "--no-bench"], ["use", "--reset"], ["devices", "--record", "r.json"],
+              ["use"], ["devices"], ["doctor", "--no-kernels"]],
+)  # fmt: skip
+def test_json_is_json(anyrig: Anyrig, words: list[str]) -> None:
+    json.loads(anyrig(*words, "--json").stdout)
+
+
 def test_a_device_that_answers_with_nan_is_json_too(anyrig: Anyrig, tmp_path: Path) -> None:
     record = json.loads(Path(H200).read_text())
     identity = record["nvml"]["devices"][0]["nvmlDeviceGetUUID"]
@@ -302,6 +458,12 @@ def test_a_device_that_answers_with_nan_is_json_too(anyrig: Anyrig, tmp_path: Pa
     done = anyrig("doctor", "--machine", str(path), "--json")
     assert done.returncode == 1
     assert any("NaN" in finding["message"] for finding in json.loads(done.stdout)["findings"])
+
+
+def test_bench_without_any_stream_to_ask_on() -> None:
+    command = f"{sys.executable} -m anyrig bench --quick --no-save --device cpu <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:
@@ -445,6 +607,28 @@ def test_a_file_that_is_read_is_named_without_its_sequences(
     assert not UNSAFE & {*out, *err}
     assert main(["book", "--list", "--json", f"{ODD}.txt"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals")
+def test_colours_of_our_own_stay_on_a_terminal() -> None:
+    import pty
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.pop("NO_COLOR", None)
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [sys.executable, "-m", "anyrig", "jobs", "show", ODD])
+    said = b""
+    try:
+        while piece := os.read(terminal, 4096):
+            said += piece
+    except OSError:  # Linux's way to say that the other side has closed
+        pass
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert b"\x1b[31merror\x1b[0m: " in said
+    assert said.count(b"\x1b") == 2
+    assert rb"\u001b[31mred" in said
 
 
 def test_only_the_stream_s_own_mark_becomes_an_escape() -> None:

@@ -109,12 +109,50 @@ def test_a_killed_worker_leaves_its_book_to_the_next(anyrig: Anyrig) -> None:
     assert Path("story.m4b").exists()
 
 
+def test_a_running_book_is_paused_resumed_and_cancelled(anyrig: Anyrig) -> None:
+    # Long enough that something is left to do after the pause, whatever commands take.
+    long = "\n\n".join(f"Mr. Hale opened on day {n}, and closed." for n in range(60))
+    Path("story.txt").write_text(f"CHAPTER I\n\n{long}", encoding="utf-8")
+    id = queued(anyrig, *SLOW)
+    worker = started()
+    until(id, half_way)
+    jobs(anyrig, "pause", id)
+    until(id, lambda job: job.state == "paused")
+    assert worker.wait(60) == 0  # nothing is left to do
+    jobs(anyrig, "resume", id)
+    worker = started()
+    until(id, half_way)
+    cancelled = anyrig("jobs", "cancel", id, "--json")
+    assert worker.wait(60) == 0
+    if "the job is done" in cancelled.stderr:  # a fast machine was quicker than the command
+        assert {path.name for path in Path().iterdir()} == {"story.txt", "story.m4b"}
+        return
+    assert cancelled.returncode == 0
+    until(id, lambda job: job.state == "cancelled")
+    # Most of it was kept by then: the book may have been whole the moment before.
+    assert {path.name for path in Path().iterdir()} <= {"story.txt", "story.m4b"}
+    assert anyrig("jobs", "follow", id).returncode == 1
+
+
+def test_a_failed_book_says_why_and_what_to_do(anyrig: Anyrig) -> None:
+    id = queued(anyrig, *TONE, "--chapters", "9")
+    done = anyrig("jobs", "run")
+    assert done.returncode == 1
+    shown = anyrig("jobs", "show", id).stdout
+    assert "error: " in shown
+    assert "hint: " in shown
+    assert jobs(anyrig, "show", id)["error"]["hint"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("frobnicate",), "Valid actions: list"),
+        (("shw",), "Did you mean `anyrig jobs show`"),
         (("show",), "needs an id"),
+        (("run", "abc"), "takes no id"),
         (("show", "nothing"), "job nothing not found"),
+        (("run", "--at-once", "0"), "--at-once 0"),
     ],
 )
 def test_slips_are_told(anyrig: Anyrig, words: tuple[str, ...], said: str) -> None:

@@ -25,6 +25,7 @@ from anyrig.app.rig import Rig
 from anyrig.cluster import protocol
 from anyrig.cluster import worker as worker_module
 from anyrig.cluster.broker import HEALTH, RESULT_S, RUN_ITEMS, make_app, make_queue
+from anyrig.cluster.pool import ClusterPool
 from anyrig.cluster.protocol import EncodedResult, TaskRequest, TaskResult, parse_result
 from anyrig.cluster.registry import WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec, identify_engine
@@ -540,3 +541,14 @@ def test_one_that_was_frozen_leaves_its_name_to_who_took_it(broker: Broker) -> N
                 frozen.close()
                 assert broker.living()["w"].instance == instance
                 assert not fresh._replaced
+
+
+def test_a_run_asks_only_who_can_compute_as_it_wants(broker: Broker) -> None:
+    with working(broker):
+        info = broker.living()["w"]
+        engine = info.find_engine("tone")
+        assert engine is not None
+        for precision, reason in (("fp32", ""), ("half", "it computes tone in fp32, not in half")):
+            pool = ClusterPool(broker.client, engine, CODEC, precision=precision)
+            assert pool.remote._find_mismatch(info) == reason
+            pool.close()

@@ -254,6 +254,7 @@ def filled(text: str) -> str:
 
 
 def all_settings() -> str:
+    """Every setting, as the requests define it."""
     from anyrig.app.settings import SCHEMA
     from anyrig.options import settings_table
 
@@ -318,6 +319,7 @@ def _said(command: str) -> str:
 
 
 def wanted() -> dict[Path, str]:
+    """What every generated page should hold."""
     found = {page: filled(page.read_text(encoding="utf-8")) for page in PAGES}
     found[ROOT / "docs" / "commands.md"] = commands_page()
     found[ROOT / "docs" / "http.md"] = http_page()

@@ -67,6 +67,7 @@ def _is_defined(name: str) -> bool:
 
 
 def find_missing(quoted: str) -> list[str]:
+    """What of a text in backticks does not exist."""
     if place := _PLACE.fullmatch(quoted):
         file = SOURCE / place[1]
         return [] if file.exists() and place[2] in _names(file) else [quoted]
@@ -87,6 +88,20 @@ def find_missing(quoted: str) -> list[str]:
     return [name for name in names if not _is_defined(name)]
 
 
+def test_the_page_names_many_functions() -> None:
+    assert len([one for one in QUOTED if _PLACE.fullmatch(one)]) >= 40
+
+
 @pytest.mark.parametrize("quoted", QUOTED)
 def test_named_in_the_page_exists(quoted: str) -> None:
     assert find_missing(quoted) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["app/rig.py:Rig.fly", "app/nothing.py:run", "app/nothing.py", "devices/nothing/", "anyrig fly",
+     "Rig.fly", "rig.fly(SpeechRequest)", "fly", "print", "NO_SUCH_TABLE", "no_option=6",
+     "python -m anyrig.fly"],
+)  # fmt: skip
+def test_what_does_not_exist_is_found(wrong: str) -> None:
+    assert find_missing(wrong)

@@ -32,11 +32,24 @@ def _rows() -> list[tuple[str, str]]:
 ROWS = _rows()
 
 
+def test_the_table_is_whole() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert len(re.findall(r"^## [A-E]\. ", text, re.MULTILINE)) == 5
+    assert len(ROWS) > 135
+    for name in ("VIBEVOICE_MODEL", "VIBEVOICE_PORT", "VIBEVOICE_DEVICE", "DIRECTML_DEVICE",
+                 "USE_GPU", "GPU_ID", "/config", "/stream", "/health", "/metrics/gpu"):  # fmt: skip
+        assert any(name in old for old, _ in ROWS), name
+    for old, here in ROWS:
+        assert "`" in old
+        assert len(here) > 3
+
+
 # -- what a row names is there ---------------------------------------------------------------------
 
 
 @lru_cache
 def _flags(command: str) -> frozenset[str]:
+    """Every flag of a command."""
     module: Any = importlib.import_module(f"anyrig.cli.{command}")
     return frozenset(build_parser(command, module)._option_string_actions)
 
@@ -108,11 +121,21 @@ CPU = "Processor"
     [
         (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cpu"}, [], CPU),
         (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cuda"}, [], "NVIDIA"),
+        (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cuda"}, ["--device", "cpu"], CPU),
+        (TWO_NVIDIA, {"VIBEVOICE_DEVICE": "cuda", "ANYRIG_DEVICE": "cpu"}, [], CPU),
         (TWO_NVIDIA, {"USE_GPU": "false"}, [], CPU),
         (TWO_NVIDIA, {"USE_GPU": "no", "VIBEVOICE_DEVICE": "cuda"}, [], CPU),
+        (TWO_NVIDIA, {"USE_GPU": "yes"}, [], "NVIDIA"),
+        (TWO_NVIDIA, {"USE_GPU": "auto"}, [], "NVIDIA"),
+        (TWO_NVIDIA, {"GPU_ID": "0"}, [], "RTX 4090"),
         (TWO_NVIDIA, {"GPU_ID": "1"}, [], "RTX PRO 6000"),
+        (TWO_NVIDIA, {"GPU_ID": "1", "VIBEVOICE_DEVICE": "cpu"}, [], CPU),
+        (TWO_NVIDIA, {}, ["--gpu", "1"], "RTX PRO 6000"),
         (TWO_NVIDIA, {"CUDA_VISIBLE_DEVICES": ""}, [], CPU),
         (DIRECTML, {"DIRECTML_DEVICE": "0"}, [], "Vega 8"),
+        (DIRECTML, {"DIRECTML_DEVICE": "0", "VIBEVOICE_DEVICE": "directml"}, [], "Vega 8"),
+        (DIRECTML, {"DIRECTML_DEVICE": "0", "VIBEVOICE_DEVICE": "cpu"}, [], "Ryzen"),
+        (DIRECTML, {}, ["--device", "dml:0"], "Vega 8"),
         (DIRECTML, {}, ["--device", "directml"], "Vega 8"),
     ],
 )  # fmt: skip
@@ -136,3 +159,11 @@ def test_a_dot_env_file_of_the_old_tools_is_read(anyrig: Anyrig) -> None:
     assert json.loads(done.stdout)["choice"]["devices"] == ["cpu"]
     assert "VIBEVOICE_THREADS" in done.stderr  # not known: said, and nothing stops
     assert "DATABASE_URL" not in done.stderr
+
+
+def test_a_gpu_that_must_be_there_and_is_not_is_an_error(anyrig: Anyrig) -> None:
+    record = str(MACHINES / "no-gpu.json")
+    done = anyrig("devices", "--machine", record, "--device", "cuda", "--strict")
+    assert done.returncode in (2, 3)
+    done = anyrig("devices", "--machine", record, "--device", "cuda")
+    assert done.returncode == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import itertools
 import os
 import re
@@ -13,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.cli.main import COMMANDS
+from anyrig.cli.main import COMMANDS, build_parser
+from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from tests.docs import pages, running
 from tests.docs.pages import PAGES, ROOT, Block
@@ -133,6 +136,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert _find_dead_links(page) == []
 
 
+def test_dead_links_and_anchors_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n[a](page.md#a-page) [b](#other) [c](no.md) [d](page.md#no)\n")
+    assert _find_dead_links(page) == ["#other", "no.md", "page.md#no"]
+
+
 def test_pages_that_the_program_names_exist() -> None:
     for source in (ROOT / "src").rglob("*.py"):
         text = source.read_text(encoding="utf-8")
@@ -151,8 +160,36 @@ def test_every_page_is_in_the_index_and_every_command_in_its_page() -> None:
     assert all(f"\n## {name}\n" in commands for name in COMMANDS)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_commands_page_has_every_option(name: str) -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    section = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    shared = text.split("\n## Shared options\n")[1].split("\n### ")[1:]
+    titles = [one.splitlines()[0] for one in shared]
+    linked = [
+        part for title, part in zip(titles, shared, strict=True)
+        if title == titles[0] or f"[{title}]" in section
+    ]  # fmt: skip
+    module = importlib.import_module(f"anyrig.cli.{name}")
+    for action in build_parser(name, module)._actions:
+        if action.help != argparse.SUPPRESS and action.option_strings not in ([], ["-h", "--help"]):
+            assert any(
+                re.search(rf"(?<![\w-]){flag}(?![\w-])", part)
+                for part in (section, *linked)
+                for flag in action.option_strings
+            ), action.option_strings
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+
+
+def test_settings_page_lists_every_key_and_old_name() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    for key in LOADER.schema:
+        assert f"| `{key}` | " in text
+    assert f"`speech.rate` is `{variable_name('speech.rate')}`" in text
+    assert all(name in text for name in LOADER.legacy_variables)
 
 
 # -- engines --------------------------------------------------------------------------------------
@@ -170,6 +207,17 @@ def test_the_page_tells_each_engine_as_it_is(name: str) -> None:
 
 
 # -- troubleshooting ------------------------------------------------------------------------------
+
+
+def test_troubleshooting_names_findings_that_exist() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    for head in ("GPU not detected", "Out of memory", "CUDA versions", "WSL2", "Containers",
+                 "Flash-attention", "Slow CPU worker"):  # fmt: skip
+        assert f"## {head}\n" in text
+    source = (ROOT / "src/anyrig/devices/doctor.py").read_text(encoding="utf-8")
+    checks = set(re.findall(r'"([\w-]+)": (?:_check|partial\(_check)', source))
+    named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)*)`", text))
+    assert len(named & checks) >= 12, sorted(named & checks)
 
 
 def test_troubleshooting_quotes_messages_of_the_program() -> None:
@@ -215,3 +263,11 @@ def test_nothing_names_the_machine_it_was_written_on() -> None:
         if path.suffix in (".py", ".md", ".toml", ".json", ".txt", ".ps1", "") and path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             assert not [word for word in words if word in text], path
+
+
+def test_ci_runs_what_the_readme_says() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert "make run" in readme
+    assert "make test" in readme
+    assert "torch==2.13.0\n" in (ROOT / "constraints.txt").read_text()

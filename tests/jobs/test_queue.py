@@ -62,6 +62,15 @@ def test_invalid_arguments_are_refused(queue: JobQueue, arguments: dict[str, Jso
     assert queue.list() == ()
 
 
+def test_json_keys_of_a_job(queue: JobQueue) -> None:
+    job = queue.submit("book", {"file": "a.txt"}, client="k1")
+    assert job.to_json() == {
+        "id": job.id, "kind": "book", "arguments": {"file": "a.txt"}, "state": "queued",
+        "created": job.created, "started": None, "ended": None, "progress": None, "error": None,
+        "result": None, "attempts": 0, "asked": "", "client": "k1",
+    }  # fmt: skip
+
+
 def test_old_finished_jobs_are_deleted(tmp_path: Path) -> None:
     with JobQueue(tmp_path / "jobs.sqlite", max_finished=3) as queue:
         kept = queue.submit("waits", {})

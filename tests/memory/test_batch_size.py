@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import platform
 import random
 import subprocess
@@ -14,12 +15,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anyrig.errors import DeviceLostError, OutOfMemoryError
+from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
 from anyrig.memory.batch_size import (
     BatchSizeResult,
+    BatchTrial,
     find_batch_size,
     sweep_batch_sizes,
 )
+from anyrig.memory.size_search import forecast_sizes
 from anyrig.units import GIB, MIB
 from tests.memory.simulated import Simulated
 
@@ -177,12 +180,39 @@ def test_spilling_is_detected_by_speed_without_memory_figures(
     assert len(found.trials) <= 20
 
 
+def test_spilling_driver_stops_at_the_budget() -> None:
+    device = Simulated(spills=True, cached=0.03)
+    found = search(device, budget_bytes=12 * GIB)
+    check(device, found)
+    assert found.num_out_of_memory == 0
+    largest = max(n for n in range(1, 100) if device.taken(n) <= 12 * GIB)
+    assert 0.95 * largest <= found.batch_size <= largest
+
+
+def test_spilling_below_the_budget_is_detected_by_speed() -> None:
+    """The driver reports 48 GiB and spills from 24 GiB on."""
+    device = Simulated(capacity_bytes=24 * GIB, spills=True)
+    found = search(device, budget_bytes=48 * GIB)
+    check(device, found)
+    assert found.batch_size <= device.largest()
+    assert any(one.outcome == "slow" for one in found.trials)
+
+
 def test_a_single_slow_step_is_not_spilling() -> None:
     pauses = iter([1.0] * 8 + [30.0] + [1.0] * 1000)
     device = Simulated(reports_memory=False, noise=lambda: next(pauses))
     found = search(device, max_size=64)
     assert found.batch_size == 64
     assert all(one.ran for one in found.trials)
+
+
+def test_optimizer_peak_at_small_sizes() -> None:
+    """Sizes 1 to 8 all peak in the optimizer's step: a line through 1 and 2 would be flat."""
+    device = Simulated(optimizer_peak_bytes=2 * GIB)
+    found = search(device)
+    check(device, found)
+    assert found.num_out_of_memory <= 1
+    assert found.batch_size >= 0.95 * device.largest()
 
 
 def test_state_allocated_by_the_first_step() -> None:
@@ -201,6 +231,30 @@ def test_state_allocated_by_the_first_step() -> None:
     device.step = step  # type: ignore[method-assign]
     found = search(device)
     assert 38 <= found.batch_size <= 40
+
+
+def test_max_size() -> None:
+    device = Simulated()
+    found = search(device, max_size=10)
+    assert found.batch_size == 10
+    assert "10 is the requested maximum" in found.reason
+    assert max(device.steps) == 10
+
+
+def test_start_at_a_known_size() -> None:
+    device = Simulated(cached=0.02)
+    first = search(device)
+    again = Simulated(cached=0.02)
+    found = search(again, start=first.batch_size)
+    assert found.batch_size >= first.batch_size
+    assert len(found.trials) <= 2
+
+
+def test_start_that_is_too_large() -> None:
+    device = Simulated()
+    found = search(device, start=5000)
+    check(device, found)
+    assert found.batch_size >= 0.95 * device.largest()
 
 
 def test_slow_device_stops_at_the_time_limit() -> None:
@@ -233,6 +287,18 @@ def test_result_holds_under_a_limit_of_reserved_memory() -> None:
         device.step(found.batch_size)
 
 
+def test_emptying_the_cache_once_is_no_failure() -> None:
+    device = Simulated(max_retries=1)
+    plain = device.step
+
+    def step(size: int) -> object:
+        device.num_retries += not device.steps
+        return plain(size)
+
+    device.step = step  # type: ignore[method-assign]
+    assert search(device, start=80).trials[0].ran
+
+
 def test_nothing_fits() -> None:
     device = Simulated(slope_bytes=30 * GIB)
     with pytest.raises(
@@ -258,6 +324,15 @@ def test_runtime_that_never_releases_memory() -> None:
     assert "does not release memory" in found.reason
 
 
+def test_any_other_error_is_raised() -> None:
+    def step(size: int) -> object:
+        raise ValueError("not memory")
+
+    device = Simulated()
+    with pytest.raises(ValueError, match="not memory"):
+        find_batch_size(step, device, budget_bytes=GIB, clock=device.clock)
+
+
 def test_lost_device() -> None:
     """It cannot be used again in this process."""
 
@@ -267,6 +342,16 @@ def test_lost_device() -> None:
     device = Simulated(capacity_bytes=GIB)
     with pytest.raises(DeviceLostError, match="lost at batch size 1: error: 40"):
         find_batch_size(step, device, budget_bytes=GIB, clock=device.clock)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"start": 0}, {"multiple": 0}, {"max_size": 4, "multiple": 8}, {"budget_bytes": 0},
+     {"max_trial_s": 0.0}],
+)  # fmt: skip
+def test_invalid_arguments(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        search(Simulated(), **options)
 
 
 class _Tensor:
@@ -304,6 +389,46 @@ def test_tensors_of_a_failed_step_are_freed_before_release() -> None:
     assert max(alive_at_release) == 0
 
 
+def test_log_and_progress(caplog: pytest.LogCaptureFixture) -> None:
+    messages: list[str] = []
+    with caplog.at_level(logging.INFO):
+        found = search(Simulated(), on_progress=messages.append)
+    for one in found.trials:
+        assert f"batch size {one.size}: " in caplog.text
+    assert "took" in caplog.text
+    assert len(messages) >= len(found.trials)
+    assert found.fastest.rate == max(one.rate or 0 for one in found.trials)
+
+
+# -- forecast --------------------------------------------------------------------------------------
+
+
+def trial(size: int, peak_bytes: int, idle_bytes: int = 0, outcome: Any = "ran") -> BatchTrial:
+    return BatchTrial(size, outcome, 2, 1.0, 0.5, peak_bytes, peak_bytes, idle_bytes)
+
+
+@given(st.integers(0, 8 * GIB), st.integers(MIB, GIB), st.integers(2, 40), st.integers(9, 80))
+def test_forecast_on_a_line(fixed: int, slope: int, size: int, gib: int) -> None:
+    trials = [trial(n, fixed + slope * n, fixed) for n in (1, size)]
+    capacity = max(gib * GIB, fixed + slope * size)
+    forecast = forecast_sizes(trials, capacity)
+    assert forecast is not None
+    assert forecast.max_size is not None
+    assert size <= forecast.safe_size <= (capacity - fixed) // slope <= forecast.max_size
+
+
+def test_forecast_at_the_ends_of_a_curve() -> None:
+    # The optimizer's peak hides the slope: the safe size follows from idle memory alone.
+    flat = [trial(size, 4 * GIB, 2 * GIB) for size in (1, 2)]
+    assert forecast_sizes(flat, 24 * GIB) == (22, None, 2 * GIB)
+    over = [trial(10, 10 * GIB), trial(40, 40 * GIB, outcome="over budget")]
+    assert forecast_sizes(over, 24 * GIB) == (24, 24, 10 * GIB)
+    # A peak at the budget was limited by the allocator: it predicts nothing.
+    full = forecast_sizes([trial(10, 11 * GIB), trial(22, 24 * GIB)], 24 * GIB)
+    assert full is not None
+    assert full.safe_size == 22
+
+
 # -- sweep -----------------------------------------------------------------------------------------
 
 
@@ -317,6 +442,22 @@ def test_sweep_of_powers_of_two_finds_the_largest() -> None:
     assert [one.size for one in found.trials][:7] == [1, 2, 4, 8, 16, 32, 64]
     assert 0.95 * device.largest() <= found.batch_size <= device.largest()
     assert all(done <= total for done, total in seen)
+
+
+def test_sweep_of_given_sizes_stops_at_the_first_failure() -> None:
+    device = Simulated(capacity_bytes=6 * GIB)
+    found = sweep_batch_sizes(device.step, device, sizes=(32, 1, 4, 64, 16), budget_bytes=6 * GIB)
+    assert [(one.size, one.outcome) for one in found.trials] == [
+        (1, "ran"), (4, "ran"), (16, "ran"), (32, "out of memory"),
+    ]  # fmt: skip
+    assert found.batch_size == 16
+
+
+def test_sweep_of_sizes_that_do_not_fit() -> None:
+    with pytest.raises(OutOfMemoryError):
+        sweep_batch_sizes(Simulated().step, Simulated(), sizes=(1000,))
+    with pytest.raises(InvalidInputError, match="invalid batch sizes"):
+        sweep_batch_sizes(Simulated().step, Simulated(), sizes=(0, 1))
 
 
 # -- the host's memory -----------------------------------------------------------------------------

@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from anyrig.devices.machine import Precision
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision.policy import (
     DynamicPrecision,
     FallbackEvent,
+    FallbackSettings,
     PrecisionPolicy,
     make_policy,
 )
@@ -92,6 +93,16 @@ def test_training_falls_back_and_continues(
     assert all(p.isfinite().all() for p in net.parameters())
 
 
+def test_without_a_fallback_every_step_is_skipped_and_weights_stay() -> None:
+    torch.manual_seed(1)
+    net = Steep()
+    before = [p.detach().clone() for p in net.parameters()]
+    applied = make_policy("fp16", "cpu", training=True)
+    steps(applied, net, torch.optim.Adam(net.narrow.parameters(), lr=1e-3), 60)
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    assert applied.state_dict()["scale"] == 1.0
+
+
 def overflow_every(applied: DynamicPrecision, every: int, count: int) -> torch.optim.Adam:
     """Train with an infinite loss in every n-th step."""
     parameter = nn.Parameter(torch.ones(1))
@@ -112,6 +123,22 @@ def test_too_many_skipped_steps_in_the_window() -> None:
         "25 of the last 73 steps overflowed",
         "3 steps in a row overflowed at the lowest loss scale, 1",
     )
+
+
+def test_a_few_skipped_steps_are_fine() -> None:
+    applied, _, _ = build("bf16")
+    overflow_every(applied, every=20, count=300)
+    assert applied.fallback is None
+    assert applied.precision == "fp16"
+
+
+def test_the_optimizer_state_is_kept() -> None:
+    applied, _, _ = build("bf16")
+    optimizer = overflow_every(applied, every=3, count=120)
+    assert applied.fallback is not None
+    state = next(iter(optimizer.state.values()))
+    # Every good step counts, before the fallback and after it.
+    assert int(state["step"]) > 60
 
 
 def test_a_checkpoint_after_the_fallback(caplog: pytest.LogCaptureFixture) -> None:
@@ -148,6 +175,23 @@ def test_invalid_state_is_rejected(wrong: dict[str, object]) -> None:
     applied, _, _ = build("bf16")
     with pytest.raises(InvalidInputError, match="is invalid"):
         applied.load_state_dict({**applied.state_dict(), **wrong})
+
+
+def test_invalid_settings_are_rejected() -> None:
+    with pytest.raises(InvalidSettingError, match="more than the window"):
+        FallbackSettings(window=10, most_skipped=11)
+    with pytest.raises(InvalidSettingError, match="at_floor"):
+        FallbackSettings(at_floor=0)
+
+
+def test_the_fallback_follows_the_scaler_settings() -> None:
+    applied = make_policy(
+        "fp16", "cpu", training=True, fallback="fp32", scaler=ScalerSettings(floor=1024.0)
+    )
+    assert isinstance(applied, DynamicPrecision)
+    overflow_every(applied, every=1, count=15)
+    assert applied.fallback is not None
+    assert "1024" in applied.fallback.reason
 
 
 @pytest.mark.parametrize(("before", "after"), [("plain", "dynamic"), ("dynamic", "plain")])

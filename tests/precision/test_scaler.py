@@ -134,6 +134,21 @@ def test_the_same_step_as_without_scaling() -> None:
         torch.testing.assert_close(plain, scaled, rtol=1e-5, atol=1e-7)
 
 
+def test_clipping_is_torchs_clipping() -> None:
+    torch.manual_seed(1)
+    pair = [nn.Linear(5, 5) for _ in range(2)]
+    pair[1].load_state_dict(pair[0].state_dict())
+    inputs = torch.randn(8, 5)
+    for layer in pair:
+        layer(inputs).square().sum().backward()
+    optimizer = torch.optim.SGD(pair[0].parameters(), lr=0.0)
+    norm = NoOpScaler().step(optimizer, max_norm=1.5).grad_norm
+    theirs = nn.utils.clip_grad_norm_(pair[1].parameters(), 1.5)
+    assert norm is not None
+    torch.testing.assert_close(norm, theirs)
+    torch.testing.assert_close(pair[0].weight.grad, pair[1].weight.grad)
+
+
 def test_one_bad_gradient_skips_the_step_of_every_optimizer() -> None:
     good, bad = weight(), weight()
     optimizers = [torch.optim.SGD([good], lr=0.1), torch.optim.SGD([bad], lr=0.1)]
@@ -141,6 +156,17 @@ def test_one_bad_gradient_skips_the_step_of_every_optimizer() -> None:
     scaler.scale_loss(good.sum() + (bad * math.nan).sum()).backward()  # type: ignore[no-untyped-call]
     assert scaler.step(optimizers).skipped
     assert (good.item(), bad.item()) == (1.0, 1.0)
+
+
+def test_a_shared_parameter_is_unscaled_once() -> None:
+    shared = weight()
+    optimizers = [torch.optim.SGD([shared], lr=0.1), torch.optim.SGD([shared], lr=0.1)]
+    scaler = LossScaler()
+    scaler.scale_loss(shared.sum()).backward()  # type: ignore[no-untyped-call]
+    scaler.step(optimizers, [shared, shared])
+    assert shared.grad is not None
+    assert shared.grad.item() == 1.0
+    assert shared.item() == pytest.approx(0.8)
 
 
 def test_sparse_duplicates_that_add_up_to_infinity_are_detected() -> None:
@@ -176,6 +202,24 @@ def test_weights_in_fp16_are_rejected() -> None:
     assert "fp32" in caught.value.hint
 
 
+def test_a_second_step_without_a_backward_pass_is_rejected() -> None:
+    parameter = weight()
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    scaler = LossScaler()
+    go(scaler, parameter, optimizer)
+    with pytest.raises(InvalidInputError, match="unscaled twice"):
+        scaler.step(optimizer)
+
+
+def test_no_gradients_at_all_change_nothing() -> None:
+    used, unused = weight(), weight()
+    scaler = LossScaler(SMALL)
+    for _ in range(5):
+        scaler.scale_loss(used.sum())
+        assert not scaler.step(torch.optim.SGD([unused], lr=0.1), max_norm=1.0).skipped
+    assert scaler.scale == 8.0
+
+
 def test_processes_skip_together() -> None:
     """A process whose own gradients are fine skips when another's are not."""
     parameter = weight()
@@ -183,6 +227,16 @@ def test_processes_skip_together() -> None:
     scaler = LossScaler(sync_flag=lambda bad: bad.fill_(1.0))
     assert go(scaler, parameter, optimizer)
     assert parameter.item() == 1.0
+
+
+def test_steps_without_scaling_can_skip_too() -> None:
+    parameter = weight()
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    (parameter * math.nan).sum().backward()  # type: ignore[no-untyped-call]
+    assert NoOpScaler(skip_nonfinite=True).step(optimizer).skipped
+    assert parameter.item() == 1.0
+    assert not NoOpScaler().step(optimizer).skipped
+    assert parameter.isnan().all()
 
 
 def test_one_synchronisation_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,8 +268,10 @@ def test_one_synchronisation_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"initial": math.nan}, {"growth": 1.0}, {"backoff": 1.0}, {"interval": 1.5},
-        {"hysteresis": True}, {"floor": 2.0**17},
+        {"initial": 0.0}, {"initial": math.nan}, {"initial": math.inf}, {"growth": 1.0},
+        {"backoff": 1.0}, {"backoff": -0.5}, {"interval": 0}, {"interval": 1.5},
+        {"hysteresis": 0}, {"hysteresis": True}, {"floor": 2.0**17}, {"ceiling": 2.0},
+        {"floor": -1.0}, {"initial": "big"},
     ],
 )  # fmt: skip
 def test_invalid_settings(wrong: dict[str, Any]) -> None:
@@ -242,7 +298,8 @@ def test_state_survives_a_checkpoint(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"scale": math.nan}, {"scale": 0.0}, {"scale": "8"}, {"good_steps": -1}, {"extra": 1},
+        {"scale": math.nan}, {"scale": 0.0}, {"scale": -4.0}, {"scale": "8"}, {"scale": True},
+        {"good_steps": -1}, {"patience": 1.5}, {"num_skipped": None}, {"extra": 1}, {"scale": None},
     ],
 )  # fmt: skip
 def test_invalid_state_changes_nothing(change: dict[str, Any]) -> None:
@@ -254,3 +311,11 @@ def test_invalid_state_changes_nothing(change: dict[str, Any]) -> None:
     missing = {key: value for key, value in before.items() if key != "scale"}
     with pytest.raises(InvalidInputError, match="scale"):
         scaler.load_state_dict(missing)
+
+
+def test_a_scale_outside_new_limits_is_clamped() -> None:
+    scaler = LossScaler(SMALL)
+    scaler.load_state_dict({**scaler.state_dict(), "scale": 65536.0})
+    assert scaler.scale == SMALL.ceiling
+    scaler.load_state_dict({})  # the run so far did not scale
+    assert scaler.scale == SMALL.ceiling

@@ -45,6 +45,8 @@ _END_S = 20.0
 
 @dataclass
 class Server:
+    """One that runs."""
+
     url: str
     client: httpx.Client
     process: subprocess.Popen[str]
@@ -59,6 +61,7 @@ class Server:
         return self.home / ".local" / "share" / "anyrig" / "server"
 
     def log(self) -> str:
+        """What it has said on the error stream so far."""
         return (self.home / "log.txt").read_text(encoding="utf-8")
 
 
@@ -74,12 +77,14 @@ def environment_of(home: Path, more: Mapping[str, str] | None = None) -> dict[st
 
 
 def run_for(home: Path, *words: str) -> str:
+    """What a command of this person says."""
     done = run_command(*words, environment=environment_of(home), clear=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 
 def add_key(home: Path, name: str, *words: str) -> str:
+    """A key, made as its owner does."""
     return str(json.loads(run_for(home, "keys", "add", name, "--json", *words))["key"])
 
 
@@ -88,7 +93,15 @@ def running(
     home: Path, *words: str, environment: Mapping[str, str] | None = None,
     key: str = "", command: tuple[str, ...] = (),
 ) -> Iterator[Server]:  # fmt: skip
-    """A server for as long as the block lasts; `command` runs it, `key` is its client's."""
+    """A server for as long as the block lasts.
+
+    Args:
+        home: its user's folder.
+        words: further options.
+        environment: further variables.
+        key: its client carries this one.
+        command: runs it, in place of a plain start.
+    """
     home.mkdir(parents=True, exist_ok=True)
     order = [*command, sys.executable, "-m", "anyrig", "serve", "--port", "0", "--json",
              "--no-bench", *words]  # fmt: skip
@@ -140,6 +153,7 @@ Start = Callable[..., Server]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real server, shared."""
     with running(tmp_path_factory.mktemp("server")) as found:
         yield found
 
@@ -213,15 +227,16 @@ _SLOW = {
     # left walks the frame of every page, speaks a sentence and makes the sample book in a browser.
     "test_serve_pages_documents", "test_serve_pages_jobs", "test_serve_pages_training",
     "test_serve_page_rig", "test_a_job_outlives_its_server_and_ends_as_if_nothing_had_happened",
-    "test_chapters_are_heard_while_the_rest_is_made",
+    "test_chapters_are_heard_while_the_rest_is_made", "test_the_lexicon_is_kept_and_heard",
     "test_workers_are_told_as_they_are_killed_frozen_and_healed",
-    "test_an_idle_model_is_unloaded_and_comes_back",
+    "test_an_idle_model_is_unloaded_and_comes_back", "test_lines_as_a_job_can_be_left",
     "test_a_model_is_trained_on_a_file_that_was_sent", "test_a_file_in_every_format",
-    "test_stop_and_play_again",
+    "test_speed_and_voice_are_heard", "test_stop_and_play_again",
 }  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow."""
     for item in items:
         names = {item.path.stem, getattr(item, "originalname", item.name)}
         if item.path.parent == Path(__file__).parent and names & _SLOW:

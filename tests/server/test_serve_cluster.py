@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from anyrig.server.auth import find_scopes
 from tests.cluster.conftest import Broker, Workers, until
 from tests.server.conftest import Server, Start
 
@@ -25,6 +26,12 @@ def test_without_a_cluster_there_is_none(app_client: TestClient) -> None:
     assert refused.status_code == 404
     assert "--cluster" in refused.json()["hint"]
     assert app_client.get("/health").json()["cluster"] == []
+
+
+def test_looking_needs_less_than_changing() -> None:
+    assert find_scopes("GET", "/cluster", wants_html=False) == ("read",)
+    assert find_scopes("PUT", "/cluster/workers/w1", wants_html=False) == ("admin",)
+    assert find_scopes("DELETE", "/cluster/workers/w1", wants_html=False) == ("admin",)
 
 
 def test_speech_and_jobs_are_made_by_the_workers(

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from tests.server.conftest import Server, Start
-from tests.server.documents_files import LETTER, RECIPE, SCAN, hostile, scan
+from tests.server.documents_files import LETTER, RECIPE, SCAN, drop, hostile, scan, send
 
 _AWAY = ("rapidocr", "tesseract", "spacy", "en_core_web")
 
@@ -22,6 +23,9 @@ _AWAY = ("rapidocr", "tesseract", "spacy", "en_core_web")
 def form(server: Server, task: str, *files: tuple[str, bytes | str], **fields: Any) -> Any:
     parts = [("files", (name, data)) for name, data in files]
     return server.client.post(f"/documents/{task}/upload", files=parts, data=fields, timeout=300)
+
+
+# -- files that do harm ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["summarise", "embed", "ocr", "analyse"])
@@ -46,17 +50,32 @@ def test_hostile_files_fail_alone(server: Server, task: str) -> None:
         assert one["error"]["hint"], one
 
 
+def test_a_hostile_file_alone_is_a_problem_of_its_sender(server: Server) -> None:
+    for name in ("cut.pdf", "bomb.epub", "../../up.txt"):
+        answer = form(server, "classify", (name, hostile()[name]), labels="a,b", ocr="never")
+        assert 400 <= answer.status_code < 500, (name, answer.text)
+
+
 @pytest.mark.parametrize(
     ("task", "body"),
     [
         ("classify", {"files": ["/etc/passwd"], "labels": ["a", "b"]}),
         ("classify", {"files": ["upload:../../../etc/passwd"], "labels": ["a", "b"]}),
         ("classify", {"texts": ["a"], "labels": ["@/etc/passwd", "x"], "model": "../../etc"}),
+        ("classify", {"texts": ["a"], "labels": ["a", "a"]}),
+        ("classify", {"texts": ["a"], "labels": ["a", "b"], "templates": ["no place"]}),
+        ("classify", {"texts": ["a"], "labels": [], "classifier": ""}),
         ("entities", {"texts": ["a"], "kinds": ["weather"]}),
         ("entities", {"texts": ["a"], "engine": "/bin/sh"}),
         ("summarise", {"texts": ["A text."], "model": "/etc"}),
+        ("summarise", {"texts": ["A text."], "sentences": 2, "words": 3}),
+        ("summarise", {"texts": []}),
         ("summarise", {"texts": ["\ud800"]}),
         ("ocr", {"files": ["upload:" + "0" * 32]}),
+        ("ocr", {"files": []}),
+        ("embed", {"texts": ["a"], "use": "harm"}),
+        ("analyse", {"texts": ["."]}),
+        ("similar", {"to_text": "", "texts": ["a"]}),
         ("similar", {"to_text": "a", "index": "none-of-these"}),
     ],
 )
@@ -71,6 +90,15 @@ def test_what_cannot_be_done_is_refused_with_a_hint(
     assert 400 <= answer.status_code < 500, answer.text
     assert answer.json()["hint"]
     assert "root:" not in answer.text
+
+
+def test_a_label_that_looks_like_a_file_is_a_label(server: Server) -> None:
+    body = {"texts": ["a"], "labels": ["@/etc/passwd", "other"], "model": "hashing"}
+    told = server.client.post("/documents/classify", json=body).json()["results"][0]["result"]
+    assert set(told["probabilities"]) == {"@/etc/passwd", "other"}
+
+
+# -- limits ----------------------------------------------------------------------------------------
 
 
 def test_limits_are_those_of_the_settings(start: Start) -> None:
@@ -97,6 +125,9 @@ def test_limits_are_those_of_the_settings(start: Start) -> None:
     assert "max_mb" in first["error"]["hint"]
     many = own.client.post("/documents/ocr", json={"files": ["upload:" + "0" * 32] * 201})
     assert many.status_code == 422
+
+
+# -- packages that are not there -------------------------------------------------------------------
 
 
 def test_what_is_not_installed_is_named_with_its_line(start: Start, tmp_path: Path) -> None:
@@ -128,7 +159,45 @@ def test_what_is_not_installed_is_named_with_its_line(start: Start, tmp_path: Pa
     assert (writes.status_code, bool(writes.json()["hint"])) == (501, True)
 
 
+# -- many at once ----------------------------------------------------------------------------------
+
+
+def test_many_clients_with_many_tasks_get_their_own_answers(server: Server) -> None:
+    texts = [f"The garden of flat number {n} has old trees. {RECIPE}" for n in range(8)]
+
+    def one(n: int) -> list[Any]:
+        with httpx.Client(base_url=server.url, timeout=300, trust_env=False) as client:
+            ask = {"texts": [texts[n]]}
+            found = [
+                client.post("/documents/classify", json={**ask, "labels": ["home", "food"]}),
+                client.post("/documents/entities", json={**ask, "engine": "grammar"}),
+                client.post("/documents/summarise", json={**ask, "sentences": 5}),
+                client.post("/documents/embed", json={**ask, "model": "hashing"}),
+                client.post(
+                    "/documents/summarise/upload", data={"sentences": "5"},
+                    files=[("files", (f"{n}.txt", texts[n])), ("files", ("bad.pdf", b"%PDF"))],
+                ),
+            ]  # fmt: skip
+            assert [answer.status_code for answer in found] == [200] * 5, found
+            return [answer.json()["results"][0] for answer in found]
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(one, range(8)))
+    alone = server.client.post("/documents/embed", json={"texts": texts, "model": "hashing"})
+    assert [row[3]["result"] for row in found] == [one["result"] for one in alone.json()["results"]]
+    for n, (label, entities, summary, _, file) in enumerate(found):
+        assert label["result"]["label"] == "food"
+        assert entities["name"] == "text 1"
+        for told in (summary, file):
+            assert f"flat number {n} has" in told["result"]["summaries"][0]["text"]
+        assert file["name"] == f"{n}.txt"
+
+
+# -- processes that are killed ---------------------------------------------------------------------
+
+
 def list_workers(server: Server) -> list[int]:
+    """The server's worker processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -188,3 +257,10 @@ def test_a_client_who_leaves_leaves_nothing_behind(server: Server) -> None:
     assert form(server, "summarise", ("a.txt", LETTER)).status_code == 200
     assert server.client.get("/uploads").json() == before
     assert set((server.data / "made").iterdir()) <= made
+
+
+def test_an_upload_that_is_deleted_meanwhile_is_a_404(server: Server) -> None:
+    sent = send(server, a_txt=LETTER)
+    drop(server, *sent.values())
+    answer = server.client.post("/documents/summarise", json={"files": list(sent.values())})
+    assert answer.status_code == 404

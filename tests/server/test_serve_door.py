@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 
@@ -16,23 +18,32 @@ from tests.server.conftest import HERE, MakeApp
 HOSTS = [
     ("127.0.0.1", "127.0.0.1:3000", True),
     ("127.0.0.1", "localhost:3000", True),
+    ("127.0.0.1", "LOCALHOST", True),
     ("127.0.0.1", "[::1]:3000", True),
+    ("127.0.0.1", "127.9.9.9", True),
     ("127.0.0.1", "named.example:3000", True),
+    ("127.0.0.1", "named.example.:3000", True),
     ("127.0.0.1", "evil.example", False),
     ("127.0.0.1", "127.0.0.1.evil.example", False),
+    ("127.0.0.1", "localhost.evil.example", False),
     ("127.0.0.1", "evil.example#127.0.0.1", False),
     ("127.0.0.1", "evil.example@127.0.0.1", False),
     ("127.0.0.1", "127.0.0.1,evil.example", False),
+    ("127.0.0.1", "127.0.0.1:x", False),
+    ("127.0.0.1", "127.0.0.1 ", False),
     ("127.0.0.1", "", False),
+    ("127.0.0.1", "[::1", False),
     ("127.0.0.1", "192.168.1.5", False),
     ("0.0.0.0", "192.168.1.5:3000", True),
     ("0.0.0.0", "evil.example", False),
+    ("192.168.1.5", "192.168.1.5", True),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("bound", "host", "known"), HOSTS)
-def test_names_that_the_server_answers_to(bound: str, host: str, known: bool) -> None:
-    assert AllowedHosts(bound, ["named.example"]).is_known(host) is known
+def test_names_that_the_server_answers_to(subtests: pytest.Subtests) -> None:
+    for bound, host, known in HOSTS:
+        with subtests.test(bound=bound, host=host):
+            assert AllowedHosts(bound, ["named.example"]).is_known(host) is known
 
 
 @pytest.mark.parametrize(
@@ -41,8 +52,11 @@ def test_names_that_the_server_answers_to(bound: str, host: str, known: bool) ->
         (HERE, "127.0.0.1:3000", True),
         ("http://localhost:3000", "localhost:3000", True),
         ("https://named.example", "named.example:443", True),
+        ("http://named.example:80", "named.example", True),
         ("http://127.0.0.1:3001", "127.0.0.1:3000", False),
+        ("http://localhost:3000", "127.0.0.1:3000", False),
         ("null", "127.0.0.1:3000", False),
+        ("file://", "127.0.0.1:3000", False),
         ("http://127.0.0.1:3000.evil.example", "127.0.0.1:3000", False),
     ],
 )
@@ -70,11 +84,16 @@ def _socket(client: TestClient, **headers: str) -> Any:
         ({}, 404),
         ({"Origin": HERE}, 404),
         ({"Sec-Fetch-Site": "same-origin"}, 404),
+        ({"Sec-Fetch-Site": "none"}, 404),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://127.0.0.1:8000"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ({"Origin": "https://evil.example", "X-HTTP-Method-Override": "GET"}, 403),
     ],
 )
 def test_pages_of_others_change_nothing(
@@ -164,6 +183,13 @@ def test_every_answer_carries_the_headers(make_app: MakeApp) -> None:
     )
 
 
+def test_docs_need_nothing_from_elsewhere(shared_client: TestClient) -> None:
+    page = shared_client.get("/docs").text
+    assert "POST</span><code>/uploads</code>" in page
+    assert "https://" not in page
+    assert "<script" not in page
+
+
 @pytest.fixture
 def small(make_app: MakeApp) -> Iterator[TestClient]:
     app = make_app(
@@ -196,10 +222,56 @@ def test_forms_have_an_end_told_or_not(small: TestClient) -> None:
     assert len(small.get("/uploads").json()["files"]) == 2
 
 
-@pytest.mark.parametrize("length", ["-1", "", "9" * 40])
+@pytest.mark.parametrize("length", ["-1", "1e3", "", "9" * 40, "0x10"])
 def test_lengths_that_are_no_numbers(shared_client: TestClient, length: str) -> None:
     answer = shared_client.post("/v1/embeddings", headers={"Content-Length": length})
     assert answer.status_code in (400, 413)
+
+
+# -- what goes through -----------------------------------------------------------------------------
+
+
+def test_answers_stream_piece_by_piece(make_app: MakeApp) -> None:
+    """The next piece is made only once the client has the one before."""
+    app = make_app()
+    got: list[bytes] = []
+    arrived = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"one", b"two", b"three"):
+            arrived.clear()
+            yield piece
+            await asyncio.wait_for(arrived.wait(), 10)
+
+    @app.get("/pieces")
+    async def _pieces() -> StreamingResponse:
+        return StreamingResponse(pieces())
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body" and message.get("body"):
+            got.append(message["body"])
+            arrived.set()
+
+    async def call() -> None:
+        gone = asyncio.Event()
+        messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+        async def receive() -> Any:
+            message = next(messages, None)
+            if message is None:
+                await gone.wait()
+            return message
+
+        scope = {
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "method": "GET",
+            "http_version": "1.1", "path": "/pieces", "raw_path": b"/pieces", "query_string": b"",
+            "root_path": "", "scheme": "http", "headers": [(b"host", b"127.0.0.1:3000")],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 3000),
+        }  # fmt: skip
+        await app(scope, receive, send)
+
+    asyncio.run(call())
+    assert got == [b"one", b"two", b"three"]
 
 
 def test_requests_are_counted_by_route_and_logged_without_what_was_sent(
@@ -219,3 +291,9 @@ def test_requests_are_counted_by_route_and_logged_without_what_was_sent(
     figures = app_client.get("/metrics").text
     assert 'anyrig_requests_total{method="GET",route="/uploads/{id}",status="404"} 1.0' in figures
     assert "secretwords" not in figures
+
+
+def test_odd_methods_do_not_fill_the_figures(app_client: TestClient) -> None:
+    for number in range(5):
+        app_client.request(f"ODD{number}", "/uploads")
+    assert "ODD" not in app_client.get("/metrics").text

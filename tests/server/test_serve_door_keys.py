@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastapi import Request
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from anyrig.server.auth import find_scopes, local_path
+from anyrig.server.auth import find_scopes, local_path, require_scope
 from anyrig.server.page.main import PAGES
 from anyrig.server.state import ServerState
 from tests.server.conftest import HERE, MakeApp
@@ -18,9 +19,15 @@ from tests.server.conftest import HERE, MakeApp
 
 @pytest.fixture
 def locked(make_app: MakeApp) -> Iterator[TestClient]:
+    """An app that asks for keys."""
     app = make_app(
         "--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_REQUESTS_PER_MINUTE": "20"}
     )
+
+    @app.get("/jobs/inner/kind")
+    async def _inner(request: Request) -> str:
+        require_scope(request, "train")
+        return "done"
 
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         yield client
@@ -63,8 +70,10 @@ def test_a_key_comes_in_two_headers(locked: TestClient) -> None:
 
 def test_scopes(locked: TestClient, subtests: pytest.Subtests) -> None:
     cases: list[tuple[tuple[str, ...], str, str, int]] = [
+        (("speech",), "GET", "/v1/models", 200),
         (("speech",), "GET", "/uploads", 200),
         (("embeddings",), "GET", "/uploads", 403),
+        (("embeddings",), "POST", "/v1/audio/speech", 403),
         (("speech",), "POST", "/v1/embeddings", 403),
         (("embeddings",), "POST", "/v1/embeddings", 422),
         (("read",), "GET", "/jobs", 200),
@@ -72,6 +81,7 @@ def test_scopes(locked: TestClient, subtests: pytest.Subtests) -> None:
         (("read",), "DELETE", "/jobs/x", 403),
         (("read",), "GET", "/metrics", 200),
         (("speech",), "GET", "/metrics", 403),
+        (("read",), "PUT", "/devices/chosen", 403),
         (("speech", "jobs", "page"), "PUT", "/devices/chosen", 403),
         (("speech", "jobs"), "GET", "/", 403),
         (("page",), "POST", "/v1/audio/speech", 403),
@@ -90,6 +100,12 @@ def test_a_person_with_a_key_for_jobs_does_not_get_the_page_of_jobs(locked: Test
     assert locked.get("/jobs", headers=headers).status_code == 200
     headers["Accept"] = "text/html,application/xhtml+xml"
     assert locked.get("/jobs", headers=headers).status_code == 403
+
+
+def test_a_route_can_ask_for_more(locked: TestClient) -> None:
+    inner = "/jobs/inner/kind"
+    assert locked.get(inner, headers=_add(locked, "a", "jobs")).status_code == 403
+    assert locked.get(inner, headers=_add(locked, "b", "train")).status_code == 200
 
 
 def test_training_and_other_jobs_are_two_scopes(locked: TestClient) -> None:
@@ -145,6 +161,15 @@ def test_every_route_of_the_app_has_a_scope_of_its_own(shared_client: TestClient
         and find_scopes(method.upper(), path, wants_html=False) == ("page",)
     ]
     assert fallen == []
+
+
+def test_removed_and_expired_keys_are_refused_at_once(locked: TestClient) -> None:
+    app: Any = locked.app
+    headers = _add(locked, "a")
+    assert locked.get("/uploads", headers=headers).status_code == 200
+    app.state.server.keys.remove("a")
+    assert locked.get("/uploads", headers=headers).status_code == 401
+    assert locked.get("/uploads", headers=_add(locked, "b", expires_at=1.0)).status_code == 401
 
 
 def test_each_key_has_a_rate(locked: TestClient) -> None:
@@ -255,11 +280,18 @@ def test_a_session_ends_with_its_key(locked: TestClient) -> None:
     assert locked.get("/uploads").status_code == 401
 
 
+def test_a_key_without_the_page_cannot_sign_in(locked: TestClient) -> None:
+    text = _add(locked, "a", "speech")["Authorization"].removeprefix("Bearer ")
+    answer = locked.post("/login", data={"key": text}, follow_redirects=False)
+    assert answer.status_code == 401
+    assert not locked.cookies
+
+
 def test_signing_in_leads_nowhere_else(locked: TestClient, subtests: pytest.Subtests) -> None:
     for path, local in (
         ("/speak", "/speak"), ("//evil.example", "/"), ("/\\evil.example", "/"),
-        ("https://evil.example", "/"), ("javascript:alert(1)", "/"),
-        ("/x\r\nSet-Cookie: a=b", "/"),
+        ("https://evil.example", "/"), ("javascript:alert(1)", "/"), ("", "/"),
+        ("/login?next=/login", "/"), ("/x\r\nSet-Cookie: a=b", "/"),
         ("/'><script>", "/%27%3E%3Cscript%3E"),
     ):  # fmt: skip
         with subtests.test(path=path):

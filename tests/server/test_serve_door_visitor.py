@@ -13,10 +13,16 @@ from fastapi.testclient import TestClient
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
+from anyrig.cluster.registry import WorkerRegistry
 from anyrig.server.page.api import ApiClient, ApiError
 from anyrig.server.page.translations import get_translator
+from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, visiting
 from tests.server.conftest import HERE, MakeApp, Start, add_key
+from tests.server.long_work import send
+from tests.server.test_serve_cluster_page import lost
+
+T = get_translator("en")
 
 
 def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> str:
@@ -44,6 +50,7 @@ def _app(make_app: MakeApp, *options: str, **more: Any) -> Any:
 
 @pytest.fixture
 def locked(make_app: MakeApp) -> Iterator[TestClient]:
+    """An app that asks for keys."""
     app = _app(make_app, "--require-keys", "--no-jobs")
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         yield client
@@ -62,6 +69,7 @@ class Page:
         )
 
     def does(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> int:
+        """The status of an answer."""
         assert self._client.portal is not None
         told = () if body is None else (body,)
         try:
@@ -108,6 +116,12 @@ def test_the_page_does_for_a_visitor_what_their_key_allows(locked: TestClient) -
     owner = Page(locked)
     assert owner.does("put", "/devices/chosen", {"device": "cpu"}) == 200
     assert page.does("put", "/devices/chosen", {"device": "cpu"}) == 403  # still the first one's
+
+
+def test_the_page_of_a_key_in_a_header_can_do_as_much(locked: TestClient) -> None:
+    page = Page(locked, Authorization=f"Bearer {_add(locked, 'a', 'page')}")
+    assert page.does("post", "/documents/summarise", {}) == 422
+    assert page.does("put", "/devices/chosen", {"device": "cpu"}) == 403
 
 
 def test_an_open_page_does_nothing_more_once_its_visitor_has_left(locked: TestClient) -> None:
@@ -165,6 +179,8 @@ def test_a_visitor_by_a_proxy_has_their_key_though_others_need_none(make_app: Ma
 
 
 class TestInABrowser:
+    """A person with a key for the page alone."""
+
     pytestmark = NEEDS
 
     def test_a_key_for_the_page_is_enough_to_use_it(
@@ -183,12 +199,51 @@ class TestInABrowser:
         done = "return document.querySelector('.player').dataset.state === 'done'"
         browser.until(lambda: browser.script(done))
 
+        (tmp_path / "tide.txt").write_text("The tide came in at noon.")
+        browser.open("/documents")
+        send(browser, tmp_path / "tide.txt")
+        browser.until(lambda: [one["name"] for one in asked.get("/uploads").json()["files"]])
+        browser.says("tide.txt", ".file-list")
+
+        lines = {"kind": "batch", "arguments": {"lines": ["Hello."], "engine": "tone"}}
+        # From the page: jobs of other keys are not shown to this one.
+        job = browser.script(
+            "return fetch('/jobs', {method: 'POST', headers: {'Content-Type': 'application/json'},"
+            " body: JSON.stringify(arguments[0])}).then(told => told.json()).then(job => job.id)",
+            lines,
+        )
+        browser.open("/jobs")
+        browser.find(f"[data-job='{job}'][data-state=done]")
+        browser.click(f"[data-job='{job}'] summary")
+        browser.find(f"[data-job='{job}'] [role=log]", "Done")
+
         before = asked.get("/devices").json()["word"]
-        browser.open("/rig")
-        t = get_translator("en")
-        browser.find("select[name=device]").send_keys(t("rig.use.all"))
-        browser.toast(t("login.admin"))
-        browser.toast(t("login.admin.do"))
-        browser.until(lambda: browser.find("select[name=device]").get_attribute("value") == before)
+        for language in ("en", "es", "fr"):
+            browser.open("/rig")
+            browser.speak(language)
+            t = get_translator(language)
+            browser.find("select[name=device]").send_keys(t("rig.use.all"))
+            browser.toast(t("login.admin"))
+            browser.toast(t("login.admin.do"))
+            browser.until(
+                lambda: browser.find("select[name=device]").get_attribute("value") == before
+            )
         assert asked.get("/devices").json()["word"] == before
         asked.close()
+
+    def test_the_workers_of_a_cluster_are_not_theirs(
+        self, driver: webdriver.Chrome, broker: Broker, start: Start, tmp_path: Path
+    ) -> None:
+        lost(broker, "ghost")
+        home = tmp_path / "home of keys"
+        key = add_key(home, "ada", "--scopes", "page")
+        server = start("--require-keys", "--cluster", broker.url, home=home)
+        browser = next(visiting(driver, server.url))
+        driver.get(f"{server.url}/cluster")
+        browser.find("#key").send_keys(key + Keys.ENTER)
+        browser.click("[data-worker='ghost'] [data-do=forget]")
+        browser.click("[data-ask=yes]")
+        browser.toast(T("login.admin"))
+        link = broker.client
+        assert "ghost" in WorkerRegistry(link).list_names()
+        link.close()

@@ -6,8 +6,10 @@ import asyncio
 import base64
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,9 @@ import pytest
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.tokenise import opened
+from anyrig.errors import OverloadedError
+from anyrig.server.routes.embeddings import shorten_vector, write_response
+from anyrig.server.waiting import ClientDisconnected, wait_for_all
 from tests.documents.test_embed import on_cpu
 from tests.server.conftest import Server, Start
 
@@ -38,6 +43,7 @@ def client(server: Server) -> Iterator[Any]:
 
 @lru_cache(maxsize=1)
 def offline(*texts: str) -> Any:
+    """The same texts without a server."""
     model = find("minilm", models=Path())
     with Embedder(model, placed=on_cpu(model), environment=os.environ, here=True) as made:
         return made.matrix(texts)
@@ -47,6 +53,9 @@ def cosines(one: Any, other: Any) -> Any:
     one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
     sizes = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     return (one * other).sum(axis=1) / sizes
+
+
+# ---------------------------------------------------------------- the official client
 
 
 @pytest.mark.parametrize("form", ["default", "float", "base64"])
@@ -61,11 +70,16 @@ def test_the_official_client_gets_the_vectors_that_are_made_offline(client: Any,
     assert (answer.object, answer.model) == ("list", "minilm")
 
 
+def test_one_text_is_not_a_list_of_letters(client: Any) -> None:
+    answer = client.embeddings.create(model="minilm", input=TEXTS[1])
+    assert len(answer.data) == 1
+    assert cosines([answer.data[0].embedding], offline(*TEXTS)[1:2]).min() > ALIKE
+
+
 def test_fewer_dimensions_are_the_first_ones_of_length_one(client: Any) -> None:
     answer = client.embeddings.create(model="minilm", input=TEXTS[0], dimensions=100)
     vector = np.array(answer.data[0].embedding)
     both = client.embeddings.create(model="minilm", input=TEXTS[0])
-    assert len(both.data) == 1  # one text is not a list of letters
     whole = np.array(both.data[0].embedding)[:100]
     assert vector.shape == (100,)
     np.testing.assert_allclose(vector, whole / np.linalg.norm(whole), atol=1e-5)
@@ -116,6 +130,9 @@ def test_a_wrong_model_is_the_client_s_not_found_error(client: Any) -> None:
         client.embeddings.create(model="no-such-model", input="x")
 
 
+# ---------------------------------------------------------------- models
+
+
 def test_models_of_all_kinds_are_listed(client: Any) -> None:
     found = {one.id: one for one in client.models.list()}
     kinds = {one.kind for one in found.values()}
@@ -125,6 +142,9 @@ def test_models_of_all_kinds_are_listed(client: Any) -> None:
     assert client.models.retrieve("hashing").details["dimension"] == 256
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("owner/nothing")
+
+
+# ---------------------------------------------------------------- many at once
 
 
 def test_64_clients_at_once_get_their_own_vectors_in_order(server: Server) -> None:
@@ -159,12 +179,41 @@ def test_64_clients_at_once_get_their_own_vectors_in_order(server: Server) -> No
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
-    """A folder of models, and a model beside it."""
-    from tests.documents.engines.toy import sentence_transformer
+    """A folder of models: one that knows fewer tokens than its tokenizer has, and a whole one."""
+    from tests.documents.engines.toy import encoder, sentence_transformer
 
+    encoder(tmp_path / "models" / "poisonable", "bert", vocab_size=60)
     sentence_transformer(tmp_path / "models" / "whole")
     sentence_transformer(tmp_path / "elsewhere")
     return tmp_path / "models"
+
+
+def test_a_poisoned_request_fails_alone(start: Start, folders: Path) -> None:
+    server = start("--no-page", environment={"ANYRIG_SERVER_MODELS": str(folders)})
+
+    def ask(text: str) -> httpx.Response:
+        return server.client.post(URL, json={"model": "poisonable", "input": [text, "the house"]})
+
+    answers: dict[int, httpx.Response] = {}
+
+    def one(number: int) -> None:
+        text = "777 999" if number == 5 else f"the cat sleeps under {'the ' * number} stone"
+        answers[number] = ask(text)
+
+    assert ask("the old dog").status_code == 200  # loaded: so that the others go together
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {number for number, one in answers.items() if one.status_code != 200} == {5}
+    assert answers[5].status_code == 422
+    assert answers[5].headers["content-type"] == "application/problem+json"
+    assert answers[5].json()["hint"]
+    assert ask("the old dog").status_code == 200
+
+
+# ---------------------------------------------------------------- folders of models
 
 
 def test_only_folders_that_are_named_in_the_settings_hold_models(
@@ -172,7 +221,7 @@ def test_only_folders_that_are_named_in_the_settings_hold_models(
 ) -> None:
     server = start("--no-page", environment={"ANYRIG_SERVER_MODELS": str(folders)})
     listed = {one["id"] for one in server.client.get("/v1/models").json()["data"]}
-    assert "whole" in listed
+    assert {"whole", "poisonable"} <= listed
     assert "elsewhere" not in listed
     answer = server.client.post(URL, json={"model": "whole", "input": "the cat"})
     assert len(answer.json()["data"][0]["embedding"]) == 32
@@ -183,16 +232,31 @@ def test_only_folders_that_are_named_in_the_settings_hold_models(
         assert "minilm" in refused.json()["hint"]
 
 
+# ---------------------------------------------------------------- what is refused
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
         ({"input": ""}, 400),
+        ({"input": []}, 400),
         ({"input": ["a", ""]}, 400),
+        ({"input": [[]]}, 400),
+        ({"input": [[101], []]}, 400),
+        ({"input": [101, 102]}, 400),
         ({"input": [99_999]}, 400),
+        ({"input": [[5, 99_999]]}, 400),
         ({"input": "a", "dimensions": 385}, 400),
         ({"input": "a", "dimensions": 0}, 422),
+        ({"input": "a", "encoding_format": "int8"}, 422),
+        ({"input": ["a", 5]}, 422),
+        ({"input": [1.5]}, 422),
         ({"input": [-1]}, 422),
+        ({"input": [True]}, 422),
+        ({"input": None}, 422),
+        ({"input": "a", "use": "other"}, 422),
         ({}, 422),
+        ([], 422),
         ({"input": "a", "model": "x" * 501}, 422),
         ({"input": "a", "model": "ghost\u00e9\u4e2d"}, 404),
         ({"input": ["a"] * 2049}, 413),
@@ -210,12 +274,45 @@ def test_what_cannot_be_embedded_is_a_problem(server: Server, body: Any, status:
     assert told["error"]["message"]
 
 
+@pytest.mark.parametrize("body", [b"", b"{", b'{"input": "\\ud800"}', b"\xff\xfe", b"[" * 5000])
+def test_what_is_no_json_is_a_problem(server: Server, body: bytes) -> None:
+    kind = {"content-type": "application/json"}
+    answer = server.client.post(URL, content=body, headers=kind)
+    assert answer.status_code in (400, 422)
+    plain = server.client.post(
+        URL, content=b'{"input":"a"}', headers={"content-type": "text/plain"}
+    )
+    assert plain.status_code == 415
+
+
 def test_odd_texts_have_vectors(server: Server) -> None:
     texts = [" ", "\n", "\x00", "\u202e", "\U0001f600" * 50, "e\u0301", "x" * 10_000]
     answer = server.client.post(URL, json={"input": texts})
     vectors = np.array([one["embedding"] for one in answer.json()["data"]])
     assert vectors.shape == (len(texts), 384)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-4)
+
+
+def test_a_full_queue_is_told_to_come_again(start: Start) -> None:
+    limits = {"ANYRIG_SERVER_QUEUE": "20", "ANYRIG_SERVER_TEXTS": "20"}
+    server = start("--no-cache", environment=limits)
+    assert server.client.post(URL, json={"input": "a"}).status_code == 200
+    answers: list[httpx.Response] = []
+
+    def ask(number: int) -> None:
+        body = {"input": [f"{number} {n} " + "some words " * 120 for n in range(20)]}
+        answers.append(httpx.post(server.url + URL, json=body, timeout=120))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {one.status_code for one in answers} == {200, 429}
+    for one in answers:
+        if one.status_code == 429:
+            assert int(one.headers["retry-after"]) > 0
+    assert server.client.post(URL, json={"input": ["a"] * 21}).status_code == 413
 
 
 def test_a_client_that_leaves_takes_its_texts_along(start: Start) -> None:
@@ -251,3 +348,52 @@ def _waiting(server: Server) -> float:
 def _figure(server: Server, name: str) -> float:
     lines = server.client.get("/metrics").text.splitlines()
     return sum(float(one.rsplit(" ", 1)[1]) for one in lines if one.startswith(name + "{"))
+
+
+# ---------------------------------------------------------------- pieces
+
+
+def test_an_answer_is_written_with_every_digit_that_counts() -> None:
+    vectors = list(np.random.default_rng(3).normal(size=(5, 40)).astype(np.float32))
+    vectors.append(np.array([0, -0.0, 1, 1e-30, 3.4e38] * 8, np.float32))
+    import json
+
+    told = json.loads(write_response(vectors, encoding="float", model='a"b', num_tokens=7))
+    got = np.array([one["embedding"] for one in told["data"]], np.float32)
+    np.testing.assert_array_equal(got, np.stack(vectors))
+    assert (told["model"], told["usage"]["total_tokens"]) == ('a"b', 7)
+
+
+def test_nothing_cannot_be_made_long() -> None:
+    zeros = np.array([0, 0, 3, 4], np.float32)
+    np.testing.assert_array_equal(shorten_vector(zeros, 2), [0, 0])
+    np.testing.assert_allclose(shorten_vector(zeros, 3), [0, 0, 1])
+    assert shorten_vector(zeros, 4) is zeros
+
+
+class _Line:
+    """A request whose client leaves when told to."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+
+    async def receive(self) -> dict[str, str]:
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+
+def test_waiting_ends_with_the_client_or_the_deadline_and_cancels_the_rest() -> None:
+    async def leave() -> None:
+        line, futures = _Line(), [Future[int]() for _ in range(3)]
+        futures[0].set_result(1)
+        line.left.set()
+        with pytest.raises(ClientDisconnected):
+            await wait_for_all(futures, line, deadline_s=60)  # type: ignore[arg-type]
+        assert [one.cancelled() for one in futures] == [False, True, True]
+        late = [Future[int]()]
+        with pytest.raises(OverloadedError):
+            await wait_for_all(late, _Line(), deadline_s=0.01)  # type: ignore[arg-type]
+        assert late[0].cancelled()
+        assert await wait_for_all([], _Line(), deadline_s=1) == []  # type: ignore[arg-type]
+
+    asyncio.run(leave())

@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from websockets.sync.client import connect
 
 from anyrig.app.settings import ServerSettings
 from anyrig.errors import OverloadedError
+from anyrig.server.routes.documents import submit_patiently
 from anyrig.server.state import ServerState
-from anyrig.server.waiting import BoundedStarter
+from anyrig.server.waiting import BoundedStarter, TaskTimeout, wait_for_task
 from tests.server import odd_worker
 from tests.server.conftest import build_server, environment_of
 from tests.server.test_serve_jobs import begun, over, sent, until
@@ -50,6 +53,7 @@ class Door:
 
     @contextmanager
     def way(self, way: str) -> Iterator[None]:
+        """Tasks that die, fail or go on for long."""
         for task in TASKS:
             (self.marks / task).write_text(way)
         try:
@@ -60,6 +64,7 @@ class Door:
 
     @contextmanager
     def limits(self, **changed: Any) -> Iterator[None]:
+        """Other settings."""
         before = self.state.settings
         self.state.settings = replace(before, **changed)
         try:
@@ -68,6 +73,7 @@ class Door:
             self.state.settings = before
 
     def ask(self, task: str, timeout: float = 60.0) -> httpx.Response:
+        """A request that has a task done."""
         with httpx.Client(base_url=self.url, timeout=timeout, trust_env=False) as client:
             if task == "transcribe":
                 return client.post("/v1/audio/transcriptions", files={"file": ("a.wav", WAV)})
@@ -86,6 +92,7 @@ class Door:
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """One for all tests here."""
     from anyrig.server.app import create_app
 
     folder = tmp_path_factory.mktemp("ends")
@@ -141,6 +148,9 @@ def _is_problem(answer: httpx.Response, status: int) -> Any:
     return told
 
 
+# -- work that kills or fails ----------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_that_fails_unforeseen_is_no_500_and_is_counted(door: Door, task: str) -> None:
     before = door.counted(task, "failed")
@@ -155,6 +165,22 @@ def test_a_task_that_kills_its_worker_is_no_500_and_fails_alone(door: Door, task
         _is_problem(door.ask(task), 422)
     plan = door.ask("book_plan")
     assert plan.status_code == 200, plan.text
+
+
+def test_plans_and_chapters_are_counted(door: Door) -> None:
+    before = [door.counted(task, "done") for task in ("book_plan", "book_chapter")]
+    assert door.ask("book_plan").status_code == 200
+    heard = door.ask("book_chapter")
+    assert heard.status_code == 200, heard.text
+    assert door.counted("book_plan", "done") == before[0] + 1
+    assert door.counted("book_chapter", "done") == before[1] + 1
+    _unmade(door)
+
+
+def _unmade(door: Door) -> None:
+    """Chapters are made once; the next test wants them made again."""
+    for path in door.state.data_folder.glob("jobs/*/chapters/*.mp3"):
+        path.unlink()
 
 
 def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> None:
@@ -172,6 +198,9 @@ def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> No
     assert events[-1]["event"] == "backend_error"
     assert "poison" in events[-1]["data"]["message"]
     assert code == 1008  # what was sent is at fault
+
+
+# -- clients that leave ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -209,8 +238,7 @@ def test_who_leaves_a_chapter_leaves_it_to_those_who_want_it_too(door: Door) -> 
         joining.join()
         other.join(timeout=60)
     assert answers[0].status_code == 200, answers[0].text
-    for path in door.state.data_folder.glob("jobs/*/chapters/*.mp3"):
-        path.unlink()  # the next test wants it made again
+    _unmade(door)
 
 
 # Collecting garbage also finds sockets that clients of earlier tests left when they timed out.
@@ -230,6 +258,9 @@ def test_chapters_that_fail_leave_no_locks(door: Door) -> None:
         _until(lambda: locks() <= before + 1, 5)
 
 
+# -- work that takes too long ----------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_work_that_has_begun_has_an_end_and_a_job_is_named(door: Door, task: str) -> None:
     assert door.ask("book_plan").status_code == 200
@@ -246,6 +277,9 @@ def test_work_that_has_begun_has_an_end_and_a_job_is_named(door: Door, task: str
         assert "kind transcribe" in told["hint"]
 
 
+# -- vectors of many passages ----------------------------------------------------------------------
+
+
 def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
     pages = "\n\n".join(f"Passage {n}. " + f"Word{n} and others follow. " * 60 for n in range(40))
     answer = door.client.post(
@@ -258,6 +292,17 @@ def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
     asked = {"input": [passages[-1]["text"]], "model": "hashing"}
     alone = door.client.post("/v1/embeddings", json=asked).json()["data"][0]["embedding"]
     assert passages[-1]["vector"] == pytest.approx(alone, abs=1e-6)
+
+
+def test_vectors_of_many_passages_have_an_end(door: Door) -> None:
+    with door.limits(work_s=1e-9):
+        told = _is_problem(
+            door.client.post("/documents/embed", json={"texts": ["a"], "model": "hashing"}), 504
+        )
+    assert "kind index" in told["hint"]
+
+
+# -- models that load ------------------------------------------------------------------------------
 
 
 def test_who_waits_for_a_model_that_loads_has_a_deadline(door: Door) -> None:
@@ -290,6 +335,25 @@ def test_vectors_and_tasks_have_a_deadline_before_they_begin(door: Door) -> None
             assert "did not start" in told["title"], path
 
 
+def test_more_than_may_wait_to_begin_are_refused_at_once() -> None:
+    go_on = threading.Event()
+
+    async def all_of_them() -> list[Any]:
+        starter, limits = BoundedStarter(2), ServerSettings(queue=3)
+        calls = [starter.run(lambda: go_on.wait(10), limits) for _ in range(9)]
+        those = [asyncio.ensure_future(call) for call in calls]
+        refused, _ = await asyncio.wait(those, timeout=1)
+        assert len(refused) == 4
+        go_on.set()
+        found = await asyncio.gather(*those, return_exceptions=True)
+        assert starter.num_pending == 0
+        return found
+
+    found = asyncio.run(all_of_them())
+    assert [one for one in found if one is True] == [True] * 5
+    assert sum(isinstance(one, OverloadedError) for one in found) == 4
+
+
 def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
     go_on, undone = threading.Event(), list[str]()
 
@@ -312,3 +376,75 @@ def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
         assert not gate.locked()
 
     asyncio.run(one())
+
+
+def test_who_leaves_before_it_begins_is_let_go_at_once() -> None:
+    go_on, undone = threading.Event(), list[int]()
+
+    def call(number: int) -> int:
+        assert go_on.wait(10)
+        return number
+
+    async def one() -> None:
+        starter = BoundedStarter(1)
+        limits = ServerSettings()
+        those = [
+            asyncio.ensure_future(starter.run(partial(call, n), limits, undo=undone.append))
+            for n in (1, 2, 3)
+        ]
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        for those_who_leave in those[:2]:
+            those_who_leave.cancel()
+        await asyncio.wait(those[:2])
+        assert time.monotonic() - began < 5, "the thread goes on without them"
+        go_on.set()
+        assert await those[2] == 3
+        assert undone == [1], "the second one had not begun"
+
+    asyncio.run(one())
+
+
+def test_an_error_of_the_call_is_its_own() -> None:
+    def call() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(BoundedStarter(1).run(call, ServerSettings()))
+
+
+class _Task(Future[Any]):
+    began: float | None = None
+
+
+def test_work_has_its_time_from_when_it_began() -> None:
+    async def one() -> None:
+        piece: Any = _Task()
+        waiting = asyncio.ensure_future(wait_for_task(piece, 0.2))
+        await asyncio.sleep(0.6)
+        assert not waiting.done(), "it waits for its turn"
+        piece.began = time.monotonic()
+        with pytest.raises(TaskTimeout):
+            await asyncio.wait_for(waiting, 5)
+        assert piece.cancelled(), "whoever does it is told"
+        done: Any = _Task()
+        done.set_result("here")
+        assert await wait_for_task(done, 0.2) == "here"
+
+    asyncio.run(one())
+
+
+def test_who_was_let_in_waits_for_room_and_who_was_not_is_refused() -> None:
+    tries: list[float] = []
+
+    async def hand_in() -> list[Future[Any]]:
+        tries.append(time.monotonic())
+        if len(tries) % 3:
+            raise OverloadedError("full", hint="wait")
+        return []
+
+    assert asyncio.run(submit_patiently(hand_in, 30.0)) == []
+    assert len(tries) == 3
+    with pytest.raises(OverloadedError):
+        asyncio.run(submit_patiently(hand_in, 0.0))
+    assert len(tries) == 4

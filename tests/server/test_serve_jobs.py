@@ -74,6 +74,9 @@ def events(
                 fields[name] = value.removeprefix(" ")
 
 
+# -- a book ----------------------------------------------------------------------------------------
+
+
 def test_a_book_from_upload_to_download(server: Server, book: str, tmp_path: Path) -> None:
     client = server.client
     job = begun(client, "book", file=book, engine="tone", captions=["srt"], chapters=[4, 5])
@@ -127,7 +130,7 @@ def check_ranges(client: httpx.Client, url: str, whole: httpx.Response) -> None:
         assert past.status_code == 416
         assert past.headers["content-range"] == f"bytes */{size}"
         assert past.headers["content-type"] == "application/problem+json"
-    for odd in ("bytes=9-3", "lines=1-2", "bytes=0-1,5-6"):
+    for odd in ("bytes=9-3", "bytes=a-b", "lines=1-2", "bytes=0-1,5-6", "bytes=", "bytes=--1"):
         assert client.get(url, headers={"Range": odd}).status_code == 200
     other = client.get(url, headers={"Range": "bytes=0-9", "If-Range": '"another"'})
     assert (other.status_code, len(other.content)) == (200, size)
@@ -204,6 +207,9 @@ def test_a_failure_says_why_without_paths(server: Server) -> None:
     assert "POST /books/plan" in done["error"]["hint"]
 
 
+# -- other kinds -----------------------------------------------------------------------------------
+
+
 def test_many_lines_are_spoken_and_heard_one_by_one(server: Server) -> None:
     client = server.client
     lines = ["One.", {"text": "Two.", "voice": "tone", "id": "../../x"}, "***", "Four words here."]
@@ -220,6 +226,27 @@ def test_many_lines_are_spoken_and_heard_one_by_one(server: Server) -> None:
     listed = sent(client, b'{"text": "Hello."}\n{"text": "Bye."}\n', "lines.jsonl")
     again = until(client, begun(client, "batch", file=listed, engine="tone")["id"], over)
     assert again["result"]["made"] == 2
+
+
+def test_the_benchmark_is_a_job(server: Server) -> None:
+    job = begun(server.client, "bench", quick=True, device="cpu")
+    done = until(server.client, job["id"], over)
+    assert done["state"] == "done", done
+    (page,) = done["result"]["devices"]
+    assert page["device"] == "cpu"
+    assert page["figures"][0]["value"] > 0
+
+
+def test_files_are_indexed_and_a_recording_is_a_job(server: Server) -> None:
+    client = server.client
+    notes = [sent(client, text.encode(), f"note{n}.txt")
+             for n, text in enumerate(("The rent is due.", "The tide comes at noon."))]  # fmt: skip
+    done = until(client, begun(client, "index", files=notes, index="jobs-test")["id"], over)
+    assert done["state"] == "done", done
+    assert done["result"]["new"] == 2
+    wrong = until(client, begun(client, "transcribe", file=notes[0])["id"], over)
+    assert wrong["state"] == "failed"
+    assert "note0.txt" in wrong["error"]["message"]
 
 
 def test_a_model_is_trained_on_a_file_that_was_sent(server: Server) -> None:
@@ -251,31 +278,52 @@ steps = 4
     assert answer.headers["content-type"] == "application/octet-stream"
 
 
+# -- what is refused -------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
         ("book", {}),
         ("book", {"file": "/etc/passwd"}),
         ("book", {"file": "upload:../../etc/passwd"}),
+        ("book", {"file": ["upload:x"]}),
         ("book", {"output": "/tmp/x.m4b"}),
+        ("book", {"config": "/tmp/x.toml"}),
+        ("book", {"folder": "/tmp"}),
         ("book", {"model": "/etc"}),
+        ("book", {"model": "kokoro"}),
+        ("book", {"lexicon": "/etc/passwd"}),
         ("book", {"cover": "https://example.org/x.png"}),
         ("book", {"voice": "/etc/passwd"}),
+        ("book", {"voice": "../recording.wav"}),
+        ("book", {"voice": "~/x"}),
         ("book", {"engine": "a/b"}),
         ("book", {"set": {"x": "/etc/passwd"}}),
+        ("book", {"set": {"a=b": 1}}),
         ("book", {"chapters": "1; rm -rf"}),
         ("book", {"title": "a\0b"}),
         ("book", {"title": "\ud800"}),
+        ("book", {"title": "x" * 20_000}),
         ("book", {"untitled": "x"}),
         ("book", {"rate": float("1e999")}),
         ("book", {"set": {"x": [[[[[[[[1]]]]]]]]}}),
         ("index", {"index": "../x"}),
         ("index", {"folder": "/etc"}),
+        ("index", {"files": []}),
         ("index", {"files": ["/etc/passwd"]}),
         ("transcribe", {"model": "../x"}),
+        ("transcribe", {"fetch": True}),
         ("transcribe", {"format": "../../x"}),
         ("train", {"run": "/tmp/run"}),
+        ("train", {"export": "/tmp/model"}),
+        ("batch", {"lines": []}),
+        ("batch", {"lines": [{"text": "x", "voice": "/etc/passwd"}]}),
+        ("batch", {"lines": [{"text": "x", "path": "y"}]}),
+        ("batch", {"lines": ['<speak><voice name="/etc/passwd">x</voice></speak>']}),
+        ("batch", {"lines": [5]}),
         ("bench", {"plot": "/tmp/x.svg"}),
+        ("bench", {"device": "../../x"}),
         ("shell", {"words": "ls"}),
     ],
 )
@@ -293,6 +341,35 @@ def test_hostile_arguments_are_refused_and_leave_nothing(
     assert answer.json()["hint"]
     assert (set(root.iterdir()) if root.is_dir() else set()) == before
     assert len(server.client.get("/jobs").json()["jobs"]) == num
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('[task]\nkind = "language"\ntext = "/etc/passwd"\n', 400),
+        ('[task]\nkind = "language"\ntext = "../../x"\n', 400),
+        ('[task]\nkind = "language"\ntext = "upload:0123"\n', 404),
+        ('[task]\nkind = "language"\nmore = { deep = ["~/x"] }\n', 400),
+        ("[task\n", 400),
+    ],
+)
+def test_a_training_file_reaches_nothing_of_the_machine(
+    server: Server, text: str, code: int
+) -> None:
+    config = sent(server.client, text.encode(), "run.toml")
+    answer = server.client.post("/jobs", json={"kind": "train", "arguments": {"file": config}})
+    assert answer.status_code in (code, 400), answer.text
+
+
+def test_jobs_wait_where_nobody_works_and_are_done_later(start: Start, tmp_path: Path) -> None:
+    home = tmp_path / "home of a server"
+    idle = start("--no-jobs", "--no-page", home=home)
+    waiting = begun(idle.client, "batch", lines=["One."], engine="tone")
+    time.sleep(1.0)
+    assert idle.client.get(f"/jobs/{waiting['id']}").json()["state"] == "queued"
+    worker = start("--no-page", home=home)  # another server on the same queue
+    assert until(worker.client, waiting["id"], over)["state"] == "done"
+    assert idle.client.get(f"/jobs/{waiting['id']}/files").json()["files"][0]["number"] == 1
 
 
 def test_a_server_that_is_stopped_hands_its_job_back(start: Start, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import threading
 from pathlib import Path
@@ -110,12 +111,38 @@ def test_many_who_add_at_once_lose_none(path: Path) -> None:
     assert all(ApiKeys(path).check(text) for text in texts)
 
 
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 61, "\x1b[31m"])
+def test_names_are_one_line(path: Path, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="name"):
+        ApiKeys(path).add(name)
+
+
+def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
+    keys = ApiKeys(path)
+    with pytest.raises(InvalidInputError, match="unknown scope 'speach'"):
+        keys.add("a", scopes=("speach",))
+    with pytest.raises(InvalidInputError, match="unknown scope"):
+        keys.add("a", scopes=())
+    with pytest.raises(InvalidInputError, match="rate"):
+        keys.add("a", requests_per_minute=-1)
+    keys.add("a")
+    with pytest.raises(InvalidInputError, match="already"):
+        keys.add("a")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"keys": [{"id": 1}]}', "\x00"])
 def test_a_broken_file_lets_nobody_in(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(InvalidSettingError, match="cannot read"):
         ApiKeys(path).check("anyrig_" + "0" * 12 + "_" + "A" * 43)
+
+
+def test_the_file_tells_nothing_that_is_not_listed(path: Path) -> None:
+    ApiKeys(path).add("a", scopes=("read",), expires_at=5.0)
+    (row,) = json.loads(path.read_text())["keys"]
+    assert set(row) == {"id", "name", "digest", "scopes", "requests_per_minute", "expires_at",
+                        "made_at"}  # fmt: skip
 
 
 def test_a_bucket_fills_at_an_even_pace() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from nicegui import Client, ui
+from nicegui.background_tasks import running_tasks
+from nicegui.events import GenericEventArguments, handle_event
 from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.layout import PageInfo
@@ -49,6 +53,7 @@ def arrive(browser: Browser, title: str) -> None:
 
 
 def follow(browser: Browser, title: str) -> None:
+    """Click on a page in the menu, and wait for it."""
     browser.click("#pages a", title)
     arrive(browser, title)
 
@@ -68,6 +73,7 @@ def count_requests(server: Server, path: str = "") -> float:
 
 
 def list_overflow(browser: Browser) -> dict[int, list[str]]:
+    """By width of the screen, what sticks out on the right."""
     found = {}
     for width in WIDTHS:
         browser.size(width)
@@ -114,6 +120,8 @@ def test_the_page_keeps_nothing_of_a_visitor(server: Server) -> None:
 
 
 class TestInABrowser:
+    """What a person sees."""
+
     pytestmark = NEEDS
 
     @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.key)
@@ -159,18 +167,21 @@ class TestInABrowser:
         foot, content = browser.find(".foot p").rect, browser.find("#content h1").rect
         assert foot["x"] == content["x"]  # the footer is as wide as the content
 
+    def test_overflow_is_detected(self, browser: Browser) -> None:
+        browser.open("/jobs")
+        browser.script("document.querySelector('h1').style.minWidth = '800px'")
+        assert set(list_overflow(browser)) == {NARROW, 768}
+
     def test_the_theme_is_kept(self, browser: Browser) -> None:
         browser.open("/")
-        ground = "return getComputedStyle(document.body).backgroundColor"
-        light = browser.script(ground)
-        browser.prefer("dark")  # the system's choice holds until the visitor has one
-        assert browser.script(ground) != light
-        browser.prefer("light")
+        light = browser.script("return getComputedStyle(document.body).backgroundColor")
         browser.click("[data-theme-choice=dark]")
-        browser.until(lambda: browser.script(ground) != light)
-        dark = browser.script(ground)
+        browser.until(lambda: browser.script(
+            "return getComputedStyle(document.body).backgroundColor") != light)  # fmt: skip
+        dark = browser.script("return getComputedStyle(document.body).backgroundColor")
         browser.open("/speak")
-        assert browser.script(ground) == dark
+        assert browser.script("return document.documentElement.dataset.theme") == "dark"
+        assert browser.script("return getComputedStyle(document.body).backgroundColor") == dark
         pressed = browser.find("[data-theme-choice=dark]").get_attribute("aria-pressed")
         assert pressed == "true"
 
@@ -191,6 +202,12 @@ class TestInABrowser:
         assert browser.complaints() == []  # nothing that it may not fetch
         browser.click(".brand")
         browser.find("#pages")
+
+    def test_auto_follows_the_system(self, browser: Browser) -> None:
+        browser.open("/")
+        light = browser.script("return getComputedStyle(document.body).backgroundColor")
+        browser.prefer("dark")
+        assert browser.script("return getComputedStyle(document.body).backgroundColor") != light
 
     def test_the_language_is_kept(self, browser: Browser) -> None:
         t = get_translator("fr")
@@ -267,6 +284,17 @@ class TestInABrowser:
         assert browser.script("return document.documentElement.dataset.theme") == "dark"
         assert browser.script("return window.kept")
         assert browser.complaints() == []
+        # What is no page of ours is another document.
+        browser.click(".foot a", t("frame.docs"))
+        browser.find("h1", "HTTP API")
+        assert not browser.script("return window.kept")
+        browser.driver.back()
+        browser.find("#speak")
+        follow(browser, t("page.jobs"))
+        browser.driver.refresh()
+        browser.until(lambda: browser.script("return window.did_handshake === true"))
+        assert shown(browser) == ("/jobs", f"{t('page.jobs')} · anyrig")
+        assert browser.complaints() == []
 
     def test_little_is_sent(
         self, browser: Browser, start: Start, monkeypatch: pytest.MonkeyPatch
@@ -301,7 +329,8 @@ class TestInABrowser:
         browser.until(lambda: count_requests(server) > before)  # it asks every second
         walk()
         elements = int(browser.script(_NUM_ELEMENTS))
-        walk()
+        for _ in range(2):
+            walk()
         time.sleep(1)
         before = count_requests(server)
         time.sleep(2.5)
@@ -350,10 +379,14 @@ class TestInABrowser:
         assert browser.script("return document.activeElement.id") == "language"
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         assert browser.script("return document.activeElement.id") == "menu-close"
-        browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-        browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
-        assert browser.script("return document.activeElement.id") == "menu-button"
-        browser.click("#menu-button")
+        for by_key in (True, False):
+            if by_key:
+                browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+            else:
+                browser.click("#menu-close")
+            browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
+            assert browser.script("return document.activeElement.id") == "menu-button"
+            browser.click("#menu-button")
         follow(browser, "Speak")
         browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
         # Files and index are below the search on a phone: the menu leads there.
@@ -363,6 +396,11 @@ class TestInABrowser:
                       == get_translator("en")("documents.index"))  # fmt: skip
         assert browser.script("return location.pathname + location.hash") == "/documents#index"
         browser.until(lambda: 0 <= browser.script(_TOP, "index") < 800)
+        browser.click("[data-tab=scans]")
+        browser.click("#menu-button")
+        browser.click("#pages .parts a", get_translator("en")("documents.files"))
+        browser.until(lambda: browser.driver.current_url.endswith("?tab=scans#files"))
+        browser.until(lambda: 0 <= browser.script(_TOP, "files") < 800)
 
     def test_with_a_key_one_signs_in_and_out(
         self, browser: Browser, axe: str, start: Start, tmp_path: Path
@@ -417,6 +455,40 @@ def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
         app = make_app(page=True)
         with TestClient(app, base_url="http://127.0.0.1:3000") as client:
             assert client.get("/speak", headers=HTML).status_code == 200
+
+
+def test_a_change_of_page_leaves_no_timer_and_no_element(make_app: MakeApp) -> None:
+    """Without a browser: events as one sends them, and what the server holds of the document."""
+    app = make_app(page=True)
+    paths = [page.path for page in PAGES]
+
+    async def walk() -> list[tuple[int, int]]:
+        (client,) = Client.instances.values()
+        client.tab_id = "a tab"
+        client._connected.set()
+        (listener,) = (
+            one for one in client.layout._event_listeners.values() if one.type == "open_page"
+        )
+        held = []
+        for path in paths:
+            event = GenericEventArguments(sender=client.layout, client=client, args=path)
+            handle_event(listener.handler, event)
+            await asyncio.sleep(0)
+            while any("run_with_event" in task.get_name() for task in running_tasks):
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)  # what is loaded once the page is shown
+            timers = [one for one in client.elements.values() if isinstance(one, ui.timer)]
+            held.append((len(client.elements), len(timers)))
+        return held
+
+    Client.instances.clear()
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        client.get("/speak", headers=HTML)
+        assert client.portal is not None
+        first, again = client.portal.call(walk), client.portal.call(walk)
+    assert first[-1] == again[-1]
+    assert again[-1][1] == 0  # the cluster's page has no timer without a cluster
+    assert again[paths.index("/jobs")][1] == 1
 
 
 def test_the_login_says_what_is_wrong_with_a_key(make_app: MakeApp) -> None:

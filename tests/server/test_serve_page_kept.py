@@ -51,6 +51,18 @@ Promise.all(files).then(([player, sound]) => {
   done({ reads, count: component.count, peak: component.peak, chunks: component.chunks.length });
 }, (error) => done({ error: String(error) }));
 """
+_PEAKS_OF_AN_HOUR = """
+const done = arguments[arguments.length - 1];
+import("/page/assets/sound.js").then((sound) => {
+  const peaks = new sound.Peaks();
+  const second = new Int16Array(24000).fill(1000);
+  for (let i = 0; i < 600; i++) peaks.add(second);
+  second[5] = -20000;
+  peaks.add(second);
+  const { count, values, max } = peaks;
+  done({ count, size: values.length, max, last: peaks.loudest(count - 8, count) });
+}, (error) => done({ error: String(error) }));
+"""
 
 
 def test_a_second_of_sound_reads_the_component_a_few_times(browser: Browser) -> None:
@@ -62,12 +74,22 @@ def test_a_second_of_sound_reads_the_component_a_few_times(browser: Browser) -> 
     assert taken["peak"] == pytest.approx(10000 / 32768, abs=0.01)
 
 
+def test_the_drawing_of_long_speech_stays_small(browser: Browser) -> None:
+    browser.open("/speak")
+    peaks = browser.driver.execute_async_script(_PEAKS_OF_AN_HOUR)
+    assert peaks.get("error") is None
+    assert peaks["count"] <= peaks["size"] == 4096
+    assert peaks["max"] == pytest.approx(20000 / 32768, abs=0.001)
+    assert peaks["last"] == pytest.approx(20000 / 32768, abs=0.001)
+
+
 def typed(browser: Browser) -> tuple[str, str, str]:
     fields = [browser.find(f"[name={name}]") for name in ("text", "voice", "speed")]
     return tuple(field.get_attribute("value") or "" for field in fields)  # type: ignore[return-value]
 
 
 def fill(browser: Browser) -> tuple[str, str, str]:
+    """Another text, voice and speed than at first."""
     browser.write("[name=text]", "A text that took long to write.")
     voices = browser.all("[name=voice] option")
     voices[-1].click()
@@ -91,6 +113,15 @@ def test_text_voice_and_speed_survive_a_change_of_page_and_a_reload(browser: Bro
     browser.write("[name=text]", Keys.DELETE)
     browser.open("/speak")
     browser.until(lambda: typed(browser)[0] == "")
+
+
+def test_lines_survive_too(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.write("#paste", "One.\nTwo.")
+    browser.click("#add-lines")
+    browser.open("/jobs")
+    browser.open("/speak")
+    browser.until(lambda: len(browser.all(".line")) == 2)
 
 
 @pytest.fixture
@@ -225,6 +256,12 @@ def test_warnings_of_the_api_are_shown(
         assert len(notes) == 1
         assert "people, organisations and places are missing" in notes[0].text
         assert "anyrig[entities]" in notes[0].text
+
+
+def test_privacy_is_told_as_it_is(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.says(T("frame.local"), ".lead")
+    browser.says(T("frame.stays"), ".foot")
 
 
 def test_with_a_cluster_the_page_says_where_texts_go(

@@ -3,6 +3,7 @@ from the API."""
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -13,15 +14,17 @@ from selenium.webdriver.remote.webelement import WebElement
 from anyrig.server.page.translations import get_translator
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, Start
-from tests.server.listening import player, saved, spoken, states
+from tests.server.listening import heard, lengths, player, saved, spoken, states
 from tests.server.long_work import told
 
 pytestmark = NEEDS
 T = get_translator("en")
+SENTENCE = "The kettle is on, and the tea will be ready soon."
 _ENDED = "return document.querySelector('.lines').dataset.busy !== 'true'"
 
 
 def _press(browser: Browser, number: int, what: str) -> None:
+    """A button of one line."""
     browser.click(f".line:nth-child({number}) [data-do={what}]")
 
 
@@ -33,9 +36,13 @@ def _lined(browser: Browser, *texts: str) -> None:
 
 
 def _made_s(server: Server) -> float:
+    """Seconds of sound that the server has made so far."""
     lines = server.client.get("/metrics").text.splitlines()
     found = [line for line in lines if line.startswith("anyrig_audio_seconds_total{")]
     return sum(float(line.split()[-1]) for line in found)
+
+
+# -- voices ----------------------------------------------------------------------------------------
 
 
 def _others(browser: Browser, server: Server) -> list[dict[str, str]]:
@@ -49,8 +56,23 @@ def _others(browser: Browser, server: Server) -> list[dict[str, str]]:
     return list(first.values())[1:3]
 
 
+def test_another_voice_is_chosen_and_heard(browser: Browser, server: Server) -> None:
+    """What is heard is what the API says with that voice, to the sample."""
+    browser.open("/speak")
+    counts = {spoken(browser, SENTENCE)["samples"]}
+    for one in _others(browser, server):
+        browser.find(f"[name=voice] option[value='{one['engine']}/{one['name']}']").click()
+        count = spoken(browser, SENTENCE)["samples"]
+        body = {"model": one["engine"], "engine": one["engine"], "voice": one["name"],
+                "language": one["language"], "response_format": "pcm"}  # fmt: skip
+        answer = server.client.post("/v1/audio/speech", json={**body, "input": SENTENCE})
+        assert len(answer.raise_for_status().content) // 2 == int(count)
+        counts.add(count)
+    assert len(counts) == 3
+
+
 def test_voices_are_previewed_warned_of_and_tuned(browser: Browser, start: Start, axe: str) -> None:
-    server = start()
+    server = start(environment={"HF_ENDPOINT": "http://127.0.0.1:9"})  # a hub that does not answer
     browser.url = server.url
     browser.open("/speak")
     # An English voice, a Spanish text: it is said before anything is spoken.
@@ -87,6 +109,54 @@ def test_voices_are_previewed_warned_of_and_tuned(browser: Browser, start: Start
     refused = server.client.post("/v1/audio/speech", json=body)
     assert refused.status_code in (400, 422)
     assert "noise" in refused.json()["title"]
+
+    # Engines that could be had: with a button where that is possible, with a line in any case.
+    engines = {one["name"]: one for one in told(server, "/engines")["engines"]}
+    missing = [one for one in engines.values() if not one["ready"]]
+    browser.click("#more-voices summary")
+    rows = browser.until(lambda: browser.all("[data-engine]") or None)
+    assert [one.get_attribute("data-engine") for one in rows] == [one["name"] for one in missing]
+    vibevoice = browser.find("[data-engine=vibevoice]")
+    assert "5.0 GB" in vibevoice.text.replace("\u00a0", " ")
+    assert "MIT" in vibevoice.text
+    assert engines["vibevoice"]["command"] in vibevoice.text
+    assert browser.findings(axe) == []
+    if engines["vibevoice"]["can_install"]:
+        browser.click("[data-engine=vibevoice] [data-do=install]")
+        browser.click(".ask[open] [data-ask=yes]")
+        browser.find("[data-engine=vibevoice] .trouble")  # there is no network here
+    answer = server.client.post("/engines/hibari/install", json={})
+    assert answer.status_code == 409
+    assert server.client.post("/engines/nobody/install", json={}).status_code == 404
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+def test_one_line_is_made_again_and_kept_by_itself(browser: Browser) -> None:
+    downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
+    _lined(browser, "Press one for the rig.", "Press two for the voice.", "Thank you.")
+    _press(browser, 2, "make")
+    browser.until(lambda: states(browser) == ["new", "made", "new"])
+    browser.click("#make-all")
+    browser.until(lambda: states(browser) == ["made"] * 3)
+    first = lengths(browser)
+    for number in (1, 3):
+        browser.find(f".line:nth-child({number}) textarea").send_keys(" And then, wait a while.")
+    assert states(browser) == ["changed", "made", "changed"]
+    _press(browser, 3, "make")
+    browser.until(lambda: states(browser) == ["changed", "made", "made"])
+    now = lengths(browser)
+    assert now[:2] == first[:2]
+    assert now[2] > first[2] + 0.5
+    before = set(downloads.iterdir())
+    _press(browser, 3, "download")
+    kept = browser.until(lambda: saved(downloads, before))
+    assert kept.name == "003 Thank you And then, wait a while.mp3"
+    assert kept.suffix == ".mp3"
+    seconds, peak = heard(kept)
+    assert seconds == pytest.approx(now[2], abs=0.2)
+    assert peak > 0.05
 
 
 def test_a_line_has_a_voice_of_its_own_and_another_take(browser: Browser, start: Start) -> None:
@@ -139,6 +209,35 @@ def test_a_line_has_a_voice_of_its_own_and_another_take(browser: Browser, start:
     assert any(line.get("voice") == other["name"] for several in lines for line in several)
 
 
+def test_lines_are_kept_in_the_format_that_is_chosen(browser: Browser, start: Start) -> None:
+    downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
+    server = start()
+    browser.url = server.url
+    _lined(browser, "Press one for the rig.")
+    formats = [one.get_attribute("value") for one in browser.all("#lines-format option")]
+    assert formats == ["mp3", "opus", "aac", "flac", "wav"]
+    begins = {"mp3": (b"ID3", b"\xff"), "opus": (b"OggS",), "aac": (b"\xff",), "flac": (b"fLaC",),
+              "wav": (b"RIFF",)}  # fmt: skip
+    for name in formats:
+        browser.find(f"#lines-format option[value={name}]").click()
+        assert states(browser)[0] in ("new", "changed")  # what was made is of another format
+        browser.click("#make-all")
+        browser.until(lambda: states(browser) == ["made"])
+        before = set(downloads.iterdir())
+        _press(browser, 1, "download")
+        kept = browser.until(lambda before=before: saved(downloads, before))  # type: ignore[misc]
+        assert kept.suffix == f".{name}"
+        assert kept.read_bytes().startswith(begins[str(name)])
+        # A browser learns the length of streamed audio a moment after it can play it.
+        browser.until(lambda: math.isfinite(lengths(browser)[0]))
+        assert heard(kept)[0] == pytest.approx(lengths(browser)[0], abs=0.2)
+    browser.find("#lines-format option[value=flac]").click()
+    browser.click("#as-job")
+    browser.toast(T("lines.queued"))
+    (job,) = told(server, "/jobs")["jobs"]
+    assert told(server, f"/jobs/{job['id']}")["arguments"]["format"] == "flac"
+
+
 def test_all_lines_are_stopped(browser: Browser, server: Server) -> None:
     line = " ".join(f"House number {n} was empty." for n in range(60))
     _lined(browser, "A short one.", *(f"{number}. {line}" for number in range(8)))
@@ -161,6 +260,9 @@ def test_all_lines_are_stopped(browser: Browser, server: Server) -> None:
     browser.find("#make-all", f"({found.count('new')})")
 
 
+# -- words -----------------------------------------------------------------------------------------
+
+
 def _rows(browser: Browser) -> list[WebElement]:
     return [one for one in browser.all(".word-row") if one.is_displayed()]
 
@@ -174,6 +276,7 @@ def _add(browser: Browser, word: str, say: str) -> None:
 
 
 def _focused(browser: Browser) -> str:
+    """The accessible name of the control that has the focus."""
     return str(browser.driver.switch_to.active_element.accessible_name)
 
 
@@ -222,3 +325,31 @@ def test_a_word_is_heard_has_a_language_and_is_removed(browser: Browser, start: 
     browser.until(lambda: _focused(browser) == T("lexicon.add"))
     _save(browser, server)
     assert server.client.get("/lexicon").json()["entries"] == 0
+
+
+def test_the_lexicon_as_text_and_back(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/speak")
+    _add(browser, "Kokoro", "ko ko ro")
+    headings = [one.text for one in browser.all("#lexicon .word-head span")]
+    assert headings == [T("lexicon.word"), T("lexicon.say"), T("lexicon.language")]
+    browser.click("#switch-lexicon", T("lexicon.as_text"))
+    field = browser.find("[name=lexicon]")
+    assert 'word = "Kokoro"' in str(field.get_attribute("value"))
+    field.send_keys('\n# a remark\n[[say]]\nword = "Cork"\nsay = "kork"\nlanguage = "fr"\n')
+    browser.click("#switch-lexicon", T("lexicon.as_table"))
+    browser.toast(T("lexicon.not_a_table"))  # a table would lose the remark
+    browser.find("[name=lexicon]")
+    text = str(browser.find("[name=lexicon]").get_attribute("value"))
+    browser.write("[name=lexicon]", text.replace("# a remark\n", ""))
+    browser.click("#switch-lexicon", T("lexicon.as_table"))
+    browser.until(lambda: len(_rows(browser)) == 2)
+    values = [[one.get_attribute("value") for one in row.find_elements("css selector",
+              "input, select")] for row in _rows(browser)]  # fmt: skip
+    assert values == [["Kokoro", "ko ko ro", ""], ["Cork", "kork", "fr"]]
+    text = _save(browser, server)
+    assert server.client.get("/lexicon").json()["entries"] == 2
+    assert 'language = "fr"' in text
+    browser.open("/speak")  # and is there when one comes again
+    browser.until(lambda: len(_rows(browser)) == 2)

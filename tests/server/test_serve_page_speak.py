@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.translations import get_translator
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server
+from tests.server.conftest import Server, Start
 from tests.server.listening import heard, lengths, player, saved, spoken, states
 
 pytestmark = NEEDS
@@ -162,6 +162,20 @@ def test_pause_seek_and_history_while_it_streams(browser: Browser, axe: str) -> 
     assert browser.complaints() == []
 
 
+def test_speed_and_voice_are_heard(browser: Browser) -> None:
+    browser.open("/speak")
+    usual = spoken(browser, SENTENCE).number("seconds")
+    slider = browser.find("[name=speed]")
+    slider.send_keys(Keys.END)
+    browser.says("2 ×", "#speech")
+    assert spoken(browser, SENTENCE).number("seconds") < 0.7 * usual
+    slider.send_keys(Keys.HOME)
+    assert spoken(browser, SENTENCE).number("seconds") > 1.4 * usual
+    groups = [one.get_attribute("label") for one in browser.all("[name=voice] optgroup")]
+    assert len(groups) > 1
+    assert groups[0] == "English"  # the visitor's own first
+
+
 def test_a_file_in_every_format(browser: Browser) -> None:
     downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
     browser.open("/speak")
@@ -177,6 +191,14 @@ def test_a_file_in_every_format(browser: Browser) -> None:
         seconds, peak = heard(kept)
         assert seconds == pytest.approx(told.number("seconds"), abs=0.15)
         assert peak > 0.05
+
+
+def test_nothing_to_say_is_told(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.write("[name=text]", Keys.DELETE)
+    browser.click("#speak")
+    browser.find("#nothing-to-say .trouble", T("speak.say_something"))
+    assert player(browser)["state"] == "empty"
 
 
 def test_what_is_refused_is_told_with_what_to_do(browser: Browser, server: Server) -> None:
@@ -230,3 +252,65 @@ def test_lines_are_made_heard_edited_and_made_again(browser: Browser) -> None:
     browser.open("/speak")  # the texts are still there after a reload
     texts = [one.get_attribute("value") for one in browser.all(".line textarea")]
     assert texts == ["Press two for the voice. And three for everything else.", "Thank you."]
+
+
+def test_lines_as_a_job_can_be_left(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/speak")
+    browser.write("#paste", "One line.\nAnother line.")
+    browser.click("#add-lines")
+    browser.click("#as-job")
+    browser.toast(T("lines.queued"))
+    browser.driver.get("about:blank")
+    job = server.client.get("/jobs").json()["jobs"][0]
+    assert job["kind"] == "batch"
+    browser.until(lambda: server.client.get(f"/jobs/{job['id']}").json()["state"] == "done", 120)
+    files = server.client.get(f"/jobs/{job['id']}/files").json()["files"]
+    sound = [one for one in files if one["name"].endswith(".mp3")]
+    assert len(sound) == 2
+
+
+def test_the_lexicon_is_kept_and_heard(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/speak")
+    usual = spoken(browser, "Anyrig.").number("seconds")
+    browser.says(T("lexicon.none"), "#lexicon")
+    browser.click("#add-word")
+    word, say = browser.until(lambda: browser.all(".word-row input") or None)
+    word.send_keys("Anyrig")
+    say.send_keys("any sort of rig at all, as long as it is yours")
+    browser.click("#save-lexicon")
+    browser.toast(T("lexicon.saved"))
+    kept = server.client.get("/lexicon").json()
+    assert kept["entries"] == 1
+    assert 'word = "Anyrig"' in kept["text"]
+    assert spoken(browser, "Anyrig.").number("seconds") > usual + 0.7
+    browser.click("#switch-lexicon")
+    browser.find("[name=lexicon]").send_keys("\nnonsense")
+    browser.click("#save-lexicon")
+    browser.find("#lexicon .trouble")
+    assert server.client.get("/lexicon").json() == kept
+
+
+def test_a_visitor_gets_a_voice_of_their_language(browser: Browser, server: Server) -> None:
+    language = "fr"
+    browser.open("/")
+    browser.find("#language")
+    browser.script(_PASTE, "#language", language)
+    browser.until(lambda: browser.script("return document.documentElement.lang") == language)
+    browser.open("/speak")
+    chosen = str(browser.find("[name=voice]").get_attribute("value")).split("/")[1]
+    voices = {one["name"]: one for one in server.client.get("/config").json()["details"]}
+    assert voices[chosen]["language"] == language
+    t = get_translator(language)
+    first = browser.find("[name=voice] optgroup").get_attribute("label") or ""
+    assert first.lower() == t(f"language.{language}").lower()
+    labels = [one.text for one in browser.all("[name=voice] option")]
+    assert len(set(labels)) == len(labels)
+    assert t(f"language.{language}") in labels[0]
+    assert voices[chosen]["engine"] in labels[0]
+    browser.click("#speak")
+    browser.until(lambda: player(browser)["state"] == "done")
+    assert player(browser).number("peak") > 0.05

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from anyrig.server.page.jobs import format_time
 from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
+from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server
+from tests.server.conftest import Server, environment_of
 from tests.server.documents_files import scan
 from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
 from tests.text.formats.office_files import docx, p
+from tests.text.formats.pdf_making import Leaf, pdf
 
 pytestmark = NEEDS
 FILE_INPUTS = "input[type=file]:not([webkitdirectory])"
@@ -43,6 +48,7 @@ def desk(person: Browser, busy: Server, tmp_path: Path) -> dict[str, str]:
 
 
 def _clear(busy: Server) -> None:
+    """Delete all uploads; those that an index job reads as soon as it has ended."""
     for one in told(busy, "/uploads")["files"]:
         busy.client.delete(f"/uploads/{one['id']}")
 
@@ -105,6 +111,55 @@ def test_files_are_indexed_and_searched(
     fits_in_every_language(person)
 
 
+def test_a_folder_is_indexed_when_it_is_chosen_and_hits_open_their_page(
+    person: Browser, busy: Server, tmp_path: Path, axe: str
+) -> None:
+    _clear(busy)
+    folder = tmp_path / "papers"
+    (folder / "deeper").mkdir(parents=True)
+    for name, text in TEXTS.items():
+        (folder / "deeper" / name).write_text(text, encoding="utf-8")
+    leaves = [
+        Leaf().put(60, 500, text)
+        for text in ("The bakery opens at six.", "The zoo closes at noon.")
+    ]
+    (folder / "hours.pdf").write_bytes(pdf(leaves))
+    book = documents_files.send(busy, novel_txt="Chapter one. It rained.")["novel.txt"]
+    job = busy.client.post("/jobs", json={"kind": "book", "arguments": {"file": book}}).json()
+    busy.client.post(f"/jobs/{job['id']}/cancel")
+    planned = documents_files.send(busy, story_txt="Chapter one. It snowed.")["story.txt"]
+    busy.client.post("/books/plan", json={"file": planned}).raise_for_status()
+    person.open("/documents")
+    person.write("[name=index]", "dropped" + Keys.TAB)
+    person.all("input[webkitdirectory]")[0].send_keys(str(folder))
+    person.find(".drop-total", "4 of 4 files uploaded")
+    person.find("[data-index=dropped]")  # without another click
+    assert _told(busy, "dropped")["files"] == 4
+    person.until(lambda: person.find("[name=search-index]").get_attribute("value") == "dropped")
+    hit = _search(person, "when does the zoo close")
+    assert hit.get_attribute("data-hit") == "hours.pdf"
+    address = str(hit.find_element("css selector", "h3 a").get_attribute("href"))
+    assert address.endswith("#page=2")
+    opened = busy.client.get(address.partition("#")[0])
+    assert opened.headers["content-type"] == "application/pdf"
+    assert opened.headers["content-disposition"].startswith("inline")
+    assert opened.content == (folder / "hours.pdf").read_bytes()
+    stranger = address.partition("?")[0] + "?file=/etc/passwd"
+    assert busy.client.get(stranger).status_code == 400
+    # The list: filtered, sorted, the files of books apart.
+    names = "return [...document.querySelectorAll('.file-list:not([data-files]) [data-upload]')]"
+    names += ".filter((one) => one.offsetParent).map((one) => one.dataset.upload)"
+    person.find("[name=sort]").send_keys("Name")
+    person.until(lambda: person.script(names) == sorted([*TEXTS, "hours.pdf"]))
+    person.write("[name=filter]", "har")
+    person.until(lambda: person.script(names) == ["harbour.md"])
+    person.find(".job-details summary", "Files of audiobooks: 2")
+    assert person.find("[name=follow]").is_selected()
+    fits(person, axe)
+    person.size(390)  # the search comes first on a phone
+    assert person.find(".panels").location["y"] < person.find(".drop").location["y"]
+
+
 def test_every_question_has_its_answer(
     person: Browser, busy: Server, desk: dict[str, str], axe: str
 ) -> None:
@@ -155,6 +210,50 @@ def test_tabs_by_keyboard(person: Browser, desk: dict[str, str]) -> None:
     person.find("[name=similar-text]")
     focused = person.driver.switch_to.active_element.get_attribute("data-tab")
     assert focused == "similar"
+
+
+def test_a_folder_that_is_allowed_is_indexed_by_its_name(
+    person: Browser, busy: Server, folders: Path
+) -> None:
+    (folders / "notes").mkdir(exist_ok=True)
+    (folders / "notes" / "keys.txt").write_text("The spare key hangs behind the blue door.")
+    person.open("/documents")
+    person.write("[name=index]", "notes")
+    person.write("[name=folder]", "/etc")
+    person.click("[data-do=folder]")
+    person.toast("may not be named")
+    assert _told(busy, "notes") is None
+    person.write("[name=folder]", str(folders / "notes"))
+    person.click("[data-do=folder]")
+    person.find("[data-index=notes]")
+    person.find("[name=search-index]").send_keys("notes")
+    hit = _search(person, "where is the spare key")
+    assert "keys.txt" in hit.text
+
+
+def test_files_that_may_not_be_opened_are_shown_with_their_path(
+    person: Browser, busy: Server, folders: Path, tmp_path: Path, axe: str
+) -> None:
+    """An index of the command line may contain files of any folder."""
+    outside, inside = tmp_path / "elsewhere", folders / "allowed"
+    for folder, text in ((outside, "The lantern hangs in the cellar."),
+                         (inside, "The ladder stands in the attic.")):  # fmt: skip
+        folder.mkdir()
+        (folder / f"{folder.name}.txt").write_text(text)
+    order = [sys.executable, "-m", "anyrig", "index", str(outside), str(inside), "--index", "mixed"]
+    subprocess.run(order, env=environment_of(busy.home), check=True, capture_output=True)
+    person.open("/documents?index=mixed")
+    person.until(lambda: person.find("[name=search-index]").get_attribute("value") == "mixed")
+    hit = _search(person, "where is the lantern")
+    assert hit.get_attribute("data-hit") == "elsewhere.txt"
+    assert str(outside / "elsewhere.txt") in hit.text
+    assert not hit.find_elements("css selector", "a")
+    fits(person, axe)
+    person.size(1440)
+    hit = _search(person, "where is the ladder")
+    address = str(hit.find_element("css selector", "h3 a").get_attribute("href"))
+    assert busy.client.get(address.partition("#")[0]).text == "The ladder stands in the attic."
+    assert str(folders) not in hit.text
 
 
 def test_a_hit_in_a_file_that_browsers_do_not_show_is_read_as_text(
@@ -215,6 +314,34 @@ def test_a_hit_in_a_file_that_browsers_do_not_show_is_read_as_text(
     assert "root:" not in person.find("body").text
 
 
+def test_the_progress_of_an_index_moves_with_its_files(
+    person: Browser, busy: Server, folders: Path
+) -> None:
+    folder = folders / "many"
+    folder.mkdir()
+    for number in range(150):
+        words = " ".join(f"Note {number} on house {one}." for one in range(400))
+        (folder / f"{number}.txt").write_text(words)
+    person.open("/documents")
+    person.write("[name=index]", "many")
+    person.write("[name=folder]", str(folder))
+    person.click("[data-do=folder]")
+    seen: dict[int, str] = {}
+
+    def look() -> bool:
+        for card in person.all("#index [data-job]"):
+            share = card.find_element("css selector", "[role=progressbar]")
+            text = card.find_element("css selector", ".meter").text
+            seen[int(share.get_attribute("aria-valuenow") or 0)] = text
+        return len([share for share in seen if 0 < share < 100]) >= 3
+
+    person.until(look, 240)
+    assert any("of 150 files" in text for text in seen.values()), seen
+    id = told(busy, "/jobs?kind=index&state=running")["jobs"][0]["id"]
+    busy.client.post(f"/jobs/{id}/cancel")
+    person.until(lambda: job_of(busy, id)["state"] == "cancelled")
+
+
 def test_files_and_indexes_go_for_good(
     person: Browser, busy: Server, desk: dict[str, str]
 ) -> None:  # fmt: skip
@@ -269,6 +396,27 @@ def test_a_file_that_cannot_be_read_is_named_marked_and_deleted(
     assert busy.client.get(f"/uploads/{ids['torn.pdf']}").status_code == 404
 
 
+def test_files_of_one_name_are_told_apart_by_when_they_came(
+    person: Browser, busy: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "a letter with quite a long name, as people give them.txt"
+    file.write_text("The lamp in the hall is new.", encoding="utf-8")
+    person.size(360)
+    person.open("/documents")
+    person.click("[name=follow]")
+    for number in (1, 2):
+        send(person, file)
+        person.until(lambda number=number: sum(  # type: ignore[misc]
+            file.name in one.text for one in person.all(".file-list li")) == number)  # fmt: skip
+    rows = [one for one in person.all(".file-list li") if file.name in one.text]
+    for row, upload in zip(rows, told(busy, "/uploads")["files"], strict=False):
+        assert format_time(upload["made_at"]) in row.text
+        name = row.find_element("css selector", ".check").rect
+        delete = row.find_element("css selector", "[data-forget]").rect
+        assert delete["y"] < name["y"] + name["height"] + 24  # beside it, not below
+        assert delete["x"] > name["x"] + name["width"] - 1
+
+
 def test_scans_become_text(person: Browser, tmp_path: Path, axe: str) -> None:
     t = get_translator("en")
     file = tmp_path / "boiler.png"
@@ -306,6 +454,11 @@ def test_recordings_become_text(person: Browser, busy: Server, tmp_path: Path, a
     assert told(busy, "/jobs?kind=transcribe")["jobs"] == []  # nothing begins unasked
     person.click("[data-do=recordings]")
     card = person.find("[data-answer=recordings] [data-job]")
+    person.click("[data-do=recordings]")  # once more: at most one job a recording at a time
+    person.until(lambda: person.all("#toasts .toast") or len(told(busy, "/jobs")["jobs"]) > 1)
+    active = [one for one in told(busy, "/jobs?kind=transcribe")["jobs"]
+              if one["state"] in ("queued", "running")]  # fmt: skip
+    assert len(active) <= 1
     id = str(card.get_attribute("data-job"))
     person.open("/documents?tab=recordings")  # left, and found again
     heard = person.find(f"[data-transcript='{id}']").text.lower()

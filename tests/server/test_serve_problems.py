@@ -18,9 +18,13 @@ from starlette.websockets import WebSocketDisconnect
 
 from anyrig import errors
 from anyrig.app.uploads import UploadNotFoundError
-from anyrig.jobs import Job, JobQueue, run_jobs
+from anyrig.errors import StorageError
+from anyrig.jobs import Job, JobNotFoundError, JobQueue, run_jobs
 from anyrig.server.errors import (
+    Problem,
+    error_event,
     error_response,
+    error_status,
 )
 from anyrig.server.log import JsonFormatter, configure_log
 from tests.server.conftest import HERE, MakeApp
@@ -28,19 +32,54 @@ from tests.server.conftest import HERE, MakeApp
 SECRET = "secretwords"  # a traceback quotes lines of code, so they must not hold it
 
 
-def test_the_nearest_class_names_the_status() -> None:
-    for kind, status in (
-        (errors.UnspeakableTextError, 400), (UploadNotFoundError, 404),
-        (errors.LimitExceededError, 413), (errors.OverloadedError, 429), (errors.WorkError, 500),
-        (errors.MissingWeightsError, 501), (errors.OutOfMemoryError, 503),
-        (errors.StorageError, 507),
-    ):  # fmt: skip
-        answer = error_response(kind("went wrong", hint="do this"))
-        assert answer.status_code == status
-        assert ("retry-after" in answer.headers) == (status in (429, 503))
-        told = json.loads(bytes(answer.body))
-        assert (told["title"], told["status"], told["hint"]) == ("went wrong", status, "do this")
-        assert told["error"]["message"] == "went wrong. do this"
+STATUSES = [
+    (errors.InvalidInputError, 400),
+    (errors.UnspeakableTextError, 400),
+    (errors.UnsupportedLanguageError, 400),
+    (errors.ProtectedFileError, 400),
+    (errors.DeviceNotFoundError, 404),
+    (JobNotFoundError, 404),
+    (UploadNotFoundError, 404),
+    (errors.LimitExceededError, 413),
+    (errors.OverloadedError, 429),
+    (errors.MissingPackageError, 501),
+    (errors.MissingWeightsError, 501),
+    (errors.OutOfMemoryError, 503),
+    (errors.DeviceLostError, 503),
+    (errors.StorageError, 507),
+    (errors.StorageBusyError, 503),
+    (errors.WorkError, 500),
+    (errors.PoisonItemError, 422),
+    (errors.WorkersLostError, 503),
+]  # fmt: skip
+
+
+def test_the_nearest_class_names_the_status(subtests: pytest.Subtests) -> None:
+    for kind, status in STATUSES:
+        with subtests.test(kind=kind, status=status):
+            error = kind("went wrong", hint="do this")
+            assert error_status(error) == status
+            answer = error_response(error)
+            assert answer.status_code == status
+            assert ("retry-after" in answer.headers) == (status in (429, 503))
+            body = error_event(error)
+            assert body["type"] == "about:blank"
+            hint = "GET /jobs lists them." if kind is JobNotFoundError else "do this"
+            assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, hint)
+            assert body["error"]["message"] == f"went wrong. {hint}"
+
+
+def test_a_problem_has_its_own_headers_and_members() -> None:
+    answer = error_response(
+        Problem(429, "slow", hint="wait", headers={"Retry-After": "7"}, limit=3)
+    )
+    assert answer.headers["retry-after"] == "7"
+    assert b'"limit":3' in bytes(answer.body)
+    assert (
+        error_response(Problem(401, "who", hint="a key"))
+        .headers["www-authenticate"]
+        .startswith("Bearer")
+    )
 
 
 def test_half_a_character_in_an_error_is_no_second_error() -> None:
@@ -138,16 +177,17 @@ Said = Callable[[], str]
 @pytest.fixture
 def configured() -> Iterator[Callable[..., Said]]:
     """Sets a server's log up on a stream of the test's own, and takes it away again."""
-    root = logging.getLogger()
+    root, streams = logging.getLogger(), []
     before, level = list(root.handlers), root.level
 
-    def configure(as_json: bool = False) -> Said:
+    def configure(**options: Any) -> Said:
         stream = io.StringIO()
         handler = logging.StreamHandler(stream)
-        if as_json:
+        if options.get("as_json"):
             handler.setFormatter(JsonFormatter())
         root.handlers[:] = [handler]
-        configure_log(as_json=False, verbose=2, texts=False)
+        streams.append(handler)
+        configure_log(as_json=False, verbose=2, texts=bool(options.get("texts")))
         return stream.getvalue
 
     yield configure
@@ -188,6 +228,26 @@ def test_errors_are_told_without_their_words(
         lines = [json.loads(line) for line in text.splitlines()]
         assert len(lines) == 4
         assert "in fails" in lines[0]["trace"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_their_words_are_told_where_the_owner_wants_them(
+    configured: Callable[..., Said], as_json: bool
+) -> None:
+    said = configured(as_json=as_json, texts=True)
+    logged(logging.getLogger("anyrig.server.somewhere"))
+    assert said().count("Dear Anna") >= 4
+
+
+def test_what_our_own_errors_and_the_disk_say_stays(configured: Callable[..., Said]) -> None:
+    said = configured()
+    log = logging.getLogger("anyrig.server.somewhere")
+    log.warning("rests: %s", StorageError("the disk is full", hint="Free some space."))
+    log.warning("rests: %s", OSError(28, "No space left on device"))
+    log.warning("%d of %d", 3, 4)
+    assert "the disk is full" in said()
+    assert "No space left" in said()
+    assert "3 of 4" in said()
 
 
 def test_a_job_that_fails_tells_its_owner_and_not_the_log(

@@ -58,11 +58,18 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @dataclass
 class Sweep:
-    """Requests of every kind that the description knows, drawn at random."""
+    """Requests of every kind that the description knows, drawn at random.
+
+    Args:
+        server: that is asked.
+        num: requests of each operation that fit its description, and as many that do not; fewer
+            where they take long. With 1 they fit or do not, by turns.
+        seed: what they are drawn with; None for the same ones each time.
+        key: they carry it.
+    """
 
     server: Server
     num: int
-    """Of each operation, that fit its description and that do not; with 1 by turns."""
     seed: int | None = None
     key: str = ""
     names: list[str] = field(default_factory=list)
@@ -70,6 +77,7 @@ class Sweep:
     statuses: Counter[int] = field(default_factory=Counter)
 
     def run(self) -> None:
+        """Send them all."""
         found = schemathesis.openapi.from_url(
             f"{self.server.url}/openapi.json", headers=self._headers
         )
@@ -112,6 +120,7 @@ class Sweep:
         return found
 
     def _wrong(self, case: schemathesis.Case[Any]) -> str:
+        """What is wrong about the answer to a case."""
         answer = case.call(timeout=60, headers=self._headers)
         self.statuses[answer.status_code] += 1
         said = f"{case.as_curl_command()}\n  -> {answer.status_code} {answer.content[:300]!r}"
@@ -127,6 +136,7 @@ class Sweep:
         return ""
 
     def judge(self) -> None:
+        """Nothing was wrong, and nothing was left out."""
         again = f"ANYRIG_TEST_SEED={self.seed} makes the same requests again.\n"
         told = "" if self.seed is None else again
         assert not self.wrong, f"{len(self.wrong)}: {told}" + "\n\n".join(self.wrong)
@@ -168,6 +178,18 @@ def test_with_a_key_the_same_is_answered_and_without_one_nothing(tmp_path: Path)
                     assert (answer.status_code == 401) == (path not in PUBLIC_PATHS), (
                         f"{method} {path}"
                     )
+
+
+def test_every_route_has_a_summary_and_tells_its_problems(tried: Server) -> None:
+    found = tried.client.get("/openapi.json").json()
+    assert "Problem" in found["components"]["schemas"]
+    for path, methods in found["paths"].items():
+        for method, one in methods.items():
+            here = f"{method} {path}"
+            assert one.get("summary"), here
+            assert "application/problem+json" in one["responses"]["422"]["content"], here
+            assert "application/problem+json" in one["responses"]["default"]["content"], here
+            assert [status for status in one["responses"] if status.startswith("2")], here
 
 
 _HOSTILE: dict[str, Any] = {
@@ -223,3 +245,17 @@ def test_hostile_values_in_any_field_are_refused_or_survived(tried: Server, what
             if b"root:" in answer.content:
                 bad.append(f"{method} {path} {name}: told what is in a file")
     assert not bad, "\n".join(bad)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" * 100_000, b'{"a":' * 100_000, b"", b"null", b"\xff\xfe{}", b"{", b'"' + b"\\" * 9,
+     b"9" * 5_000, b"[]", b'{"input": NaN}', b"\x00"],
+    ids=["lists", "objects", "empty", "null", "bytes", "broken", "slashes", "digits", "list", "nan",
+         "nul"],
+)  # fmt: skip
+def test_bodies_that_are_no_json_are_refused(tried: Server, body: bytes) -> None:
+    for path in ("/v1/audio/speech", "/v1/embeddings", "/jobs", "/documents/embed", "/books/plan"):
+        answer = tried.client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 422), f"{path} {answer.status_code} {answer.text[:300]}"
+        assert answer.headers["content-type"] == "application/problem+json"

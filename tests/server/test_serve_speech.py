@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import json
 import os
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import httpx
@@ -90,10 +91,15 @@ def test_sound_is_sent_while_it_is_made_and_no_more_to_one_who_left(make_app: Ma
     assert app.state.server.models.loaded_models()[0].num_borrowers == 0
 
 
-async def _called(app: FastAPI, text: str, taken: Callable[[bytes], bool]) -> None:
-    """Call the app as a server would; the client leaves when `taken` says no."""
+async def _called(
+    app: FastAPI, text: str, taken: Callable[[bytes], bool], *, stays: bool = True
+) -> list[dict[str, Any]]:
+    """Call the app as a server would; the client leaves when `taken` says no, or at once."""
     body = json.dumps({"model": "tone", "input": text, "response_format": "pcm"}).encode()
     gone = anyio.Event()
+    if not stays:
+        gone.set()
+    sent: list[dict[str, Any]] = []
     begun = False
 
     async def receive() -> dict[str, Any]:
@@ -105,6 +111,7 @@ async def _called(app: FastAPI, text: str, taken: Callable[[bytes], bool]) -> No
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
+        sent.append(message)
         if message.get("body") and not taken(message["body"]):
             gone.set()
             await anyio.sleep(0.05)  # as a socket would, give the others their turn
@@ -118,16 +125,34 @@ async def _called(app: FastAPI, text: str, taken: Callable[[bytes], bool]) -> No
         "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 3000),
     }  # fmt: skip
     await app(scope, receive, send)
+    return sent
 
 
-def test_voices_of_openai_stand_for_ours_and_what_has_no_effect_is_named(server: Server) -> None:
-    answer = asked(server.client, voice="alloy", instructions="Whisper.", mood="sad")
+def test_a_client_that_leaves_before_the_first_sound_costs_nothing_more(make_app: MakeApp) -> None:
+    app = make_app()
+    anyio.run(_called, app, "Hello.", lambda data: True)
+    live = studio_of(app).live
+    before = live.report.num_items
+    sent = anyio.run(functools.partial(_called, app, LONG, lambda data: True, stays=False))
+    assert not any(message.get("body") for message in sent)
+    assert live.waiting("live") == 0
+    assert live.report.num_items - before <= 5
+    assert app.state.server.models.loaded_models()[0].num_borrowers == 0
+
+
+def test_voices_of_openai_stand_for_the_one_there_is(server: Server) -> None:
+    answer = asked(server.client, voice="alloy")
     assert answer.headers["x-anyrig-voice"] == "tone (for alloy)"
-    assert answer.headers["x-anyrig-ignored"] == "instructions, mood"
     named = asked(server.client, voice={"id": "tone"})
     assert named.headers["x-anyrig-voice"] == "tone"
     assert named.content == answer.content
-    assert "x-anyrig-ignored" not in named.headers
+    assert named.headers["x-anyrig-engine"] == "tone"
+
+
+def test_what_has_no_effect_is_named(server: Server) -> None:
+    answer = asked(server.client, instructions="Whisper.", mood="sad")
+    assert answer.headers["x-anyrig-ignored"] == "instructions, mood"
+    assert "x-anyrig-ignored" not in asked(server.client).headers
 
 
 def test_speed_and_language_are_heeded(server: Server) -> None:
@@ -141,10 +166,16 @@ def test_speed_and_language_are_heeded(server: Server) -> None:
     [
         ({"voice": "tonne"}, 400, "Did you mean tone"),
         ({"voice": "/etc/passwd"}, 400, "no voice"),
+        ({"voice": "x" * 5000}, 422, "voice"),
         ({"input": '<speak><voice name="/etc/passwd">Hi.</voice></speak>'}, 400, "no voice"),
         ({"model": "tome"}, 404, "Did you mean tone"),
         ({"model": "kokoro"}, 501, "anyrig engines get kokoro"),
         ({"speed": 5}, 422, "less than or equal to 4"),
+        ({"speed": float("nan")}, 400, "not valid JSON"),
+        ({"response_format": "midi"}, 422, "response_format"),
+        ({"language": "../x"}, 422, "language"),
+        ({"input": ""}, 422, "input"),
+        ({"input": " \n "}, 400, "empty"),
         ({"input": "..."}, 400, "nothing to say"),
         ({"input": "a " * 150_000}, 413, "200,000"),
     ],
@@ -165,11 +196,26 @@ def test_what_cannot_be_spoken_is_refused_with_a_way_out(
 
 def test_sixteen_clients_at_once_get_each_their_own(server: Server) -> None:
     texts = [f"Client {number} says {TEXT}" for number in range(16)]
+    alone = [asked(server.client, text).content for text in texts]
+    together = [f"{text} And more." for text in texts]
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda text: asked(server.client, text), texts))
+        found = list(pool.map(lambda text: asked(server.client, text), together))
     assert {answer.status_code for answer in found} == {200}
+    for before, answer in zip(alone, found, strict=True):
+        assert len(answer.content) > len(before)
     assert len({answer.content for answer in found}) == 16
-    assert [asked(server.client, text).content for text in texts] == [a.content for a in found]
+    with ThreadPoolExecutor(16) as pool:
+        again = list(pool.map(lambda text: asked(server.client, text).content, together))
+    assert again == [answer.content for answer in found]
+
+
+def test_a_few_clients_with_the_default_voice(server: Server) -> None:
+    texts = [f"Number {number} is a good number." for number in ("one", "two", "three", "four")]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda text: asked(server.client, text, model="tts-1"), texts))
+    assert {answer.headers["x-anyrig-engine"] for answer in found} == {"hibari"}
+    for answer in found:
+        assert 1.0 < len(answer.content) / 2 / 24000 < 5.0
 
 
 def test_a_live_request_passes_a_long_bulk_one(server: Server) -> None:
@@ -328,6 +374,17 @@ def client(server: Server) -> Iterator[Any]:
         yield made
 
 
+@pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac", "wav", "pcm"])
+def test_create_writes_a_file(
+    client: Any, tmp_path: Path, name: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
+) -> None:
+    path = tmp_path / f"speech.{name}"
+    client.audio.speech.create(
+        model="tone", voice="alloy", input=TEXT, response_format=name
+    ).write_to_file(path)
+    assert path.stat().st_size > 5000
+
+
 def test_with_streaming_response(client: Any, tmp_path: Path) -> None:
     with client.audio.speech.with_streaming_response.create(
         model="gpt-4o-mini-tts", voice="coral", input=TEXT, response_format="pcm", speed=1.25,
@@ -369,16 +426,28 @@ def test_its_errors_are_raised_as_its_own(client: Any) -> None:
     assert raised.value.status_code == 413
 
 
-def test_control_characters_are_refused_in_names_and_reach_no_header(server: Server) -> None:
+_ODD = ("\r\nX-Evil: 1", "\x00", "\x1b[31m", "\n", "\x7f", "\x85")
+
+
+@pytest.mark.parametrize("odd", _ODD, ids=repr)
+def test_control_characters_in_names_are_refused(server: Server, odd: str) -> None:
     usual = {"model": "tts-1", "voice": "alloy", "input": "Hello."}
-    for name in ("model", "voice"):
-        for odd in ("\r\nX-Evil: 1", "\x00", "\x85"):
-            body = {**usual, name: usual[name] + odd}
-            assert server.client.post("/v1/audio/speech", json=body).status_code == 422
-    form = {"model": "gpt-4o\nx"}
+    for name in ("model", "voice", "engine"):
+        answer = server.client.post(
+            "/v1/audio/speech", json={**usual, name: f"{usual.get(name, 'tone')}{odd}"}
+        )
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["title"].startswith(f"{name}: must not contain control characters")
+    embed = {"model": f"text-embedding-3{odd}", "input": "Hello."}
+    assert server.client.post("/v1/embeddings", json=embed).status_code == 422
+    form = {"model": f"gpt-4o{odd}x"}
     sound = {"file": ("a.wav", b"RIFF")}
     answer = server.client.post("/v1/audio/transcriptions", data=form, files=sound)
     assert answer.status_code == 400, answer.text
+    assert answer.json()["title"] == "model: must not contain control characters"
+
+
+def test_control_characters_reach_no_header(server: Server) -> None:
     odd = {"x\r\nX-Evil: 1": 1, "é\x00": 2, "\x1b]0;t\x07": 3}
     for path, body in (
         ("/v1/audio/speech", {"model": "tone", "input": "Hello.", **odd}),

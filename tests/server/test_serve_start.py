@@ -17,17 +17,18 @@ import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
+from anyrig.cli import serve
+from anyrig.errors import InvalidInputError
 from tests.server.conftest import Server, Start, add_key, environment_of, run_for
+
+_EVIL = Origin("https://evil.example")
 
 
 def _ended(server: Server, number: int) -> int:
     server.process.send_signal(number)
     return server.process.wait(timeout=20)
-
-
-def _dial(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), timeout=20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -41,11 +42,48 @@ def test_it_says_where_and_ends_when_asked(start: Start, number: int) -> None:
         server.client.get("/health/live")
 
 
+def test_addresses_are_told_as_they_are() -> None:
+    assert serve.format_address("127.0.0.1", 3000).startswith("Listening on http://127.0.0.1:3000 ")
+    assert serve.list_urls("::1", 3000) == ["http://[::1]:3000"]
+    everywhere = serve.format_address("0.0.0.0", 3000)
+    assert everywhere.startswith("Listening on every address of this machine, port 3000 ")
+    assert "  http://127.0.0.1:3000  on this machine" in everywhere.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("9.9.9.9", "It is not an address of this machine"),
+        ("no.such.invalid", "is not an address of"),
+    ],
+)
+def test_an_address_of_others_is_told_as_such(host: str, words: str) -> None:
+    with pytest.raises(InvalidInputError) as found, serve.bind(host, 0):
+        pass
+    assert words in f"{found.value.message} {found.value.hint}"
+    assert "Another server" not in found.value.hint
+    with (
+        serve.bind("127.0.0.1", 0) as door,
+        pytest.raises(InvalidInputError, match="cannot listen") as taken,
+        serve.bind("127.0.0.1", _listening(door)),
+    ):
+        pass
+    assert "Another server" in taken.value.hint
+
+
+def _listening(door: socket.socket) -> int:
+    door.listen()
+    return int(door.getsockname()[1])
+
+
 def test_it_ends_though_somebody_holds_on(start: Start) -> None:
     """Half a request, an idle connection and a file that is still coming do not keep it."""
     server = start("--no-page")
-    held = [_dial(server) for _ in range(3)]
-    host = f"Host: {urlsplit(server.url).netloc}\r\n".encode()
+    where = urlsplit(server.url)
+    assert where.hostname is not None
+    assert where.port is not None
+    held = [socket.create_connection((where.hostname, where.port)) for _ in range(3)]
+    host = f"Host: {where.netloc}\r\n".encode()
     held[0].sendall(b"GET /uploads HTTP/1.1\r\n" + host)
     held[1].sendall(b"GET /health/live HTTP/1.1\r\n" + host + b"\r\n")
     held[2].sendall(
@@ -61,9 +99,12 @@ def test_it_ends_though_somebody_holds_on(start: Start) -> None:
 
 
 def test_heads_without_end_are_shown_out(server: Server) -> None:
+    where = urlsplit(server.url)
+    assert where.hostname is not None
+    assert where.port is not None
     endless = (b"X-A: " + b"a" * 200_000, b"".join(b"X-%d: b\r\n" % n for n in range(30_000)))
     for line in endless:
-        with _dial(server) as call:
+        with socket.create_connection((where.hostname, where.port), timeout=20) as call:
             answer = b""
             try:
                 call.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n" + line)
@@ -92,11 +133,29 @@ def test_heads_without_end_are_shown_out(server: Server) -> None:
     ],
 )
 def test_odd_requests_are_refused_and_nothing_breaks(server: Server, request_text: bytes) -> None:
-    with _dial(server) as call:
+    where = urlsplit(server.url)
+    assert where.hostname is not None
+    assert where.port is not None
+    with socket.create_connection((where.hostname, where.port), timeout=20) as call:
         call.sendall(request_text)
         answer = call.recv(1000)
     assert re.match(rb"HTTP/1\.[01] 4\d\d", answer), answer
     assert b"root:" not in answer
+
+
+def test_a_real_browsers_socket_of_another_page_is_refused(server: Server) -> None:
+    address = server.url.replace("http", "ws") + "/stream?text=Hello"
+    with pytest.raises(InvalidStatus) as refused, connect(address, origin=_EVIL):
+        pass
+    assert refused.value.response.status_code == 403
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        connect(address, additional_headers={"Host": "evil.example"}),
+    ):
+        pass
+    assert refused.value.response.status_code == 421
+    assert server.client.get("/health/live").status_code == 200  # the log has it by now
+    assert "ASGI" not in server.log()
 
 
 def test_chunks_without_end_are_refused_while_they_come(start: Start) -> None:
@@ -122,9 +181,12 @@ def test_chunks_without_end_are_refused_while_they_come(start: Start) -> None:
 
 
 def test_a_form_that_breaks_off_leaves_nothing(server: Server) -> None:
-    with _dial(server) as call:
+    where = urlsplit(server.url)
+    assert where.hostname is not None
+    assert where.port is not None
+    with socket.create_connection((where.hostname, where.port), timeout=20) as call:
         call.sendall(
-            b"POST /uploads HTTP/1.1\r\nHost: " + urlsplit(server.url).netloc.encode() + b"\r\n"
+            b"POST /uploads HTTP/1.1\r\nHost: " + where.netloc.encode() + b"\r\n"
             b"Content-Length: 5000000\r\nContent-Type: multipart/form-data; boundary=B\r\n\r\n"
             b'--B\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n'
         )
@@ -199,9 +261,26 @@ def test_a_container_makes_its_key_once(start: Start, tmp_path: Path) -> None:
     assert second.client.get("/uploads", headers=headers).status_code == 200
 
 
+def test_the_page_asks_a_person_for_a_key(start: Start, tmp_path: Path) -> None:
+    home = tmp_path / "home of keys"
+    key = add_key(home, "me")
+    server = start("--require-keys", home=home)
+    with httpx.Client(base_url=server.url, trust_env=False, headers={"Accept": "text/html"}) as one:
+        assert one.get("/").headers["location"] == "/login?next=/"
+        assert one.post("/login", data={"key": key, "next": "/"}).headers["location"] == "/"
+        page = one.get("/")
+        assert page.status_code == 200
+        assert "unsafe-eval" in page.headers["content-security-policy"]
+        script = re.search(r'["\'](/_nicegui/[^"\']+\.js)', page.text)
+        assert script is not None
+        assert one.get(script[1]).status_code == 200
+        one.cookies.clear()
+        assert one.get(script[1], headers={"Accept": "*/*"}).status_code == 401
+
+
 def _raw(server: Server, head: str) -> int:
     """The status of an answer to a request that is sent as it stands."""
-    with _dial(server) as wire:
+    with socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), 20) as wire:
         wire.sendall(f"{head}\r\n\r\n".encode())
         return int(wire.makefile("rb").readline().split()[1])
 
@@ -234,6 +313,15 @@ def test_behind_a_proxy_it_does_not_start_without_a_key(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert f"server.{setting.lower()}" in done.stderr
         assert "anyrig keys add" in done.stderr
+
+
+def test_the_log_says_at_the_start_what_the_server_runs_on(server: Server) -> None:
+    log = server.log()
+    for line in (
+        r"anyrig \d+\.\d+.*, Python 3\.\d+", r"device cpu, .*GiB", r"torch (\d+\.\d+|is not)",
+        r"ONNX Runtime \d+\.\d+", r"speech: \w+, voice \w+", r"embeddings: \w+",
+    ):  # fmt: skip
+        assert re.search(rf"^INFO anyrig\.serve: {line}", log, re.MULTILINE), (line, log)
 
 
 _BLOCKED = """

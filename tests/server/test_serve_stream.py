@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -67,15 +68,32 @@ def test_a_text_too_long_for_an_address_comes_as_the_first_frame(server: Server)
     assert 2.0 < len(sound) / 48000 < 5.0
 
 
+def test_many_at_once(server: Server) -> None:
+    def listen(number: int) -> int:
+        with opened(server, text=f"Number {number}. {TEXT}", engine="tone") as socket:
+            sound, events, code = heard(socket)
+        assert "backend_busy" not in [event["event"] for event in events]
+        assert code == 1000
+        return len(sound)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert min(pool.map(listen, range(16))) > 48000
+
+
 @pytest.mark.parametrize(
     ("query", "frame", "words"),
     [
         ({"text": "Hello.", "voice": "nobody"}, None, "no voice"),
         ({"text": "...", "engine": "tone"}, None, "nothing to say"),
         ({"text": "Hello.", "speed": "9"}, None, "speed"),
+        ({"text": "Hello.", "language": "!"}, None, "language"),
         ({"text": ""}, None, "empty"),
+        ({"text": "", "engine": "tone", "voice": "tone"}, None, "empty"),
+        ({"text": " "}, None, "empty"),
         ({}, "no JSON", "no text"),
+        ({}, '{"text": "Hello.", "speed": NaN}', "no text"),
         ({}, '{"text": 7}', "no text"),
+        ({}, '{"text": ""}', "empty"),
         ({}, "[" * 5000, "no text"),
     ],
 )
@@ -94,14 +112,16 @@ def test_what_cannot_be_spoken_is_told(
 
 
 def test_a_plain_request_is_told_to_open_a_websocket(server: Server) -> None:
-    for method in ("GET", "POST"):
-        answer = server.client.request(method, "/stream?text=Hello.")
-        assert answer.status_code == 426
-        assert answer.headers["upgrade"] == "websocket"
-        assert "/v1/audio/speech" in answer.json()["hint"]
+    for query in ("", "?text=", "?text=Hello."):
+        for method in ("GET", "POST"):
+            answer = server.client.request(method, f"/stream{query}")
+            assert answer.status_code == 426
+            assert answer.headers["upgrade"] == "websocket"
+            assert "/v1/audio/speech" in answer.json()["hint"]
 
 
 def made(server: Server) -> float:
+    """Seconds of sound that the server has made so far."""
     lines = server.client.get("/metrics").text.splitlines()
     found = [line for line in lines if line.startswith("anyrig_audio_seconds_total{")]
     return sum(float(line.split()[-1]) for line in found)
@@ -187,6 +207,20 @@ def test_one_who_leaves_as_a_part_is_made_is_let_go() -> None:
     made._busy = cast("Any", Late(made))
     with pytest.raises(OSError, match="no sound"):
         made._encode(cast("Any", None))
+    assert session.closed
+
+
+def test_an_encoder_that_cannot_be_given_up_keeps_no_model() -> None:
+    session = Session()
+    made = open_stream(session)
+    made._open()
+
+    def broken() -> None:
+        raise RuntimeError("the encoder is in pieces")
+
+    made._encoder.abort = broken  # type: ignore[union-attr, method-assign]
+    with pytest.raises(RuntimeError):
+        made.close()
     assert session.closed
 
 

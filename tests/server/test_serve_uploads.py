@@ -55,11 +55,15 @@ def _sent(uploads: Uploads, name: str, data: bytes = b"something") -> str:
     [
         ("../../etc/passwd", "passwd"),
         ("..\\..\\windows\\system32\\x.dll", "x.dll"),
+        ("/etc/shadow", "shadow"),
         ("..", "file"),
+        ("", "file"),
         ("a\x00b.txt", "ab.txt"),
         ("line\r\nSet-Cookie: x=1", "lineSet-Cookie: x=1"),
         ("book\u202efdp.exe", "bookfdp.exe"),
         ("x" * 500 + ".epub", "x" * 145 + ".epub"),
+        ("  the   cat .txt ", "the cat .txt"),
+        ("livre été.pdf", "livre été.pdf"),
         ("\ud800.txt", "txt"),
     ],
 )
@@ -98,6 +102,16 @@ def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: 
         uploads.receive("4.txt")
     uploads.delete(uploads.list_uploads()[0].id)
     _sent(uploads, "4.txt")
+
+
+def test_files_that_are_coming_count(uploads: Uploads) -> None:
+    coming = [uploads.receive("a.txt") for _ in range(3)]
+    with pytest.raises(LimitExceededError):
+        uploads.receive("b.txt")
+    for one in coming:
+        one.abandon()
+        one.abandon()  # twice does no harm
+    _sent(uploads, "b.txt")
 
 
 def test_all_files_together_have_an_end(tmp_path: Path) -> None:
@@ -155,8 +169,15 @@ def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -
 
 
 def _index(state: ServerState, path: Path) -> None:
+    """An index of one file, as a job makes it."""
     home = state.data_folder.parents[3]  # of HOME/.local/share/anyrig/server
     run_for(home, "index", str(path), "--index", "post", "--model", "hashing", "--no-bench")
+
+
+def test_another_process_sees_them(uploads: Uploads, tmp_path: Path) -> None:
+    upload_id = _sent(uploads, "a.txt")
+    other = Uploads(tmp_path / "uploads", max_bytes=1000, max_files=3)
+    assert other.path(upload_id).read_bytes() == b"something"
 
 
 @pytest.mark.parametrize(
@@ -164,9 +185,15 @@ def _index(state: ServerState, path: Path) -> None:
     [
         ("x.txt", b"%PDF-1.7\n" + b"0" * 50, "pdf"),
         ("x.pdf", b"plain words that are no PDF", "other"),
+        ("x.md", b"# A heading\n", "md"),
         ("x", b"RIFF\x00\x00\x00\x00WAVEfmt ", "wav"),
+        ("x.epub", b"fLaC\x00\x00", "flac"),
+        ("x.png", b"\x89PNG\r\n\x1a\n" + b"\x00" * 30, "png"),
         ("x.txt", b"\x7fELF\x02\x01\x01" + b"\x00" * 40, "other"),
         ("x.pkl", b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00cos\nsystem\n", "other"),
+        ("x.toml", b"[train]\nsteps = 3\n", "toml"),
+        ("x.zip", b"PK\x03\x04" + b"\x00" * 40, "zip"),
+        ("x.html", b"<!doctype html><p>Hello", "html"),
     ],
 )
 def test_kinds_are_told_by_content(uploads: Uploads, name: str, data: bytes, kind: str) -> None:
@@ -186,12 +213,15 @@ def test_bad_forms_are_refused_and_leave_nothing(
     app_client: TestClient, subtests: pytest.Subtests
 ) -> None:
     for body, headers, status in (
+        (b"", _HEAD, 400),
         (b"no form at all", _HEAD, 400),
         (_form(_FILE % (b"a.txt", b"one"), end=b""), _HEAD, 400),
         (_form(_FILE % (b"a.txt", b"one"), _FILE % (b"b.txt", b"")), _HEAD, 400),
         (_form(b'Content-Disposition: form-data; name="other"; filename="x"\r\n\r\nx'), _HEAD, 400),
         (_form(b'Content-Disposition: form-data; name="files"\r\n\r\nno file'), _HEAD, 400),
+        (_form(b"\r\nno head"), _HEAD, 400),
         (_form(_FILE % (b"a.txt", b"one")), {"Content-Type": "text/plain"}, 415),
+        (_form(_FILE % (b"a.txt", b"one")), {"Content-Type": "multipart/form-data"}, 415),
         (_form(_FILE % (b"a.txt", b"one")), _LONG, 400),
         (_form(*[b'Content-Disposition: form-data; name="n"\r\n\r\nx'] * 2001), _HEAD, 413),
         (_form(b'Content-Disposition: form-data; name="n"\r\n\r\n' + b"x" * (2 << 20)), _HEAD, 413),
@@ -202,6 +232,15 @@ def test_bad_forms_are_refused_and_leave_nothing(
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json()["hint"]
             assert app_client.get("/uploads").json() == {"files": []}
+
+
+def test_one_file_too_large_takes_the_others_of_its_form_with_it(make_app: MakeApp) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_UPLOAD_MB": "0.001"})
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        files = [("files", ("a.txt", b"small")), ("files", ("b.txt", b"x" * 1001))]
+        assert client.post("/uploads", files=files).status_code == 413
+        assert client.get("/uploads").json() == {"files": []}
+        assert client.post("/uploads", files=files[:1]).status_code == 201
 
 
 @pytest.mark.parametrize("name", ['a"; filename="b.txt', "a;b.txt", "naïve ☃.txt", "a\\b.txt"])
@@ -244,6 +283,23 @@ def test_what_a_job_needs_stays_until_the_job_is_over(make_app: MakeApp) -> None
         assert client.delete(f"/uploads/{run}").status_code == 200  # the job had its own copy
 
 
+def test_a_json_file_comes_back_as_it_was_sent(app_client: TestClient) -> None:
+    data = b'[{"text": "pay me", "label": "bill"}]'
+    sent = app_client.post("/uploads", files={"files": ("x.json", data)}).json()["files"][0]
+    assert set(sent) == {
+        "id",
+        "name",
+        "size",
+        "kind",
+        "made_at",
+        "purpose",
+    }  # not whose key sent it
+    assert (sent["kind"], sent["size"]) == ("json", len(data))
+    assert app_client.get(f"/uploads/{sent['id']}/content").content == data
+    assert app_client.delete(f"/uploads/{sent['id']}").status_code == 200
+    assert app_client.get("/uploads").json()["files"] == []
+
+
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that were begun on the disk."""
@@ -274,6 +330,39 @@ def test_too_many_files_in_a_form_are_refused_before_any_is_written(
     assert app_client.get("/uploads").json()["files"] == []
 
 
+def test_more_files_than_there_is_room_for_are_refused_before_any_is_written(
+    make_app: MakeApp, written: list[str]
+) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_UPLOAD_FILES": "3"})
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        assert client.post("/uploads", files={"files": ("a.txt", b"a")}).status_code == 201
+        files = [("files", (f"{number}.txt", b"a")) for number in range(3)]
+        answer = client.post("/uploads", files=files)
+        assert answer.status_code == 413
+        assert answer.json()["title"] == "the server keeps at most 3 files"
+        assert "server.upload_files" in answer.json()["hint"]
+        assert len(written) == 1
+        assert client.post("/uploads", files=files[:2]).status_code == 201
+
+
+def test_many_fields_in_a_form_are_refused(app_client: TestClient) -> None:
+    part = b'Content-Disposition: form-data; name="a"\r\n\r\nb'
+    headers = {"Content-Type": "multipart/form-data; boundary=B"}
+    for path in ("/uploads", "/documents/entities/upload"):
+        answer = app_client.post(path, content=_form(*[part] * 1001), headers=headers)
+        assert answer.status_code == 413, answer.text
+
+
+def test_all_files_together_are_counted_while_they_come(make_app: MakeApp) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_UPLOAD_TOTAL_MB": "0.001"})
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        sent = client.post("/uploads", files={"files": ("a.txt", b"a" * 600)})
+        assert sent.status_code == 201
+        assert client.post("/uploads", files={"files": ("b.txt", b"b" * 600)}).status_code == 413
+        client.delete(f"/uploads/{sent.json()['files'][0]['id']}")
+        assert client.post("/uploads", files={"files": ("b.txt", b"b" * 600)}).status_code == 201
+
+
 def test_hits_say_where_their_file_is_opened_if_it_may_be(
     make_app: MakeApp, tmp_path: Path
 ) -> None:
@@ -292,3 +381,11 @@ def test_hits_say_where_their_file_is_opened_if_it_may_be(
     assert [row["url"] for row in rows] == [
         f"{address}{quote(files[0])}", None, f"{address}{quote(files[2])}", None
     ]  # fmt: skip
+
+
+def test_an_upload_remembers_that_it_is_a_book(uploads: Uploads) -> None:
+    id = _sent(uploads, "a.txt", b"Chapter one.")
+    assert uploads.get(id).purpose == ""
+    uploads.set_purpose(id, "book")
+    assert uploads.get(id).purpose == "book"
+    assert [one.id for one in uploads.list_uploads()] == [id]

@@ -1,9 +1,10 @@
-"""Around the queue: folders that are swept, and many who follow one job."""
+"""Around the queue: folders that are allowed, folders that are swept, many who follow one job."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,59 @@ from typing import Any
 import pytest
 
 from anyrig.app.access import Client
+from anyrig.errors import InvalidInputError
 from anyrig.jobs import JobEvent, JobQueue
 from anyrig.server.job_requests import prepare_job
-from anyrig.server.jobs import JobFollower, delete_orphaned_folders
+from anyrig.server.jobs import JobFollower, delete_orphaned_folders, run_queue
 from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
+ANYBODY = Client(sees_all=True)
+
+
+def parts_of(make_app: MakeApp, **environment: str) -> ServerState:
+    found: ServerState = make_app(environment=environment).state.server
+    return found
+
+
+def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_path: Path) -> None:
+    inside, outside = tmp_path / "allowed", tmp_path / "allowed too much"
+    for folder in (inside / "notes", outside):
+        folder.mkdir(parents=True)
+    (inside / "way out").symlink_to(outside)
+    state = parts_of(make_app, ANYRIG_SERVER_FOLDERS=f"/nowhere, {inside}")
+    with prepare_job(state, ANYBODY, "index", {"folder": str(inside / "notes")}) as found:
+        assert found["file"] == str(inside / "notes")
+        assert found["called"] == "notes"
+    for wrong in (
+        outside, inside / "way out", inside / ".." / "allowed too much", "notes", "/", 5,
+        inside / "notes" / ".." / "..",
+    ):  # fmt: skip
+        given: Any = wrong if isinstance(wrong, int) else str(wrong)
+        with pytest.raises(InvalidInputError, match="may not be named"), prepare_job(
+            state, ANYBODY, "index", {"folder": given}
+        ):  # fmt: skip
+            pass
+    assert len(list((state.data_folder / "jobs").iterdir())) == 1  # refused ones leave nothing
+
+
+def test_models_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_path: Path) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    state = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
+    lines = {"lines": ["One."], "engine": "tone"}
+    mine = str(tmp_path / "models" / "mine")
+    with prepare_job(state, ANYBODY, "batch", {**lines, "model": mine}) as found:
+        assert found["model"] == mine
+    with (
+        pytest.raises(InvalidInputError),
+        prepare_job(state, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
+    ):
+        pass
+
 
 def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
-    state: ServerState = make_app().state.server
-    lines = {"lines": ["One."], "engine": "tone"}
-    with prepare_job(state, Client(sees_all=True), "batch", lines) as found:
+    state = parts_of(make_app)
+    with prepare_job(state, ANYBODY, "batch", {"lines": ["One."], "engine": "tone"}) as found:
         job = state.jobs.submit("batch", found)
     (orphan := state.data_folder / "jobs" / "0123").mkdir()
     long_ago = time.time() - 7200
@@ -35,7 +78,36 @@ def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
     assert list((state.data_folder / "jobs").iterdir()) == [fresh]
 
 
+def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
+    make_app: MakeApp,
+) -> None:
+    state = parts_of(make_app)
+    begun, told = threading.Event(), threading.Event()
+
+    def run(job: Any, tell: Any, stop: Any) -> None:
+        from anyrig.jobs import JobStopped
+
+        begun.set()
+        while not stop.wait(0.05):
+            pass
+        told.set()
+        raise JobStopped
+
+    state.job_handler = run
+    job = state.jobs.submit("bench", {"folder": "/"})
+    with run_queue(state):
+        assert begun.wait(10)
+        assert state.jobs.get(job.id).state == "running"
+    assert told.is_set()
+    assert state.jobs.get(job.id).state == "queued"
+    state.job_handler = None
+    with run_queue(state):
+        assert state.jobs.get(job.id).attempts == 1
+
+
 class Counting(JobQueue):
+    """Counts how often it is asked."""
+
     num_asked = 0
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Any:

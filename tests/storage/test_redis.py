@@ -7,6 +7,7 @@ import random
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import InvalidSettingError, StorageError
+from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
 from anyrig.storage.cache import CacheEntry, Claim, ResultCache
 from anyrig.storage.keys import make_key
 from anyrig.storage.redis import RETRY_S, LayeredCache, RedisCache, hide_password, pack, unpack
+from anyrig.units import MIB
 from tests.conftest import ROOT
 from tests.storage.redis_server import server as started
 from tests.storage.redis_server import serving
@@ -51,6 +53,15 @@ def test_put_and_get(cache: RedisCache) -> None:
     assert cache.has(["a", "b"]) == {"a"}
 
 
+@pytest.mark.parametrize("size", [0, 1, 100_000, 40 * MIB])
+def test_sizes(cache: RedisCache, size: int) -> None:
+    data = random.randbytes(size)
+    assert cache.put("big", data, kind="speech")
+    result = cache.get("big")
+    assert result is not None
+    assert result.data == data
+
+
 def test_the_first_result_is_final(cache: RedisCache) -> None:
     assert cache.put("a", b"one", kind="speech")
     assert not cache.put("a", b"two", kind="speech")
@@ -73,6 +84,19 @@ def test_many_keys_at_once(cache: RedisCache) -> None:
     assert cache.has([*names, "none"]) == set(names)
     assert cache.put_many([]) == 0
     assert cache.get_many([]) == {}
+
+
+def test_threads_agree_on_the_first_result(cache: RedisCache) -> None:
+    names = [make_key(number=number) for number in range(50)]
+    barrier = threading.Barrier(24)
+
+    def put(number: int) -> int:
+        barrier.wait(30)
+        return cache.put_many([CacheEntry(name, b"%d" % number, "speech") for name in names])
+
+    with ThreadPoolExecutor(24) as threads:
+        assert sum(threads.map(put, range(24))) == 50
+    assert len(cache.get_many(names)) == 50
 
 
 def _flip_bit(value: bytes, place: int) -> bytes:
@@ -110,6 +134,16 @@ def test_a_value_of_another_type_is_missing(cache: RedisCache) -> None:
     assert cache.get("a").data == b"new"  # type: ignore[union-attr]
 
 
+def test_stats(cache: RedisCache) -> None:
+    cache.put("a", b"1", kind="speech")
+    cache.claim(["b"], expires_s=60)
+    stats = cache.stats()
+    assert stats.num_results == 1
+    assert stats.used_bytes > 0
+    assert stats.policy == "noeviction"
+    assert stats.version
+
+
 def test_reconnects_after_a_restart() -> None:
     first = started()
     port = first.port
@@ -121,9 +155,18 @@ def test_reconnects_after_a_restart() -> None:
             assert cache.get("a") is None
             assert cache.put("a", b"2", kind="speech")
             again.terminate()
-            with pytest.raises(StorageError, match="does not answer") as caught:
-                cache.get("a")
-            assert "cache.url" in caught.value.hint
+            for ask in (
+                lambda: cache.get("a"),
+                lambda: cache.put("a", b"", kind="speech"),
+                lambda: cache.replace("a", b"", kind="speech"),
+                lambda: cache.delete("a"),
+                lambda: cache.has(["a"]),
+                lambda: cache.claim(["a"], expires_s=1),
+                lambda: cache.stats(),
+            ):
+                with pytest.raises(StorageError, match="does not answer") as caught:
+                    ask()
+                assert "cache.url" in caught.value.hint
             again = started(port)
             assert cache.put("a", b"3", kind="speech")
         finally:
@@ -161,6 +204,28 @@ def test_a_full_server() -> None:
         assert cache.get("0") is not None  # what is there can be read
 
 
+def test_a_server_that_evicts() -> None:
+    with (
+        serving(**{"maxmemory": "4mb", "maxmemory-policy": "allkeys-lru"}) as server,
+        RedisCache(server.connection_url) as cache,
+    ):
+        names = [f"{number}" for number in range(60)]
+        entries = [CacheEntry(name, random.randbytes(100_000), "speech") for name in names]
+        assert cache.put_many(entries) == 60
+        assert 0 < len(cache.has(names)) < 60
+        assert cache.stats().limit_bytes == 4 * MIB
+
+
+def test_unix_socket() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # its name must be short
+        path = Path(folder) / "s"
+        with (
+            serving(unixsocket=path),
+            RedisCache(f"unix://{path}") as cache,
+        ):
+            assert cache.put("a", b"1", kind="speech")
+
+
 def test_options_in_the_url(server: Any) -> None:
     url = f"{server.connection_url}/3?decode_responses=true&socket_timeout=1"
     with RedisCache(url) as cache:
@@ -172,7 +237,9 @@ def test_options_in_the_url(server: Any) -> None:
 @pytest.mark.parametrize(
     "url",
     [
+        "http://host",
         "host:6379",
+        "redis://host:port/0",
         "redis://h:1/0?socket_timeout=x",
         "redis://:secret/x@h",
     ],
@@ -232,6 +299,10 @@ def test_without_the_package() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert "anyrig[cluster]" in done.stdout, done.stderr
+    assert issubclass(MissingPackageError, Exception)
+
+
+# -- claims ----------------------------------------------------------------------------
 
 
 def test_claims_are_exclusive(cache: RedisCache) -> None:
@@ -273,6 +344,9 @@ def _wait_until(true: Callable[[], bool]) -> None:
             return
         threading.Event().wait(0.01)
     raise AssertionError("it never came true")
+
+
+# -- a local cache in front of it --------------------------------------------------------------
 
 
 class Pair:
@@ -350,3 +424,25 @@ def test_the_local_cache_goes_on_without_the_server(
     pair.now += RETRY_S
     assert pair.one.put("d", b"4", kind="speech")
     assert pair.two.get("d") is not None
+
+
+def test_pins_are_local(pair: Pair) -> None:
+    near: Any = pair.one.local
+    with pair.one.pin_for_job("job"):
+        pair.one.put("a", b"1", kind="speech")
+        assert near.stats().num_pinned == 1
+
+
+def test_a_full_local_cache_still_shares(pair: Pair) -> None:
+    pair.two.put("a", b"1", kind="speech")
+
+    class Full(ResultCache):
+        def put_many(self, entries: Any) -> int:
+            raise StorageError("the disk is full", hint="Free some space.")
+
+    with Full(Path("full.sqlite")) as near:
+        full = LayeredCache(near, pair.one.shared)
+        assert full.get("a") is not None
+        with pytest.raises(StorageError, match="full"):
+            full.put("b", b"2", kind="speech")
+    assert pair.two.get("b") is not None

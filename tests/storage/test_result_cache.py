@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,15 @@ from typing import Any
 import pytest
 
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.storage.cache import CacheEntry, Claim, ResultCache, TolerantCache
+from anyrig.storage.cache import Cache, CacheEntry, Claim, ResultCache, TolerantCache
 from anyrig.storage.keys import JsonValue, make_key
 from anyrig.units import MIB
 from tests.conftest import ROOT
 
 
 class Clock:
+    """A clock that moves when progress to."""
+
     def __init__(self) -> None:
         self.now = 1_000_000.0
 
@@ -93,14 +96,33 @@ def test_many_keys_at_once(cache: ResultCache) -> None:
     assert cache.get_many([*keys, *others]).keys() == set(keys)
 
 
+def test_large_results(tmp_path: Path) -> None:
+    data = random.randbytes(30_000_000)
+    with ResultCache(tmp_path / "r") as cache:
+        cache.put("a", data, kind="speech")
+    with ResultCache(tmp_path / "r") as cache:
+        found = cache.get("a")
+        assert found is not None
+        assert found.data == data
+        # The log does not stay as large as what went through it.
+        assert cache.stats().file_bytes < 30_000_000 + 17 * MIB
+        cache.prune(to_bytes=0)
+        assert cache.stats().file_bytes < 100_000
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "note"),
-    [("", "speech", {}), ("x" * 201, "speech", {}), ("a", "A b", {}), ("a", "speech", {"x": b""})],
-)
+    [("", "speech", {}), ("ü", "speech", {}), ("a b", "speech", {}), ("x" * 201, "speech", {}),
+     ("a", "", {}), ("a", "Speech", {}), ("a", "a b", {}), ("a", "speech", {"x": b""}),
+     ("a", "speech", {"x": float("nan")})],
+)  # fmt: skip
 def test_invalid_entries_are_refused(cache: ResultCache, name: str, kind: str, note: Any) -> None:
     with pytest.raises(InvalidInputError):
         cache.put(name, b"", kind=kind, metadata=note)
     assert cache.stats().num_results == 0
+
+
+# -- the limit ---------------------------------------------------------------------------------
 
 
 def test_the_least_recently_used_are_evicted(cache: ResultCache) -> None:
@@ -133,6 +155,18 @@ def test_usage_is_kept_between_processes(tmp_path: Path, clock: Clock) -> None:
         assert cache.stats().counters["hits"] == 1
 
 
+def test_reading_does_not_write(cache: ResultCache) -> None:
+    """Uses are written down in batches; a reader leaves the file alone in between."""
+    keys = _fill(cache, 100, size=100)
+    log_file = Path(f"{cache.path}-wal")
+    before = log_file.stat().st_size, log_file.stat().st_mtime_ns
+    for name in keys:
+        assert cache.get(name)
+    assert (log_file.stat().st_size, log_file.stat().st_mtime_ns) == before
+    cache.stats()
+    assert log_file.stat().st_mtime_ns != before[1]
+
+
 def test_free_pages_are_reused(tmp_path: Path) -> None:
     with ResultCache(tmp_path / "r", limit_bytes=2 * MIB) as cache:
         for number in range(40):
@@ -140,6 +174,9 @@ def test_free_pages_are_reused(tmp_path: Path) -> None:
         assert cache.stats().used_bytes <= 2 * MIB
     # The free pages of an eviction are filled again; the log is folded in at the end.
     assert (tmp_path / "r").stat().st_size < 4 * MIB
+
+
+# -- jobs --------------------------------------------------------------------------------------
 
 
 def test_pinned_results_are_not_evicted(
@@ -180,6 +217,7 @@ def test_other_processes_respect_pins(tmp_path: Path) -> None:
 
 
 def _interrupt_job(cache: ResultCache) -> list[str]:
+    """The results of a job that was broken off."""
     keys = []
     with contextlib.suppress(KeyboardInterrupt), cache.pin_for_job("book"):
         keys = _fill(cache, 50)
@@ -205,6 +243,19 @@ def test_pins_of_an_abandoned_job_expire(cache: ResultCache, clock: Clock) -> No
     _fill(cache, 200, more=True)
     assert not cache.has(keys)
     assert cache.stats().jobs == ()
+
+
+def test_a_deleted_result_is_no_longer_pinned(cache: ResultCache) -> None:
+    with cache.pin_for_job("book"):
+        cache.put("a", b"1", kind="speech")
+        cache.delete("a")
+        assert cache.stats().num_pinned == 0
+        cache.put("a", b"2", kind="speech")
+        cache.replace("a", b"3", kind="speech")
+        assert cache.stats().num_pinned == 1
+
+
+# -- pruning -----------------------------------------------------------------------------------
 
 
 def test_prune(cache: ResultCache, clock: Clock) -> None:
@@ -270,6 +321,34 @@ def test_prune_deletes_the_whole_file(
         assert one.has("ab") == {"b"}
 
 
+# -- together ----------------------------------------------------------------------------------
+
+
+def test_threads(cache: ResultCache) -> None:
+    failures: list[BaseException] = []
+    first = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(150):
+                name = make_key(step=step % 40)
+                if cache.put(name, f"{number}".encode() * 100, kind="speech"):
+                    first.append(name)
+                found = cache.get(name)
+                assert found is not None
+                assert len(set(found.data)) == 1
+        except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert sorted(first) == sorted(make_key(step=step) for step in range(40))
+
+
 _PUT_ALL = """
 import json, sys
 from pathlib import Path
@@ -301,6 +380,7 @@ def test_processes_agree_on_the_first_result(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_opens_its_own_connection(tmp_path: Path) -> None:
+    """A child that inherits a cache opens the file for itself."""
     code = (
         "import os, sys; from pathlib import Path; from anyrig.storage.cache import ResultCache\n"
         "cache = ResultCache(Path(sys.argv[1])); cache.put('a', b'1', kind='speech')\n"
@@ -317,6 +397,9 @@ def test_a_forked_process_opens_its_own_connection(tmp_path: Path) -> None:
     )
 
 
+# -- misuse ------------------------------------------------------------------------------------
+
+
 def _pin(cache: ResultCache) -> None:
     with cache.pin_for_job("job"):
         pass
@@ -326,8 +409,16 @@ def _pin(cache: ResultCache) -> None:
     "call",
     [
         lambda cache: cache.get("a"),
+        lambda cache: cache.get_many([]),
+        lambda cache: cache.has(["a"]),
         lambda cache: cache.put("a", b"", kind="speech"),
+        lambda cache: cache.put_many([]),
+        lambda cache: cache.replace("a", b"", kind="speech"),
+        lambda cache: cache.delete("a"),
+        lambda cache: cache.stats(),
         lambda cache: cache.prune(),
+        lambda cache: cache.verify(),
+        lambda cache: list(cache.iter_results()),
         _pin,
     ],
 )
@@ -343,11 +434,25 @@ def test_a_closed_cache_refuses_every_call(
     assert "reopen it" in caught.value.hint
 
 
-@pytest.mark.parametrize("limit", [0, float("nan")])
+@pytest.mark.parametrize("limit", [0, -5, float("nan")])
 def test_invalid_limit(tmp_path: Path, limit: Any) -> None:
     with pytest.raises(InvalidInputError, match="limit_bytes is") as caught:
         ResultCache(tmp_path / "r", limit_bytes=limit)
     assert "10 GiB" in caught.value.hint
+
+
+@pytest.mark.parametrize("data", ["x", 5, None, [1, 2]])
+def test_data_that_is_not_bytes(tmp_path: Path, data: Any) -> None:
+    with ResultCache(tmp_path / "r") as cache:
+        with pytest.raises(
+            InvalidInputError, match=f"data is {type(data).__name__}, not bytes"
+        ) as caught:
+            cache.put("a", data, kind="speech")
+        assert ".encode()" in caught.value.hint
+        good: list[Any] = [bytearray(b"1"), memoryview(b"1")]
+        assert [cache.put(f"b{n}", data, kind="speech") for n, data in enumerate(good)] == [
+            True
+        ] * 2
 
 
 def test_a_folder_is_not_a_cache_file(tmp_path: Path) -> None:
@@ -356,7 +461,10 @@ def test_a_folder_is_not_a_cache_file(tmp_path: Path) -> None:
     assert str(tmp_path / "results.sqlite") in caught.value.hint
 
 
-@pytest.mark.parametrize("size", [12, 200_000])
+# -- deleting -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [12, 3_000, 200_000])
 def test_deleted_bytes_are_overwritten(tmp_path: Path, size: int) -> None:
     secret = (b"the secret of %d bytes " % size * (size // 10))[:size]
     with ResultCache(tmp_path / "results.sqlite") as cache:
@@ -377,6 +485,8 @@ def _contains(folder: Path, needle: bytes) -> bool:
 
 
 class Failing(ResultCache):
+    """Its disk is gone."""
+
     def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         raise StorageError("the disk is gone", hint="Find it.")
 
@@ -385,6 +495,16 @@ class Failing(ResultCache):
 
     def release(self, claim: Claim) -> None:
         raise StorageError("the disk is gone", hint="Find it.")
+
+
+def test_a_good_cache_is_used(tmp_path: Path) -> None:
+    errors: list[StorageError] = []
+    with ResultCache(tmp_path / "results.sqlite") as inner:
+        cache: Cache = TolerantCache(inner, errors.append)
+        assert cache.put("a", b"1", kind="speech")
+        assert cache.get_many(["a", "b"]).keys() == {"a"}
+        assert cache.claim(["a"], expires_s=1) == Claim("", frozenset({"a"}))
+    assert errors == []
 
 
 def test_a_failure_is_reported_once(tmp_path: Path) -> None:

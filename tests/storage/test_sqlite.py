@@ -34,16 +34,20 @@ def _run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+# -- damage ------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     "change",
     [
         "UPDATE data SET bytes = zeroblob(length(bytes)) WHERE id = 1",
         "UPDATE data SET bytes = (SELECT bytes FROM data WHERE id = 2) WHERE id = 1",
         'UPDATE results SET note = \'{"engine": "other"}\' WHERE id = 1',
+        "UPDATE results SET kind = 'page' WHERE id = 1",
         "UPDATE results SET key = 'key-999' WHERE id = 1",
         "DELETE FROM data WHERE id = 1",
     ],
-    ids=["zeroes", "another's", "note", "key", "no data"],
+    ids=["zeroes", "another's", "note", "kind", "key", "no data"],
 )
 def test_a_damaged_result_is_missing(
     tmp_path: Path, change: str, caplog: pytest.LogCaptureFixture
@@ -63,10 +67,25 @@ def test_a_damaged_result_is_missing(
         assert cache.stats().counters["bad"] == 1
 
 
+def test_verify_deletes_damaged_results(tmp_path: Path) -> None:
+    _fill(tmp_path / "r", 10)
+    connection = sqlite3.connect(tmp_path / "r")
+    connection.execute("UPDATE data SET bytes = x'00' WHERE id IN (2, 5)")
+    connection.commit()
+    connection.close()
+    progress: list[tuple[int, int]] = []
+    with ResultCache(tmp_path / "r") as cache:
+        assert cache.verify(lambda done, total: progress.append((done, total))) == (10, 2)
+        assert cache.verify() == (8, 0)
+    assert progress[-1] == (10, 10)
+
+
 def _damage(path: Path, how: str) -> None:
     data = bytearray(path.read_bytes())
     if how == "text":
         data[:] = b"this is no database\n" * 100
+    elif how == "header":
+        data[:100] = random.randbytes(100)
     elif how == "cut":
         del data[len(data) // 2 :]
     elif how == "root pages":
@@ -74,7 +93,7 @@ def _damage(path: Path, how: str) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("how", ["text", "cut", "root pages"])
+@pytest.mark.parametrize("how", ["text", "header", "cut", "root pages"])
 def test_a_malformed_file_is_set_aside(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,11 +148,15 @@ def test_a_deleted_file_is_created_again(tmp_path: Path) -> None:
         assert cache.has("a") == {"a"}
 
 
+# -- other formats -------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("change", "words", "hint"),
     [
         ("PRAGMA user_version = 2", "newer anyrig", "Update anyrig"),
         ("PRAGMA application_id = 5", "another program", "ANYRIG_CACHE_FOLDER"),
+        ("PRAGMA application_id = 0", "another program", "ANYRIG_CACHE_FOLDER"),
     ],
 )
 def test_files_of_others_are_left_alone(tmp_path: Path, change: str, words: str, hint: str) -> None:
@@ -162,6 +185,37 @@ def test_a_file_without_its_tables_is_set_aside(
     with ResultCache(tmp_path / "r") as cache:
         assert cache.put("a", b"", kind="speech")
     assert "tables are missing" in caplog.text
+
+
+# -- disks and folders -------------------------------------------------------------------------
+
+_FULL = """
+import resource, signal, sys
+from pathlib import Path
+from anyrig.errors import DiskFullError, StorageError
+from anyrig.storage.cache import ResultCache
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with ResultCache(Path(sys.argv[1])) as cache:
+    cache.put("a", b"first", kind="speech")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+    try:
+        cache.put("b", bytes(1_000_000), kind="speech")
+        sys.exit("the disk took it")
+    except StorageError as error:
+        print(error.message, error.hint)
+    assert cache.get("a").data == b"first"
+    assert cache.get("b") is None
+    assert cache.put("c", b"small", kind="speech")
+"""
+
+
+def test_a_file_size_limit(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    done = _run(_FULL, str(tmp_path / "r"))
+    assert done.returncode == 0, done.stderr
+    assert "No space left" in done.stdout or "disk error" in done.stdout
+    with ResultCache(tmp_path / "r") as cache:
+        assert cache.has(["a", "b", "c"]) == {"a", "c"}
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -238,8 +292,9 @@ _MOUNTS = """\
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("/mnt/share/r", "nfs4"), ("/mnt/share/local/r", ""), ("/mnt/my drive/r", "cifs")],
-)
+    [("/home/u/r", ""), ("/mnt/share/r", "nfs4"), ("/mnt/share/local/r", ""), ("/mnt/shared/r", ""),
+     ("/mnt/my drive/r", "cifs"), ("/mnt/c/Users/r", "9p")],
+)  # fmt: skip
 @pytest.mark.skipif(sys.platform == "win32", reason="paths of Linux")
 def test_network_drives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kind: str

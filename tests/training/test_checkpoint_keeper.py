@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -50,7 +51,11 @@ TEN = [
 @pytest.mark.parametrize(
     ("keeping", "wanted"),
     [
+        (Keeping(last=1, best=0), [10]),
         (Keeping(last=3, best=0), [8, 9, 10]),
+        (Keeping(last=99, best=0), list(range(1, 11))),
+        (Keeping(last=1, best=0, every_kept=4), [4, 8, 10]),
+        (Keeping(last=1, best=1), [8, 10]),
         (Keeping(last=1, best=3), [2, 5, 8, 10]),
         (Keeping(last=2, best=2, every_kept=3), [3, 5, 6, 8, 9, 10]),
     ],
@@ -87,6 +92,13 @@ def test_what_is_deleted_and_what_is_found(tmp_path: Path) -> None:
         assert [one.step for one in keeper.news()] == [0, 10, 20, 30, 40, 50]
         assert keeper.news() == []
     assert not list((tmp_path / "c").glob(f"{TEMPORARY}*"))
+
+
+def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
+    keeper = Checkpoints(tmp_path / "none")
+    assert (keeper.all(), keeper.latest(), keeper.best(), keeper.load()) == ([], None, None, None)
+    keeper.close()
+    assert not (tmp_path / "none").exists()
 
 
 # ---------------------------------------------------------------- damage
@@ -164,6 +176,23 @@ def test_weights_may_change_as_soon_as_save_returns(tmp_path: Path) -> None:
             assert found is not None
             assert torch.equal(found.saved.weights["w"], torch.full((400_000,), float(kept.step)))
             assert found.saved.plain == {"position": [kept.step]}
+
+
+def test_one_copy_is_held_however_often_it_saves(tmp_path: Path) -> None:
+    weight = torch.zeros(250_000)
+    with Checkpoints(tmp_path) as keeper:
+        for step in range(6):
+            keeper.save(Saved(step, weights={"w": weight}))
+            held = [t for free in keeper._staging._free.values() for t in free]
+            held += [t for _, t in keeper._staging._used]
+            assert sum(t.nbytes for t in held) == 1_000_000
+
+
+def test_synchronous_is_on_the_disk_at_once(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path, Keeping(asynchronous=False)) as keeper:
+        keeper.save(state(1))
+        assert not any(t.name == "checkpoint" for t in threading.enumerate())
+        assert steps(keeper) == [1]
 
 
 def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(tmp_path: Path) -> None:
@@ -252,6 +281,15 @@ def test_a_killed_process_does_not_keep_the_folder_though_its_child_lives(tmp_pa
         os.kill(living, 9)
         os.close(ready)
         os.close(done)
+
+
+def test_load_on_another_device(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path) as keeper:
+        keeper.save(state(1), wait=True)
+        found = keeper.load(device="meta")
+        assert found is not None
+        assert found.saved.weights["w"].device.type == "meta"
+        assert found.saved.optimiser["m"].device.type == "meta"
 
 
 def test_cpu_memory_of_a_loaded_state_is_its_own(tmp_path: Path) -> None:

@@ -81,6 +81,19 @@ def test_memory_that_runs_out_changes_nothing_in_fp64(backward: bool) -> None:
     assert curve == pytest.approx(clean, abs=1e-9)
 
 
+def test_gradients_of_a_repeated_step_are_the_same_in_fp32() -> None:
+    found = []
+    for fail_at in (set(), {2}):
+        net = Net()
+        net.fail_calls = fail_at
+        # One step of plain descent at rate 1: the weights move by their gradients.
+        run(net, steps=1, learning_rate=1.0, schedule="constant", warmup=0, max_norm=0,
+            weight_decay=0.0, guard=False)  # fmt: skip
+        found.append([weight.detach().clone() for weight in net.parameters()])
+    for plain, repeated in zip(*found, strict=True):
+        assert torch.allclose(plain, repeated, atol=1e-6, rtol=0)
+
+
 def test_statistics_are_put_back_before_a_step_is_made_again() -> None:
     net = Net(batch_norm=True)
     net.fail_calls = {2}
@@ -215,6 +228,23 @@ def test_overflows_in_fp16_are_skipped_and_fp16_is_given_up() -> None:
     assert summary.num_skipped == 120
     assert summary.precision == "fp32"
     assert summary.finished
+    assert all(torch.isfinite(weight).all() for weight in net.parameters())
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_is_not_finite_never_reaches_the_weights(fused: bool) -> None:
+    net = Net()
+    count = iter(range(10**6))
+
+    def bad(model: nn.Module, batch: Any) -> torch.Tensor:
+        value = loss(model, batch)
+        return value * float("nan") if next(count) % 3 == 0 else value
+
+    settings = Settings(batch=8, micro_batch=8, steps=9, precision="fp32", fused_optimizer=fused,
+                        loading=Loading(num_workers=0))  # fmt: skip
+    with Trainer(net, data=data(), loss=bad, settings=settings, device="cpu") as trainer:
+        summary = trainer.run()
+    assert summary.num_skipped >= 3
     assert all(torch.isfinite(weight).all() for weight in net.parameters())
 
 

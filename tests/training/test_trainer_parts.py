@@ -81,6 +81,37 @@ def curve(one: Trainer) -> list[float]:
 # ---------------------------------------------------------------- what is handed in
 
 
+def test_an_optimiser_as_an_instance_a_class_and_a_function_is_the_same() -> None:
+    curves = []
+    for kind in ("instance", "class", "function"):
+        net = model()
+        given: Any = {
+            "instance": torch.optim.SGD(net.parameters(), lr=0.05),
+            "class": torch.optim.SGD,
+            "function": lambda groups: torch.optim.SGD(groups, lr=0.05),
+        }[kind]
+        with trainer(net, optimizer=given,
+                     changed={"learning_rate": 0.05, "weight_decay": 0.0}) as one:  # fmt: skip
+            one.run()
+            curves.append(curve(one))
+    assert curves[0] == pytest.approx(curves[1])
+    assert curves[0] == pytest.approx(curves[2])
+    assert curves[0][-1] < curves[0][0]
+
+
+def test_an_optimiser_of_another_model_is_refused() -> None:
+    other = torch.optim.SGD(model().parameters(), lr=0.1)
+    with (
+        pytest.raises(InvalidInputError, match="none of the model's weights"),
+        trainer(optimizer=other) as t,
+    ):
+        t.run()
+    with pytest.raises(InvalidSettingError, match="unknown optimizer") as caught, \
+            trainer(optimizer="adamww") as t:  # fmt: skip
+        t.run()
+    assert "adamw" in caught.value.hint
+
+
 class Rows(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return 32
@@ -137,6 +168,15 @@ def test_more_device_ids_than_processes_are_refused() -> None:
     apart = {**two, "LOCAL_WORLD_SIZE": "1"}  # a machine each
     with pytest.raises(InvalidInputError, match="device_ids names 2 devices"):
         trainer(device=None, device_ids=["cpu", "cpu"], environment=apart)
+
+
+def test_a_device_is_named_once() -> None:
+    with pytest.raises(InvalidInputError, match="device and device_ids"):
+        trainer(device="cpu", device_ids=["cpu"])
+    for wrong in ("cuda:0", 0):
+        with pytest.raises(InvalidInputError, match="device_ids is") as caught:
+            trainer(device=None, device_ids=wrong)
+        assert "list" in caught.value.hint
 
 
 def test_a_task_is_all_of_it(tmp_path: Path) -> None:
@@ -211,19 +251,30 @@ def test_a_watch_is_told_all(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- not finite
 
 
-@pytest.mark.parametrize("offload", [False, True])
-@pytest.mark.parametrize("optimizer", [*optimisers.NAMES, torch.optim.RMSprop])
-def test_no_optimiser_takes_what_is_not_finite(optimizer: Any, offload: bool) -> None:
-    net = model()
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    "optimizer", [*optimisers.NAMES, torch.optim.SGD, torch.optim.RMSprop, torch.optim.AdamW]
+)
+def test_no_optimiser_takes_what_is_not_finite(optimizer: Any, wide: bool) -> None:
+    net = model().double() if wide else model()
     before = [weight.detach().clone() for weight in net.parameters()]
 
     def bad(inner: nn.Module, batch: Any) -> torch.Tensor:
-        return loss(inner, batch) * float("nan")
+        return loss(inner, [one.to(next(inner.parameters()).dtype) for one in batch]) * float("nan")
 
-    changed = {"steps": 2, "offload_optimizer": offload}
-    with trainer(net, loss=bad, optimizer=optimizer, changed=changed) as one:
+    with trainer(net, loss=bad, optimizer=optimizer, changed={"steps": 2}) as one:
         summary = one.run()
     assert summary.num_skipped == 2
+    for old, now in zip(before, net.parameters(), strict=True):
+        assert torch.equal(old, now)
+
+
+def test_an_offloaded_optimiser_takes_nothing_that_is_not_finite() -> None:
+    net = model()
+    before = [weight.detach().clone() for weight in net.parameters()]
+    with trainer(net, loss=lambda inner, batch: loss(inner, batch) * float("inf"),
+                 changed={"steps": 2, "offload_optimizer": True}) as one:  # fmt: skip
+        assert one.run().num_skipped == 2
     for old, now in zip(before, net.parameters(), strict=True):
         assert torch.equal(old, now)
 

@@ -79,7 +79,7 @@ def measured(net: nn.Module, loss: Any, micro: int, **more: Any) -> dict[str, fl
         return trainer.evaluate()
 
 
-@pytest.mark.parametrize("micro", [33, 1])
+@pytest.mark.parametrize("micro", [64, 33, 8, 1])
 def test_a_loss_across_the_batch_does_not_depend_on_the_micro_batch(micro: int) -> None:
     net = Encoder()
     with torch.no_grad():
@@ -94,6 +94,11 @@ def test_a_loss_across_the_batch_does_not_depend_on_the_micro_batch(micro: int) 
     assert max(net.seen) <= max(2, micro)
 
 
+def test_the_last_evaluation_batch_may_be_smaller() -> None:
+    found = [measured(Encoder(), contrastive, micro, validation=pairs(100)) for micro in (64, 7)]
+    assert found[0]["loss"] == pytest.approx(found[1]["loss"], rel=1e-5)
+
+
 @pytest.mark.parametrize("most", [20, 3])
 def test_running_out_of_memory_changes_no_figure(most: int) -> None:
     plain = measured(Encoder(), contrastive, 64, figures={"recall": recall})
@@ -101,6 +106,22 @@ def test_running_out_of_memory_changes_no_figure(most: int) -> None:
     net.most = most
     found = measured(net, contrastive, 64, figures={"recall": recall})
     assert found == pytest.approx(plain, rel=1e-5)
+
+
+def test_a_loss_of_items_is_still_measured_in_micro_batches() -> None:
+    net = Encoder()
+    found = measured(net, mean_square, 8)
+    assert max(net.seen) <= 8
+    assert found["loss"] == pytest.approx(measured(Encoder(), mean_square, 64)["loss"], rel=1e-5)
+
+
+def test_a_model_that_gives_its_own_loss_is_measured_in_micro_batches() -> None:
+    class Own(Encoder):
+        def forward(self, rows: Any) -> Any:
+            return {"loss": (super().forward(rows[0]) - super().forward(rows[1])).square().mean()}
+
+    found = [measured(Own(), None, micro)["loss"] for micro in (64, 8)]
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
 def test_the_best_checkpoint_is_not_the_one_with_the_smaller_micro_batch(tmp_path: Path) -> None:
@@ -247,7 +268,7 @@ def same(one: nn.Module, other: nn.Module) -> None:
         assert torch.equal(value, other.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", torch.optim.RMSprop])
+@pytest.mark.parametrize("optimizer", ["adamw", "momentum", "adafactor", torch.optim.RMSprop])
 def test_fitting_leaves_no_trace(optimizer: Any) -> None:
     fitted, plain, fresh = Net(), Net(), Net()
     with trainer(fitted, optimizer=optimizer, changed={"micro_batch": "auto"}) as one:
@@ -266,6 +287,17 @@ def test_fitting_leaves_no_trace(optimizer: Any) -> None:
         other.run()
         assert [row.loss for row in other.history()] == curve
     same(fitted, plain)
+
+
+def test_a_step_made_again_has_the_buffers_from_before_it() -> None:
+    clean, net = Net(), Net()
+    with trainer(clean, steps=1, changed={"micro_batch": 8}) as one:
+        one.run()
+    net.most[True] = 8
+    with trainer(net, steps=1) as other:
+        assert other.run().num_retries == 1
+    assert float(net.calls) == float(clean.calls) == 2
+    same(clean, net)
 
 
 # ---------------------------------------------------------------- measuring
@@ -340,3 +372,12 @@ def test_measuring_halves_where_memory_runs_out() -> None:
     ):
         one.evaluate()
     assert short.training
+
+
+def test_validation_data_may_come_in_a_loader() -> None:
+    held = data(37, 9)
+    found = []
+    for given in (held, torch.utils.data.DataLoader(held, batch_size=5)):
+        with trainer(Net(), validation=given) as one:
+            found.append(one.run().validation)
+    assert found[0] == pytest.approx(found[1])

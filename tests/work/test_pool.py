@@ -47,6 +47,12 @@ def test_unequal_devices_share_the_work_in_order() -> None:
     assert report.warnings == []
 
 
+def test_a_pool_serves_one_run_after_the_other() -> None:
+    with fake_pool("a", "b") as pool:
+        for count in (3, 0, 5):
+            assert values(list(pool.run([0.001] * count, cost=float))) == [0.002] * count
+
+
 def test_a_run_that_is_left_does_not_disturb_the_next() -> None:
     with fake_pool("a") as pool:
         outcomes = pool.run([0.001, 0.002, 0.003], cost=float)
@@ -78,6 +84,15 @@ def test_running_out_of_memory_splits_in_the_worker() -> None:
     assert report.num_out_of_memory >= 1
 
 
+def test_an_item_that_raises_fails_alone() -> None:
+    with fake_pool("a", error_on=[0.005]) as pool:
+        got = list(pool.run([0.001, 0.005, 0.002], cost=float))
+    assert values(got) == [0.002, None, 0.004]
+    failure = got[1].failure
+    assert failure is not None
+    assert "invalid item" in failure.message
+
+
 def test_an_item_that_crashes_three_workers_fails() -> None:
     costs = [0.001, 0.002, 0.666, 0.003, 0.004]
     report = RunReport()
@@ -88,6 +103,14 @@ def test_an_item_that_crashes_three_workers_fails() -> None:
     assert failure is not None
     assert (failure.kind, failure.tries) == ("crash", 3)
     assert "code 9" in failure.message
+
+
+def test_two_poison_items_do_not_suspend_the_device() -> None:
+    costs = [0.001, 0.666, 0.002, 0.777, 0.003]
+    with fake_pool("a", "b", crash_on=[0.666, 0.777]) as pool:
+        got = list(pool.run(costs, cost=float))
+        assert values(got) == [0.002, None, 0.004, None, 0.006]
+        assert values(list(pool.run([0.004] * 8, cost=float))) == [0.008] * 8
 
 
 def test_a_device_whose_workers_crash_twice_is_suspended_and_its_items_finish_elsewhere() -> None:
@@ -227,6 +250,14 @@ def test_batches_grow_in_a_worker_where_a_call_costs_much() -> None:
     assert report.num_batches < 100
 
 
+def test_batches_grow_beside_a_device_that_takes_one_at_a_time() -> None:
+    report = RunReport()
+    with fake_pool("a", "b", max_items=4096, call_s=0.005, speeds={"b": 0.05}) as pool:
+        got = list(pool.run([1e-5] * 3000, cost=float, report=report))
+    assert values(got) == [2e-5] * 3000
+    assert report.num_batches < 200
+
+
 def test_an_item_that_cannot_be_unpickled_in_the_worker_fails() -> None:
     with fake_pool("a") as pool:
         got = list(pool.run([0.001, Unpicklable(), 0.002], cost=lambda _: 0.001))
@@ -283,6 +314,15 @@ def test_a_worker_that_dies_while_another_loads_is_noticed() -> None:
         time.sleep(0.3)
         pool.wait_ready()
         assert values(list(pool.run([0.01] * 10, cost=float))) == [0.02] * 10
+
+
+def test_an_exit_raised_by_the_input_is_raised_to_the_caller() -> None:
+    def stream() -> Iterator[float]:
+        yield 0.001
+        raise SystemExit(3)
+
+    with fake_pool("a") as pool, pytest.raises(SystemExit):
+        list(pool.run(stream(), cost=float))
 
 
 @pytest.mark.parametrize("fallback", ["", "cpu"])
@@ -358,12 +398,29 @@ def source(name: str, **options: Any) -> LocalWorkers:
     return LocalWorkers([placement(name)], factory, environment=os.environ)
 
 
+def test_a_run_may_use_workers_of_several_sources() -> None:
+    with WorkerPool(source("a"), source("b")) as pool:
+        pool.wait_ready()
+        got = list(pool.run([0.01] * 40, cost=float))
+    assert values(got) == [0.02] * 40
+    assert {outcome.device for outcome in got} == {"a", "b"}
+
+
 def test_a_run_goes_on_while_one_source_has_workers() -> None:
     with WorkerPool(source("good"), source("dead", broken_devices=["dead"])) as pool:
         pool.wait_ready()
         got = list(pool.run([0.01] * 40, cost=float))
     assert values(got) == [0.02] * 40
     assert {outcome.device for outcome in got} == {"good"}
+
+
+def test_a_lost_device_is_described_in_a_sentence() -> None:
+    with fake_pool("gpu", fallback="cpu", lose_after={"gpu": 3}) as pool:
+        assert values(list(pool.run([0.002] * 30, cost=float))) == [0.004] * 30
+    assert pool.warnings[0] == (
+        "gpu is suspended: its worker lost its device: "
+        "CUDA error: an illegal memory access was encountered"
+    )
 
 
 def test_a_failed_item_is_logged_by_its_place_in_the_input(

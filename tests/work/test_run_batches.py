@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,15 @@ from anyrig.backends.memory import MemoryUsage
 from anyrig.errors import (
     AnyrigError,
     DeviceLostError,
+    InvalidInputError,
     OutOfMemoryError,
+    WorkError,
 )
 from anyrig.memory.oom import detect_oom
-from anyrig.work.batching import BatchSizer
+from anyrig.work.batching import Batch, BatchSizer, WorkItem
 from anyrig.work.failures import FORGIVE_AFTER, FailureTracker
-from anyrig.work.outcome import ItemOutcome, RunReport
-from anyrig.work.retry import run_batches, translate_error
+from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
+from anyrig.work.retry import run_batch, run_batches, translate_error
 
 
 def double(batch: Sequence[int]) -> list[int]:
@@ -40,6 +43,10 @@ def test_results_come_in_the_order_of_the_input() -> None:
     assert report.num_items == 500
     assert 1 < report.num_batches < 500
     assert report.padded_cost <= 1.05 * report.real_cost
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert done(run_batches([], double, cost=float)) == []
 
 
 class Memory:
@@ -124,8 +131,12 @@ def test_an_engine_that_answers_too_little_loses_nothing() -> None:
     def engine(batch: Sequence[int]) -> list[int]:
         return double(batch)[: 1 if len(batch) > 1 else None]
 
-    outcomes = run_batches([1, 2, 3, 4], engine, cost=float, sizer=BatchSizer(start=100))
-    assert done(outcomes) == [2, 4, 6, 8]
+    assert done(run_batches([1, 2, 3, 4], engine, cost=float, sizer=BatchSizer(start=100))) == [
+        2,
+        4,
+        6,
+        8,
+    ]
 
 
 def test_a_lost_device_ends_the_run_after_what_was_done() -> None:
@@ -141,6 +152,20 @@ def test_a_lost_device_ends_the_run_after_what_was_done() -> None:
     assert [next(outcomes).result, next(outcomes).result] == [2, 4]
     with pytest.raises(DeviceLostError):
         next(outcomes)
+
+
+def test_later_batches_run_while_a_result_is_looked_at() -> None:
+    started = threading.Event()
+
+    def engine(batch: Sequence[int]) -> list[int]:
+        if 2 in batch:
+            started.set()
+        return double(batch)
+
+    outcomes = run_batches([1, 2], engine, cost=float)
+    next(outcomes)
+    assert started.wait(timeout=10)
+    outcomes.close()  # type: ignore[attr-defined]
 
 
 def test_no_more_is_read_than_the_look_ahead() -> None:
@@ -159,6 +184,21 @@ def test_no_more_is_read_than_the_look_ahead() -> None:
     outcomes.close()  # type: ignore[attr-defined]
 
 
+def test_a_slow_stream_is_not_waited_for() -> None:
+    """The first item is done before the second arrives, though more could be read ahead."""
+    first_done = threading.Event()
+
+    def stream() -> Iterator[int]:
+        yield 1
+        assert first_done.wait(timeout=10)
+        yield 2
+
+    outcomes = run_batches(stream(), double, cost=float)
+    assert next(outcomes).result == 2
+    first_done.set()
+    assert next(outcomes).result == 4
+
+
 def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
     def stream() -> Iterator[int]:
         yield 1
@@ -169,6 +209,31 @@ def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
     assert [next(outcomes).result, next(outcomes).result] == [2, 4]
     with pytest.raises(KeyError, match="ended badly"):
         next(outcomes)
+
+
+def test_a_cost_that_is_no_number_is_told() -> None:
+    with pytest.raises(InvalidInputError, match="item 1"):
+        list(run_batches([1, -1], double, cost=float))
+
+
+def test_deterministic_means_no_company() -> None:
+    sizes: list[int] = []
+
+    def engine(batch: Sequence[int]) -> list[int]:
+        sizes.append(len(batch))
+        return double(batch)
+
+    list(run_batches(range(1, 20), engine, cost=float, sizer=BatchSizer(grow=False)))
+    assert set(sizes) == {1}
+
+
+def test_a_failure_names_the_options_that_need_less_memory() -> None:
+    batch = Batch((WorkItem(0, 500, 500.0),))
+    (outcome,) = run_batch(
+        batch, Memory(100), sizer=BatchSizer(), stats=BatchStats(), memory_options=["--length 256"]
+    )
+    assert outcome.failure is not None
+    assert outcome.failure.hint == "Try --length 256."
 
 
 class DeadAfterOutOfMemory:
@@ -208,6 +273,49 @@ def test_a_device_that_does_not_recover_from_out_of_memory_is_lost() -> None:
     assert len(calls) == 1
 
 
+def test_a_failed_item_is_logged_by_its_place_in_the_input(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def engine(batch: Sequence[int]) -> list[int]:
+        if 3 in batch:
+            raise ValueError("three")
+        return double(batch)
+
+    caplog.set_level("INFO")
+    assert done(run_batches([1, 2, 3], engine, cost=float)) == [2, 4, None]
+    assert "item 2 failed: ValueError: three" in caplog.text
+
+
+def test_an_item_that_kills_three_is_guilty_and_its_devices_are_forgiven() -> None:
+    tracker = FailureTracker()
+    for device in ("a", "a", "b"):
+        assert not tracker.is_poison(7)
+        tracker.record_crash(device, [7])
+    assert tracker.is_poison(7)
+    assert tracker.is_suspended("a")
+    assert tracker.forgive_devices(7) == ["a"]
+    assert not tracker.is_suspended("a")
+
+
+def test_a_device_that_dies_twice_with_different_items_is_out() -> None:
+    tracker = FailureTracker()
+    tracker.record_crash("a", [1, 2])
+    tracker.record_crash("a", [3])
+    assert tracker.is_suspended("a")
+    assert not tracker.is_suspended("b")
+    tracker.record_success(1, "b")
+    assert tracker.forgive_devices(2) == ["a"]
+
+
+def test_a_suspect_is_kept_from_the_device_it_died_on_twice() -> None:
+    tracker = FailureTracker()
+    tracker.record_crash("a", [1])
+    assert tracker.device_to_avoid(1) == ""
+    tracker.record_crash("a", [1])
+    assert tracker.device_to_avoid(1) == "a"
+    assert tracker.device_to_avoid(2) == ""
+
+
 def test_a_death_while_loading_counts_for_the_device_alone() -> None:
     tracker = FailureTracker()
     tracker.record_crash("a", [])
@@ -238,6 +346,17 @@ def test_a_death_is_forgiven_after_much_good_work() -> None:
 
 
 OPTIONS = ("--batch-size 4", "--memory-gb 6", "--device cpu")
+SHORTAGE = RuntimeError("CUDA error: out of memory")
+
+
+class Handle:
+    def __init__(self, *, on_host: bool = False, broken: bool = False) -> None:
+        self.on_host, self.broken = on_host, broken
+
+    def memory(self) -> MemoryUsage:
+        if self.broken:
+            raise RuntimeError("the device is gone")
+        return MemoryUsage(free_bytes=2**29, total_bytes=24 * 2**30)
 
 
 def _translate(
@@ -258,6 +377,23 @@ def test_amounts_and_options() -> None:
         "512 MiB of 23.5 GiB free (RuntimeError: CUDA"
     )
     assert translated.hint == "Try --batch-size 4, --memory-gb 6 or --device cpu."
+
+
+def test_amounts_of_the_device() -> None:
+    text = "the device ran out of memory while speaking"
+    translated = _translate(SHORTAGE, handle=Handle())
+    assert translated.message.startswith(f"{text}: 512 MiB of 24 GiB free (")
+    assert translated.hint
+    assert _translate(SHORTAGE, handle=Handle(broken=True)).message.startswith(f"{text} (")
+    # The device's figures say nothing about the host's memory, and vice versa.
+    host = "the host ran out of memory while speaking"
+    assert _translate(MemoryError(), handle=Handle()).message == f"{host} (MemoryError)"
+    translated = _translate(MemoryError(), handle=Handle(on_host=True))
+    assert translated.message == f"{host}: 512 MiB of 24 GiB free (MemoryError)"
+
+
+def test_other_errors() -> None:
+    assert type(_translate(KeyError("x"))) is WorkError
 
 
 def test_translated_errors_are_detected_again() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anyrig.work.assignment import Assignment, Slot, assign_best
+from anyrig.work.assignment import Assignment, Slot, assign_best, assign_items, lower_bound_s
 from anyrig.work.batching import BatchBudget, WorkItem
 from anyrig.work.scheduler import Scheduler, WorkerLoad
 from benchmarks.cluster_simulation import (
@@ -22,7 +22,7 @@ from benchmarks.cluster_simulation import (
     draw_speeds,
     simulate,
 )
-from benchmarks.work import best_subset
+from benchmarks.work import best_subset, ideal
 
 
 def draw(kind: str, count: int, mean: float, seed: int) -> list[float]:
@@ -35,6 +35,17 @@ def draw(kind: str, count: int, mean: float, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", ["equal", "uniform", "lognormal"])
+@pytest.mark.parametrize(("count", "mean"), [(60, 0.1), (400, 0.02)])
+def test_three_unequal_speeds_end_within_four_per_cent_of_the_ideal(
+    kind: str, count: int, mean: float
+) -> None:
+    rates = (1.0, 0.5, 0.2)
+    draws = [draw(kind, count, mean, seed) for seed in range(5)]
+    ratios = [simulate(costs, rates, LOCAL).end_s / ideal(costs, rates) for costs in draws]
+    assert statistics.median(ratios) <= 1.04
+
+
+@pytest.mark.parametrize("kind", ["equal", "uniform", "lognormal"])
 @pytest.mark.parametrize(("count", "mean"), [(100, 0.1), (1000, 0.02)])
 def test_a_very_slow_device_never_delays_the_end(kind: str, count: int, mean: float) -> None:
     rates = (1.0, 0.2, 0.025)
@@ -43,8 +54,19 @@ def test_a_very_slow_device_never_delays_the_end(kind: str, count: int, mean: fl
     assert statistics.median(ratios) <= 1.015
 
 
+def test_the_slowest_device_helps_when_there_is_time() -> None:
+    costs = [0.05] * 2000
+    with_it, without = simulate(costs, (1, 0.2, 0.025), LOCAL), simulate(costs, (1, 0.2), LOCAL)
+    assert with_it.end_s < without.end_s * 0.99
+
+
 def test_little_is_computed_twice() -> None:
     assert simulate(draw("uniform", 500, 0.05, 1), (1, 0.5, 0.2), LOCAL).num_computed <= 505
+
+
+def test_one_worker_does_everything() -> None:
+    costs = draw("lognormal", 50, 0.1, 3)
+    assert simulate(costs, (1,), LOCAL).end_s == pytest.approx(sum(costs), rel=0.02)
 
 
 def test_a_device_known_to_be_slow_is_not_given_an_item_that_it_would_finish_last() -> None:
@@ -57,6 +79,16 @@ def test_a_device_known_to_be_slow_is_not_given_an_item_that_it_would_finish_las
     fast.record_call(0.1, 0.1)
     assert scheduler.next_items(slow, 0.0) == []
     assert scheduler.next_items(fast, 0.0)
+
+
+def test_items_of_a_worker_that_is_gone_wait_again() -> None:
+    scheduler: Scheduler[None] = Scheduler()
+    worker = scheduler.workers[0] = WorkerLoad(0)
+    for index in range(3):
+        scheduler.add(WorkItem(index, None, 1.0))
+    given = scheduler.next_items(worker, 0.0)
+    assert scheduler.remove_worker(worker) == given
+    assert not scheduler.workers
 
 
 COSTS = st.lists(st.floats(0.05, 8.0), min_size=1, max_size=60)
@@ -96,6 +128,17 @@ def test_an_assignment_with_one_more_worker_never_ends_later(
     more = make_slots([*rates, one_more])
     found = check(assign_best(costs, more), costs, more)
     assert found.end_s <= without.end_s * (1 + 1e-9)
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(COSTS, SPEEDS, st.lists(st.floats(0.0, 20.0), min_size=8, max_size=8))
+def test_an_assignment_considers_busy_workers(
+    costs: list[float], rates: list[float], busy: list[float]
+) -> None:
+    costs.sort()
+    there = [Slot(n, free, rate) for n, (rate, free) in enumerate(zip(rates, busy, strict=False))]
+    found = check(assign_items(costs, there), costs, there)
+    assert found.end_s >= lower_bound_s(there, sum(costs)) * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("kind", ["equal", "mixed", "two kinds", "one slow"])
@@ -216,6 +259,20 @@ def test_what_lies_ready_behind_a_long_one_is_done_sooner_by_an_idle_one() -> No
 # -- fine points ------------------------------------------------------------------------------
 
 
+def test_one_lies_ready_beside_the_one_at_work() -> None:
+    scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
+    worker = scheduler.workers[1] = WorkerLoad(1, expected_rate=2.0)
+    for index in range(40):
+        scheduler.add(WorkItem(index, None, 0.5))
+    scheduler.ended = True
+    assert len(scheduler.next_items(worker, 0.0)) == 4
+    assert len(scheduler.next_items(worker, 0.0)) == 4
+    assert not scheduler.next_items(worker, 0.0)
+    worker.record_call(2.0, 1.0)
+    scheduler.record_results(worker, range(4), 1.0)
+    assert len(scheduler.next_items(worker, 1.0)) == 4
+
+
 def test_a_suspect_goes_to_the_worker_that_finishes_it_first() -> None:
     """A worker dies with long items; the slow one is idle then, and would take a minute each."""
     costs = [3.0] * 30
@@ -232,6 +289,37 @@ def test_what_a_frozen_worker_holds_delays_the_end_by_no_more_than_its_lease() -
         result = simulate(costs, [SimulatedWorker(1.0), SimulatedWorker(1.0), frozen], REMOTE)
         ideal = dies + (60 - 3 * dies) / 2
         assert result.end_s <= ideal + REMOTE.lease_s / 2, "what is late is done by others before"
+
+
+def test_what_a_dropped_shard_leaves_is_begun_when_it_is_dropped() -> None:
+    scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
+    worker = scheduler.workers[1] = WorkerLoad(1, expected_rate=1.0)
+    first, second = WorkItem(0, None, 5.0), WorkItem(1, None, 5.0)
+    scheduler.assign(worker, [first], 0.0)
+    scheduler.assign(worker, [second], 1.0)
+    scheduler.return_items(worker, [0], 4.0)
+    assert worker.busy_s(4.0, 1.0) == pytest.approx(5.0)
+
+
+def test_one_that_leaves_is_given_nothing_and_the_plan_for_it_goes_to_others() -> None:
+    scheduler: Scheduler[int] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
+    for number in (1, 2):
+        scheduler.workers[number] = WorkerLoad(number, expected_rate=10.0)
+    for index in range(40):
+        scheduler.add(WorkItem(index, index, 5.0))
+    scheduler.ended = True
+    first, other = scheduler.workers[1], scheduler.workers[2]
+    begun = [item.index for item in scheduler.next_items(first, 0.0)]
+    assert begun
+    scheduler.drain(first)
+    now, done = 0.0, list(begun)
+    while len(done) < 40:
+        now += 0.25
+        assert scheduler.next_items(first, now) == []
+        done += [item.index for item in scheduler.next_items(other, now)]
+        scheduler.record_results(other, list(other.items), now)
+        assert now < 100
+    assert sorted(done) == list(range(40))
 
 
 def test_in_a_large_cluster_one_may_come_in_the_place_of_another_at_once() -> None:
@@ -266,6 +354,14 @@ def test_one_idle_worker_leaves_the_others_their_share() -> None:
         scheduler.add(WorkItem(index, None, 1.0))
     assert len(scheduler.next_items(fast, 0.0)) == 12
     assert len(scheduler.next_items(slow, 0.0)) == 4
+
+
+def test_one_worker_alone_takes_all_that_fits() -> None:
+    scheduler: Scheduler[Any] = Scheduler()
+    (worker,) = workers(scheduler, 30.0)
+    for index in range(16):
+        scheduler.add(WorkItem(index, None, 1.0))
+    assert len(scheduler.next_items(worker, 0.0)) == 16
 
 
 def test_one_that_has_its_share_takes_no_more_while_another_has_less() -> None:

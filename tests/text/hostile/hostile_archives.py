@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import stat
 import struct
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
 
-from tests.text.epub_maker import PNG, Page, epub, write
+from tests.text.epub_maker import PNG, Page, epub, package, write
 from tests.text.hostile.hostile_kinds import hostile
 
 STORY = "<h1>One</h1><p>It was a dark night, and the clock struck nine.</p>"
@@ -49,16 +50,19 @@ def raw_zip(
 
 
 def deflated(name: str, data: bytes) -> tuple[bytes, bytes, int, int]:
+    """A member as it should be."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     return name.encode(), packer.compress(data) + packer.flush(), len(data), zlib.crc32(data)
 
 
 def members_of(path: Path) -> list[tuple[bytes, bytes, int, int]]:
+    """Of a small book, to put something beside."""
     with zipfile.ZipFile(path) as archive:
         return [deflated(name, archive.read(name)) for name in archive.namelist()]
 
 
 def with_members(folder: Path, *more: tuple[bytes, bytes, int, int], replaced: str = "") -> Path:
+    """A small book with members of any kind."""
     path = honest(folder / "book.epub")
     kept = [member for member in members_of(path) if member[0] != replaced.encode()]
     path.write_bytes(raw_zip([*kept, *more]))
@@ -86,6 +90,37 @@ def zip_that_lies_small(folder: Path) -> Path:
     """Says 100 bytes, holds 160 MB."""
     packed = zeros(160 << 20)
     return with_members(folder, (b"OEBPS/c1.xhtml", packed, 100, 0), replaced="OEBPS/c1.xhtml")
+
+
+@hostile("either")
+def zip_that_lies_large(folder: Path) -> Path:
+    """Says 4 GB, holds a line."""
+    _, packed, _, crc = deflated("", b"<p>A line.</p>")
+    return with_members(
+        folder, (b"OEBPS/c1.xhtml", packed, 0xFFFFFFF0, crc), replaced="OEBPS/c1.xhtml"
+    )
+
+
+@hostile("refused")
+def overlapping_members(folder: Path) -> Path:
+    """A thousand names for the same bytes, as in the best known bomb."""
+    path = honest(folder / "book.epub")
+    data = path.read_bytes()
+    place = data.index(b"PK\x01\x02")
+    end = data.index(b"PK\x05\x06")
+    first = data[place : data.index(b"PK\x01\x02", place + 4)]
+    directory = data[place:end] + first * 1000
+    tail = struct.pack("<HHHHIIH", 0, 0, 1006, 1006, len(directory), place, 0)
+    path.write_bytes(data[:place] + directory + b"PK\x05\x06" + tail)
+    return path
+
+
+@hostile("refused")
+def sixty_thousand_members(folder: Path) -> Path:
+    members = [deflated(f"OEBPS/{number}", b"") for number in range(60_000)]
+    path = folder / "book.epub"
+    path.write_bytes(raw_zip([*members_of(honest(folder / "small.epub")), *members]))
+    return path
 
 
 @hostile("refused")
@@ -146,6 +181,16 @@ def members_that_climb(folder: Path) -> Path:
     return _named(folder, "../../../escaped.xhtml")
 
 
+@hostile("refused")
+def absolute_members(folder: Path) -> Path:
+    return _named(folder, str(folder.parent / "escaped.xhtml"))
+
+
+@hostile("refused")
+def members_on_a_drive(folder: Path) -> Path:
+    return _named(folder, "C:\\escaped.xhtml")
+
+
 @hostile("either")
 def members_with_control_characters(folder: Path) -> Path:
     return with_members(
@@ -170,6 +215,21 @@ def symbolic_link_member(folder: Path) -> Path:
 
 
 @hostile("refused")
+def two_members_of_one_name(folder: Path) -> Path:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = honest(folder / "book.epub")
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("OEBPS/content.opf", package(PAGES, version=2, metadata=""))
+    return path
+
+
+@hostile("refused")
+def empty_zip(folder: Path) -> Path:
+    return write(folder / "book.epub", {}, mimetype=None)
+
+
+@hostile("refused")
 def zip_of_nothing_readable(folder: Path) -> Path:
     return write(folder / "book.epub", {"a.bin": bytes(1000), "b.png": PNG}, mimetype=None)
 
@@ -184,4 +244,22 @@ def half_a_zip(folder: Path) -> Path:
     path = honest(folder / "book.epub")
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
+    return path
+
+
+@hostile("either")
+def wrong_checksums(folder: Path) -> Path:
+    name, packed, size, crc = deflated("OEBPS/c1.xhtml", STORY.encode())
+    return with_members(folder, (name, packed, size, crc ^ 1), replaced="OEBPS/c1.xhtml")
+
+
+@hostile("refused")
+def encrypted_members(folder: Path) -> Path:
+    path = honest(folder / "book.epub")
+    data = bytearray(path.read_bytes())
+    place = data.find(b"PK\x01\x02")
+    while place >= 0:
+        data[place + 8] |= 1
+        place = data.find(b"PK\x01\x02", place + 4)
+    path.write_bytes(data)
     return path

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.text.epub_maker import package, xhtml
+from tests.text.epub_maker import Line, navigation, ncx, package, xhtml
 from tests.text.formats.office_files import docx, fb2, odt, p
 from tests.text.hostile.hostile_archives import PAGES, honest
 from tests.text.hostile.hostile_kinds import ALL, Hostile, Outcome
@@ -20,12 +20,17 @@ DOCTYPES: dict[str, tuple[str, str, Outcome]] = {
     # name -> what it declares, what stands in the text, what must come of it
     "billion_laughs": (LAUGHS, "&lol9;", "refused"),
     "quadratic_blow_up": (f'<!ENTITY a "{"a" * 1900}">', "&a;" * 100_000, "refused"),
+    "long_entity": (f'<!ENTITY a "{"a" * 200_000}">', "&a;" * 1000, "refused"),
     "external_file": (f'<!ENTITY x SYSTEM "{SECRET}">', "Text &x; here.", "either"),
+    "external_address": (
+        '<!ENTITY x SYSTEM "http://169.254.169.254/latest">', "Text &x; here.", "either",
+    ),
     "parameter_entities": (
         f'<!ENTITY % f SYSTEM "{SECRET}"><!ENTITY % e "<!ENTITY x SYSTEM \'http://127.0.0.1:9/'
         "?%f;'>\">%e;",
         "Text &x; here.", "either",
     ),
+    "loop_of_entities": ('<!ENTITY a "&b;"><!ENTITY b "&a;">', "&a;", "refused"),
 }  # fmt: skip
 
 
@@ -44,6 +49,23 @@ def _in_package(folder: Path, declared: str, inside: str) -> Path:
     opf = package(PAGES, version=3, metadata="<dc:title>A Book</dc:title>")
     made = _put(opf, declared, inside, root="package", mark="A Book")
     return honest(folder / "book.epub", files={"OEBPS/content.opf": made})
+
+
+def _in_container(folder: Path, declared: str, inside: str) -> Path:
+    from tests.text.epub_maker import CONTAINER
+
+    made = _put(CONTAINER, declared, inside, root="container", mark="{path}")
+    return honest(folder / "book.epub", files={"META-INF/container.xml": made})
+
+
+def _in_ncx(folder: Path, declared: str, inside: str) -> Path:
+    made = _put(ncx([Line("One", "c1.xhtml")]), declared, inside, root="ncx", mark="One")
+    return honest(folder / "book.epub", version=2, files={"OEBPS/toc.ncx": made})
+
+
+def _in_navigation(folder: Path, declared: str, inside: str) -> Path:
+    made = _put(navigation([Line("One", "c1.xhtml")]), declared, inside, root="html", mark="One")
+    return honest(folder / "book.epub", files={"OEBPS/nav.xhtml": made})
 
 
 def _in_page(folder: Path, declared: str, inside: str) -> Path:
@@ -86,13 +108,28 @@ def _in_odt(folder: Path, declared: str, inside: str) -> Path:
     return _in_member(path, "content.xml", declared, inside, "office:document-content")
 
 
-PLACES: dict[str, Callable[..., Path]] = {
-    "package": _in_package, "page": _in_page, "fb2": _in_fb2, "html": _in_html,
+Put = Callable[[Path, str, str], Path]
+PLACES: dict[str, Put] = {
+    "package": _in_package, "container": _in_container, "ncx": _in_ncx,
+    "navigation": _in_navigation, "page": _in_page, "fb2": _in_fb2, "html": _in_html,
     "docx": _in_docx, "odt": _in_odt,
 }  # fmt: skip
 
-for _kind, (_declared, _inside, _outcome) in DOCTYPES.items():
-    for _place, _put_in in PLACES.items():
-        _name = f"{_kind}_in_{_place}"
-        _make = partial(_put_in, declared=_declared, inside=_inside)
-        ALL[_name] = Hostile(_name, _make, _outcome)
+
+def _made(put: Put, declared: str, inside: str, folder: Path) -> Path:
+    return put(folder, declared, inside)
+
+
+def _listed() -> None:
+    for kind, (declared, inside, outcome) in DOCTYPES.items():
+        for place, put in PLACES.items():
+            name = f"{kind}_in_{place}"
+
+            # A table of contents or a page that is refused may be left out of a book that is read.
+            loose = place in ("ncx", "navigation", "container")
+            ALL[name] = Hostile(
+                name, partial(_made, put, declared, inside), "either" if loose else outcome
+            )
+
+
+_listed()

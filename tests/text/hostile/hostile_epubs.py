@@ -3,6 +3,8 @@
 # ruff: noqa: E501 - a hostile text is a line, however long
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 from tests.text.epub_maker import (
@@ -19,7 +21,6 @@ from tests.text.epub_maker import (
 )  # fmt: skip
 from tests.text.hostile.hostile_archives import PAGES, STORY, honest
 from tests.text.hostile.hostile_kinds import ALL, Hostile, hostile
-from tests.text.picture_making import bomb_png
 
 TITLES = (
     "../../../escaped", "/etc/escaped", "C:\\escaped", "CON", "nul.mp3", "a" * 300, "\u202etxt.exe",
@@ -31,6 +32,11 @@ META = "<dc:title>A Book</dc:title><dc:language>en</dc:language>"
 
 def _reference(count: int) -> str:
     return '<itemref idref="p0"/>' * count
+
+
+@hostile("either")
+def spine_of_one_page_100000_times(folder: Path) -> Path:
+    return honest(folder / "book.epub", spine=_reference(100_000))
 
 
 @hostile("either")
@@ -53,6 +59,12 @@ def one_page_under_10000_ids(folder: Path) -> Path:
 def contents_of_100000_lines(folder: Path) -> Path:
     lines = [Line(f"Line {n}", f"c1.xhtml#a{n}") for n in range(100_000)]
     return honest(folder / "book.epub", contents=lines)
+
+
+@hostile("either")
+def ncx_of_40000_points_at_one_place(folder: Path) -> Path:
+    lines = [Line(f"Line {n}", "c1.xhtml") for n in range(40_000)]
+    return honest(folder / "book.epub", version=2, contents=lines)
 
 
 @hostile("either")
@@ -136,6 +148,16 @@ def container_that_leads_out(folder: Path) -> Path:
 
 
 @hostile("either")
+def container_without_a_package(folder: Path) -> Path:
+    return honest(folder / "book.epub", files={"OEBPS/content.opf": None})
+
+
+@hostile("either")
+def no_container(folder: Path) -> Path:
+    return honest(folder / "book.epub", files={"META-INF/container.xml": None})
+
+
+@hostile("either")
 def package_without_a_spine(folder: Path) -> Path:
     opf = package(PAGES, version=3, metadata=META)
     return honest(folder / "book.epub", files={"OEBPS/content.opf": opf[: opf.index("<spine")]})
@@ -147,10 +169,28 @@ def spine_items_that_are_missing(folder: Path) -> Path:
     return epub(folder / "book.epub", pages, files={"OEBPS/gone.xhtml": None})
 
 
+@hostile("read")
+def spine_of_ids_that_are_none(folder: Path) -> Path:
+    spine = "".join(f'<itemref idref="none{n}"/>' for n in range(1000)) + "<itemref/>"
+    return honest(folder / "book.epub", spine=spine)
+
+
 @hostile("either")
 def package_truncated(folder: Path) -> Path:
     opf = package(PAGES, version=3, metadata=META)
     return honest(folder / "book.epub", files={"OEBPS/content.opf": opf[: len(opf) // 2]})
+
+
+@hostile("either")
+def page_truncated_in_a_tag(folder: Path) -> Path:
+    return honest(folder / "book.epub", files={"OEBPS/c1.xhtml": "<html><body><p>Some words <a hr"})
+
+
+@hostile("either")
+def package_in_a_false_encoding(folder: Path) -> Path:
+    opf = package(PAGES, version=3, metadata=META)
+    made = opf.replace('version="1.0"?>', 'version="1.0" encoding="utf-16"?>')
+    return honest(folder / "book.epub", files={"OEBPS/content.opf": made})
 
 
 @hostile("either")
@@ -201,6 +241,12 @@ def title_of_ten_million(folder: Path) -> Path:
     return honest(folder / "book.epub", metadata=f"<dc:title>{'x ' * 4_000_000}</dc:title>")
 
 
+@hostile("either")
+def forty_thousand_authors(folder: Path) -> Path:
+    authors = "".join(f"<dc:creator>Author {n}</dc:creator>" for n in range(40_000))
+    return honest(folder / "book.epub", metadata=META + authors)
+
+
 @hostile("read")
 def escape_sequences_in_titles(folder: Path) -> Path:
     """As they come through C1 controls, which XML allows, and through newlines."""
@@ -209,6 +255,18 @@ def escape_sequences_in_titles(folder: Path) -> Path:
     return honest(
         folder / "book.epub", metadata=meta, contents=[Line(bad.replace("&#10;", "\n"), "c1.xhtml")]
     )
+
+
+def _bomb_png(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    packer = zlib.compressobj(9)
+    data = packer.compress(bytes(1 << 24)) + packer.flush()
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 def _covered(folder: Path, name: str, kind: str, data: bytes) -> Path:
@@ -221,7 +279,12 @@ def _covered(folder: Path, name: str, kind: str, data: bytes) -> Path:
 
 @hostile("read")
 def cover_of_900_million_pixels(folder: Path) -> Path:
-    return _covered(folder, "c.png", "image/png", bomb_png(30_000, 30_000))
+    return _covered(folder, "c.png", "image/png", _bomb_png(30_000, 30_000))
+
+
+@hostile("read")
+def cover_of_absurd_size(folder: Path) -> Path:
+    return _covered(folder, "c.png", "image/png", _bomb_png(0x7FFFFFFF, 0x7FFFFFFF))
 
 
 @hostile("read")
@@ -279,15 +342,24 @@ def page_of_a_cover_that_leads_to_itself(folder: Path) -> Path:
 
 NESTED = {
     "divisions": ("<div>", "x", "</div>", 100_000),
+    "spans": ("<span>", "x", "</span>", 50_000),
     "lists": ("<ul><li>", "x", "</li></ul>", 10_000),
     "tables": ("<table><tr><td>", "x", "</td></tr></table>", 5_000),
+    "quotes": ("<blockquote>", "x", "</blockquote>", 20_000),
+    "emphasis": ("<b><i>", "x", "</i></b>", 20_000),
     "notes": ('<aside epub:type="footnote" id="a">', "x", "</aside>", 2_000),
+    "few_divisions": ("<div>", "<p>word</p>", "</div>", 240),
     "few_tables": ("<table><tr><td>", "<p>word</p>", "</td></tr></table>", 60),
+    "few_lists": ("<ul><li>word ", "<p>word</p>", "</li></ul>", 100),
 }
 FLOODS = {
+    "empty_paragraphs": "<p></p>" * 25_000,
     "empty_paragraphs_within_the_limit": "<p/>" * 59_000,
     "line_breaks": "<p>word" + "<br/>" * 40_000 + "word</p>",
+    "rules": "<hr/>" * 20_000,
+    "empty_spans": "<p>" + "<span></span>" * 25_000 + "word</p>",
     "one_word_of_500000": f"<p>{'x' * 500_000}</p>",
+    "one_sentence_of_100000_words": f"<p>{'word ' * 10_000}</p>",
     "cells": "<table>" + f"<tr>{'<td>x</td>' * 120}</tr>" * 120 + "</table>",
     "a_cell_that_spans_a_billion": '<table><tr><td colspan="1000000000" rowspan="999999999">x</td></tr></table>',
     "a_list_that_begins_absurdly": '<ol start="99999999999999999999"><li value="-1e9">x</li></ol>' * 2000,
@@ -298,26 +370,41 @@ FLOODS = {
         for n in range(5000)
     ),
     "backlinks": "".join(f'<p id="b{n}"><a href="#b{n - 1}">{n}</a> text</p>' for n in range(1_500)),
+    "one_id_again_and_again": '<p id="a">x</p>' * 3_000,
     "languages": "".join(f'<p lang="x{n}">x <i lang="{"y" * 50}">y</i></p>' for n in range(1_500)),
     "attributes": "<p " + " ".join(f'a{n}="x"' for n in range(10_000)) + ">word</p>",
+    "one_attribute_of_500000": f'<p title="{"x" * 500_000}">word</p>',
+    "alternative_texts": f'<img alt="{"x " * 1000}" src="x"/>' * 150,
     "scripts_without_end": "<script>" * 5_000 + "<p>word</p>",
     "comments_without_end": "<p>word</p>" + "<!-- " * 10_000,
+    "open_signs": "<p>word</p>" + "<" * 10_000,
     "ampersands": "<p>" + "&" * 30_000 + "</p>",
+    "cdata": "<p>word</p>" + "<![CDATA[x" * 5_000,
+    "page_breaks": '<span epub:type="pagebreak" title="1"/>' * 10_000 + "<p>word</p>",
     "ruby": "<p>" + "<ruby>a<rt>b</rt></ruby>" * 6_000 + "</p>",
+    "mathematics": "<p>" + "<math><mrow>" * 100 + "x" + "</mrow></math>" * 100 + "</p>",
     "styles": "".join(f'<p style="display:none;{"a:b;" * 200}" class="{"c " * 200}">x</p>' for n in range(2000)),
     "headings": "<h1>x</h1>" * 2_500,
+    "headings_of_all_levels": "".join(f"<h{n % 6 + 1}>Chapter {n}</h{n % 6 + 1}>" for n in range(2_000)),
 }  # fmt: skip
 
 
 def _listed() -> None:
     bodies = {f"nested_{name}": o * n + x + c * n for name, (o, x, c, n) in NESTED.items()}
-    bodies |= {f"flood_of_{name}": body for name, body in FLOODS.items()}
-    for name, body in bodies.items():
+    floods = {f"flood_of_{name}": body for name, body in FLOODS.items()}
+    for name, body in (bodies | floods).items():
 
         def make(folder: Path, body: str = body) -> Path:
             return epub(folder / "book.epub", [Page("c1.xhtml", body), Page("c2.xhtml", STORY)])
 
+        def bare(folder: Path, body: str = body) -> Path:
+            path = folder / "book.html"
+            path.write_text(f"<html><body>{body}<p>It was night.</p></body></html>")
+            return path
+
         ALL[name] = Hostile(name, make, "either")
+        slow = name in floods
+        ALL[f"{name}_in_html"] = Hostile(f"{name}_in_html", bare, "either", slow)
 
 
 _listed()

@@ -27,6 +27,8 @@ ALL: dict[str, Hostile] = {}
 
 
 def hostile(outcome: Outcome, *, slow: bool = False) -> Callable[[Maker], Maker]:
+    """Put a maker into the list, under its own name."""
+
     def noted(make: Maker) -> Maker:
         _put(Hostile(make.__name__, make, outcome, slow))
         return make

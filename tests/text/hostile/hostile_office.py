@@ -3,10 +3,12 @@
 # ruff: noqa: E501 - a hostile text is a line, however long
 from __future__ import annotations
 
+import base64
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.text.epub_maker import PNG
 from tests.text.formats.office_files import docx, fb2, odt, p
 from tests.text.hostile.hostile_kinds import ALL, Hostile, Outcome, hostile
 
@@ -14,32 +16,49 @@ CELL = "<w:tbl><w:tr><w:tc>"
 RUN = "<w:r><w:t>word </w:t></w:r>"
 WORD: dict[str, str] = {
     "tables_2000_deep": CELL * 2000 + p("x") + "</w:tc></w:tr></w:tbl>" * 2000,
+    "tables_60_deep": (CELL + p("word")) * 60 + "</w:tc></w:tr></w:tbl>" * 60,
     "text_boxes_deep": "<w:p><w:r><w:txbxContent>" * 80 + p("x") + "</w:txbxContent></w:r></w:p>" * 80,
     "empty_paragraphs": "<w:p/>" * 50_000,
+    "runs": f"<w:p>{RUN * 15_000}</w:p>",
+    "one_word_of_500000": p("x" * 500_000),
     "fields_without_end": "<w:p>" + '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * 2_000 + RUN + "</w:p>",
     "notes_that_are_none": "<w:p>" + '<w:r><w:footnoteReference w:id="99"/></w:r>' * 5_000 + RUN + "</w:p>",
     "numbers_absurd": '<w:p><w:pPr><w:outlineLvl w:val="99999999999"/><w:numPr><w:ilvl w:val="-5"/><w:numId w:val="x"/></w:numPr></w:pPr>' + RUN + "</w:p>",
     "cells_that_span": CELL + '<w:tcPr><w:gridSpan w:val="2000000000"/></w:tcPr>' + p("x") + "</w:tc></w:tr></w:tbl>",
+    "headings": p("Chapter", "berschrift1") * 1_500,
     "alternates_deep": "<mc:AlternateContent><mc:Choice>" * 100 + p("x") + "</mc:Choice></mc:AlternateContent>" * 100,
+    "alternates_doubled": "<mc:AlternateContent><mc:Choice>" + p("x") + "</mc:Choice><mc:Fallback>" + p("x") * 1000 + "</mc:Fallback></mc:AlternateContent>",
+    "nothing": "",
     "symbols": "<w:p><w:r>" + '<w:sym w:char="FFFFFFFF"/><w:sym w:char="D800"/><w:sym/>' * 1000 + "</w:r></w:p>" + p("word"),
 }  # fmt: skip
 OPEN: dict[str, str] = {
     "lists_2000_deep": "<text:list><text:list-item>" * 2000 + "x" + "</text:list-item></text:list>" * 2000,
+    "sections_100_deep": "<text:section>" * 100 + "<text:p>word</text:p>" + "</text:section>" * 100,
     "a_billion_spaces": '<text:p>a<text:s text:c="1000000000"/>b</text:p>',
+    "many_spaces": '<text:p>a<text:s text:c="1000000"/>b</text:p>' * 1000,
+    "negative_spaces": '<text:p>a<text:s text:c="-5"/>b<text:s text:c="x"/></text:p>',
     "a_billion_rows": '<table:table><table:table-row table:number-rows-repeated="1000000000"><table:table-cell table:number-columns-repeated="1000000000"><text:p>word</text:p></table:table-cell></table:table-row></table:table>',
     "empty_paragraphs": "<text:p/>" * 50_000,
     "headings_absurd": '<text:h text:outline-level="99999999999999">x</text:h><text:h text:outline-level="-1">y</text:h><text:p>word</text:p>',
     "notes_deep": "<text:p>a<text:note><text:note-body>" * 70 + "<text:p>x</text:p>" + "</text:note-body></text:note></text:p>" * 70,
+    "spans": "<text:p>" + "<text:span>a </text:span>" * 10_000 + "</text:p>",
+    "tabs": "<text:p>a" + "<text:tab/>" * 20_000 + "b</text:p>",
     "scripts": '<office:event-listeners/><text:p>word<text:script script:language="x" xmlns:script="urn:s">format()</text:script></text:p>',
+    "changes": "<text:tracked-changes>" + "<text:changed-region/>" * 5_000 + "</text:tracked-changes><text:p>word</text:p>",
 }  # fmt: skip
 FICTION: dict[str, str] = {
     "sections_100000_deep": "<section>" * 10_000 + "<p>x</p>" + "</section>" * 10_000,
     "sections_200_deep": "<section><title><p>T</p></title>" * 200 + "<p>word</p>" + "</section>" * 200,
+    "sections": "<section><title><p>T</p></title><p>word</p></section>" * 1_500,
     "sections_without_end": "<section><p>word" * 200,
     "poems_deep": "<section>" + "<poem><stanza><v>" * 60 + "x" + "</v></stanza></poem>" * 60 + "</section>",
+    "cites": "<section><cite>" * 100 + "<p>word</p>" + "</cite></section>" * 100,
     "empty_lines": "<section>" + "<empty-line/>" * 50_000 + "<p>word</p></section>",
     "notes": "<section>" + '<p>word<a l:href="#n" type="note">1</a></p>' * 1_500 + "</section>",
     "emphasis": "<section><p>" + "<emphasis>" * 240 + "word" + "</emphasis>" * 240 + "</p></section>",
+    "images": "<section>" + '<image l:href="#x"/>' * 10_000 + "<p>word</p></section>",
+    "one_word_of_500000": f"<section><p>{'x' * 500_000}</p></section>",
+    "tables": "<section><table>" + "<tr><td>x</td></tr>" * 3_000 + "</table></section>",
 }  # fmt: skip
 
 
@@ -64,6 +83,15 @@ def _listed() -> None:
 
 
 _listed()
+
+
+@hostile("either")
+def fb2_with_a_giant_picture(folder: Path) -> Path:
+    path = folder / "book.fb2"
+    cover = '<coverpage><image l:href="#c"/></coverpage>'
+    binary = f'<binary id="c" content-type="image/png">{base64.b64encode(PNG + bytes(8_000_000)).decode()}</binary>'
+    path.write_text(fb2("<section><p>Some words.</p></section>", info=cover, binary=binary))
+    return path
 
 
 @hostile("read")
@@ -147,6 +175,32 @@ def odt_whose_styles_lead_in_a_circle(folder: Path) -> Path:
 @hostile("refused")
 def docx_without_a_document(folder: Path) -> Path:
     return _changed(docx(folder / "book.docx", ""), {"word/document.xml": None})
+
+
+@hostile("either")
+def docx_truncated(folder: Path) -> Path:
+    path = docx(folder / "book.docx", p("Some words.") * 50)
+    return _changed(
+        path, {"word/document.xml": zipfile.ZipFile(path).read("word/document.xml")[:900]}
+    )
+
+
+@hostile("read")
+def docx_called_epub(folder: Path) -> Path:
+    return docx(folder / "book.epub", p("Some words."))
+
+
+@hostile("read")
+def odt_called_docx(folder: Path) -> Path:
+    return odt(folder / "book.docx", "<text:p>Some words.</text:p>")
+
+
+@hostile("either")
+def odt_with_macros(folder: Path) -> Path:
+    path = odt(folder / "book.odt", "<text:p>Some words.</text:p>")
+    return _changed(
+        path, {"Basic/Standard/Module1.xml": "<x>Shell(1)</x>", "Scripts/python/x.py": "1/0"}
+    )
 
 
 @hostile("either")

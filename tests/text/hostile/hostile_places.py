@@ -37,6 +37,13 @@ def a_device(folder: Path) -> Path:
 
 
 @hostile("refused")
+def a_folder(folder: Path) -> Path:
+    path = folder / "book.epub"
+    path.mkdir()
+    return path
+
+
+@hostile("refused")
 def a_link_to_itself(folder: Path) -> Path:
     path = folder / "book.epub"
     path.symlink_to(path)
@@ -44,8 +51,20 @@ def a_link_to_itself(folder: Path) -> Path:
 
 
 @hostile("refused")
+def a_link_to_nothing(folder: Path) -> Path:
+    path = folder / "book.epub"
+    path.symlink_to(folder / "none")
+    return path
+
+
+@hostile("refused")
 def a_name_that_is_too_long(folder: Path) -> Path:
     return folder / ("x" * 5000)
+
+
+@hostile("refused")
+def a_name_with_a_nul(folder: Path) -> Path:
+    return folder / "a\x00b.epub"
 
 
 @hostile("read")
@@ -58,6 +77,14 @@ def a_sparse_terabyte(folder: Path) -> Path:
     path = folder / "book.txt"
     with path.open("wb") as file:
         file.truncate(1 << 40)
+    return path
+
+
+@hostile("refused")
+def a_sparse_gigabyte(folder: Path) -> Path:
+    path = folder / "book.txt"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
     return path
 
 

@@ -21,6 +21,7 @@ _PATIENCE = 12  # how many times slower the clock may run than the CPU's
 
 
 def main() -> None:
+    """Read every path that the standard input names, as JSON strings in lines."""
     from anyrig.text import files, matter  # noqa: F401 - so that the first file does not pay
 
     most_s = float(sys.argv[1])
@@ -71,6 +72,7 @@ def _planned(path: Path) -> dict[str, object]:
 
 
 def _cpu_s() -> float:
+    """Of this process and of those it started."""
     spent = [
         resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     ]

@@ -34,6 +34,7 @@ class Reader:
         self._trouble = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the tests run
 
     def read(self, path: Path) -> dict[str, object]:
+        """What came of a file."""
         child = self._running()
         assert child.stdin is not None
         assert child.stdout is not None
@@ -48,6 +49,7 @@ class Reader:
         return told
 
     def close(self) -> None:
+        """End it."""
         if self._child is not None and self._child.stdin and self._child.stdout:
             self._child.stdin.close()
             self._child.wait()

@@ -13,8 +13,12 @@ from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from tests.text.hostile.hostile_files import ALL, Hostile
 
-# A few of them: all are read as books by test_hostile_files.py.
-CASES = [pytest.param(one, id=one.name) for one in list(ALL.values())[::8] if not one.slow]
+_EACH = 12
+"""One in so many is tried by default: all of them are read as books as well."""
+CASES = [
+    pytest.param(one, id=name, marks=[pytest.mark.slow] if one.slow or at % _EACH else [])
+    for at, (name, one) in enumerate(ALL.items())
+]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="its clocks and pipes are others")
 
 
