@@ -14,7 +14,8 @@ from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints, Saved
 from anyrig.training.eighths import Fp8Linear, convert
-from anyrig.training.head import IGNORED, linear_cross_entropy
+from anyrig.training.head import IGNORED, LanguageLoss, linear_cross_entropy
+from anyrig.training.models.gpt import Gpt, GptShape
 from anyrig.training.settings import Keeping, Loading
 
 pytestmark = pytest.mark.gpu
@@ -47,8 +48,8 @@ def case(rows: int, size: int = 1024, width: int = 256) -> tuple[torch.Tensor, .
 
 
 @pytest.mark.parametrize("eighths", [False, True])
-@pytest.mark.parametrize("rows", [64, 1009, 1])
-@pytest.mark.parametrize("chunks", [3, "auto"])
+@pytest.mark.parametrize("rows", [64, 1000, 1009, 1])
+@pytest.mark.parametrize("chunks", [1, 3, "auto"])
 @pytest.mark.parametrize("vocabulary", [1024, 1001])
 def test_kernels_and_fp8_give_what_fp32_gives(
     eighths: bool, rows: int, chunks: Any, vocabulary: int
@@ -72,6 +73,16 @@ def test_kernels_and_fp8_give_what_fp32_gives(
         assert alike(true, near) > (0.995 if eighths else 0.999)
     assert not found[1][vocabulary:].any()
     assert not found[0][targets == IGNORED].any()
+
+
+def test_kernels_without_a_target_that_counts() -> None:
+    states, weight, targets = case(100)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = linear_cross_entropy(states, weight, torch.full_like(targets, IGNORED))
+    first, second = torch.autograd.grad(loss, (states, weight))
+    assert float(loss.detach()) == 0.0
+    assert not first.any()
+    assert not second.any()
 
 
 @pytest.mark.parametrize("rows", [64, 100])  # the second is no multiple of 16: in bf16 then
@@ -161,6 +172,21 @@ def test_every_number_format_learns_what_fp32_learns(how: dict[str, Any]) -> Non
     assert summary.num_skipped == 0  # from the usual scale fp16 would skip some at first
     assert sum(curve[-5:]) < sum(curve[:5]) * 0.9
     assert sum(curve) == pytest.approx(sum(plain), rel=0.05)
+
+
+def test_a_language_model_in_fp8_learns() -> None:
+    if not has_fp8():
+        pytest.skip("no fp8 here")
+    rows = [{"tokens": (torch.arange(65) * (number % 7 + 1)) % 1000} for number in range(64)]
+    curves = []
+    for precision in ("bf16", "fp8"):
+        torch.manual_seed(0)
+        net = Gpt(GptShape(1000, 64, 2, 4, 256))
+        curve, _, _ = run(net, rows, loss=LanguageLoss(), precision=precision, batch=16,
+                          micro_batch=8)  # fmt: skip
+        curves.append(curve)
+    assert curves[1][-1] < curves[1][0] * 0.8
+    assert curves[1] == pytest.approx(curves[0], rel=0.05)
 
 
 # ---------------------------------------------------------------- memory

@@ -10,6 +10,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing import resource_sharer
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from torch.utils.data import (
 )
 
 from anyrig.errors import DataLoadingError, InvalidInputError
+from anyrig.training.loader import failures_in_words
 from anyrig.training.loading import (
     Host,
     Loader,
@@ -233,6 +236,27 @@ def test_a_killed_worker_ends_the_run_with_words() -> None:
     with pytest.raises(DataLoadingError, match="ended unexpectedly") as caught:
         read(Noisy(kills=7), 2)
     assert "num_workers" in caught.value.hint
+
+
+def _offer(pipe: Connection) -> None:
+    """Offer a file to another process, as torch does with the memory of a batch."""
+    pipe.send(resource_sharer.DupFd(0))
+    time.sleep(600)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="file descriptors")
+def test_a_worker_that_is_killed_while_it_sends_a_batch_is_named() -> None:
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_offer, args=(theirs,), daemon=True)
+    worker.start()
+    offered = ours.recv()
+    worker.kill()
+    worker.join()
+    with pytest.raises(DataLoadingError, match="while it sent a batch"), failures_in_words():
+        offered.detach()
+    with pytest.raises(ConnectionResetError), failures_in_words():
+        raise ConnectionResetError  # of the caller's own code
 
 
 def test_a_hung_worker_does_not_hang_the_run() -> None:

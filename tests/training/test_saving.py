@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import dataclasses
 import gc
+import io
+import pickle
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,9 +19,12 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
+from anyrig.training import Settings, Trainer
 from anyrig.training.estimating.books import Books
 from anyrig.training.models.gpt import PRESETS, Gpt
 from anyrig.training.models.resnet import Resnet, ResnetShape
+from anyrig.training.models.unet import PRESETS as UNETS
+from anyrig.training.models.unet import Unet
 from anyrig.training.saving.blocks import blocks_of
 from anyrig.training.saving.offload import offload_activations
 from anyrig.training.saving.offload_state import offload_optimizer, offload_state
@@ -87,6 +94,16 @@ def same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 # -- which blocks ----------------------------------------------------------------------------------
 
 
+def _bert() -> nn.Module:
+    transformers: Any = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=64, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=32,
+    )  # fmt: skip
+    made: nn.Module = transformers.BertForMaskedLM(config)
+    return made
+
+
 def _bart() -> nn.Module:
     transformers: Any = pytest.importorskip("transformers")
     config = transformers.BartConfig(
@@ -101,19 +118,39 @@ def _bart() -> nn.Module:
     ("make", "kinds", "count"),
     [
         (lambda: Gpt(PRESETS["nano"]), {"GptBlock"}, 2),
+        (_bert, {"BertLayer"}, 3),
         (_bart, {"BartEncoderLayer", "BartDecoderLayer"}, 5),
         # The units, not the stages that they are in.
         (lambda: Resnet(ResnetShape(width=8, stages=(3, 4, 6, 3))), {"Bottleneck"}, 16),
+        (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2), 4),
+         {"TransformerEncoderLayer"}, 4),
         (lambda: nn.Sequential(Mlp(), Mlp()), {"Mlp"}, 2),
     ],
-    ids=["gpt", "bart", "resnet", "sequence"],
+    ids=["gpt", "bert", "bart", "resnet", "encoder", "sequence"],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_the_repeated_blocks_are_found(
     make: Callable[[], nn.Module], kinds: set[str], count: int
 ) -> None:
     found = blocks_of(make())
     assert {type(one).__name__ for one in found.values()} == kinds
     assert len(found) == count
+
+
+def test_a_unets_blocks_hold_most_of_it() -> None:
+    model = Unet(UNETS["tiny"])
+    found = blocks_of(model)
+    inside = sum(w.numel() for one in found.values() for w in one.parameters())
+    assert inside > 0.7 * sum(one.numel() for one in model.parameters())
+
+
+def test_blocks_that_are_plain_attributes_are_found() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Mlp(), Mlp()
+
+    assert set(blocks_of(Two())) == {"first", "second"}
 
 
 def test_named_classes_win_and_unknown_ones_are_refused() -> None:
@@ -125,6 +162,18 @@ def test_named_classes_win_and_unknown_ones_are_refused() -> None:
     with pytest.raises(InvalidSettingError, match="GptBlok") as caught:
         blocks_of(model, ["GptBlok"])
     assert "GptBlock" in caught.value.hint
+
+
+class Plain(nn.Module):
+    """Layers as attributes, none of them repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.second(torch.relu(self.first(inputs)))
+        return made
 
 
 def _deep() -> nn.Module:
@@ -150,11 +199,15 @@ class OneLayer(nn.Module):
     "make",
     [
         lambda: nn.Linear(8, 2),
+        lambda: nn.Sequential(nn.Linear(8, 2)),
+        lambda: nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 2)),
         _deep,
+        Plain,
         OneLayer,
-        lambda: nn.Sequential(nn.SiLU(inplace=True), nn.Linear(8, 2)),
+        lambda: nn.Sequential(nn.SiLU(inplace=True), Plain()),
+        lambda: nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 2)),
     ],
-    ids=["linear", "deep", "layer", "inplace"],
+    ids=["linear", "one", "three", "deep", "attributes", "layer", "inplace", "nested"],
 )
 def test_a_model_without_repeated_blocks_is_recomputed_too(
     make: Callable[[], nn.Module], how: Any
@@ -179,6 +232,46 @@ def test_a_model_without_repeated_blocks_is_recomputed_too(
     assert not recomputed(again)
 
 
+def test_a_language_model_of_one_layer_recomputes_that_layer() -> None:
+    shape = dataclasses.replace(PRESETS["nano"], layers=1)
+    done = recompute(Gpt(shape))
+    assert (done.kinds, len(done.names)) == (("GptBlock",), 1)
+
+
+def test_a_trainer_recomputes_a_plain_sequence() -> None:
+    inputs = torch.randn(16, 8, generator=torch.Generator().manual_seed(1))
+    curves = []
+    hows: tuple[Any, ...] = ("none", *HOWS)
+    for how in hows:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+        settings = Settings(batch=8, micro_batch=8, epochs=2, recompute=how, precision="fp32")
+        with Trainer(
+            net, data=inputs, loss=lambda net, batch: net(batch).square().mean(),
+            settings=settings, device="cpu",
+        ) as trainer:  # fmt: skip
+            trainer.run()
+            curves.append([row.loss for row in trainer.history()])
+    assert curves[0] == curves[1] == curves[2]
+
+
+def test_a_plain_sequence_keeps_less() -> None:
+    model, inputs = _deep(), torch.randn(64, 8)
+    kept = []
+    for how in (None, "blocks"):
+        with recompute(model, "blocks") if how else contextlib.nullcontext():
+            sizes: list[int] = []
+
+            def hold(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+                sizes.append(tensor.numel())
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+                model(inputs)
+            kept.append(sum(sizes))
+    assert kept[1] < 0.3 * kept[0]
+
+
 # -- what changes, and what does not ---------------------------------------------------------------
 
 
@@ -191,6 +284,15 @@ def test_gradients_statistics_and_dropout_are_the_same(how: How, half: bool) -> 
     given = torch.randn(4, 3, 8, 8)
     assert same(after(plain, given, half), after(other, given, half))
     assert same(after(plain, given, half), after(other, given, half))
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_language_model_in_double_precision_is_the_same(how: How) -> None:
+    plain = Gpt(PRESETS["nano"]).double()
+    other = copy.deepcopy(plain)
+    recompute(other, how)
+    tokens = torch.randint(256, (2, 32))
+    assert same(after(plain, tokens), after(other, tokens))
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -298,6 +400,20 @@ def test_evaluation_and_no_gradients_run_as_before() -> None:
     assert len(calls) == 4
 
 
+def test_hooks_on_a_block_are_called_once() -> None:
+    model = nn.Sequential(Mlp(), Mlp())
+    calls: list[str] = []
+    model[0].register_forward_hook(lambda *_: calls.append("forward"))
+    model[0].register_full_backward_hook(lambda *_: calls.append("backward"))
+    for weight in model[0].parameters():
+        weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            lambda _: calls.append("weight")
+        )
+    recompute(model)
+    model(torch.randn(2, 8, requires_grad=True)).sum().backward()
+    assert sorted(calls) == ["backward", "forward", *["weight"] * 6]
+
+
 def test_twice_is_refused_and_so_is_a_compiled_model() -> None:
     model = nn.Sequential(Mlp(), Mlp())
     recompute(model)
@@ -307,6 +423,17 @@ def test_twice_is_refused_and_so_is_a_compiled_model() -> None:
         recompute(nn.Sequential(Mlp(), Mlp()), "all")  # type: ignore[arg-type]
     with pytest.raises(InvalidSettingError, match="compiled"):
         recompute(torch.compile(nn.Sequential(Mlp(), Mlp()), backend="eager"))  # type: ignore[arg-type]
+
+
+def test_copies_and_pickles_have_blocks_of_their_own() -> None:
+    model = nn.Sequential(Mlp(), Mlp())
+    recompute(model)
+    given = torch.randn(2, 8)
+    kept = io.BytesIO()
+    pickle.dump(model, kept)
+    for other in (copy.deepcopy(model), pickle.loads(kept.getvalue())):
+        assert other[0].__dict__["forward"].block is other[0]
+        assert same(after(model, given), after(other, given))
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -382,6 +509,13 @@ def test_what_is_kept_for_backward_is_not_on_the_device_meanwhile(given: torch.T
     loss.backward()
 
 
+def test_views_of_one_product_travel_once(given: torch.Tensor) -> None:
+    model = Attention()
+    with offload_activations(model.parameters(), least_bytes=3 * 2 * 8 * 16 * 4, stay=()) as away:
+        model(given).sum().backward()
+    assert away.num_bytes == 3 * 2 * 8 * 16 * 4
+
+
 def test_weights_and_small_tensors_stay(given: torch.Tensor) -> None:
     model = nn.Linear(16, 16)
     with offload_activations(model.parameters(), least_bytes=1, stay=()) as away:
@@ -390,6 +524,24 @@ def test_weights_and_small_tensors_stay(given: torch.Tensor) -> None:
     with offload_activations(model.parameters(), least_bytes=given.nbytes + 1, stay=()) as away:
         model(given).sum().backward()
     assert away.num_bytes == 0
+
+
+def test_a_graph_may_run_backwards_twice(given: torch.Tensor) -> None:
+    model = Attention()
+    with offload_activations(least_bytes=1, stay=()):
+        loss = model(given).square().mean()
+    loss.backward(retain_graph=True)
+    first = gradients(model)
+    loss.backward()
+    assert all(torch.equal(a, b) for a, b in zip(first, gradients(model), strict=True))
+
+
+def test_a_cpu_keeps_its_activations_and_says_so(given: torch.Tensor) -> None:
+    model = Attention()
+    with offload_activations(model.parameters(), least_bytes=1) as away:
+        model(given).sum().backward()
+    assert away.num_bytes == 0
+    assert "on the host already" in away.reason
 
 
 # -- the optimiser's state ------------------------------------------------------------------------
@@ -423,7 +575,7 @@ def train(model: nn.Module, rule: torch.optim.Optimizer, schedule: object, steps
 
 
 @pytest.mark.parametrize(("kind", "options"), list(optimisers()))
-@pytest.mark.parametrize("piece", [1, 200])
+@pytest.mark.parametrize("piece", [1, 200, 1 << 20])
 def test_a_step_in_pieces_is_the_same_step(kind: Any, options: dict[str, Any], piece: int) -> None:
     plain, other = small(), small()
     for model, offloaded in ((plain, False), (other, True)):
@@ -458,6 +610,20 @@ def test_state_goes_into_a_checkpoint_and_comes_out_of_it(fused: bool) -> None:
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
     )
+
+
+def test_hooks_see_one_step_with_all_weights() -> None:
+    model = small()
+    rule = torch.optim.SGD(grouped(model))
+    seen: list[int] = []
+    rule.register_step_pre_hook(lambda *_: seen.append(0))
+    rule.register_step_post_hook(
+        lambda one, *_: seen.append(sum(len(group["params"]) for group in one.param_groups))
+    )
+    with offload_optimizer(rule, piece_bytes=1):
+        model(torch.ones(1, 6)).sum().backward()
+        rule.step()
+    assert seen == [0, 6]
 
 
 def test_undone_it_is_the_plain_optimiser_with_its_state() -> None:

@@ -9,8 +9,10 @@ import dataclasses
 import importlib
 import math
 import os
+import time
 import warnings
 from collections.abc import Callable, Collection
+from multiprocessing import Value
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.policy import FallbackSettings
+from anyrig.precision.policy import FallbackSettings, make_policy
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer, checks
 from anyrig.training.head import LanguageLoss
 from anyrig.training.settings import Keeping, Loading
+from anyrig.training.step import Step
 
 GIB = 1 << 30
 TABLES = {
@@ -38,20 +41,8 @@ CLAIMS: dict[str, Claim] = {}
 ELSEWHERE = {
     "strategy": "test_trainer_ranks.test_two_processes_train_measure_and_resume_as_one",
     "shares": "test_trainer_ranks.test_shares_go_by_measured_speed_where_that_is_set",
-    "loading.persistent_workers": "test_loading.test_explicit_values_win",
-    "loading.prefetch_factor": "test_loading.test_explicit_values_win",
-    "loading.pin_memory": "test_loading.test_memory_is_pinned_where_it_helps",
-    "micro_batch": "test_surviving.test_memory_that_runs_out_changes_nothing_in_fp64",
-    "half_weights": "test_optimisers.test_it_learns_what_fp32_learns",
-    "name_nonfinite": "test_trainer_parts.test_the_module_that_is_not_finite_is_named",
-    "log_every": "test_trainer.test_the_last_steps_are_told_though_they_fill_no_line",
-    "validate_every": "test_trainer_parts.test_a_watch_is_told_all",
-    "keeping.every_steps": "test_trainer_parts.test_a_watch_is_told_all",
-    "keeping.last": "test_checkpoint_keeper.test_what_is_deleted_and_what_is_found",
-    "keeping.every_kept": "test_checkpoint_keeper.test_what_is_deleted_and_what_is_found",
-    "keeping.best": "test_checkpoint_keeper.test_what_is_deleted_and_what_is_found",
 }
-"""Fields whose effect another test shows."""
+"""Fields of several processes, and the tests that show what they change."""
 
 
 def claim(*names: str) -> Callable[[Claim], Claim]:
@@ -189,6 +180,12 @@ def _(_: Path) -> None:
     assert [row.samples for row in Ran(batch=16).rows] == [16] * 4
 
 
+@claim("micro_batch")
+def _(_: Path) -> None:
+    assert Ran(micro_batch=8, steps=2).net.seen == [8] * 2
+    assert Ran(micro_batch=2, steps=2).net.seen == [2] * 8
+
+
 @claim("steps", "epochs")
 def _(_: Path) -> None:
     assert Ran(steps=3).summary.steps == 3
@@ -317,12 +314,15 @@ def scales(bad: Collection[int] = (), steps: int = 6, **how: Any) -> list[float]
 @claim(*(f"scaler.{one.name}" for one in dataclasses.fields(ScalerSettings)))
 def _(_: Path) -> None:
     assert scales() == [64, 64, 128, 128, 256, 256]
-    assert scales(initial=32.0, growth=4.0) == [32, 32, 128, 128, 512, 512]
-    assert scales(interval=1, ceiling=256.0) == [64, 128, 256, 256, 256, 256]
+    assert scales(initial=32.0) == [32, 32, 64, 64, 128, 128]
+    assert scales(growth=4.0) == [64, 64, 256, 256, 1024, 1024]
+    assert scales(interval=1) == [64, 128, 256, 512, 1024, 2048]
+    assert scales(ceiling=128.0) == [64, 64, 128, 128, 128, 128]
     bad = {0, 1, 2, 3}
     assert scales(bad) == [64, 32, 16, 8, 4, 4]
-    assert scales(bad, backoff=0.25, floor=2.0) == [64, 16, 4, 2, 2, 2]
+    assert scales(bad, backoff=0.25) == [64, 16, 4, 1, 1, 1]
     assert scales(bad, hysteresis=3) == [64, 64, 64, 32, 16, 16]
+    assert scales(bad, floor=16.0) == [64, 32, 16, 16, 16, 16]
 
 
 def left_at(bad: set[int], steps: int = 12, *, dynamic: bool = True, **how: Any) -> int | None:
@@ -356,6 +356,15 @@ def _(_: Path) -> None:
     assert soon is not None
     assert late is not None
     assert soon < late
+
+
+@claim("half_weights")
+def _(_: Path) -> None:
+    for half in (False, True):
+        ran = Ran(steps=1, precision="bf16", half_weights=half,
+                  at=lambda ran: ran.net.last.weight.dtype)  # fmt: skip
+        assert ran.inside[-1] == (torch.bfloat16 if half else torch.float32)
+        assert ran.net.last.weight.dtype == torch.float32
 
 
 # ---------------------------------------------------------------- memory
@@ -467,39 +476,118 @@ def _(_: Path) -> None:
         assert bool(groups[0]["fused"]) is how
 
 
+class Workers(torch.utils.data.Dataset[Any]):
+    """Items that say which worker read them."""
+
+    def __init__(self) -> None:
+        self.read: Any = Value("i", 0)
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        with self.read.get_lock():
+            self.read.value += 1
+        return torch.randn(6), torch.full((1,), float(os.getpid()))
+
+
+def by(steps: int = 8, epochs: int = 1, **how: Any) -> list[set[int]]:
+    """The processes that read the items of each epoch."""
+    seen: list[int] = []
+
+    def look(net: nn.Module, batch: Any) -> torch.Tensor:
+        seen.append(int(batch[1][0]))
+        return mse(net, (batch[0], batch[1] * 0))
+
+    Ran(steps=steps * epochs, data=Workers(), loss=look, loading=Loading(**how))
+    return [set(seen[start : start + steps]) for start in range(0, len(seen), steps)]
+
+
 @claim("loading.num_workers")
 def _(_: Path) -> None:
-    """Which processes read the items."""
+    assert by(num_workers=0) == [{os.getpid()}]
+    (two,) = by(num_workers=2)
+    assert len(two) == 2
+    assert os.getpid() not in two
 
-    class Readers(torch.utils.data.Dataset[Any]):
-        def __len__(self) -> int:
-            return 64
 
-        def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-            return torch.randn(6), torch.full((1,), os.getpid(), dtype=torch.float64)
+@claim("loading.persistent_workers")
+def _(_: Path) -> None:
+    first, second = by(epochs=2, num_workers=1, persistent_workers=True)
+    assert first == second
+    first, second = by(epochs=2, num_workers=1, persistent_workers=False)
+    assert not first & second
 
-    def readers(num_workers: int) -> set[int]:
-        seen: set[int] = set()
+
+@claim("loading.prefetch_factor")
+def _(_: Path) -> None:
+    """How many items are read while the first step waits for more to come."""
+
+    def read(ahead: int, wanted: int) -> int:
+        items = Workers()
+        seen: list[int] = []
 
         def look(net: nn.Module, batch: Any) -> torch.Tensor:
-            seen.add(int(batch[1][0]))
+            if not seen:
+                end = time.monotonic() + 10
+                while items.read.value < wanted and time.monotonic() < end:
+                    time.sleep(0.01)
+                time.sleep(0.1)
+                seen.append(items.read.value)
             return mse(net, (batch[0], batch[1] * 0))
 
-        Ran(data=Readers(), loss=look, loading=Loading(num_workers=num_workers))
-        return seen
+        loading = Loading(num_workers=1, prefetch_factor=ahead)
+        before = items.read.value
+        Ran(steps=8, data=items, loss=look, loading=loading)
+        return int(seen[0] - before)
 
-    assert readers(0) == {os.getpid()}
-    assert len(readers(2) - {os.getpid()}) == 2
+    assert read(1, 16) < read(5, 48)
+
+
+@claim("loading.pin_memory")
+def _(_: Path) -> None:
+    """A CPU has no use for it and says so; test_head_gpu looks at the batches."""
+    told = {how: Ran(steps=1, loading=Loading(num_workers=0, pin_memory=how)).summary.reasons
+            for how in (True, False)}  # fmt: skip
+    assert any("although requested" in reason for reason in told[True])
+    assert not any("although requested" in reason for reason in told[False])
 
 
 # ---------------------------------------------------------------- what is kept and shown
 
 
-@claim("keeping.every_s")
+def kept(folder: Path, steps: int = 8, **how: Any) -> list[int]:
+    """The steps whose checkpoints are there at the end."""
+    where = folder / str(len(list(folder.iterdir())))
+    keeping = Keeping(**{"every_s": 0, "every_steps": 1, "last": 1, "best": 0, **how})
+    return Ran(where, steps=steps, keeping=keeping).kept
+
+
+@claim("keeping.last", "keeping.every_kept")
 def _(folder: Path) -> None:
-    assert Ran(folder / "never").kept == [4]
-    often = Ran(folder / "often", keeping=Keeping(every_s=1e-9, last=9))
-    assert often.kept == [1, 2, 3, 4]
+    assert kept(folder) == [8]
+    assert kept(folder, last=3) == [6, 7, 8]
+    assert kept(folder, every_kept=3) == [3, 6, 8]
+
+
+@claim("keeping.every_steps", "keeping.every_s")
+def _(folder: Path) -> None:
+    assert kept(folder, every_steps=2, last=9) == [2, 4, 6, 8]
+    assert kept(folder, every_steps=0, last=9) == [8]
+    assert kept(folder, every_steps=0, every_s=1e-9, last=9) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@claim("keeping.best")
+def _(folder: Path) -> None:
+    """The rate is far too high: the first measurement is the best one."""
+    found = []
+    for best in (0, 1):
+        keeping = Keeping(every_s=0, every_steps=1, last=1, best=best)
+        ran = Ran(folder / str(best), keeping=keeping, validation=data(16, 5), validate_every=1,
+                  learning_rate=3.0, optimizer="sgd", max_norm=0.0)  # fmt: skip
+        found.append(ran.kept)
+    assert found[0] == [4]
+    assert len(found[1]) == 2
 
 
 @claim("keeping.asynchronous")
@@ -517,6 +605,23 @@ def _(folder: Path) -> None:
         assert any(ran.inside[1:]) is how
 
 
+@claim("validate_every")
+def _(_: Path) -> None:
+    held = data(8, 5)
+    counts = []
+    for every in (0, 1, 2):
+        ran = Ran(validation=held, validate_every=every)
+        counts.append(len(ran.net.seen) - 4)
+    assert counts == [1, 4, 2]
+
+
+@claim("log_every")
+def _(folder: Path) -> None:
+    for every in (1, 2):
+        ran = Ran(folder / str(every), log_every=every)
+        assert [row.num_steps for row in ran.rows] == [every] * (4 // every)
+
+
 @claim("tensorboard", "prometheus")
 def _(folder: Path) -> None:
     for how in (False, True):
@@ -524,6 +629,13 @@ def _(folder: Path) -> None:
         Ran(where, tensorboard=how, prometheus=how)
         assert bool(list(where.rglob("events.out.tfevents*"))) is how
         assert bool(list(where.rglob("metrics.prom"))) is how
+
+
+@claim("name_nonfinite")
+def _(_: Path) -> None:
+    for how in (True, False):
+        ran = Ran(steps=8, name_nonfinite=how, loss=lambda net, batch: mse(net, batch) * math.nan)
+        assert bool(ran.of("not finite")) is how
 
 
 def together() -> dict[str, Claim]:
@@ -556,6 +668,12 @@ def made(table: str | None, name: str, value: Any) -> Settings:
     inner: Any = TABLES[table]
     given: Any = {table: inner(**{name: value})}
     return Settings(**given)
+
+
+def test_every_field_has_a_rule() -> None:
+    named = {name if table is None else f"{table}.{name}" for table, name in RULES}
+    own = {name for name in fields() if not name.startswith(("scaler.", "moving."))}
+    assert named == own
 
 
 def test_nonsense_is_refused_with_what_it_must_be(subtests: pytest.Subtests) -> None:
@@ -607,7 +725,11 @@ def test_a_table_is_a_table(table: str) -> None:
     ("given", "near"),
     [
         ({"learning_rat": 1}, "learning_rate"),
+        ({"microbatch": 1}, "micro_batch"),
         ({"loading": {"workers": 1}}, "num_workers"),
+        ({"keeping": {"every_step": 1}}, "every_steps"),
+        ({"scaler": {"inital": 1.0}}, "initial"),
+        ({"moving": {"windows": 1}}, "window"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(given: dict[str, Any], near: str) -> None:
@@ -630,28 +752,39 @@ def test_what_a_file_says_is_what_is_set() -> None:
     assert found.moving.window == 30
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        (torch.float16, "fp16"), ("half", "fp16"), ("16-mixed", "fp16"), ("torch.float16", "fp16"),
-        (torch.bfloat16, "bf16"), ("BF16", "bf16"), ("bf16-mixed", "bf16"), ("32", "fp32"),
-        (torch.float32, "fp32"), ("TF32", "tf32"), (torch.float8_e4m3fn, "fp8"), ("auto", "auto"),
-    ],
-)  # fmt: skip
-def test_number_formats_are_known_by_their_usual_names(given: Any, wanted: str) -> None:
-    assert Settings(precision=given).precision == wanted
-    assert Settings(dtype=given).precision == wanted  # type: ignore[call-arg]
-    assert Settings.of({"dtype": given}).precision == wanted
+SPELLINGS: list[tuple[Any, str]] = [
+    (torch.float16, "fp16"), (torch.half, "fp16"), ("float16", "fp16"), ("fp16", "fp16"),
+    ("half", "fp16"), ("torch.float16", "fp16"), ("FP16", "fp16"), ("16-mixed", "fp16"),
+    ("f16", "fp16"), (torch.bfloat16, "bf16"), ("bfloat16", "bf16"), ("bf16", "bf16"),
+    ("bf16-mixed", "bf16"), ("torch.bfloat16", "bf16"), (torch.float32, "fp32"),
+    (torch.float, "fp32"), ("float32", "fp32"), ("fp32", "fp32"), ("float", "fp32"),
+    ("single", "fp32"), ("32", "fp32"), ("tf32", "tf32"), ("TF32", "tf32"), ("fp8", "fp8"),
+    ("float8", "fp8"), (torch.float8_e4m3fn, "fp8"), ("float8_e5m2", "fp8"), ("auto", "auto"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("given", "hint"),
-    [("float17", "bf16"), (torch.int8, "bf16"), (None, "bf16"), ("float64", "model.double()")],
-)
-def test_what_is_no_number_format_is_refused(given: Any, hint: str) -> None:
+def test_number_formats_are_known_by_their_usual_names(subtests: pytest.Subtests) -> None:
+    for given, wanted in SPELLINGS:
+        with subtests.test(given=given, wanted=wanted):
+            assert Settings(precision=given).precision == wanted
+            assert Settings(dtype=given).precision == wanted  # type: ignore[call-arg]
+            assert Settings.of({"dtype": given}).precision == wanted
+            assert Settings.of({"precision": given}).precision == wanted
+            if wanted in ("fp16", "bf16", "fp32"):
+                assert make_policy(given, "cpu", training=True).precision == wanted
+
+
+@pytest.mark.parametrize("given", ["float17", "int8", torch.int8, 3.5, None, "", ["fp16"], True])
+def test_what_is_no_number_format_is_refused(given: Any) -> None:
     with pytest.raises(InvalidSettingError, match="precision") as caught:
         Settings(precision=given)
-    assert hint in caught.value.hint
+    assert "bf16" in caught.value.hint
+
+
+def test_fp64_is_a_matter_of_the_model() -> None:
+    with pytest.raises(InvalidSettingError, match="precision") as caught:
+        Settings(precision="float64")
+    assert "model.double()" in caught.value.hint
 
 
 def test_two_names_of_one_setting_must_agree() -> None:
@@ -667,11 +800,16 @@ def test_settings_take_the_older_spelling() -> None:
     for made in (
         Settings(offload_optimiser=True, fused_optimiser=False),  # type: ignore[call-arg]
         Settings.of({"offload_optimiser": True, "fused_optimiser": False}),
+        Settings(offload_optimizer=True, fused_optimizer=False),
     ):
         assert made == Settings(offload_optimizer=True, fused_optimizer=False)
         assert made.offload_optimiser is True  # type: ignore[attr-defined]
+        assert made.fused_optimiser is False  # type: ignore[attr-defined]
         later = dataclasses.replace(made, batch=8)
         assert (later.batch, later.offload_optimizer) == (8, True)
+    names = {one.name for one in dataclasses.fields(Settings)}
+    assert {"offload_optimizer", "fused_optimizer"} <= names
+    assert not any("optimiser" in name for name in names)
 
 
 def _loss(net: nn.Module, batch: torch.Tensor) -> torch.Tensor:
@@ -693,3 +831,13 @@ def test_a_trainer_refuses_two_optimizers() -> None:
     two: Any = {"optimizer": "sgd", "optimiser": "adamw"}
     with pytest.raises(InvalidSettingError, match="optimiser and optimizer"):
         Trainer(nn.Linear(4, 1), data=torch.ones(8, 4), loss=_loss, **two)
+
+
+def test_a_step_takes_both_spellings() -> None:
+    net = nn.Linear(4, 1)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    applied = make_policy("fp32", "cpu", training=True)
+    for name in ("optimizer", "optimiser"):
+        options: Any = {name: sgd}
+        step = Step(net, loss=_loss, applied=applied, device="cpu", micro_batch=4, **options)
+        assert step(torch.ones(4, 4)).num_micro == 1

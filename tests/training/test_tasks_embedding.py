@@ -13,12 +13,16 @@ import torch
 from anyrig.documents.model import find, in_folder
 from anyrig.documents.models.arrays import packaged_floats
 from anyrig.documents.st_folder import read
+from anyrig.errors import InvalidInputError
+from anyrig.training import Settings, Trainer
 from anyrig.training.protocol import Task
 from anyrig.training.tasks.embedding import (
     Pair,
     PairRow,
+    Scored,
     ScoredRow,
     embedding,
+    pair_loss,
     pair_scores,
     searched,
 )
@@ -120,6 +124,26 @@ def test_learning_from_pairs_finds_more_of_them(tmp_path: Path) -> None:
     assert measured(task)["loss"] < loss_before
 
 
+def test_learning_from_scores_orders_by_them(tmp_path: Path) -> None:
+    def scored(count: int, seed: int) -> list[Scored]:
+        dice, found = random.Random(seed), []
+        for _ in range(count):
+            one, other = (dice.choices(("green", "house"), k=6) for _ in "ab")
+            near = sum(word == "green" for word in one) - sum(word == "green" for word in other)
+            found.append(Scored(" ".join(one), " ".join(other), 1 - abs(near) / 3))
+        return found
+
+    model, cutter = model_of(tmp_path)
+    task = embedding(model, cutter, scored(200, 0), scored(60, 1))
+    before = searched(task)["spearman"]
+    told = measured(task)
+    trained(task, 60, 2e-3)
+    after = measured(task)
+    assert searched(task)["spearman"] > max(0.5, before)
+    assert after["loss"] < told["loss"]
+    assert after["cosine_error"] < told["cosine_error"]
+
+
 def test_pieces_have_the_gradients_of_the_whole_batch(tmp_path: Path) -> None:
     model, cutter = model_of(tmp_path)
     model.double().eval()
@@ -139,6 +163,69 @@ def test_pieces_have_the_gradients_of_the_whole_batch(tmp_path: Path) -> None:
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
 
 
+def test_pieces_keep_one_piece_of_activations(tmp_path: Path) -> None:
+    model, cutter = model_of(tmp_path)
+    task = embedding(model.train(), cutter, pairs(64))
+    assert task.collate is not None
+    batch = task.collate(task.data)
+    kept: list[int] = []
+
+    def size(tensor: torch.Tensor) -> torch.Tensor:
+        kept[-1] += tensor.numel()
+        return tensor
+
+    for piece in (0, 8):
+        model.piece = piece
+        kept.append(0)
+        with torch.autograd.graph.saved_tensors_hooks(size, lambda tensor: tensor):
+            task.loss(model, batch)
+    assert kept[1] < kept[0] / 10
+
+
+def test_dropout_is_the_same_when_a_piece_is_computed_again(tmp_path: Path) -> None:
+    model, cutter = model_of(tmp_path)
+    model.train()
+    model.piece = 4
+    task = embedding(model, cutter, pairs(8))
+    assert task.collate is not None
+    batch = task.collate(task.data)
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        model.zero_grad()
+        loss: Any = task.loss(model, batch)
+        loss.backward()
+        found.append(gradients(model))
+    moved = 1e-3
+    torch.manual_seed(3)
+    name, parameter = next((n, p) for n, p in model.named_parameters() if "output.dense.bias" in n)
+    assert parameter.grad is not None, name
+    direction = parameter.grad / parameter.grad.norm()
+    with torch.no_grad():
+        losses = []
+        for sign in (1, -1):
+            parameter.add_(sign * moved * direction)
+            torch.manual_seed(3)
+            model.piece = 0  # the masks of dropout are drawn piece by piece: compare like with like
+            losses.append(_piecewise(model, batch))
+            parameter.sub_(sign * moved * direction)
+    slope = (losses[0] - losses[1]) / (2 * moved)
+    assert slope == pytest.approx(float(parameter.grad.norm()), rel=0.05)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def _piecewise(model: SentenceModel, batch: Any) -> float:
+    """The pair loss of vectors made four rows at a time."""
+
+    class Pieces(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            made = [model(ids[at : at + 4], mask[at : at + 4]) for at in range(0, len(ids), 4)]
+            return torch.cat(made)
+
+    return float(pair_loss(Pieces(), batch))
+
+
 def test_the_loss_is_what_it_says(tmp_path: Path) -> None:
     model, cutter = model_of(tmp_path)
     model.eval()
@@ -154,6 +241,21 @@ def test_the_loss_is_what_it_says(tmp_path: Path) -> None:
     cosines = vectors[:3] @ vectors[3:].T
     wanted = torch.nn.functional.cross_entropy(7.0 * cosines, torch.arange(3))
     assert loss == pytest.approx(float(wanted), abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_validation_is_the_same_for_every_micro_batch_and_format(tmp_path: Path) -> None:
+    model, cutter = model_of(tmp_path / "base")
+    task = embedding(model, cutter, pairs(64), pairs(64, seed=1))
+    found = []
+    for micro, precision in ((64, "fp32"), (8, "fp32"), (64, "bf16"), (8, "bf16")):
+        settings = Settings(batch=64, micro_batch=micro, steps=1, precision=precision)
+        with Trainer.of(task, settings=settings, device="cpu") as trainer:
+            found.append(trainer.evaluate())
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert found[3] == pytest.approx(found[2], rel=0.02)
+    assert [one["recall_at_1"] for one in found] == [found[0]["recall_at_1"]] * 4
+    assert found[2]["loss"] == pytest.approx(found[0]["loss"], rel=0.02)
 
 
 def test_a_twin_is_no_negative(tmp_path: Path) -> None:
@@ -193,6 +295,18 @@ def test_figures_of_the_held_out_part_are_those_by_hand() -> None:
     cosines = np.cos(np.deg2rad([10, 20, 90, 30]))
     wanted = stats.spearmanr(cosines, [0.9, 0.9, 0.5, 0.1]).statistic
     assert searched(task(apart))["spearman"] == pytest.approx(wanted)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    model, cutter = model_of(tmp_path)
+    with pytest.raises(InvalidInputError, match="no pairs"):
+        embedding(model, cutter, [])
+    with pytest.raises(InvalidInputError, match="scores and without"):
+        embedding(model, cutter, pairs(2), [Scored("a", "b", 1.0)])
+    with pytest.raises(InvalidInputError, match="scale"):
+        embedding(model, cutter, pairs(2), scale=0)
+    with pytest.raises(InvalidInputError, match="pooling"):
+        SentenceModel(model.encoder, pooling="sum")  # type: ignore[arg-type]
 
 
 def test_the_packaged_model_has_its_own_vectors() -> None:

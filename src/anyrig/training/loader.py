@@ -15,9 +15,11 @@ import contextlib
 import dataclasses
 import re
 import signal
+import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_sharer
 from types import TracebackType
 from typing import Any
 
@@ -313,7 +315,12 @@ def failures_in_words(timeout_s: float = 0.0) -> Iterator[None]:
         if found is None:
             raise
         raise found from error
-    except (AttributeError, TypeError, OSError) as error:
+    except (AttributeError, TypeError, OSError, EOFError) as error:
+        if _is_receiving(error):
+            raise DataLoadingError(
+                "a worker that reads data ended unexpectedly while it sent a batch",
+                hint=_why_killed(""),
+            ) from error
         if "pickle" not in str(error):
             raise
         raise _unpicklable(error) from error
@@ -321,6 +328,14 @@ def failures_in_words(timeout_s: float = 0.0) -> Iterator[None]:
         if type(error).__name__ != "PicklingError":
             raise
         raise _unpicklable(error) from error
+
+
+def _is_receiving(error: BaseException) -> bool:
+    """Whether a connection broke off on which a worker hands over the memory of its batch."""
+    if not isinstance(error, ConnectionError | FileNotFoundError | EOFError):
+        return False
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__") == resource_sharer.__name__ for frame, _ in frames)
 
 
 def worker_failure(error: RuntimeError, timeout_s: float = 0.0) -> DataLoadingError | None:
