@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -123,16 +122,15 @@ def running(
 def _until_listening(process: subprocess.Popen[str], home: Path) -> list[str]:
     assert process.stdout is not None
     said: list[str] = []
-    until = time.monotonic() + _START_S
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while time.monotonic() < until and selector.select(until - time.monotonic()):
-            line = process.stdout.readline()
-            if not line:
-                break
+    timer = threading.Timer(_START_S, process.kill)
+    timer.start()
+    try:
+        while line := process.stdout.readline():
             said.append(line.rstrip("\n"))
             if '"listening"' in line:
                 return said
+    finally:
+        timer.cancel()
     log = (home / "log.txt").read_text(encoding="utf-8")
     raise AssertionError(f"the server did not start: {said} {log}")
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +17,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.server.conftest import Server, Start
+from tests.server.conftest import MakeApp, Server, Start, environment_of
 
 FIELDS = {"status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
           "tts_model_loaded", "cached_models"}  # fmt: skip
@@ -49,11 +52,23 @@ def speak(server: Server, text: str = "Hello there.") -> httpx.Response:
 
 
 def rows(told: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    """Each worker: its model, its process and its fields."""
     found = []
     for name, row in zip(told["worker_ids"], told["workers"], strict=True):
         model, _, pid = name.rpartition(":")
         found.append((model, int(pid), row))
     return found
+
+
+# -- within this process ---------------------------------------------------------------------------
+
+
+def test_a_fresh_server_is_ready_and_has_no_worker(app_client: TestClient) -> None:
+    answer = app_client.get("/health")
+    assert answer.status_code == 200
+    assert answer.json() == {"ready": True, "state": "ready", "workers": [],
+                             "worker_ids": [], "models": [], "problems": [],
+                             "cluster": []}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -75,9 +90,24 @@ def test_one_that_is_not_ready_says_so_and_still_lives(
     told = answer.json()
     assert (told["ready"], told["state"], told["status"]) == (False, name, 503)
     assert told["problems"] == ([value] if field == "preload_error" else [])
-    assert "\nanyrig_ready 0.0\n" in app_client.get("/metrics").text
     alive = app_client.get("/health/live")
     assert (alive.status_code, alive.json()) == (200, {"status": "alive"})
+
+
+def test_probes_need_no_key(make_app: MakeApp) -> None:
+    with TestClient(make_app("--require-keys"), base_url="http://127.0.0.1:3000") as client:
+        assert client.get("/health/live").status_code == 200
+
+
+def test_a_word_that_cannot_be_preloaded_is_refused_at_the_start(tmp_path: Path) -> None:
+    order = [sys.executable, "-m", "anyrig", "serve", "--port", "0", "--preload", "speech, speach"]
+    done = subprocess.run(
+        order, env=environment_of(tmp_path), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--preload must be one of" in done.stderr
+    assert "'speach'" in done.stderr
+    assert "speech, embeddings, documents, entities, summarise, classify" in done.stderr
 
 
 def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
@@ -89,6 +119,23 @@ def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
     assert (
         speak(server).status_code == 200
     )  # what was not asked for at the start works all the same
+
+
+def test_tasks_on_documents_can_be_preloaded(start: Start) -> None:
+    words = "documents, entities,summarise,classify"
+    server = start("--preload", words, environment=QUICK)
+    told = until(server, lambda status, told: told["state"] != "starting")
+    assert (told["state"], told["problems"]) == ("ready", [])
+    assert told["models"] == ["documents"]
+    until(server, lambda status, told: len(told["workers"][0]["cached_models"]) >= 2)
+    told = server.client.get("/health").json()
+    for name in (*told["workers"][0]["cached_models"], *told["models"], *told["worker_ids"]):
+        assert not re.search(r"\b(True|False|None)\b|[0-9a-f]{12}|/", name), name
+        assert name.startswith(("documents", "entities by ", "embeddings ", "choice of model",
+                                "file reader")), name  # fmt: skip
+
+
+# -- a real server ---------------------------------------------------------------------------------
 
 
 @posix
@@ -159,6 +206,15 @@ def test_an_idle_model_is_unloaded_and_comes_back(start: Start) -> None:
         assert workers
         until(server, lambda status, told: not told["models"])
         assert psutil.wait_procs(workers, timeout=30)[1] == []
+
+
+def test_idle_models_go_when_memory_is_short(start: Start) -> None:
+    server = start(environment={**QUICK, "ANYRIG_SERVER_MEMORY_FREE_MB": "90000000"})
+    assert embed(server).status_code == 200
+    assert speak(server).status_code == 200
+    until(server, lambda status, told: not told["models"])
+    figures = server.client.get("/metrics").text
+    assert 'anyrig_model_unloads_total{reason="memory"} 2.0' in figures
 
 
 @posix

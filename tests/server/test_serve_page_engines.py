@@ -85,8 +85,6 @@ def test_an_engine_is_installed_from_the_page_and_offered(
     for name in (*WEIGHTS, "voices/narrator.wav"):
         (weights / name).write_bytes(b"{}")
     assert not _show(server)["ready"]
-    assert server.client.post("/engines/hibari/install", json={}).status_code == 409
-    assert server.client.post("/engines/nobody/install", json={}).status_code == 404
     assert server.client.post("/engines/xtts/install", json={}).status_code == 202
     browser.until(lambda: _show(server)["installation"]["state"] == "failed")
     assert "without your yes to its licence" in _show(server)["installation"]["message"]
@@ -107,3 +105,22 @@ def test_an_engine_is_installed_from_the_page_and_offered(
     browser.click("#more-voices summary")
     browser.find("[data-engine]")
     assert not browser.all("[data-engine=xtts]")
+
+
+def test_what_an_installed_engine_still_lacks_is_said(
+    browser: Browser, server: Server, wheels: WheelServer
+) -> None:
+    """Nobody may hand out the weights of xtts: a person puts them into their folder."""
+    wheels.released.set()
+    _install(browser, server)
+    trouble = browser.find("[data-engine=xtts] .trouble").text
+    assert "the weights of xtts were not found" in trouble
+    assert str(Path("models", "xtts")) in trouble
+    shown = _show(server)
+    assert (shown["ready"], shown["can_install"]) == (False, False)
+    assert shown["command"] == ""
+    assert not browser.find("[data-engine=xtts] [data-do=install]").is_enabled()
+    browser.open("/speak")
+    browser.click("#more-voices summary")
+    browser.find("[data-engine=xtts]", "the weights of xtts were not found")
+    assert not browser.all("[data-engine=xtts] .copyable")

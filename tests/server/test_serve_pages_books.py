@@ -1,12 +1,17 @@
-"""The books page as a person uses it: a book made to the end, and listened to."""
+"""The books page as a person uses it: a book made to the end, one that is paused and given up."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import pytest
+
+from anyrig.server.page.books import FORMATS
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
-from tests.server.long_work import BOOK, fits, job_of, send, told
+from tests.server.listening import heard
+from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
 
 pytestmark = NEEDS
 TRACKS = ["The Tide Clock", "One Hand", "Three Mornings", "Part Two: The Sea", "High Water",
@@ -86,6 +91,44 @@ def test_the_sample_book_is_made_to_the_end(person: Browser, busy: Server, axe: 
     person.until(lambda: "to make on this machine" in _sum(person))
 
 
+def test_a_plan_is_found_again(person: Browser) -> None:
+    _planned(person, BOOK)
+    person.until(lambda: "file=" in person.driver.current_url)
+    there = person.driver.current_url
+    person.open("/jobs")
+    person.driver.get(there)
+    person.find("[data-plan=start]")
+    fits_in_every_language(person)
+    person.find("[data-plan=start]")
+    person.click(".button", "Another book")
+    person.find(".drop")
+    assert "file=" not in person.driver.current_url
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_book_is_made_in_the_format_that_is_chosen(
+    person: Browser, busy: Server, tmp_path: Path, format: str
+) -> None:
+    file = tmp_path / f"{format} walk.md"
+    file.write_text("# The short one\n\nI went out.\n\n# The other\n\nI came home.\n")
+    _planned(person, file)
+    offered = [one.get_attribute("value") for one in person.all("[name=format] option")]
+    assert offered == list(FORMATS)
+    person.find(f"[name=format] option[value={format}]").click()
+    person.write("[name=title]", f"A walk in {format}")
+    person.click("[data-plan=start]")
+    id = str(person.find("[data-job]", f"A walk in {format}").get_attribute("data-job"))
+    assert job_of(busy, id)["arguments"]["format"] == format
+    person.find(f"[data-job='{id}'][data-state=done]")
+    made = told(busy, f"/jobs/{id}/files")["files"]
+    sound = [one for one in made if one["name"].endswith(f".{format}")]
+    assert len(sound) == (1 if format in ("m4b",) else 2)
+    for one in sound:
+        assert heard(io.BytesIO(busy.client.get(one["url"]).content))[0] > 0.3
+    if format == "m4b":
+        fits_in_every_language(person)
+
+
 def test_what_is_no_book_says_what_to_do(person: Browser, busy: Server, tmp_path: Path) -> None:
     file = tmp_path / "broken.epub"
     file.write_bytes(b"PK\x03\x04 this is no book")
@@ -122,11 +165,24 @@ def test_chapters_are_heard_while_the_rest_is_made(
     bar = person.find(f"{card} [role=progressbar]")
     assert 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100
 
+    person.click(f"{card} [data-do=pause]")
+    person.until(lambda: person.all(f"{card}[data-state=paused]"))
+    assert job_of(busy, id)["state"] == "paused"
+    person.open("/documents")  # left, and found again
+    person.open("/books")
+    person.find(f"{card}[data-state=paused]")
+    person.click(f"{card} [data-do=resume]")
+    person.until(lambda: job_of(busy, id)["state"] == "running")
+    person.find(f"{card}[data-state=running]")
+
     person.click(f"{card} [data-do=cancel]")
     person.click(".ask[open] .button", "Keep going")
     person.until(lambda: not person.all(".ask[open]"))
     assert job_of(busy, id)["state"] == "running"
-    busy.client.post(f"/jobs/{id}/cancel")
+    person.click(f"{card} [data-do=cancel]")
+    person.click(".ask[open] [data-ask=yes]")
+    person.until(lambda: person.all(f"{card}[data-state=cancelled]"))
+    assert job_of(busy, id)["state"] == "cancelled"
     person.click(f"{card} [data-do=delete]")
     person.click(".ask[open] [data-ask=yes]")
     person.until(lambda: not person.all(card))
@@ -135,6 +191,12 @@ def test_chapters_are_heard_while_the_rest_is_made(
     person.driver.refresh()  # nothing of it is left in the browser
     person.until(lambda: person.script("return window.did_handshake === true"))
     assert not person.all("#listen")
+
+
+# -- listening -------------------------------------------------------------------------------------
+
+_SECONDS = 8
+"""About as long as a chapter of `_made` sounds."""
 
 
 def _made(server: Server, title: str, num_chapters: int = 3, num_sentences: int = 2) -> str:
@@ -149,6 +211,7 @@ def _made(server: Server, title: str, num_chapters: int = 3, num_sentences: int 
 
 
 def _bar(person: Browser) -> dict[str, str]:
+    """What the player says of itself."""
     return dict(person.script("return {...document.querySelector('#listen').dataset}"))
 
 
@@ -279,3 +342,36 @@ def test_sound_plays_on_from_page_to_page(person: Browser, busy: Server) -> None
     assert person.script(_HEARD)["breaks"] == []
     _press(person, "close")
     assert person.complaints() == []
+
+
+def test_the_plan_offers_captions_a_read_along_book_and_a_preview(
+    person: Browser, busy: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "Two Lines.md"
+    file.write_text("# The first\n\nI went out.\n\n# The second\n\nI came home.\n")
+    _planned(person, file)
+    chosen = person.all("[name=voice] option")[1]
+    url = person.find("[data-preview]").get_attribute("data-preview")
+    answer = busy.client.get(str(url))
+    assert answer.headers["content-type"] == "audio/mpeg"
+    assert heard(io.BytesIO(answer.content))[0] > 1
+    assert busy.client.get("/voices/kokoro/nobody/sample").status_code == 404
+    chosen.click()
+    person.until(lambda: person.find("[data-preview]").get_attribute("data-preview") != url)
+    person.click("[data-preview]")
+    person.find("[data-preview][data-playing]")
+    person.until(lambda: not person.all("[data-preview][data-playing]"))
+    assert not person.all("#toasts .toast")
+    person.click("[name=captions]")
+    person.click("[name=read-along]")
+    person.click("[data-plan=start]")
+    id = str(person.find("[data-job]", "Two Lines").get_attribute("data-job"))
+    asked = job_of(busy, id)["arguments"]
+    assert asked["captions"] == ["srt", "vtt"]
+    assert asked["read_along"] is True
+    person.until(lambda: person.all(f"[data-job='{id}'][data-state=done]"), 120)
+    names = person.until(lambda: [
+        one.text for one in person.all(f"[data-job='{id}'] .file-name")] or None)  # fmt: skip
+    assert {name.partition(".")[2] for name in names} == {
+        "m4b", "srt", "vtt", "chapters.vtt", "readalong.epub"
+    }  # fmt: skip

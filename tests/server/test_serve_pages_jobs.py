@@ -1,9 +1,10 @@
-"""The page of jobs as a person uses it."""
+"""The page of jobs as a person uses it, and that of the cluster."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from anyrig.server.page.jobs import PAGE_SIZE
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.long_work import fits, fits_in_every_language, job_of, told
@@ -143,3 +144,29 @@ def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server)
     person.find(f"{card}[data-state=cancelled] .badge", "Stopped")
     assert (place("resume"), place("delete")) == (before["pause"], before["delete"])
     assert job_of(busy, id)["state"] == "cancelled"
+
+
+def test_old_jobs_wait_until_they_are_asked_for(person: Browser, busy: Server) -> None:
+    made = [_begun(busy, "batch", lines=["Hello."], engine="tone") for _ in range(PAGE_SIZE + 2)]
+    for id in made:
+        busy.client.post(f"/jobs/{id}/cancel")
+    try:
+        person.open("/jobs")
+        person.find("[data-do=older]", "older")
+        person.until(lambda: len(person.all("[data-job]")) == PAGE_SIZE)
+        assert not person.all(f"[data-job='{made[0]}']")
+        person.click("[data-do=older]")
+        person.find(f"[data-job='{made[0]}']")
+        person.until(lambda: not person.find("#content").find_element(
+            "css selector", "[data-do=older]").is_displayed())  # fmt: skip
+    finally:
+        person.until(lambda: 409 not in [
+            busy.client.delete(f"/jobs/{id}").status_code for id in made
+        ])  # fmt: skip
+
+
+def test_the_cluster_says_that_there_is_none(person: Browser) -> None:
+    person.open("/cluster")
+    assert "Only this machine" in person.find(".empty").text
+    person.click(".empty a")
+    person.until(lambda: person.driver.current_url == person.url + "/rig")
