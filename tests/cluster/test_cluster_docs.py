@@ -19,7 +19,7 @@ from anyrig.cluster.broker import BrokerClient
 from anyrig.cluster.registry import WorkerRegistry
 from benchmarks.counting_engine import install_counting_engine
 from benchmarks.harness import ROOT
-from tests.cluster.conftest import Spread, Workers, person, story, until
+from tests.cluster.conftest import Workers, person, story, until
 from tests.cluster.test_cluster_coordinator import Run, lead  # noqa: F401 - a fixture
 
 SPEEDS = {"attic": 0.004, "cellar": 0.004, "shed": 0.16}
@@ -29,14 +29,13 @@ SPEEDS = {"attic": 0.004, "cellar": 0.004, "shed": 0.16}
 def counting(tmp_path: Path) -> Mapping[str, str]:
     """The environment of a machine with an engine whose speed can be set."""
     paths = [install_counting_engine(tmp_path / "plugin"), str(ROOT / "src"), str(ROOT)]
-    return {"PYTHONPATH": os.pathsep.join(paths), "COUNTED": str(tmp_path / "counted")}
+    return {"PYTHONPATH": os.pathsep.join(paths), "COUNTING_LOG": str(tmp_path / "counted")}
 
 
 @pytest.mark.slow
 def test_the_walk_of_the_documentation(
     lead: Callable[..., Run],  # noqa: F811
     workers: Workers,
-    spread: Spread,
     counting: Mapping[str, str],
     tmp_path: Path,
 ) -> None:
@@ -44,7 +43,7 @@ def test_the_walk_of_the_documentation(
     token, secret = run.said["token"], (run.said["flower_user"], run.said["flower_password"])
     started = {}
     for name, char_s in SPEEDS.items():
-        environment = {**counting, "COUNTING_S": str(char_s), "WORKER_ID": name}
+        environment = {**counting, "COUNTING_CHAR_S": str(char_s), "WORKER_ID": name}
         (started[name],) = workers(
             1, "--join", token, url="-", name=name, named=False, wait=False,
             environment=environment,
@@ -89,7 +88,10 @@ def test_the_walk_of_the_documentation(
     tasks = flower("tasks").values()
     assert {"anyrig.run_items"} <= {one["name"] for one in tasks}
     assert all("Sentence number" not in json.dumps(one) for one in tasks)
-    local = spread(*book[:-2], "-o", "local.m4b", cluster="", home="alone", environment=counting)
+    local = subprocess.run(
+        [sys.executable, "-m", "anyrig", *book, "-o", "local.m4b"],
+        capture_output=True, text=True, env=person(tmp_path / "alone", counting), timeout=300,
+    )  # fmt: skip
     assert local.returncode == 0, local.stderr
     assert Path("cluster.m4b").read_bytes() == Path("local.m4b").read_bytes()
     status = {row.name: row.status for row in registry.read_status().rows}

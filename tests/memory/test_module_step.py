@@ -59,7 +59,7 @@ def test_largest_batch_on_this_cpu(device: DeviceHandle) -> None:
     found = find_batch_size(step, device, budget_bytes=now + 256 * MIB)
     assert found.best.peak_bytes is not None
     assert found.best.peak_bytes <= now + 256 * MIB
-    assert 2 <= found.batch_size <= 32  # 8 MiB of input per item
+    assert 2 <= found.batch_size <= 48  # 8 MiB of input per item; freed memory is used again
     assert found.best.rate
 
 

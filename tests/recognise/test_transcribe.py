@@ -137,7 +137,7 @@ def test_spanish_is_found_out_and_heard(store: ResultCache, tmp_path: Path) -> N
     found = heard(path, store, tmp_path / "models")
     assert found.language == "es"
     assert found.model == "whisper-base"
-    assert "sure" in found.language_reason
+    assert "confidence" in found.language_reason
     assert word_errors(text, found.text, "es").rate <= 0.25
     assert all(line.confidence is not None for line in found.lines)
     sane(found)

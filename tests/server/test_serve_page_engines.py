@@ -87,7 +87,7 @@ def test_an_engine_is_installed_from_the_page_and_offered(
     assert not _show(server)["ready"]
     assert server.client.post("/engines/xtts/install", json={}).status_code == 202
     browser.until(lambda: _show(server)["installation"]["state"] == "failed")
-    assert "without your yes to its licence" in _show(server)["installation"]["message"]
+    assert "its licence was not accepted" in _show(server)["installation"]["message"]
 
     _install(browser, server)
     browser.says("Collecting coqui-tts==0.28.0", "[data-engine=xtts] .meter")  # pip's own words

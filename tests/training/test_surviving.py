@@ -332,6 +332,6 @@ def test_memory_that_runs_out_in_the_optimisers_step(
     if survives:
         assert train(fail_at) == train(())
         return
-    with pytest.raises(OutOfMemoryError, match="optimiser's step") as caught:
+    with pytest.raises(OutOfMemoryError, match="optimizer's step") as caught:
         train(fail_at)
     assert "offload_optimizer" in caught.value.hint

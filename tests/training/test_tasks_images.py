@@ -156,7 +156,7 @@ def test_what_is_written_predicts_as_the_model_does(shapes: Path, tmp_path: Path
     about = json.loads((tmp_path / "out/model/labels.json").read_text())
     assert about["size"] == 24
     assert said["onnx"] == "model.onnx"
-    with pytest.raises(InvalidInputError, match="no classifier"):
+    with pytest.raises(InvalidInputError, match="no image classifier"):
         images.load(tmp_path)
 
 

@@ -146,7 +146,7 @@ def test_a_pickle_with_code_is_not_read_without_a_yes(built: Path, homes: Path) 
         environment=os.environ,
     )  # fmt: skip
     assert made == []
-    assert told == ["trap.pt was left alone"]
+    assert told == ["skipped trap.pt"]
     assert "run any code" in asked[1]
     assert not (built / "sprung").exists()
     assert not (built / "trap.json").exists()
