@@ -234,11 +234,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for theme in themes:
         if not (new / "benchmarks" / f"{theme}.py").is_file():
             parser.error(f"unknown benchmark {theme!r}; known: {', '.join(THEMES)}")
+    if options.progress:
+        options.progress.mkdir(parents=True, exist_ok=True)
     failed = []
     with open_checkout(options.base) as old:
         for theme in themes:
-            if options.progress:
-                options.progress.mkdir(parents=True, exist_ok=True)
             progress = options.progress and options.progress / f"{theme}_{options.hardware}.json"
             figures = compare(
                 old, new, theme, options.hardware, options.repeats,

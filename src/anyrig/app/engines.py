@@ -219,7 +219,7 @@ def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
     if (files and not known) or voice in known:
         return voice
     if files and Path(voice).is_file():
-        if choice.engine_class.hosted and cast("type[Hosted]", choice.engine_class).clones:
+        if choice.engine_class.clones:
             return voice
         raise InvalidInputError(
             f"{voice} is a recording, and {choice.name} has no voice from a file",

@@ -1,9 +1,11 @@
 """Audio in, words out: to check speech, and to transcribe.
 
-from anyrig.recognise.choose import choose
-from anyrig.recognise.compare import word_errors
+    from anyrig.recognise.choose import choose
+    from anyrig.recognise.compare import word_errors
 
-recogniser = choose("en")()
-transcript = recogniser.transcribe(samples, 24000)
-word_errors("Two cats sat down.", transcript.text).rate
+    recogniser = choose("en")()
+    transcript = recogniser.transcribe(samples, 24000)
+    word_errors("Two cats sat down.", transcript.text).rate
+
+Importing it loads no model and no framework.
 """

@@ -143,6 +143,8 @@ class SpeechEngine(BaseEngine):
     spec: ClassVar[Spec]
     hosted: ClassVar[bool] = False
     """Whether it is a `speech.hosting.engine.Hosted`, which runs in an environment of its own."""
+    clones: ClassVar[bool] = False
+    """Whether a recording serves as a voice."""
     pads = True
     sample_rate: int = 24000
     cores: ClassVar[int | None] = 1

@@ -42,8 +42,7 @@ class Hosted(SpeechEngine):
     recipe: ClassVar[Recipe]
     files: ClassVar[tuple[str, ...]]
     """What must lie in the folder of weights."""
-    clones: ClassVar[bool] = True
-    """Whether a recording serves as a voice."""
+    clones = True
     paced: ClassVar[bool] = False
     """Whether the engine has a rate of its own."""
     cores = None  # one process on a CPU: such a model is large, and its own threads use the cores
