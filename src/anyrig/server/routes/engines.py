@@ -52,7 +52,7 @@ class InstallEngine(BaseModel):
     """An engine to install."""
 
     model_config = ConfigDict(extra="forbid")
-    agree: bool = Field(False, description="Agrees to the licence of its weights.")
+    agree: bool = Field(False, description="Agrees to the licence of its weights.", examples=[True])
 
 
 def router(server: ServerState) -> APIRouter:
