@@ -45,6 +45,7 @@ class BookRequest(VoiceOptions):
     chapters: tuple[int, ...] = option((), "which chapters", gt=0)
     read_along: bool = option(False, "an EPUB too")
     memory_gb: float | None = option(None, "no more than this", gt=0, unit="GiB")
+    seed: int = option(0, "for another take", ge=0)
 
 
 def parse(*words: str) -> BookRequest:
@@ -91,6 +92,7 @@ def test_flags_are_grouped_by_the_class_that_defines_them() -> None:
         ("chapters", {"a": 1}, "a whole number greater than 0"),
         ("read_along", 1, "true or false"),
         ("memory_gb", 0, "a number greater than 0 GiB"),
+        ("seed", -1, "a whole number of at least 0"),
         ("file", "a\0b", "a path"),
         ("set", ["a=b"], "an object of texts and numbers"),
         ("set", {"a": [1]}, "an object of texts and numbers"),

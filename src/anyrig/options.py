@@ -178,7 +178,8 @@ class Option:
             bounds = " and ".join(
                 f"{words} {bound:g}" for words, bound in limits if bound is not None
             )
-        return " ".join(filter(None, [number, bounds, self.unit]))
+        of = "of" if bounds.startswith("at ") else ""
+        return " ".join(filter(None, [number, of, bounds, self.unit]))
 
     def _check_item(self, value: Any) -> Any:
         given = value

@@ -87,7 +87,7 @@ def test_the_example_of_the_readme_finds_what_it_says(
         if one.startswith("anyrig entities ")
     ]  # fmt: skip
     command, _, comment = line.partition("#")
-    assert comment.strip() == "how much, when; who: extra `entities`"
+    assert comment.strip() == "amounts and dates; names need the extra `entities`"
     words = [*shlex.split(command)[1:], "--json"]
     found = json.loads(anyrig(*words, environment=without).stdout)["entities"]
     assert {"money": "89.50 EUR", "date": "2025-04-04"}.items() <= {

@@ -334,5 +334,6 @@ def main(*, check: bool) -> int:
             if not check:
                 page.write_text(text, encoding="utf-8")
     if stale:
-        print(("stale: " if check else "written: ") + ", ".join(stale))
+        names = ", ".join(stale)
+        print(f"out of date: {names}; run scripts/docs" if check else f"written: {names}")
     return 1 if check and stale else 0

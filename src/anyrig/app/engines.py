@@ -50,8 +50,8 @@ class VoiceOptions(Request):
         metavar="FOLDER",
     )  # fmt: skip
     language: str = option(
-        "auto", "language of the text: en, es, fr; auto detects it", setting="speech.language",
-        metavar="CODE",
+        "auto", "language of the text, such as en, es or fr; auto detects it",
+        setting="speech.language", metavar="CODE",
     )  # fmt: skip
     rate: float = option(
         1.0, "speaking rate; 2 is twice as fast", ge=0.25, le=4, setting="speech.rate"
