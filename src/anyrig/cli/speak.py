@@ -196,23 +196,26 @@ def _report(made: Speech, path: Path | None, check: WordCheck | None) -> None:
     lines[0] += f"{duration} ({', '.join(facts)})"
     if check is not None:
         lines += map(_format_check, check.segments)
-        differ = "differs" if check.errors == 1 else "differ"
-        words, segments = pluralize(check.words, "word"), pluralize(len(check.segments), "segment")
-        lines.append(
-            f"recognised by {check.recogniser}: {check.errors} of {words} {differ}"
-            f" ({check.word_error_rate:.1%}), in {segments}"
-        )
+        segments = pluralize(len(check.segments), "segment")
+        lines.append(f"recognised by {check.recogniser}: {_count_errors(check)}, in {segments}")
     print("\n".join(lines), file=sys.stdout if path else sys.stderr)
 
 
+def _count_errors(check: WordCheck | SegmentCheck) -> str:
+    differ = "differs" if check.errors == 1 else "differ"
+    return (
+        f"{check.errors} of {pluralize(check.words, 'word')} {differ} ({check.word_error_rate:.1%})"
+    )
+
+
 def _format_check(one: SegmentCheck) -> str:
-    text = f"{one.segment:>4}  {one.word_error_rate:>6.1%}  {one.errors} of {one.words}"
+    text = f"  segment {one.segment}: {_count_errors(one)}"
     if not one.errors:
         return text
     shown = one.differences[:_MAX_DIFFERENCES]
     wrong = [f"{said or '-'} / {heard or '-'}" for said, heard in shown]
     more = ", ..." if len(one.differences) > _MAX_DIFFERENCES else ""
-    return f"{text}  {', '.join(wrong)}{more}"
+    return f"{text}: {', '.join(wrong)}{more}"
 
 
 def _read_words(arguments: argparse.Namespace) -> str:
