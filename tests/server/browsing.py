@@ -22,6 +22,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 
 if TYPE_CHECKING:
     from tests.server.conftest import Server
@@ -109,9 +110,13 @@ class Browser:
         return bool(self.find("#toasts .toast", text.replace("\u00a0", " ")))
 
     def speak(self, language: str) -> None:
-        """Choose the page's language, as a person does: by its name."""
+        """Choose the page's language, as a person does: by its name.
+
+        With the mouse: each letter of a name that is typed is a choice of its own, and on a busy
+        machine one may be lost with the page that the first of them reloads.
+        """
         name = {"en": "English", "es": "Español", "fr": "Français"}[language]
-        self.find("#language").send_keys(name)
+        Select(self.find("#language")).select_by_visible_text(name)
         self.until(lambda: self.script(_SPOKEN, language))
 
     def size(self, width: int, height: int = 900) -> None:
