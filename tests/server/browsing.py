@@ -110,11 +110,7 @@ class Browser:
         return bool(self.find("#toasts .toast", text.replace("\u00a0", " ")))
 
     def speak(self, language: str) -> None:
-        """Choose the page's language, as a person does: by its name.
-
-        With the mouse: each letter of a name that is typed is a choice of its own, and on a busy
-        machine one may be lost with the page that the first of them reloads.
-        """
+        """Choose the page's language with the mouse: each letter that is typed is a choice."""
         name = {"en": "English", "es": "Español", "fr": "Français"}[language]
         Select(self.find("#language")).select_by_visible_text(name)
         self.until(lambda: self.script(_SPOKEN, language))

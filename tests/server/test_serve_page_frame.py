@@ -119,6 +119,24 @@ def test_the_page_keeps_nothing_of_a_visitor(server: Server) -> None:
     assert not (server.home / ".nicegui").exists()
 
 
+_SLOW_SECOND_REQUEST = """
+const plain = window.fetch;
+let sent = 0;
+window.fetch = async (...request) => {
+  if (++sent === 2) await new Promise((resolve) => setTimeout(resolve, 3000));
+  return plain(...request);
+};
+"""
+_CHOOSE = """
+const selector = document.getElementById("language");
+for (const language of arguments) {
+  selector.value = language;
+  selector.dispatchEvent(new Event("change", { bubbles: true }));
+}
+"""
+_IN_LANGUAGE = "return document.documentElement.lang.startsWith(arguments[0])"
+
+
 class TestInABrowser:
     """What a person sees."""
 
@@ -221,6 +239,16 @@ class TestInABrowser:
         assert browser.find(".foot a").text == t("frame.docs")
         assert browser.script("return document.documentElement.lang") == "fr"
         assert browser.driver.title == f"{t('page.jobs')} · anyrig"
+
+    def test_the_last_of_several_quick_choices_of_a_language_stays(self, browser: Browser) -> None:
+        """As typing in the selector makes them: no reload comes between them."""
+        browser.open()
+        browser.script(_SLOW_SECOND_REQUEST)
+        browser.script(_CHOOSE, "es", "fr")
+        browser.until(lambda: browser.script(_IN_LANGUAGE, "fr"))
+        browser.open()
+        assert browser.script(_IN_LANGUAGE, "fr")
+        browser.speak("en")
 
     def test_by_keyboard_alone(self, browser: Browser) -> None:
         browser.open("/")

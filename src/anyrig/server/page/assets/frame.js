@@ -151,10 +151,15 @@ window.anyrig = (() => {
     else if (at("#menu-button")) toggleMenu(!root.hasAttribute("data-menu"));
     else if (at("#menu-shade, #menu-close")) toggleMenu(false);
   });
+  // A person who types in the selector chooses with every letter: the last choice is stored last.
+  let stored = Promise.resolve();
   document.addEventListener("change", async (event) => {
     if (event.target.id !== "language") return;
-    await savePreferences({ language: event.target.value });
-    location.reload();
+    const language = event.target.value;
+    const own = stored.catch(() => {}).then(() => savePreferences({ language }));
+    stored = own;
+    await own;
+    if (stored === own) location.reload();
   });
   document.addEventListener("keydown", (event) => {
     if (!root.hasAttribute("data-menu")) return;
