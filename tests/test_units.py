@@ -9,6 +9,7 @@ from anyrig.units import (
     format_bytes,
     format_duration,
     format_flops,
+    format_speed,
     is_whole_number,
     normalize_pci_address,
     pluralize,
@@ -47,6 +48,9 @@ def test_rates() -> None:
     assert format_flops(88.31e9) == "88.3 GFLOP/s"
     assert format_bandwidth(4.3e12) == "4.30 TB/s"
     assert format_bandwidth(18.24e9) == "18.2 GB/s"
+    assert format_speed(88.2, 2.0) == "44.1 times real time"
+    assert format_speed(0.4, 12.0) == "0.033 times real time"
+    assert format_speed(0.4, 0.0) == "400.0 times real time"
 
 
 def test_plural() -> None:

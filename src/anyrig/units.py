@@ -52,6 +52,12 @@ def format_bandwidth(rate: float) -> str:
     return f"{rate / 1e9:.1f} GB/s"
 
 
+def format_speed(audio_s: float, wall_s: float = 1.0) -> str:
+    """Format how fast audio was made or read: `44.1 times real time`, `0.03 times real time`."""
+    speed = audio_s / max(wall_s, 1e-3)
+    return f"{speed:.1f} times real time" if speed >= 1 else f"{speed:.2g} times real time"
+
+
 def is_whole_number(text: str) -> bool:
     """Whether text is an unsigned number in ASCII digits, at most 100.
 

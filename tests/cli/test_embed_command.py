@@ -63,6 +63,7 @@ def test_every_format_holds_the_same_vectors(tmp_path: Path, capsys: Any) -> Non
         (["x", "-o", "no/such/x.npy"], "there is no folder"),
         (["x", "--model", "owner/name"], "not on this machine"),
         (["papers/nosuch.pdf"], "no such file"),
+        (["papers/"], "no such file"),
     ],
 )
 def test_what_cannot_be_done_is_one_error_with_a_hint(

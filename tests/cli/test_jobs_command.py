@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -107,6 +108,20 @@ def test_a_killed_worker_leaves_its_book_to_the_next(anyrig: Anyrig) -> None:
     assert (job["state"], job["attempts"]) == ("done", 2)
     assert job["result"]["kept"] > 0
     assert Path("story.m4b").exists()
+
+
+def test_a_terminated_worker_says_that_its_book_is_queued_again(anyrig: Anyrig) -> None:
+    id = queued(anyrig, *SLOW)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "jobs", "run"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until(id, half_way)
+    worker.terminate()
+    _, told = worker.communicate(timeout=60)
+    assert worker.returncode == 128 + signal.SIGTERM
+    assert "Queued again; `anyrig jobs run` continues" in told
+    assert jobs(anyrig, "show", id)["state"] == "queued"
 
 
 def test_a_running_book_is_paused_resumed_and_cancelled(anyrig: Anyrig) -> None:

@@ -107,6 +107,25 @@ def test_the_name_of_a_file_is_not_read_aloud(anyrig: Anyrig) -> None:
     done = anyrig("speak", "book.txt", "--engine", "tone")
     assert done.returncode == 2
     assert "-f book.txt" in done.stderr
+    for missing in ("nobook.txt", "./nobook"):
+        done = anyrig("speak", missing, "--engine", "tone")
+        assert done.returncode == 2
+        assert f"no such file: {missing}" in done.stderr
+    assert not list(Path().glob("*.wav"))
+
+
+def test_the_name_of_a_folder_or_a_file_with_a_full_stop_is_read_aloud(anyrig: Anyrig) -> None:
+    Path("music").mkdir()
+    for words in ("music", "nobook.txt.", "and/or"):
+        done = anyrig("speak", words, "--engine", "tone", "--dry-run")
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_format_may_be_named_by_its_suffix(anyrig: Anyrig) -> None:
+    done = anyrig("speak", "Hi.", "--engine", "tone", "--format", "ogg", stdin=-3)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("speech.opus: ")
+    assert "0.0 times" not in done.stdout
 
 
 def test_voices_are_listed_by_language_and_name(anyrig: Anyrig) -> None:

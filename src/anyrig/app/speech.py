@@ -187,16 +187,17 @@ def describe_workers(tally: Tally) -> str:
 
 
 def resolve_format(format: str | None, path: Path | None = None) -> str:
-    """The format that was requested, or that the file's name implies."""
+    """The format that was requested, by its name or a suffix, or that the file's name implies."""
     from anyrig.speech.sound.encode import FORMATS, format_of
 
     if not format:
         return format_of(path) if path is not None else "wav"
-    if format.lower() not in FORMATS:
-        raise InvalidInputError(
-            f"unknown format {format!r}", hint=f"Valid formats: {', '.join(FORMATS)}."
-        )
-    return format.lower()
+    for known in FORMATS.values():
+        if format.lower() == known.name or f".{format.lower()}" in known.extensions:
+            return known.name
+    raise InvalidInputError(
+        f"unknown format {format!r}", hint=f"Valid formats: {', '.join(FORMATS)}."
+    )
 
 
 def write_takes(path: Path, takes: Sequence[Spoken], rate: int, loudness: float) -> float:

@@ -19,7 +19,7 @@ from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.install import localize_install_commands
 from anyrig.options import list_options
 from anyrig.results import to_json
-from anyrig.units import format_bytes, format_duration, pluralize
+from anyrig.units import format_bytes, format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.book_recording import BookResult
@@ -195,7 +195,7 @@ def _format_progress(now: Progress) -> str:
     chapter = f"chapter {now.chapter}/{now.num_chapters} " if now.stage == "making" else ""
     parts = [f"{chapter}{now.done:.0%}"]
     if now.speed is not None:
-        parts.append(f"{now.speed:.1f} times real time")
+        parts.append(format_speed(now.speed))
     if now.left_s:
         parts.append(f"{format_duration(now.left_s)} left")
     elif now.left_s is None and now.speed is None:
@@ -210,7 +210,7 @@ def _format_progress(now: Progress) -> str:
 
 def _format_result(result: BookResult) -> str:
     audio_s = result.timeline.duration_s
-    facts = [f"{audio_s / result.wall_s if result.wall_s else 0.0:.1f} times real time"]
+    facts = [format_speed(audio_s, result.wall_s)]
     if result.num_cached:
         segments = pluralize(result.tally.num_segments, "segment")
         facts.append(f"{result.num_cached} of {segments} cached")
@@ -249,7 +249,7 @@ def _format_chapters(found: ChapterList) -> str:
     lines = [f"{about.title}{authors}{series}", "", format_table(rows, right=(0, 2, 3)), ""]
     lines.append(f"{words}, about {duration} of speech{guess}")
     if found.to_make_s is not None:
-        speed = f"{found.times_real_time:.0f} times real time, as last measured here"
+        speed = f"{format_speed(found.times_real_time)}, as last measured here"
         lines.append(f"about {format_duration(found.to_make_s)} to make, at {speed}")
     return "\n".join(lines)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app.embedding import EmbedRequest, embed
@@ -17,7 +16,7 @@ from anyrig.cli.output import (
     report_failed,
 )
 from anyrig.cli.rig import open_rig
-from anyrig.cli.text_input import read_lines
+from anyrig.cli.text_input import looks_like_path, read_lines
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -47,12 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.models:
             return _list_models(as_json=arguments.json)
         lines = read_lines(arguments.lines) if arguments.lines else {}
-        texts = [word for word in arguments.words if not _is_path(word)]
+        texts = [word for word in arguments.words if not looks_like_path(word)]
         request = rig.request(
             EmbedRequest,
             texts=[*lines.values(), *texts],
             names=[*map(str, lines), *("" for _ in texts)],
-            files=[word for word in arguments.words if _is_path(word)],
+            files=[word for word in arguments.words if looks_like_path(word)],
             **read_flags(arguments, EmbedRequest),
         )
         result = embed(rig, request, events)
@@ -102,19 +101,3 @@ def _list_models(*, as_json: bool) -> int:
     for one in models:
         print(f"{one.name}: {one.summary}; {one.hint or 'ready'}")
     return 0
-
-
-def _is_path(word: str) -> bool:
-    """Whether a word names a file: one that exists, or one that was plainly meant to."""
-    if not word:
-        return False
-    try:
-        if Path(word).expanduser().exists():
-            return True
-    except (OSError, ValueError):  # too long for a name, or with a zero byte: a text
-        return False
-    if any(letter.isspace() for letter in word):
-        return False
-    from anyrig.text.files import format_of_name
-
-    return word.startswith(("/", "./", "../", "~/")) or bool(format_of_name(word))

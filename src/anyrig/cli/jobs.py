@@ -19,7 +19,7 @@ from anyrig.cli.rig import open_rig
 from anyrig.cli.train import format_resume, format_summary, shorten
 from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
 from anyrig.results import to_json
-from anyrig.units import format_duration
+from anyrig.units import format_duration, format_speed
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -206,7 +206,7 @@ def _format_progress(progress: Mapping[str, JsonValue], *, short: bool = False) 
     if isinstance(done, int | float):
         parts.append(f"{done:.0%}" if short else f"{stage} {done:.0%}".strip())
     if isinstance(speed, int | float) and not short:
-        parts.append(f"{speed:.1f} times real time")
+        parts.append(format_speed(speed))
     if isinstance(left, int | float) and left:
         parts.append(f"{format_duration(left)} left")
     title = progress.get("title")
@@ -279,8 +279,14 @@ def _run_queue(rig: Rig, arguments: argparse.Namespace) -> int:
     )
     try:
         rig.jobs.run(handler, max_parallel=arguments.at_once, stop=stop)
+    except KeyboardInterrupt:
+        stop.set()
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
+        if stop.is_set() and handler.num_stopped:
+            again = "Queued again; `anyrig jobs run` continues where it stopped."
+            print(again, file=sys.stderr, flush=True)
     if stop.is_set():
         return _EXIT_TERMINATED
     if not handler.num_started and not arguments.json:
@@ -292,7 +298,7 @@ class _PrintingHandler:
     """Does jobs, and prints what happens: lines on stderr, or JSON lines."""
 
     def __init__(self, handler: JobHandler, *, as_json: bool) -> None:
-        self.num_started = self.num_failed = 0
+        self.num_started = self.num_failed = self.num_stopped = 0
         self._handler, self._json = handler, as_json
         self._lock = threading.Lock()
 
@@ -314,6 +320,8 @@ class _PrintingHandler:
         try:
             result = self._handler(job, report, stop)
         except JobStopped:
+            with self._lock:
+                self.num_stopped += 1
             self._print(job, "stopped", {})
             raise
         except Exception as error:

@@ -27,7 +27,7 @@ from anyrig.app.events import (
 from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, format_mentions
 from anyrig.install import localize_install_commands
-from anyrig.units import pluralize
+from anyrig.units import format_speed, pluralize
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -203,8 +203,8 @@ class EventPrinter:
     def _draw(self, event: ProgressEvent) -> None:
         detail = event.detail
         if event.audio_s is not None:
-            speed = event.audio_s / max(1e-3, time.monotonic() - self._began)
-            detail = f"{speed:.3g} times real time, {detail}"
+            speed = format_speed(event.audio_s, time.monotonic() - self._began)
+            detail = f"{speed}, {detail}"
         if self._progress is None:
             self._progress = _start_bar()
             self._task = self._progress.add_task("", total=None, detail="")

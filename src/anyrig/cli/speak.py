@@ -23,6 +23,7 @@ from anyrig.app.speech import Speech, SpeechRequest, resolve_format
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, print_json, print_warning
 from anyrig.cli.rig import open_rig
+from anyrig.cli.text_input import looks_like_path
 from anyrig.errors import (
     InvalidInputError,
     MissingPackageError,
@@ -31,7 +32,7 @@ from anyrig.errors import (
     mention,
 )
 from anyrig.results import to_json
-from anyrig.units import format_duration, pluralize
+from anyrig.units import format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -46,7 +47,6 @@ an interrupted run continues where it stopped, and --only 3,7 makes entries agai
 is cached and is there at once the next time."""
 RESUME = "What was spoken is cached: the same command continues."
 MIXED = True
-_MAX_NAME = 255
 _MAX_WARNINGS = 8
 _MAX_DIFFERENCES = 6
 
@@ -185,7 +185,7 @@ def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
 
 def _report(made: Speech, path: Path | None, check: WordCheck | None) -> None:
     lines = [f"{path}: " if path else ""]
-    facts = [f"{made.audio_s / made.wall_s if made.wall_s else 0.0:.1f} times real time"]
+    facts = [format_speed(made.audio_s, made.wall_s)]
     if made.tally.num_kept:
         facts.append(f"{made.tally.num_kept} of {made.tally.num_segments} cached")
     if made.workers:
@@ -222,11 +222,8 @@ def _read_words(arguments: argparse.Namespace) -> str:
     """The text, from the one place that was named."""
     if arguments.words and arguments.file:
         raise InvalidInputError("a text and a file were both given", hint="Give one of them.")
-    if len(arguments.words) == 1 and _is_file(arguments.words[0]):
-        name = arguments.words[0]
-        raise InvalidInputError(
-            f"{name} is a file", hint=f"-f {name} reads it; add a full stop to say its name."
-        )
+    if len(arguments.words) == 1:
+        _check_not_path(arguments.words[0])
     if arguments.words:
         return " ".join(arguments.words)
     if arguments.file and arguments.file != "-":
@@ -238,11 +235,16 @@ def _read_words(arguments: argparse.Namespace) -> str:
     raise InvalidInputError("no text", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
 
 
-def _is_file(word: str) -> bool:
-    try:
-        return len(word) < _MAX_NAME and Path(word).is_file()
-    except (OSError, ValueError):  # a text that is not a valid file name
-        return False
+def _check_not_path(word: str) -> None:
+    if word.endswith(".") or not looks_like_path(word):
+        return
+    path = Path(word).expanduser()
+    if path.is_file():
+        hint = f"-f {word} reads it; add a full stop to say its name."
+        raise InvalidInputError(f"{word} is a file", hint=hint)
+    if not path.exists():
+        hint = "Check the path, and pass it with -f; add a full stop to say the name."
+        raise InvalidInputError(f"no such file: {word}", hint=hint)
 
 
 def _print_script(rig: Rig, request: SpeechRequest, arguments: argparse.Namespace) -> int:

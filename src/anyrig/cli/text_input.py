@@ -1,11 +1,32 @@
-"""Texts that a command reads: a file, or the standard input for `-`."""
+"""Texts that a command reads: its words, a file, or the standard input for `-`."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from anyrig.errors import InvalidInputError
+
+
+def looks_like_path(word: str) -> bool:
+    """Whether a word names a file or folder: one that exists, or one that was plainly meant to."""
+    if not word:
+        return False
+    try:
+        if Path(word).expanduser().exists():
+            return True
+    except (OSError, ValueError):  # too long for a name, or with a zero byte: a text
+        return False
+    if any(letter.isspace() for letter in word):
+        return False
+    from anyrig.text.files import format_of_name
+
+    return (
+        word.startswith(("/", "./", "../", "~/"))
+        or word.endswith(("/", os.sep))
+        or bool(format_of_name(word))
+    )
 
 
 def read_input(name: str) -> str:

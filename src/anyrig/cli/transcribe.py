@@ -27,7 +27,7 @@ from anyrig.cli.output import (
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, mention
 from anyrig.recognise.forms import plain, written
-from anyrig.units import format_duration, pluralize
+from anyrig.units import format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.events import Event
@@ -97,7 +97,7 @@ def _check_printable(plan: OutputPlan, *, is_json: bool) -> None:
 def _describe(file: TranscribedFile) -> str:
     transcript = file.transcript
     assert transcript is not None
-    facts = [f"{transcript.duration_s / max(file.wall_s, 1e-3):.1f} times real time"]
+    facts = [format_speed(transcript.duration_s, file.wall_s)]
     if transcript.num_kept:
         segments = pluralize(len(transcript.pieces), "segment")
         facts.append(f"{transcript.num_kept} of {segments} cached")
@@ -117,6 +117,6 @@ class _Printer(EventPrinter):
                 return
             event = replace(event, detail=event.file)
         elif isinstance(event, TranscriptionProgress) and not self._json_lines:
-            rate = f"{event.speed:.1f} times real time, " if event.speed else ""
+            rate = f"{format_speed(event.speed)}, " if event.speed else ""
             event = replace(event, detail=f"{rate}{event.file}  {event.detail}")
         super().__call__(event)
