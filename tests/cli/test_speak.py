@@ -134,7 +134,7 @@ def test_voices_are_listed_by_language_and_name(anyrig: Anyrig) -> None:
     assert names["heart"]["engine"] == "hibari"
     assert names["fr-FR"]["language"] == "fr"
     assert "tone" not in names
-    french = json.loads(anyrig("voices", "--language", "fr", "--json").stdout)["voices"]
+    french = json.loads(anyrig("voices", "--language", "French", "--json").stdout)["voices"]
     assert {voice["language"] for voice in french} == {"fr"}
     found = json.loads(anyrig("voices", "--match", "hear", "--json").stdout)["voices"]
     assert [voice["name"] for voice in found] == ["heart"]

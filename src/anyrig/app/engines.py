@@ -20,6 +20,7 @@ from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
 from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, Voice, options_of
+from anyrig.text.language_names import language_code
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -51,7 +52,7 @@ class VoiceOptions(Request):
     )  # fmt: skip
     language: str = option(
         "auto", "language of the text, such as en, es or fr; auto detects it",
-        setting="speech.language", metavar="CODE",
+        setting="speech.language", normalize=language_code, metavar="CODE",
     )  # fmt: skip
     rate: float = option(
         1.0, "speaking rate; 2 is twice as fast", ge=0.25, le=4, setting="speech.rate"

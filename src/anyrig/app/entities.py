@@ -23,6 +23,7 @@ from anyrig.app.files import check_writable, format_csv, format_json_lines, writ
 from anyrig.documents.entities.pipeline import SourceEntities, find_in_sources
 from anyrig.errors import InvalidInputError, InvalidOptionError, format_mentions, mention
 from anyrig.options import option
+from anyrig.text.language_names import language_code
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class EntitiesRequest(SourceOptions):
     kinds: tuple[str, ...] = option((), "find only these kinds, such as person,iban")
     language: str = option(
         "", "language of the texts: en, fr, es, en-GB; default: detected by paragraph",
-        metavar="CODE",
+        normalize=language_code, metavar="CODE",
     )  # fmt: skip
     engine: Literal["auto", "grammar", "spacy", "gliner", "tokens"] = option(
         "auto", "what finds names; grammar: none"

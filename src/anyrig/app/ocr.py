@@ -21,6 +21,7 @@ from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.documents.ocr import FORMATS, OcrFormat
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError, mention
 from anyrig.options import option
+from anyrig.text.language_names import language_code
 from anyrig.text.pages import DPI
 from anyrig.units import pluralize
 
@@ -49,7 +50,9 @@ class OcrRequest(FileLimitOptions):
         None, "txt, json, pdf or hocr; default: by the output's suffix",
         normalize=lambda text: text.strip().lower().lstrip("."), metavar="NAME",
     )  # fmt: skip
-    language: str = option("", "language of the pages, such as en, es or fr", metavar="CODE")
+    language: str = option(
+        "", "language of the pages, such as en, es or fr", normalize=language_code, metavar="CODE"
+    )
     engine: Literal["auto", "rapidocr", "tesseract"] = option(
         "auto", "OCR engine; auto uses the best measured one"
     )

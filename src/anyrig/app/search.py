@@ -24,6 +24,7 @@ from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.index import IndexOptions, find_index_file, find_index_model, open_searcher
 from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.options import Request, option
+from anyrig.text.language_names import language_code
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,23 +44,6 @@ _MAX_QUESTION_CHARACTERS = 10_000
 _SIMILAR_PASSAGES = 64
 """About so many passages of a document, spread over it, stand for the whole."""
 _SPAN_DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
-_LANGUAGE_NAMES = """
-ar arabic العربية|bg bulgarian български|ca catalan català|cs czech čeština|da danish dansk
-de german deutsch|el greek ελληνικά|en english|es spanish español castellano|et estonian eesti
-eu basque euskara|fa persian farsi فارسی|fi finnish suomi|fr french français|gl galician galego
-he hebrew עברית|hi hindi हिन्दी|hr croatian hrvatski|hu hungarian magyar|id indonesian
-is icelandic íslenska|it italian italiano|ja japanese 日本語|ko korean 한국어|lt lithuanian
-lv latvian|nl dutch nederlands|no norwegian norsk|pl polish polski|pt portuguese português
-ro romanian română|ru russian русский|sk slovak slovenčina|sl slovene slovenian|sr serbian
-sv swedish svenska|th thai ไทย|tr turkish türkçe|uk ukrainian українська|vi vietnamese
-zh chinese 中文
-"""
-_LANGUAGE_CODES = {
-    name: words[0]
-    for words in map(str.split, re.split(r"[|\n]", _LANGUAGE_NAMES.strip()))
-    for name in words[1:]
-}
-"""Names of languages, in English and in their own; the index has codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +321,7 @@ def _find_types(name: str, files: Iterable[FileRow]) -> tuple[str, ...]:
 
 
 def _find_language(name: str, files: Iterable[FileRow]) -> str:
-    code = _LANGUAGE_CODES.get(name, name.partition("-")[0])
+    code = language_code(name).partition("-")[0]
     languages = Counter(file.language for file in files if file.language)
     if code not in languages:
         raise InvalidInputError(

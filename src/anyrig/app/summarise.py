@@ -23,6 +23,7 @@ from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
 from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent
 from anyrig.app.files import check_writable, write_text
 from anyrig.options import list_options, option
+from anyrig.text.language_names import language_code
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -61,7 +62,9 @@ class SummariseRequest(SourceOptions):
         False, "download a model of the hub that is not on this machine", http=False
     )
     vectors: bool = option(False, "also use the embedding model to choose sentences")
-    language: str = option("", "language of the text; default: detected", metavar="CODE")
+    language: str = option(
+        "", "language of the text; default: detected", normalize=language_code, metavar="CODE"
+    )
     places: bool = option(False, "show the page and offset of each sentence")
     output: Path | None = option(
         None, f"write the summaries to a file: {', '.join(SUMMARY_FORMATS)}", short="-o",

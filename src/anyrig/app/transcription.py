@@ -18,6 +18,7 @@ from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.options import option
 from anyrig.recognise.protocol import FORMS, FormName
+from anyrig.text.language_names import language_code
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class TranscriptionRequest(ComputeOptions):
     format: tuple[FormName, ...] = option(
         (), "txt, md, srt, vtt, json; several as srt,txt", normalize=_normalize_format
     )
-    language: str = option("", "spoken language, such as en; default: detected", metavar="CODE")
+    language: str = option(
+        "", "spoken language, such as en; default: detected", normalize=language_code,
+        metavar="CODE",
+    )  # fmt: skip
     model: str = option(
         "", "a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
         metavar="NAME",

@@ -20,6 +20,7 @@ from anyrig.app.speech import (
 from anyrig.errors import AnyrigError, InvalidInputError, WorkError, mention
 from anyrig.options import option
 from anyrig.speech import engines
+from anyrig.text.language_names import language_code
 
 if TYPE_CHECKING:
     from anyrig.app.engines import EngineStatus
@@ -47,7 +48,9 @@ SENTENCES = {
 class VoicesRequest(SynthesisOptions):
     """Voices."""
 
-    language: str = option("", "only voices of this language: en, es, fr", metavar="CODE")
+    language: str = option(
+        "", "only voices of this language: en, es, fr", normalize=language_code, metavar="CODE"
+    )
     match: str = option("", "only voices with this in their name, or `female`", metavar="WORD")
     samples: Path | None = option(
         None, "write a sample of each voice into this folder", http=False, metavar="FOLDER"

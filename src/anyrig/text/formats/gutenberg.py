@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from anyrig.text.document import About
+from anyrig.text.language_names import language_code
 
 _START = re.compile(r"\*{3}\s*START OF (?:THE|THIS) PROJECT GUTENBERG", re.I)
 _SMALL_PRINT = re.compile(r"\*END\*?\s*THE SMALL PRINT", re.I)
@@ -57,17 +58,6 @@ def about(lines: Sequence[str], header: int) -> About:
         authors=tuple(part for part in re.split(r"\s+and\s+|;\s*", author) if part),
         language=language_code(fields.get("language", "")),
     )
-
-
-def language_code(name: str) -> str:
-    """The code of a language by its English name; a code stays one."""
-    from babel import Locale
-
-    low = name.strip().lower()
-    if re.fullmatch(r"[a-z]{2,3}(?:-[a-z0-9]{2,8})*", low):
-        return name.strip()
-    names = {str(text).lower(): str(code) for code, text in Locale("en").languages.items()}
-    return names.get(low, "")
 
 
 def _closed(lines: Sequence[str], at: int) -> int:
