@@ -18,16 +18,16 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
+from anyrig.errors import InvalidInputError, InvalidSettingError, PeerLostError, WorkError
 from anyrig.training.distributed.alone import Alone
-from anyrig.training.distributed.joining import place_of, strategy_named
+from anyrig.training.distributed.joining import join, place_of, strategy_named
 from anyrig.training.distributed.launch import first_failure, launch
 from anyrig.training.distributed.restarting import START_AGAIN
 from anyrig.training.distributed.shares import Shares, cut, step_time
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
 from tests.training.ranks.course import mixed, train
-from tests.training.ranks.running import run_ranks
+from tests.training.ranks.running import free_port, run_ranks
 
 SCRIPT = str(Path(__file__).parent / "ranks" / "launched.py")
 
@@ -246,6 +246,22 @@ def test_a_process_that_left_is_told_of_in_words() -> None:
     first, second = run_ranks(parallel.gone)
     assert second == "left"
     assert first.startswith("PeerLostError: another process of the group ended")
+
+
+def test_a_process_that_leaves_while_all_meet_is_told_of_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(
+            "Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:553] Connection closed by"
+            " peer [127.0.0.1]:33971. This is typically caused by a remote worker crashing."
+        )  # as torch 2.13 says it
+
+    monkeypatch.setattr("torch.distributed.init_process_group", fail)
+    values = {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "MASTER_PORT": free_port()}
+    place = place_of({name: str(value) for name, value in values.items()})
+    with pytest.raises(PeerLostError, match="another process of the group ended while all 2 met"):
+        join(place, torch.device("cpu"), timeout_s=5)
 
 
 def test_a_process_that_is_late_is_told_of_in_words() -> None:

@@ -248,7 +248,7 @@ def _format_chapters(found: ChapterList) -> str:
     words, duration = pluralize(found.words, "word"), format_duration(found.estimated_s)
     lines = [f"{about.title}{authors}{series}", "", format_table(rows, right=(0, 2, 3)), ""]
     lines.append(f"{words}, about {duration} of speech{guess}")
-    if found.to_make_s is not None:
+    if found.to_make_s is not None and found.times_real_time is not None:
         speed = f"{format_speed(found.times_real_time)}, as last measured here"
         lines.append(f"about {format_duration(found.to_make_s)} to make, at {speed}")
     return "\n".join(lines)

@@ -104,11 +104,11 @@ def different(environment: Environment) -> str:
 
 def gone(environment: Environment) -> str:
     """The second process leaves; the first is told in words."""
-    group = _group(environment)
-    if group.rank == 1:
-        group.close()
-        return "left"
     try:
+        group = _group(environment)  # the second may be gone before the first is here
+        if group.rank == 1:
+            group.close()
+            return "left"
         group.barrier()
         group.barrier()
     except AnyrigError as error:
@@ -119,10 +119,10 @@ def gone(environment: Environment) -> str:
 def late(environment: Environment) -> str:
     """The second process does not come in time."""
     place = place_of(environment)
-    join(place, torch.device("cpu"), timeout_s=1.5)
+    join(place, torch.device("cpu"), timeout_s=5)
     group = Processes(place.rank, place.size)
     if group.rank == 1:
-        time.sleep(4)
+        time.sleep(12)
         return "late"
     try:
         group.barrier()

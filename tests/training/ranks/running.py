@@ -21,7 +21,7 @@ def run_ranks(
     """What `function(environment, *given)` returned in each process; none may fail or hang."""
     context: Any = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
     context.set_forkserver_preload(PRELOADED)
-    port = _free_port()
+    port = free_port()
     ends, children = [], []
     for rank in range(size):
         mine, theirs = context.Pipe(duplex=False)
@@ -71,7 +71,7 @@ def _answer(rank: int, end: Connection, timeout_s: float) -> Any:
     return answer
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

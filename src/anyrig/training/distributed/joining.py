@@ -138,6 +138,12 @@ def join(
             timeout=patience,
         )
     except RuntimeError as error:
+        if "by peer" in str(error):  # closed or reset: it was there, and is gone again
+            raise PeerLostError(
+                f"another process of the group ended while all {place.size} met at "
+                f"{place.address}:{place.port}",
+                hint="Look for the first error among the processes' output.",
+            ) from error
         raise PeerLostError(
             f"{place.size} processes were to meet at {place.address}:{place.port}, and did not "
             f"within {timeout_s:g} s",
