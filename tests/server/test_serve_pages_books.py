@@ -237,7 +237,7 @@ def test_a_book_plays_on_while_one_walks_about(person: Browser, busy: Server, ax
     person.open("/jobs")
     person.until(lambda: person.script(_PLAYED))
     assert playing.items() <= _bar(person).items()
-    assert before <= _position(person) < before + 6
+    assert before - 0.5 < _position(person) < before + 6  # it is stored a few times a second
     person.find("#listen b", "Part 1")
 
     # Steps, keys and the keys of a keyboard's media row.
@@ -267,8 +267,8 @@ def test_a_book_plays_on_while_one_walks_about(person: Browser, busy: Server, ax
 
     # The list of chapters, and the timer that ends with one.
     _press(person, "chapters")
-    titles = [one.text for one in person.all("#listen ol button")]
-    assert titles == ["Part 1", "Part 2", "Part 3"]
+    titles = ["Part 1", "Part 2", "Part 3"]
+    person.until(lambda: [one.text for one in person.all("#listen ol button")] == titles)
     fits(person, axe)
     person.size(1440)
     person.click("#listen ol button", "Part 3")
