@@ -107,7 +107,7 @@ def test_the_name_of_a_file_is_not_read_aloud(anyrig: Anyrig) -> None:
     done = anyrig("speak", "book.txt", "--engine", "tone")
     assert done.returncode == 2
     assert "-f book.txt" in done.stderr
-    for missing in ("nobook.txt", "./nobook"):
+    for missing in ("nobook.txt", "./nobook", "a" * 300 + ".txt"):
         done = anyrig("speak", missing, "--engine", "tone")
         assert done.returncode == 2
         assert f"no such file: {missing}" in done.stderr
@@ -116,7 +116,7 @@ def test_the_name_of_a_file_is_not_read_aloud(anyrig: Anyrig) -> None:
 
 def test_the_name_of_a_folder_or_a_file_with_a_full_stop_is_read_aloud(anyrig: Anyrig) -> None:
     Path("music").mkdir()
-    for words in ("music", "nobook.txt.", "and/or"):
+    for words in ("music", "nobook.txt.", "and/or", "~5", "~5 minutes left"):
         done = anyrig("speak", words, "--engine", "tone", "--dry-run")
         assert done.returncode == 0, done.stderr
 

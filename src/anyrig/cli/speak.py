@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -238,11 +239,11 @@ def _read_words(arguments: argparse.Namespace) -> str:
 def _check_not_path(word: str) -> None:
     if word.endswith(".") or not looks_like_path(word):
         return
-    path = Path(word).expanduser()
-    if path.is_file():
+    path = os.path.expanduser(word)
+    if os.path.isfile(path):
         hint = f"-f {word} reads it; add a full stop to say its name."
         raise InvalidInputError(f"{word} is a file", hint=hint)
-    if not path.exists():
+    if not os.path.exists(path):
         hint = "Check the path, and pass it with -f; add a full stop to say the name."
         raise InvalidInputError(f"no such file: {word}", hint=hint)
 

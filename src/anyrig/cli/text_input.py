@@ -13,11 +13,9 @@ def looks_like_path(word: str) -> bool:
     """Whether a word names a file or folder: one that exists, or one that was plainly meant to."""
     if not word:
         return False
-    try:
-        if Path(word).expanduser().exists():
-            return True
-    except (OSError, ValueError):  # too long for a name, or with a zero byte: a text
-        return False
+    # Unlike Path's methods, these take any text: `~5`, one too long for a name, a zero byte.
+    if os.path.exists(os.path.expanduser(word)):
+        return True
     if any(letter.isspace() for letter in word):
         return False
     from anyrig.text.files import format_of_name
