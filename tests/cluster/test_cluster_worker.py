@@ -190,6 +190,48 @@ def test_a_second_signal_ends_it_at_once(broker: Broker, workers: Workers) -> No
     assert "w1" not in broker.living()
 
 
+@pytest.mark.parametrize("step", ["anyrig.cluster.registry.WorkerRegistry.register",
+                                  "celery.worker.heartbeat.Heart.start"])  # fmt: skip
+def test_it_can_be_stopped_while_the_broker_is_away(
+    broker: Broker, tmp_path: Path, step: str
+) -> None:
+    """Whatever it was doing when the broker went away, also while it starts."""
+    name, _, method = step.rpartition(".")
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import pkgutil, sys\n"
+        "from redis import Redis\n"
+        "from anyrig.cli.main import main\n"
+        f"cls = pkgutil.resolve_name({name!r})\n"
+        f"step = cls.{method}\n"
+        "def without_broker(*given, **named):\n"
+        f"    with Redis.from_url({broker.url!r}) as redis:\n"
+        "        redis.config_set('maxclients', 1)\n"
+        "        redis.client_kill_filter(_type='normal', skipme=True)\n"
+        "        print('away', flush=True)\n"
+        "        return step(*given, **named)\n"
+        f"cls.{method} = without_broker\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, str(script), "worker", "--broker", broker.url, "--name", "w1",
+               "--device", "cpu"]  # fmt: skip
+    log = tmp_path / "log.txt"
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command, stdout=stream, stderr=stream, env=person(tmp_path / "home"), cwd=tmp_path
+        )
+    try:
+        until(lambda: "unavailable" in log.read_text(), 60, what="the outage")
+        process.terminate()
+        assert process.wait(25) == 0, log.read_text()  # before the limit for current tasks
+        assert "w1 left: SIGTERM" in log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+        with broker.redis as redis:
+            redis.config_set("maxclients", 10_000)
+
+
 def _runs(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 

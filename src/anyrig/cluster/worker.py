@@ -76,6 +76,8 @@ MAX_BULK = 24
 LEAVE_S = 20.0
 """How long current tasks may take when the worker is told to stop; then they are returned."""
 _KILL_S = 10.0
+_CELERY_S = 5.0
+"""How long Celery may take to stop once no task is running."""
 _CHECK_S = 1.0
 """How often a running task looks whether it was revoked."""
 _FOREIGN_PAUSE_S = 2.0
@@ -167,7 +169,7 @@ class ClusterWorker:
         self._ready = self._replaced = self.draining = False
         self._stopping, self._returning = threading.Event(), threading.Event()
         self._stop_reason, self._num_signals = "", 0
-        self._ended = threading.Event()
+        self._ended, self._celery_stopped = threading.Event(), threading.Event()
         self._heartbeats = threading.Thread(
             target=self._send_heartbeats, name="anyrig-heartbeat", daemon=True
         )
@@ -256,6 +258,8 @@ class ClusterWorker:
     def unregister(self) -> None:
         """Leave nothing of this worker in the broker."""
         self._ended.set()
+        if self._heartbeats.ident is None:
+            return  # not registered; the name may be another worker's
         if self._heartbeats.is_alive():  # its last heartbeat would register it again
             self._heartbeats.join(timeout=HEARTBEAT_S)
         if not self._replaced:
@@ -285,8 +289,10 @@ class ClusterWorker:
             without_mingle=True, loglevel=logging.WARNING,
             ready_callback=lambda consumer: self._report_ready(),
         )  # fmt: skip
-        threading.Thread(target=self._leave, name="anyrig-stop", daemon=True).start()
-        controller.start()
+        try:
+            controller.start()
+        finally:
+            self._celery_stopped.set()
         if not self._stopping.is_set():
             raise WorkError("the worker stopped unexpectedly", hint="-vv shows more.")
         if self._replaced:
@@ -294,7 +300,7 @@ class ClusterWorker:
                 f"another worker is called {self.name} now: this one had no heartbeat for too long",
                 hint="Start it again.",
             )
-        self._on_event("left", {"why": self._stop_reason})
+        self._report_left()
 
     def _report_ready(self) -> None:
         """The queues are consumed: from now on clients may use this worker."""
@@ -314,6 +320,9 @@ class ClusterWorker:
             "loaded", {**facts, "word": word, "device": self._device.name, "gpu_available": gpu}
         )
 
+    def _report_left(self) -> None:
+        self._on_event("left", {"why": self._stop_reason})
+
     # -- stopping --------------------------------------------------------------------------------
 
     def stop(self, reason: str) -> None:
@@ -330,12 +339,18 @@ class ClusterWorker:
         if not self.finish(LEAVE_S):
             self._stop_reason += "; unfinished items were returned"
         state.should_stop = 0  # type: ignore[assignment]  # the exit code
+        if not self._celery_stopped.wait(_CELERY_S):
+            # While Celery sends an event to a broker that is away, it retries and never looks.
+            self.unregister()
+            self._report_left()
+            os._exit(0)
 
     def finish(self, timeout_s: float) -> bool:
         """Take nothing new and wait for what is running; whether everything was finished."""
         self.draining = True
-        with suppress(Exception):  # otherwise its entry lapses
-            self._registry.write(self.info())
+        if self._heartbeats.is_alive():
+            with suppress(Exception):  # otherwise its entry lapses
+                self._registry.write(self.info())
         if _wait_idle(timeout_s):
             return True
         self._returning.set()
@@ -344,7 +359,11 @@ class ClusterWorker:
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl+C stop it; the second one at once. Before it has a name to give back."""
+        """SIGTERM and Ctrl+C stop it and end the process; the second one at once.
+
+        To be entered before `register`, which may wait for the broker.
+        """
+        threading.Thread(target=self._leave, name="anyrig-stop", daemon=True).start()
         if threading.current_thread() is not threading.main_thread():
             yield
             return
