@@ -7,8 +7,7 @@ import os
 import pickle
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +33,7 @@ from anyrig.documents.reading import ReadPicture
 from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError
 from anyrig.work.live import LANES
 from anyrig.work.protocol import NestedModel
+from tests.waiting import wait_until
 
 ODD = "tests.app.odd_document_worker:OddDocumentWorker"
 
@@ -61,13 +61,6 @@ def workers(rig: Rig) -> Iterator[DocumentWorkers]:
 def context(rig: Rig) -> WorkerContext:
     """As a worker process has it."""
     return WorkerContext(rig, {"device": "cpu", "no_bench": True, "private": True})
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # -- tasks -----------------------------------------------------------------------------------------

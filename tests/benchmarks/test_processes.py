@@ -39,10 +39,10 @@ def test_a_command_that_fails_raises_with_its_error() -> None:
 def test_a_process_ends_with_its_children() -> None:
     command = [sys.executable, "-c", _PARENT, "import time; time.sleep(600)"]
     with start_process(command, child_environment()) as process:
-        wait_until(lambda: len(process_memory(process.pid)) == 2, 30, "a child")
+        wait_until(lambda: len(process_memory(process.pid)) == 2, 60, "a child")
         assert tree_cpu_seconds(process.pid) > 0
         pids = list(process_memory(process.pid))
-    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10, "the end of both")
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 60, "the end of both")
 
 
 def test_a_home_has_its_own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def _on_terminal(code: str, keys: bytes, *words: str) -> tuple[int, str]:
         if not ready and process.poll() is not None:
             break
     os.close(ours)
-    return process.wait(timeout=30), text.decode().replace("\r\n", "\n")
+    return process.wait(timeout=60), text.decode().replace("\r\n", "\n")
 
 
 _USE = "import sys; from anyrig.cli.main import main; sys.exit(main(sys.argv[1:]))"

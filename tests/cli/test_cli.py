@@ -19,6 +19,7 @@ import pytest
 from anyrig.cli.main import COMMANDS, main, wants_json
 from anyrig.version import __version__
 from tests.conftest import MACHINES, NAMES, Anyrig
+from tests.waiting import wait_until
 
 PAIR = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
 H200 = str(MACHINES / "h200-linux.json")
@@ -416,17 +417,11 @@ def test_no_child_outlives_its_parent(signal_number: signal.Signals) -> None:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not children.read_text().strip():
-        time.sleep(0.05)
-    (child,) = children.read_text().split()
+    (child,) = wait_until(lambda: children.read_text().split())
     time.sleep(1.0)
     process.send_signal(signal_number)
-    process.wait(timeout=20)
-    end = time.monotonic() + 20
-    while time.monotonic() < end and _runs(child):
-        time.sleep(0.1)
-    assert not _runs(child)
+    process.wait(timeout=60)
+    wait_until(lambda: not _runs(child))
 
 
 def _runs(pid: str) -> bool:

@@ -16,6 +16,7 @@ import pytest
 
 from anyrig.jobs import Job, JobQueue
 from tests.conftest import Anyrig
+from tests.waiting import wait_until
 
 STORY = "CHAPTER I\n\n" + "\n\n".join(
     f"Mr. Hale opened the shop on day {n} and closed it again." for n in range(12)
@@ -53,11 +54,7 @@ def started() -> subprocess.Popen[bytes]:
 def until(id: str, true: Callable[[Job], bool]) -> None:
     path = Path(os.environ["XDG_DATA_HOME"]) / "anyrig" / "jobs.sqlite"
     with JobQueue(path) as found:
-        for _ in range(1200):
-            if true(found.get(id)):
-                return
-            time.sleep(0.05)
-        raise AssertionError(found.get(id))
+        wait_until(lambda: true(found.get(id)))
 
 
 def half_way(job: Job) -> bool:

@@ -17,6 +17,7 @@ import pytest
 import soundfile
 
 from tests.conftest import Anyrig
+from tests.waiting import wait_until
 
 FRENCH = (
     "Le vieux gardien descendit lentement l'escalier et compta chaque marche, parce qu'il ne "
@@ -60,10 +61,10 @@ def test_interrupted_it_leaves_no_file_and_no_process() -> None:
     workers = _workers(process)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    _, alive = psutil.wait_procs(workers, timeout=60)
     assert not alive
     assert list(Path().iterdir()) == []
 
@@ -87,14 +88,11 @@ def test_lines_go_on_after_the_whole_command_was_killed(anyrig: Anyrig) -> None:
     rows = [f"This is line number {n} of the file." for n in range(40)]
     Path("talk.txt").write_text("\n".join(rows), encoding="utf-8")
     process = _start("speak", "--lines", "talk.txt", *SLOW)
-    until = time.monotonic() + 60
-    while len(list(Path().glob("talk/*.wav"))) < 3:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: len(list(Path().glob("talk/*.wav"))) >= 3)
     workers = _workers(process)
     process.kill()
-    process.communicate(timeout=30)
-    _, alive = psutil.wait_procs(workers, timeout=15)
+    process.communicate(timeout=60)
+    _, alive = psutil.wait_procs(workers, timeout=60)
     assert not alive
     done = {path: path.stat().st_mtime_ns for path in Path().glob("talk/*.wav")}
     assert 3 <= len(done) < 40

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import wait_until
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
@@ -236,9 +237,7 @@ def test_ctrl_c_keeps_all_and_a_resume_ends_as_if_nothing_had_been(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     lines = Path("r/metrics.jsonl")
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not (lines.exists() and b'"step"' in lines.read_bytes()):
-        time.sleep(0.02)
+    wait_until(lambda: lines.exists() and b'"step"' in lines.read_bytes())
     code, out, err = said("train", "--resume", "r")
     assert (code, "another process is training" in err) == (1, True)
     os.kill(process.pid, signal.SIGINT)

@@ -29,31 +29,20 @@ from anyrig.cluster.broker import LEASE_S, BrokerClient
 from anyrig.cluster.registry import LOST_S, WorkerInfo, WorkerRegistry
 from tests.conftest import _SHAPING, run_command
 from tests.storage.redis_server import free_port
+from tests.waiting import LONG_S, wait_until
 
 T = TypeVar("T")
-START_S = 60.0
-END_S = 30.0
+START_S = 120.0
+END_S = 60.0
 _OTHERS = ("USE_GPU", "GPU_ID", "REDIS_URL", "COORDINATOR_IP", "WORKER_ID", "NUM_WORKERS")
 
 
-def until(condition: Callable[[], T], timeout: float = 30.0, *, what: str = "") -> T:
+def until(condition: Callable[[], T], timeout: float = LONG_S, *, what: str = "") -> T:
     """Wait until a condition holds and return its answer.
 
     A broker that is away or a worker that is not there (KeyError) counts as no.
     """
-    end = time.monotonic() + timeout
-    while True:
-        try:
-            answer = condition()
-        except (OSError, RedisError, KeyError) as error:
-            told: Any = error
-        else:
-            if answer:
-                return answer
-            told = answer
-        if time.monotonic() > end:
-            raise AssertionError(f"{what or condition} did not come true in {timeout} s: {told!r}")
-        time.sleep(0.05)
+    return wait_until(condition, timeout, errors=(OSError, RedisError, KeyError), what=what)
 
 
 def person(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:

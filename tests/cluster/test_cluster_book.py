@@ -73,7 +73,7 @@ def test_texts_lines_and_queued_books_go_there_too(
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in Path("out").glob("*.wav")) == ["0001.wav", "0002.wav"]
     Path("b.txt").write_text("A queued book. It has two sentences.", encoding="utf-8")
-    until(lambda: broker.living()["w1"].segments_done == 4, 10, what="two texts and two lines")
+    until(lambda: broker.living()["w1"].segments_done == 4, what="two texts and two lines")
     before = 4
     done = spread("book", "b.txt", "--queue", "--engine", "tone", "-o", "queued.m4b", home="later")
     assert done.returncode == 0, done.stderr
@@ -83,7 +83,7 @@ def test_texts_lines_and_queued_books_go_there_too(
     )  # fmt: skip
     assert run.returncode == 0, run.stderr + run.stdout
     assert Path("queued.m4b").is_file()
-    until(lambda: broker.living()["w1"].segments_done > before, 10, what="its segments")
+    until(lambda: broker.living()["w1"].segments_done > before, what="its segments")
 
 
 # -- recordings of this machine --------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_this_machine_and_the_cluster_work_on_one_run(
     slow = ("--engine", "tone", "--set", "sleep_s=0.01", "--no-bench")
     done = spread("speak", "--lines", "l.txt", "-o", "both", *slow, "--cluster-local", "--json")
     assert done.returncode == 0, done.stderr
-    until(lambda: 0 < broker.living()["w1"].segments_done < 24, 10, what="a part of it there")
+    until(lambda: 0 < broker.living()["w1"].segments_done < 24, what="a part of it there")
     local = spread("speak", "--lines", "l.txt", "-o", "one", *slow, cluster="", home="alone")
     assert local.returncode == 0, local.stderr
     both, one = (sorted(Path(name).glob("*.wav")) for name in ("both", "one"))
@@ -178,10 +178,10 @@ def test_pause_and_resume_reach_the_workers(
         assert job.error is None, job.error
         return job.state
 
-    until(at_work, 60, what="a shard at the worker")
+    until(at_work, what="a shard at the worker")
     jobs.pause(id)
     until(lambda: state() == "paused", what="the pause")
-    until(lambda: not at_work(), 20, what="the worker to be free")
+    until(lambda: not at_work(), what="the worker to be free")
     made = broker.living()["w1"].segments_done
     assert made < num  # it was in the middle
 
@@ -205,13 +205,13 @@ def test_embed_and_index_use_the_workers(
         done = spread(*words, name, cluster=cluster, home=name)
         assert done.returncode == 0, done.stderr
     assert np.array_equal(np.load("cluster.npy"), np.load("local.npy"))
-    until(lambda: broker.living()["w1"].segments_done > 0, 10, what="its work")
+    until(lambda: broker.living()["w1"].segments_done > 0, what="its work")
     before = broker.living()["w1"].segments_done
     Path("papers").mkdir()
     Path("papers/a.txt").write_text("The tide came in at noon. " * 50)
     indexed = spread("index", "papers", "--model", "hashing", home="indexer")
     assert indexed.returncode == 0, indexed.stderr
-    until(lambda: broker.living()["w1"].segments_done > before, 10, what="its work")
+    until(lambda: broker.living()["w1"].segments_done > before, what="its work")
 
 
 def test_a_bundle_whose_lengths_are_wrong_is_refused() -> None:

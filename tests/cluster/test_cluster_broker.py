@@ -234,7 +234,7 @@ class TlsDoor:
             back = threading.Thread(target=_copy, args=(inside, outside), daemon=True)
             back.start()
             _copy(outside, inside)
-            back.join(5)
+            back.join(60)
 
     def close(self) -> None:
         self._door.close()

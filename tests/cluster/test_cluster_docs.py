@@ -60,7 +60,7 @@ def test_the_walk_of_the_documentation(
             f"{run.said['flower']}/api/{path}", auth=secret, timeout=20, trust_env=False
         ).json()
 
-    until(lambda: len(flower("workers?refresh=1")) == 3, 60, what="Flower")
+    until(lambda: len(flower("workers?refresh=1")) == 3, what="Flower")
     Path("b.txt").write_text(story(2, 60), encoding="utf-8")
     book = ("book", "b.txt", "--engine", "counting", "--device", "cpu")
     making = subprocess.Popen(

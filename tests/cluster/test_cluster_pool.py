@@ -316,7 +316,7 @@ def test_a_worker_that_drains_does_so_in_the_next_run_too(
     old.behaves, old.tasks = good, ()
     good(old, old.orders[0])
     until(lambda: worker.last_heartbeat is None)
-    taker.join(timeout=30)
+    taker.join(timeout=60)
     assert right(outcomes, said)
 
 
@@ -356,7 +356,7 @@ def test_a_worker_that_drains_finishes_what_it_has(
     good(old, old.orders[0])
     old.tasks = ()
     old.behaves = good
-    taker.join(timeout=30)
+    taker.join(timeout=60)
     assert right(outcomes, said)
     first = {index for index, _ in old.orders[0].lines}
     again = [index for order in old.orders[1:] for index, _ in order.lines if index in first]
@@ -498,7 +498,7 @@ def test_a_straggler_is_given_nothing_until_it_knows_that_its_task_was_revoked(
                 "slow@h"
             ]  # fmt: skip
 
-        until(revoked, 10, what="the revoke")
+        until(revoked, what="the revoke")
 
 
 def test_closing_in_the_middle_leaves_nothing_without_an_end(

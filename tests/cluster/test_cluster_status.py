@@ -184,7 +184,7 @@ def test_watching_goes_on_until_it_is_ended(
         assert all(one["workers"][0]["name"] == "attic" for one in said)
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
         process.stdout.close()
 
 

@@ -130,7 +130,7 @@ def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> No
     link = broker.client
     WorkerRegistry(link).drain("w1")
     link.close()
-    assert worker.process.wait(30) == 0, worker.log()
+    assert worker.process.wait(60) == 0, worker.log()
     events = [json.loads(line) for line in worker.said.read_text().splitlines()]
     assert [event["event"] for event in events] == ["ready", "left"]
     assert "tone" in events[0]["engines"]
@@ -142,7 +142,7 @@ def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> No
     (again,) = workers(1, name="w1-", named=False, device="cpu", wait=False, environment={
         "WORKER_ID": "w1"
     })  # fmt: skip
-    until(lambda: broker.living().get("w1", None) and broker.living()["w1"].status == "ready", 30)
+    until(lambda: broker.living().get("w1", None) and broker.living()["w1"].status == "ready")
     assert again.process.poll() is None
 
 
@@ -154,7 +154,7 @@ def at_work(broker: Broker, seconds: float) -> tuple[Any, Any]:
         RUN_ITEMS, (order(text, options={"sleep_s": seconds / len(text)}),),
         queue=make_queue("anyrig.w1"),
     )  # fmt: skip
-    until(lambda: asked.id in broker.living()["w1"].tasks, 30, what="the task at work")
+    until(lambda: asked.id in broker.living()["w1"].tasks, what="the task at work")
     return app, asked
 
 
@@ -162,11 +162,11 @@ def test_what_is_at_hand_is_finished_before_the_end(broker: Broker, workers: Wor
     (worker,) = workers(1)
     app, asked = at_work(broker, 2.0)
     worker.signal(signal.SIGTERM)
-    answer = asked.get(timeout=30, disable_sync_subtasks=False)
+    answer = asked.get(timeout=60, disable_sync_subtasks=False)
     app.close()
     assert len(answer["results"]) == 1
     assert answer["returned"] == []
-    assert worker.process.wait(30) == 0, worker.log()
+    assert worker.process.wait(60) == 0, worker.log()
     assert "w1 left: SIGTERM" in worker.log()
     assert "Warm shutdown" not in worker.log()
 
@@ -179,14 +179,14 @@ def test_a_second_signal_ends_it_at_once(broker: Broker, workers: Workers) -> No
         queue=make_queue("anyrig.w1"),
     )  # fmt: skip
     app.close()
-    until(lambda: broker.living()["w1"].cached_models, 30, what="the engine")
+    until(lambda: broker.living()["w1"].cached_models, what="the engine")
     below = psutil.Process(worker.process.pid).children(recursive=True)
     assert below
     worker.signal(signal.SIGINT)
-    until(lambda: broker.living()["w1"].status == "draining", 30)
+    until(lambda: broker.living()["w1"].status == "draining")
     worker.signal(signal.SIGINT)
-    assert worker.process.wait(15) == 130
-    until(lambda: not any(_runs(one) for one in below), 15, what="the engine's end")
+    assert worker.process.wait(60) == 130
+    until(lambda: not any(_runs(one) for one in below), what="the engine's end")
     assert "w1" not in broker.living()
 
 
@@ -221,9 +221,9 @@ def test_it_can_be_stopped_while_the_broker_is_away(
             command, stdout=stream, stderr=stream, env=person(tmp_path / "home"), cwd=tmp_path
         )
     try:
-        until(lambda: "unavailable" in log.read_text(), 60, what="the outage")
+        until(lambda: "unavailable" in log.read_text(), what="the outage")
         process.terminate()
-        assert process.wait(25) == 0, log.read_text()  # before the limit for current tasks
+        assert process.wait(60) == 0, log.read_text()  # by itself: it reports it
         assert "w1 left: SIGTERM" in log.read_text()
     finally:
         process.kill()
@@ -248,12 +248,12 @@ def test_a_name_belongs_to_one(broker: Broker, workers: Workers) -> None:
     first.kill()
     assert "w1" in broker.living()
     (third,) = workers(1, name="w1x", named=False, wait=False, environment={"WORKER_ID": "w1"})
-    until(lambda: broker.living()["w1"].pid == third.process.pid, 30, what="the new one")
+    until(lambda: broker.living()["w1"].pid == third.process.pid, what="the new one")
 
 
 def test_without_a_name_a_free_one_is_found(broker: Broker, workers: Workers) -> None:
     workers(2, name="own", named=False, wait=False)
-    until(lambda: len(broker.living()) == 2, 60, what="two workers")
+    until(lambda: len(broker.living()) == 2, what="two workers")
     short, long = sorted(broker.living(), key=len)
     assert long == f"{short}-2"
 
@@ -275,12 +275,12 @@ def test_a_broker_that_goes_away_is_waited_for(
     own = new_broker()
     (worker,) = workers(1, broker=own)
     own.stop(kill=True)
-    until(lambda: "the broker is unavailable" in worker.log(), 30, what="the message")
+    until(lambda: "the broker is unavailable" in worker.log(), what="the message")
     own.start()  # and has forgotten everything
-    until(lambda: "w1" in own.living(), 30, what="the worker's return")
+    until(lambda: "w1" in own.living(), what="the worker's return")
     assert sent(own, "w1", HEALTH)["state"] == "ready"  # its queue is consumed again
     app: Any = make_app(own.url)
-    assert until(lambda: app.control.ping(timeout=2), 30, what="remote control")
+    assert until(lambda: app.control.ping(timeout=2), what="remote control")
     app.close()
     assert worker.log().count("the broker is unavailable") == 1
     assert "Traceback" not in worker.log()
@@ -296,9 +296,9 @@ def test_a_broker_that_is_not_there_yet(
     assert hasty.process.wait(60) == 1
     assert "does not respond" in hasty.log()
     (patient,) = workers(1, name="patient", broker=own, wait=False)
-    until(lambda: "trying again" in patient.log(), 30, what="the message")
+    until(lambda: "trying again" in patient.log(), what="the message")
     own.start()
-    until(lambda: "patient1" in own.living(), 30, what="the worker")
+    until(lambda: "patient1" in own.living(), what="the worker")
     assert patient.log().count("does not respond") == 1
 
 
@@ -307,7 +307,7 @@ def test_an_idle_worker_costs_little(lasting: tuple[Broker, Worker]) -> None:
     seen = psutil.Process(worker.process.pid)
     first = broker.living()["w1"].heartbeat
     before = seen.cpu_times()
-    until(lambda: broker.living()["w1"].heartbeat >= first + 3, 60, what="three beats")
+    until(lambda: broker.living()["w1"].heartbeat >= first + 3, what="three beats")
     after = seen.cpu_times()
     spent = after.user + after.system - before.user - before.system
     assert spent < 0.05 * 6  # of the six seconds that three beats take
@@ -319,7 +319,7 @@ def test_no_text_is_logged(lasting: tuple[Broker, Worker], spread: Spread) -> No
     before = broker.living()["w1"].segments_done
     done = spread("speak", "-f", "b.txt", "--engine", "tone", "-o", "a.wav", cluster=broker.url)
     assert done.returncode == 0, done.stderr
-    until(lambda: broker.living()["w1"].segments_done > before, 10, what="its work")
+    until(lambda: broker.living()["w1"].segments_done > before, what="its work")
     for word in ("quokka", "xylophone"):
         assert word not in worker.log().lower()
 
@@ -327,7 +327,7 @@ def test_no_text_is_logged(lasting: tuple[Broker, Worker], spread: Spread) -> No
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be parted here")
 def test_nodes_of_one_machine_end_with_their_parent(broker: Broker, workers: Workers) -> None:
     (parent,) = workers(1, wait=False, environment={"NUM_WORKERS": "2"})
-    until(lambda: sorted(broker.living()) == ["w1-1", "w1-2"], 60, what="two nodes")
+    until(lambda: sorted(broker.living()) == ["w1-1", "w1-2"], what="two nodes")
     nodes = [psutil.Process(card.pid) for card in broker.living().values()]
     assert {node.ppid() for node in nodes} == {parent.process.pid}
     if len(os.sched_getaffinity(0)) > 1:
@@ -349,10 +349,10 @@ def test_nodes_of_one_machine_end_with_their_parent(broker: Broker, workers: Wor
 
 def test_a_node_that_was_asked_to_leave_stays_away(broker: Broker, workers: Workers) -> None:
     (parent,) = workers(1, "--nodes", "2", wait=False)
-    until(lambda: sorted(broker.living()) == ["w1-1", "w1-2"], 60, what="two nodes")
+    until(lambda: sorted(broker.living()) == ["w1-1", "w1-2"], what="two nodes")
     with broker.client_open() as link:
         WorkerRegistry(link).drain("w1-2")
-    until(lambda: "w1-2 left: it was drained" in parent.log(), 30, what="its end")
+    until(lambda: "w1-2 left: it was drained" in parent.log(), what="its end")
     time.sleep(2.5)
     assert sorted(broker.living()) == ["w1-1"]
     assert "Fatal" not in parent.log()
@@ -364,20 +364,20 @@ def test_who_was_asked_to_leave_may_stay_after_all(broker: Broker, workers: Work
     app, asked = at_work(broker, 12.0)
     with broker.client_open() as link:
         WorkerRegistry(link).drain("w1")
-        until(lambda: broker.living()["w1"].status == "draining", 20)
+        until(lambda: broker.living()["w1"].status == "draining")
         WorkerRegistry(link).drain("w1", on=False)
-    until(lambda: broker.living()["w1"].status == "busy", 20, what="that it stays")
+    until(lambda: broker.living()["w1"].status == "busy", what="that it stays")
     assert len(asked.get(timeout=60, disable_sync_subtasks=False)["results"]) == 1
     app.close()
-    until(lambda: broker.living()["w1"].status == "ready", 20)
+    until(lambda: broker.living()["w1"].status == "ready")
     assert worker.process.poll() is None
 
 
 def test_nodes_do_not_outlive_a_parent_that_was_killed(broker: Broker, workers: Workers) -> None:
     (parent,) = workers(1, "--nodes", "2", wait=False)
-    until(lambda: len(broker.living()) == 2, 60, what="two nodes")
+    until(lambda: len(broker.living()) == 2, what="two nodes")
     parent.kill()
-    until(lambda: not broker.living(), 30, what="their end")
+    until(lambda: not broker.living(), what="their end")
 
 
 @pytest.mark.slow
@@ -392,7 +392,7 @@ def test_a_worker_that_is_drained_hands_over_in_the_midst_of_a_book(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=person(tmp_path / "client"),
     )  # fmt: skip
     try:
-        until(lambda: broker.living()["w1"].shards_done > 1, 60, what="its first shards")
+        until(lambda: broker.living()["w1"].shards_done > 1, what="its first shards")
         link = broker.client
         WorkerRegistry(link).drain("w1")
         link.close()
@@ -463,9 +463,9 @@ def test_a_task_that_is_revoked_stops_after_the_current_item(
         asked = app.send_task(
             RUN_ITEMS, (order(*texts, options={"sleep_s": 0.02}),), queue=make_queue("anyrig.w1")
         )
-        until(lambda: asked.id in broker.living()["w1"].tasks, 30, what="the task at work")
+        until(lambda: asked.id in broker.living()["w1"].tasks, what="the task at work")
         asked.revoke()
-        answer = asked.get(timeout=30, disable_sync_subtasks=False)
+        answer = asked.get(timeout=60, disable_sync_subtasks=False)
         assert len(answer["results"]) < len(texts)
         assert len(answer["results"]) + len(answer["returned"]) == len(texts)
         waits = app.send_task(
@@ -525,7 +525,7 @@ def test_what_takes_too_long_is_returned(broker: Broker, monkeypatch: pytest.Mon
         active.append("s1")
         thread = threading.Thread(target=run)
         thread.start()
-        until(lambda: len(events) > 1, 30, what="the engine")
+        until(lambda: len(events) > 1, what="the engine")
         assert events[1][0] == "loaded"
         assert events[1][1]["model"] == "tone"
         assert worker.info().status == "busy"
@@ -579,7 +579,7 @@ def test_one_that_was_frozen_leaves_its_name_to_who_took_it(broker: Broker) -> N
             with working(broker) as (fresh, _):
                 instance = broker.living()["w"].instance
                 assert instance != info.instance
-                until(lambda: frozen._replaced, 15, what="that it sees it")
+                until(lambda: frozen._replaced, what="that it sees it")
                 frozen.close()
                 assert broker.living()["w"].instance == instance
                 assert not fresh._replaced

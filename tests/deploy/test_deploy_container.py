@@ -101,7 +101,7 @@ def test_the_server_needs_no_more_than_its_volume(tmp_path: Path, program: Path)
         assert (inside / "share" / "anyrig" / "server").is_dir()
     finally:
         child.terminate()
-        child.wait(30)
+        child.wait(60)
     said = log.read_text()
     assert "Created an API key. It is not shown again" in said
     assert "Read-only file system" not in said
@@ -142,7 +142,7 @@ def test_valkey_starts_with_its_password(name: str, script: str, tmp_path: Path)
         assert (tmp_path / "valkey.conf").stat().st_mode & 0o077 == 0
     finally:
         child.terminate()  # reaches the server itself: the shell has become it
-        assert child.wait(30) == 0
+        assert child.wait(60) == 0
 
 
 def _until_listens(port: int, child: subprocess.Popen[bytes]) -> None:

@@ -127,7 +127,7 @@ def test_a_worker_that_waits_for_its_first_broker_is_well(
     url = f"redis://127.0.0.1:{free_port()}/0"
     environment = around(program, folder, url)
     workers(1, url=url, wait=False, environment={"ANYRIG_BEATS": str(folder)})
-    until(lambda: said("worker", environment) == "", 60, what="its first beat")
+    until(lambda: said("worker", environment) == "", what="its first beat")
     grow_old(folder / "w1", 400)
     until(lambda: said("worker", environment) == "", what="the next one")
     assert said("joined", environment) == "w1 has not joined"
@@ -139,7 +139,7 @@ def test_several_nodes_beat_each_for_itself(
     folder = tmp_path / "beats"
     environment = around(program, folder, broker.url)
     workers(1, "--nodes", "2", wait=False, environment={"ANYRIG_BEATS": str(folder)})
-    until(lambda: said("joined", environment) == "", 60, what="both to join")
+    until(lambda: said("joined", environment) == "", what="both to join")
     assert {path.name for path in folder.iterdir()} == {".all", "w1-1", "w1-2"}
     with broker.client_open() as link:
         WorkerRegistry(link).drain("w1-2", on=True)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from anyrig.jobs import (
     run_jobs,
 )
 from anyrig.storage.keys import JsonValue
+from tests.waiting import wait_until
 
 needs_flock = pytest.mark.skipif(sys.platform == "win32", reason="the workers use flock")
 
@@ -43,14 +44,6 @@ def run_until_stopped(job: Job, report: ReportEvent, stop: StopSignal) -> JsonVa
     while not stop.wait(0.01):
         pass
     raise JobStopped
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("timed out")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from anyrig.server.app import create_app
 from tests.server.conftest import HERE, MakeApp, build_server, environment_of
+from tests.server.test_serve_jobs import over, until
 
 SECRET = "the dog's name is Rex"
 
@@ -239,10 +239,7 @@ def test_an_allowed_folder_is_indexed_without_what_its_links_lead_to(
         client.headers.update(key(client, "librarian"))
         arguments = {"folder": str(allowed), "index": "letters"}
         job = client.post("/jobs", json={"kind": "index", "arguments": arguments}).json()
-        end = time.monotonic() + 100
-        while job["state"] not in ("done", "failed") and time.monotonic() < end:
-            time.sleep(0.1)
-            job = client.get(f"/jobs/{job['id']}").json()
+        job = until(client, job["id"], over)
         assert job["state"] == "done", job
         assert any("not followed" in one for one in job["result"]["warnings"])
         files = client.get("/documents/indexes/letters/files").json()["files"]

@@ -67,13 +67,13 @@ def test_speech_and_jobs_are_made_by_the_workers(
     # Cancelling reaches the shard that is being made: far from all lines were spoken.
     server.client.post(f"/jobs/{job['id']}/cancel")
     until(lambda: server.client.get(f"/jobs/{job['id']}").json()["state"] == "cancelled")
-    until(lambda: not broker.living()["w1"].tasks, 15, what="the worker to be free")
+    until(lambda: not broker.living()["w1"].tasks, what="the worker to be free")
     assert broker.living()["w1"].segments_done < len(lines)
 
     # Draining lets it leave; a server without workers says so, and does not hang for ever.
     answer = server.client.put("/cluster/workers/w1", json={"drain": True})
     assert answer.status_code == 200
-    until(lambda: worker.process.poll() is not None, 30, what="the worker to leave")
+    until(lambda: worker.process.poll() is not None, what="the worker to leave")
     assert server.client.put("/cluster/workers/w1x", json={"drain": True}).status_code == 404
 
 

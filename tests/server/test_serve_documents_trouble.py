@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from tests.server.conftest import Server, Start
 from tests.server.documents_files import LETTER, RECIPE, SCAN, drop, hostile, scan, send
+from tests.waiting import wait_until
 
 _AWAY = ("rapidocr", "tesseract", "spacy", "en_core_web")
 
@@ -219,10 +219,7 @@ def test_workers_that_are_killed_are_replaced_and_their_tasks_done(server: Serve
         target=lambda: answers.append(form(server, "ocr", ("pages.tiff", pages)))
     )
     thread.start()
-    until = time.monotonic() + 30
-    while not list_workers(server) and time.monotonic() < until:
-        time.sleep(0.05)
-    for pid in list_workers(server):
+    for pid in wait_until(lambda: list_workers(server)):
         os.kill(pid, signal.SIGKILL)
     thread.join(timeout=300)
     (answer,) = answers
@@ -247,12 +244,12 @@ def test_a_client_who_leaves_leaves_nothing_behind(server: Server) -> None:
         client.post(
             "/documents/ocr/upload", files={"files": ("a.tiff", pages)}, data={"format": "pdf"}
         )
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        here = server.client.get("/uploads").json()
-        if here == before and set((server.data / "made").iterdir()) <= made:
-            break
-        time.sleep(0.1)
+    wait_until(
+        lambda: (
+            server.client.get("/uploads").json() == before
+            and set((server.data / "made").iterdir()) <= made
+        )
+    )
     # The worker may still read; whoever comes next is answered all the same.
     assert form(server, "summarise", ("a.txt", LETTER)).status_code == 200
     assert server.client.get("/uploads").json() == before

@@ -241,7 +241,7 @@ def test_answers_stream_piece_by_piece(make_app: MakeApp) -> None:
         for piece in (b"one", b"two", b"three"):
             arrived.clear()
             yield piece
-            await asyncio.wait_for(arrived.wait(), 10)
+            await asyncio.wait_for(arrived.wait(), 60)
 
     @app.get("/pieces")
     async def _pieces() -> StreamingResponse:

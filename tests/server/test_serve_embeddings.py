@@ -7,7 +7,6 @@ import base64
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import lru_cache
@@ -26,6 +25,7 @@ from anyrig.server.routes.embeddings import shorten_vector, write_response
 from anyrig.server.waiting import ClientDisconnected, wait_for_all
 from tests.documents.test_embed import on_cpu
 from tests.server.conftest import Server, Start
+from tests.waiting import wait_until
 
 openai = pytest.importorskip("openai")
 
@@ -325,20 +325,11 @@ def test_a_client_that_leaves_takes_its_texts_along(start: Start) -> None:
         head = f"POST {URL} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
         line.sendall(f"{head}Content-Length: {len(request.content)}\r\n\r\n".encode())
         line.sendall(request.content)
-        assert _until(lambda: _waiting(server) > 500)
-    assert _until(lambda: _waiting(server) == 0)
+        wait_until(lambda: _waiting(server) > 500)
+    wait_until(lambda: _waiting(server) == 0)
     assert server.client.post(URL, json={"input": "a"}).status_code == 200
     done = _figure(server, "anyrig_texts_embedded_total")
     assert done < 100
-
-
-def _until(true: Any) -> bool:
-    end = time.monotonic() + 30
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def _waiting(server: Server) -> float:

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.server.conftest import MakeApp, Server, Start, environment_of
+from tests.waiting import wait_until
 
 FIELDS = {"status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
           "tts_model_loaded", "cached_models"}  # fmt: skip
@@ -27,19 +27,18 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
 
 def until(server: Server, asked: Callable[[int, dict[str, Any]], bool]) -> dict[str, Any]:
-    """What `/health` says once something holds of it; two minutes are far more than it takes."""
-    end = time.monotonic() + 120
-    while True:
+    """What `/health` says once something holds of it."""
+
+    def matching() -> dict[str, Any] | None:
         answer = server.client.get("/health")
         told: dict[str, Any] = answer.json()
         if answer.status_code == 503:
             assert int(answer.headers["retry-after"]) > 0
             assert answer.headers["content-type"] == "application/problem+json"
             assert told["status"] == 503
-        if asked(answer.status_code, told):
-            return told
-        assert time.monotonic() < end, told
-        time.sleep(0.05)
+        return told if asked(answer.status_code, told) else None
+
+    return wait_until(matching)
 
 
 def embed(server: Server) -> httpx.Response:

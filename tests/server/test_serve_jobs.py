@@ -16,6 +16,7 @@ from anyrig.audiobooks.listen import finished
 from anyrig.jobs import JobQueue
 from benchmarks.serve_kills import kill_servers
 from tests.server.conftest import Server, Start
+from tests.waiting import wait_until
 
 BOOK = Path(__file__).parents[2] / "examples" / "the-tide-clock.epub"
 SLOW = {"sleep_s": 0.05}  # for each character of the `tone` voice
@@ -39,14 +40,12 @@ def begun(client: httpx.Client, kind: str, **arguments: Any) -> dict[str, Any]:
     return found
 
 
-def until(client: httpx.Client, id: str, right: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
+def until(client: Any, id: str, right: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def matching() -> dict[str, Any] | None:
         job: dict[str, Any] = client.get(f"/jobs/{id}").json()
-        if right(job):
-            return job
-        time.sleep(0.1)
-    raise AssertionError(f"it never came so far: {job}")
+        return job if right(job) else None
+
+    return wait_until(matching)
 
 
 def over(job: dict[str, Any]) -> bool:
@@ -379,7 +378,7 @@ def test_a_server_that_is_stopped_hands_its_job_back(start: Start, tmp_path: Pat
     job = begun(server.client, "book", file=file, engine="tone", set=SLOW)
     until(server.client, job["id"], lambda job: job["progress"] is not None)
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(timeout=30) == 0
+    assert server.process.wait(timeout=60) == 0
     with JobQueue(home / ".local" / "share" / "anyrig" / "jobs.sqlite") as jobs:
         left = jobs.get(job["id"])
         states = [event.data["state"] for event in jobs.events(left.id) if event.kind == "state"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from anyrig.version import __version__
 from tests.cluster.conftest import Broker
 from tests.conftest import ROOT
 from tests.server.conftest import Server, Start, running
+from tests.waiting import wait_until
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "anyrig.json"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -57,11 +57,7 @@ def value(found: dict[str, Metric], name: str, **labels: str) -> float:
 
 
 def until(client: Any, asked: Callable[[dict[str, Metric]], bool]) -> dict[str, Metric]:
-    end = time.monotonic() + 60
-    while not asked(found := figures(client)):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    return found
+    return wait_until(lambda: found if asked(found := figures(client)) else None)
 
 
 def test_work_is_counted(served: Server) -> None:
@@ -115,10 +111,7 @@ def test_gpu_figures_have_a_history_that_has_an_end(served: Server) -> None:
         assert answer.status_code == 200
         return answer.json()
 
-    end = time.monotonic() + 60
-    while len((told := asked())["history"]) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    told = wait_until(lambda: now if len((now := asked())["history"]) >= 2 else None)
     times = [row["time"] for row in told["history"]]
     assert times == sorted(times)
     cpu = next(row for row in told["now"]["devices"] if row["device"] == "cpu")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.server.conftest import HERE, MakeApp
+from tests.server.test_serve_jobs import over, until
+from tests.waiting import wait_until
 
 SCOPES = ("speech", "embeddings", "documents", "jobs", "train", "read")
 TEXT = "The parrots sing in the attic at night."
@@ -205,22 +206,12 @@ def test_the_page_shows_a_visitor_what_belongs_to_their_key(people: People) -> N
     assert anyio.run(seen, visit(ann)) == anyio.run(seen, visit(boss)) == (1, 1)
 
 
-def _over(client: TestClient, id: str) -> dict[str, Any]:
-    end = time.monotonic() + 100
-    while time.monotonic() < end:
-        job: dict[str, Any] = client.get(f"/jobs/{id}").json()
-        if job["state"] in ("done", "failed", "cancelled"):
-            return job
-        time.sleep(0.1)
-    raise AssertionError(job)
-
-
 def test_indexes_belong_to_the_key_that_made_them(make_app: MakeApp) -> None:
     app = make_app("--require-keys", environment={"ANYRIG_DOCUMENTS_MODEL": "hashing"})
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         people = _people(client)
         mine = sent(people.ann)
-        job = _over(people.ann, begun(people.ann, "index", files=[f"upload:{mine}"]))
+        job = until(people.ann, begun(people.ann, "index", files=[f"upload:{mine}"]), over)
         assert job["state"] == "done", job
         assert job["result"]["index"] == "default"
         question = {"question": "parrots", "mode": "keywords"}
@@ -254,7 +245,7 @@ def test_indexes_belong_to_the_key_that_made_them(make_app: MakeApp) -> None:
         )  # fmt: skip
         assert form.status_code == 404, form.text
         theirs = sent(people.bob, "rent.txt", "The rent is due.")
-        filled = _over(people.bob, begun(people.bob, "index", files=[f"upload:{theirs}"]))
+        filled = until(people.bob, begun(people.bob, "index", files=[f"upload:{theirs}"]), over)
         assert filled["state"] == "done", filled
         found = people.bob.post("/documents/search", json=question).json()
         assert found["hits"] == []
@@ -325,12 +316,15 @@ def test_health_does_not_name_what_others_made(people: People) -> None:
     assert people.ann.post(
         "/documents/embed", json={"files": [f"upload:{mine}"], "model": "hashing"}
     ).is_success  # fmt: skip
-    end = time.monotonic() + 60
-    while not (told := people.bob.get("/health")).json()["workers"][0]["cached_models"]:
-        assert time.monotonic() < end  # workers tell what they hold now and then
-        time.sleep(0.1)
-    assert "diary" not in told.text
-    assert key not in told.text
+
+    def health() -> Any:
+        return people.bob.get("/health")
+
+    # Workers report what they have loaded now and then.
+    wait_until(lambda: health().json()["workers"][0]["cached_models"])
+    told = health().text
+    assert "diary" not in told
+    assert key not in told
 
 
 def test_training_runs_belong_to_the_key_of_their_job(people: People, tmp_path: Path) -> None:

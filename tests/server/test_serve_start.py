@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,13 +21,14 @@ from websockets.typing import Origin
 from anyrig.cli import serve
 from anyrig.errors import InvalidInputError
 from tests.server.conftest import Server, Start, add_key, environment_of, run_for
+from tests.waiting import wait_until
 
 _EVIL = Origin("https://evil.example")
 
 
 def _ended(server: Server, number: int) -> int:
     server.process.send_signal(number)
-    return server.process.wait(timeout=20)
+    return server.process.wait(timeout=60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -193,10 +193,7 @@ def test_a_form_that_breaks_off_leaves_nothing(server: Server) -> None:
         for _ in range(40):
             call.sendall(b"x" * 50_000)
     uploads = server.data / "uploads"
-    until = time.monotonic() + 20
-    while list(uploads.glob("part-*")) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert list(uploads.glob("part-*")) == []
+    wait_until(lambda: not list(uploads.glob("part-*")))
     assert "a.txt" not in [one["name"] for one in server.client.get("/uploads").json()["files"]]
 
 
@@ -234,13 +231,13 @@ def test_anybody_comes_in_where_that_was_said(start: Start) -> None:
 
 def _requests(server: Server, num: int) -> list[dict[str, Any]]:
     """Its log's lines of requests, once there are so many: a line comes after its answer."""
-    until = time.monotonic() + 30
-    while True:
+
+    def logged() -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in server.log().splitlines()]
         asked = [line for line in lines if line["logger"] == "anyrig.requests"]
-        if len(asked) >= num or time.monotonic() > until:
-            return asked
-        time.sleep(0.05)
+        return asked if len(asked) >= num else []
+
+    return wait_until(logged)
 
 
 def test_a_container_makes_its_key_once(start: Start, tmp_path: Path) -> None:
@@ -351,7 +348,7 @@ def test_sigterm_ends_a_server_whose_event_loop_is_blocked(tmp_path: Path) -> No
         with pytest.raises(httpx.TimeoutException):
             httpx.get(f"{url}/health", timeout=0.5, trust_env=False)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()

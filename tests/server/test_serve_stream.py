@@ -246,16 +246,16 @@ def test_what_is_loaded_while_everything_is_renewed_leaves_as_well() -> None:
         made.append(mine)
         if len(made) == 1:
             begun.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
         return mine
 
     def use() -> None:
         with cache.borrow("a", load):
-            assert given_back.wait(10)
+            assert given_back.wait(60)
 
     thread = threading.Thread(target=use)
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     assert cache.reload_all() == ["a"]
     go_on.set()
     with cache.borrow("a", load) as new:
@@ -263,7 +263,7 @@ def test_what_is_loaded_while_everything_is_renewed_leaves_as_well() -> None:
         cache.evict_idle()
         assert not made[0].closed, "somebody has it"
         given_back.set()
-        thread.join(10)
+        thread.join(60)
         assert cache.evict_idle() == ["a"]
         assert made[0].closed
         assert not new.closed
@@ -278,7 +278,7 @@ def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
     def start(request: Any) -> Session:
         if request.engine == "large":
             begun.release()
-            assert loaded.wait(30)
+            assert loaded.wait(60)
         return Session()
 
     settings = ServerSettings(queue=200)
@@ -300,7 +300,7 @@ def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
         while not begun.acquire(blocking=False):
             await asyncio.sleep(0.01)
         try:
-            await asyncio.wait_for(open_("small"), 20)
+            await asyncio.wait_for(open_("small"), 60)
         finally:
             loaded.set()
         await asyncio.gather(*waiting)

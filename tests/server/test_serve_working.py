@@ -96,7 +96,7 @@ def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
     state.job_handler = run
     job = state.jobs.submit("bench", {"folder": "/"})
     with run_queue(state):
-        assert begun.wait(10)
+        assert begun.wait(60)
         assert state.jobs.get(job.id).state == "running"
     assert told.is_set()
     assert state.jobs.get(job.id).state == "queued"
@@ -162,7 +162,7 @@ def test_who_follows_hears_again_after_any_error(
     with jobs:
         job = jobs.submit("bench", {})
         jobs.cancel(job.id)
-        heard = asyncio.run(asyncio.wait_for(follow(), 20))
+        heard = asyncio.run(asyncio.wait_for(follow(), 60))
     assert [event.data["state"] for event in heard if event] == ["queued", "cancelled"]
     assert jobs.num_failed == 3
     assert caplog.text.count("jobs cannot be followed: ValueError") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
 from anyrig.storage.cache import ResultCache
 from tests.speech.conftest import tone_stage
+from tests.waiting import wait_until
 
 SLOW = 0.01  # seconds a character
 
@@ -33,14 +34,6 @@ def lines(name: str, count: int) -> list[Segment]:
 def studio(store: ResultCache | None = None, **options: Any) -> Iterator[Any]:
     with LiveStudio(tone_stage(store, **options)) as made:
         yield made
-
-
-def until(true: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if true():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come about")
 
 
 def test_each_listener_gets_their_own_text_in_order(store: ResultCache) -> None:
@@ -64,7 +57,7 @@ def test_each_listener_gets_their_own_text_in_order(store: ResultCache) -> None:
 def test_what_is_kept_is_not_made_and_sounds_the_same(store: ResultCache) -> None:
     with studio(store) as made:
         first = list(made.read(lines("a", 3)))
-        until(lambda: not made._making)  # kept in the background
+        wait_until(lambda: not made._making)  # kept in the background
         again = list(made.read(lines("a", 3)))
         assert made.live.report.num_items == 3
     assert [one.kept for one in first] == [False] * 3
@@ -82,8 +75,8 @@ def test_a_line_that_several_want_at_once_is_made_once() -> None:
         first = busy.next()
         recitals = [made.read(segments("wanted by all")) for _ in range(8)]
         futures = [recital.next() for recital in recitals]
-        takes = [future.result(timeout=30).spoken().take for future in futures]
-        first.result(timeout=30)
+        takes = [future.result(timeout=60).spoken().take for future in futures]
+        first.result(timeout=60)
         assert made.live.report.num_items == 2
     assert all(np.array_equal(take.samples, takes[0].samples) for take in takes)
 
@@ -95,13 +88,13 @@ def test_first_segments_of_all_come_before_anybodys_second() -> None:
         firsts = [recital.next() for recital in recitals.values()]
         assert made.live.waiting("live") + made.live.running <= 5, "the first of each, alone"
         for first in firsts:
-            first.result(timeout=30)
+            first.result(timeout=60)
         for name, recital in recitals.items():
             recital.next()
             for number, asked in enumerate(recital._asked, 2):
                 label = f"{name} {number}"
                 asked.future.add_done_callback(lambda _, label=label: done.append(label))
-        until(lambda: len(done) == 15)
+        wait_until(lambda: len(done) == 15)
     # A few are taken before the others come: the pool holds as many as one call.
     assert done.index("e 2") < done.index("b 4")
     assert done.index("e 3") < done.index("e 4")
@@ -112,7 +105,7 @@ def test_a_line_of_bulk_work_that_a_listener_wants_comes_forward() -> None:
         bulk = made.read(lines("bulk", 40), lane="bulk", ahead=40)
         bulk.next()
         wanted = made.read(segments("bulk number 39"))
-        wanted.next().result(timeout=30)
+        wanted.next().result(timeout=60)
         assert made.live.waiting("bulk") > 25
         assert made.live.waiting("live") == 0
         last = bulk._asked[-1]
@@ -124,14 +117,14 @@ def test_one_who_leaves_takes_what_has_not_begun_along() -> None:
     with studio(sleep_s=SLOW) as made:
         leaving, staying = made.read(lines("a", 20), ahead=20), made.read(lines("b", 3))
         shared = made.read(segments("a number 19"), lane="bulk")
-        leaving.next().result(timeout=30)
+        leaving.next().result(timeout=60)
         leaving.next()
         shared_future = shared.next()
         leaving.close()
         leaving.close()
         assert made.live.waiting("live") + made.live.waiting("bulk") <= 1
         assert [one.segment.text for one in staying] == [f"b number {n}" for n in range(3)]
-        assert shared_future.result(timeout=30).spoken().take is not None
+        assert shared_future.result(timeout=60).spoken().take is not None
         with pytest.raises(WorkError, match="the client disconnected"):
             leaving.next()
         assert made.live.report.num_items < 15
@@ -140,8 +133,8 @@ def test_one_who_leaves_takes_what_has_not_begun_along() -> None:
 def test_only_a_few_segments_are_asked_for_ahead_of_the_listener() -> None:
     with studio() as made:
         recital = made.read(lines("a", 100))
-        recital.next().result(timeout=30)
-        until(lambda: made.live.running == made.live.waiting("live") == 0)
+        recital.next().result(timeout=60)
+        wait_until(lambda: made.live.running == made.live.waiting("live") == 0)
         assert made.live.report.num_items <= 4
         recital.close()
 
@@ -180,9 +173,5 @@ def test_a_take_that_cannot_be_kept_is_not_held_here_for_ever(
 
         monkeypatch.setattr(made._stage.shelf, "keep", broken)
         assert [one.take is not None for one in made.read([segment("one")])] == [True]
-        assert called.wait(10)
-        for _ in range(500):
-            if not made._making:
-                return
-            time.sleep(0.01)
-        raise AssertionError("it is still held")
+        assert called.wait(60)
+        wait_until(lambda: not made._making)

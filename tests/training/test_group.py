@@ -9,8 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
 from tests.training.ranks.course import mixed, train
 from tests.training.ranks.running import free_port, run_ranks
+from tests.waiting import wait_until
 
 SCRIPT = str(Path(__file__).parent / "ranks" / "launched.py")
 
@@ -68,24 +67,16 @@ def test_no_process_outlives_its_launcher(by: signal.Signals, tmp_path: Path) ->
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        _until(lambda: all((tmp_path / f"ready{rank}").exists() for rank in range(2)))
+        wait_until(lambda: all((tmp_path / f"ready{rank}").exists() for rank in range(2)))
         parent.send_signal(by)
-        parent.wait(30)
+        parent.wait(60)
     finally:
         parent.kill()
         parent.communicate()
     pids = [int((tmp_path / f"pid{rank}").read_text()) for rank in range(2)]
-    _until(lambda: not any(map(_lives, pids)))
+    wait_until(lambda: not any(map(_lives, pids)))
     kept = all((tmp_path / f"kept{rank}").exists() for rank in range(2))
     assert kept == (by == signal.SIGINT)
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if holds():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come to be within a minute")
 
 
 def _lives(pid: int) -> bool:

@@ -262,7 +262,7 @@ def test_a_run_that_hangs_is_told_and_a_validation_is_no_hang() -> None:
             time.sleep(1.3)
 
     assert run(aside) == []
-    assert [one.kind for one in run(lambda _: told.wait(20))] == ["stalled"]
+    assert [one.kind for one in run(lambda _: told.wait(60))] == ["stalled"]
 
 
 class Fails:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from typing import Any
 
 from anyrig.devices.machine import Device, DeviceBackend
@@ -39,11 +37,3 @@ def live_queue(
     pool = fake_pool(*names, **(engine or {}))
     pool.wait_ready()
     return LiveQueue(pool, cost=lambda item: item, **options)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Five minutes are far more than it takes."""
-    end = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)

@@ -24,7 +24,8 @@ from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import WorkerStatus
 from anyrig.work.worker import LocalWorkers
-from tests.work.helpers import fake_pool, placement, wait_until
+from tests.waiting import wait_until
+from tests.work.helpers import fake_pool, placement
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
 SILENT_S = 900.0

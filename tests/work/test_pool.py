@@ -23,6 +23,7 @@ from anyrig.work.engine import EngineFactory
 from anyrig.work.outcome import ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
+from tests.waiting import wait_until
 from tests.work.engines import Unpicklable
 from tests.work.helpers import fake_pool, placement
 
@@ -66,7 +67,7 @@ def test_a_stream_is_worked_on_as_it_comes() -> None:
 
     def stream() -> Iterator[float]:
         yield 0.001
-        assert first_done.wait(timeout=30)
+        assert first_done.wait(timeout=60)
         yield 0.002
 
     with fake_pool("a") as pool:
@@ -235,11 +236,8 @@ def test_no_worker_outlives_its_pool(way: str) -> None:
         assert len(pids) == 2
         time.sleep(0.3)  # let it hand something out
         process.send_signal(getattr(signal, way))
-        process.wait(timeout=20)
-        deadline = time.monotonic() + 20
-        while any(psutil.pid_exists(pid) for pid in pids) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not [pid for pid in pids if psutil.pid_exists(pid)]
+        process.wait(timeout=60)
+        wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
 
 
 def test_batches_grow_in_a_worker_where_a_call_costs_much() -> None:
@@ -301,10 +299,7 @@ def test_a_pool_that_is_closed_during_a_run_leaves_no_process() -> None:
         pool.close()
         with pytest.raises(WorkError, match="closed during a run"):
             list(outcomes)
-    deadline = time.monotonic() + 20
-    while _workers_alive() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _workers_alive()
+    wait_until(lambda: not _workers_alive())
 
 
 def test_a_worker_that_dies_while_another_loads_is_noticed() -> None:

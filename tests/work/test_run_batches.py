@@ -164,7 +164,7 @@ def test_later_batches_run_while_a_result_is_looked_at() -> None:
 
     outcomes = run_batches([1, 2], engine, cost=float)
     next(outcomes)
-    assert started.wait(timeout=10)
+    assert started.wait(timeout=60)
     outcomes.close()  # type: ignore[attr-defined]
 
 
@@ -190,7 +190,7 @@ def test_a_slow_stream_is_not_waited_for() -> None:
 
     def stream() -> Iterator[int]:
         yield 1
-        assert first_done.wait(timeout=10)
+        assert first_done.wait(timeout=60)
         yield 2
 
     outcomes = run_batches(stream(), double, cost=float)

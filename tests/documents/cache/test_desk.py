@@ -33,7 +33,7 @@ class Gate:
 
     def __call__(self, texts: list[str]) -> None:
         self.reached.set()
-        assert self._open.wait(30)
+        assert self._open.wait(60)
 
     def open(self) -> None:
         self._open.set()
@@ -53,7 +53,7 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
 
 
 def _is(future: Future[Any], text: str) -> bool:
-    return np.array_equal(future.result(30), vector_of(text))
+    return np.array_equal(future.result(60), vector_of(text))
 
 
 def _at_once(count: int, ask: Any) -> list[Any]:
@@ -61,7 +61,7 @@ def _at_once(count: int, ask: Any) -> list[Any]:
     barrier = threading.Barrier(count)
 
     def begin(number: int) -> Any:
-        barrier.wait(30)
+        barrier.wait(60)
         return ask(number)
 
     with ThreadPoolExecutor(count) as threads:
@@ -72,7 +72,7 @@ def test_a_hundred_threads_with_one_text_cost_one_inference(gate: Gate) -> None:
     engine = Counting(before=gate)
     with Desk(engine) as desk:
         found = _at_once(100, lambda _: desk.submit(["the same"])[0])
-        assert gate.reached.wait(30)
+        assert gate.reached.wait(60)
         gate.open()
         assert all(_is(future, "the same") for future in found)
     assert engine.seen == {"the same": 1}
@@ -100,7 +100,7 @@ def test_one_bad_text_of_thirty_two(gate: Gate) -> None:
     engine = Counting(batch=1000, before=gate)
     with Desk(engine) as desk:
         first = desk.submit(["first"])[0]
-        assert gate.reached.wait(30)
+        assert gate.reached.wait(60)
         texts = [f"{number}" for number in range(31)]
         texts.insert(17, "bad")
         futures = _at_once(32, lambda number: desk.submit([texts[number]])[0])
@@ -144,7 +144,7 @@ def test_closing_answers_everybody(gate: Gate) -> None:
     engine = Counting(batch=4, before=gate)
     desk = Desk(engine)
     first = desk.submit(["first"])[0]
-    assert gate.reached.wait(30)
+    assert gate.reached.wait(60)
     rest = desk.submit([f"{number}" for number in range(50)]) + desk.submit(["one"])
     closing = threading.Thread(target=desk.close)
     closing.start()
@@ -155,7 +155,7 @@ def test_closing_answers_everybody(gate: Gate) -> None:
     assert _is(first, "first")  # it was under way
     for future in rest:
         with pytest.raises(WorkError, match="closing"):
-            future.result(30)
+            future.result(60)
     with pytest.raises(WorkError, match="closing"):
         desk.submit(["late"])
     desk.close()
@@ -167,7 +167,7 @@ def test_a_cancelled_text_costs_nothing(gate: Gate) -> None:
     engine = Counting(batch=4, before=gate)
     with Desk(engine) as desk:
         first = desk.submit(["first"])[0]
-        assert gate.reached.wait(30)
+        assert gate.reached.wait(60)
         alone, mine, other = (desk.submit([text])[0] for text in ("alone", "both", "both"))
         assert alone.cancel()
         assert mine.cancel()
@@ -177,7 +177,7 @@ def test_a_cancelled_text_costs_nothing(gate: Gate) -> None:
         assert _is(other, "both")
         assert _is(late, "first")
         with pytest.raises(CancelledError):
-            alone.result(30)
+            alone.result(60)
     assert engine.seen == {"first": 1, "both": 1}
 
 
@@ -191,7 +191,7 @@ def test_a_single_text_overtakes_and_takes_its_like_along(gate: Gate) -> None:
     engine = Counting(before=note)
     with Desk(engine) as desk:
         desk.submit(["first"])
-        assert gate.reached.wait(30)
+        assert gate.reached.wait(60)
         bulk = [f"{number}" for number in range(2000)]
         futures = desk.submit(bulk)
         singles = desk.submit(["1999"]) + desk.submit(["single"])
@@ -246,7 +246,7 @@ def test_singles_stay_within_three_times_of_idle_beside_bulk_work() -> None:
     device = Simulated()
     texts = [f"bulk {number}" for number in range(20_000)]
     with device.desk as desk:
-        desk.submit(["idle"], lane="single")[0].result(30)
+        desk.submit(["idle"], lane="single")[0].result(60)
         idle = device.now
         device.next_single = device.now + 0.1
         desk.matrix(texts)
@@ -268,8 +268,8 @@ def test_uses_are_not_mixed_up(gate: Gate) -> None:
     with Desk(engine) as desk:
         passage, query = desk.submit(["a"])[0], desk.submit(["a"], use="query")[0]
         gate.open()
-        assert np.array_equal(passage.result(30), vector_of("a"))
-        assert np.array_equal(query.result(30), vector_of("a", "query"))
+        assert np.array_equal(passage.result(60), vector_of("a"))
+        assert np.array_equal(query.result(60), vector_of("a", "query"))
 
 
 def test_a_stream_keeps_its_order_and_takes_few_ahead(shelf: Shelf) -> None:
@@ -304,7 +304,7 @@ def test_a_stream_ends_with_its_error() -> None:
 def test_too_much_is_refused(gate: Gate) -> None:
     with Desk(Counting(before=gate), most_waiting=20) as desk:
         desk.submit(["first"])
-        assert gate.reached.wait(30)
+        assert gate.reached.wait(60)
         texts = [f"{number}" for number in range(20)]
         futures = desk.submit(texts)
         with pytest.raises(OverloadedError):

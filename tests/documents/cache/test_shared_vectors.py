@@ -78,7 +78,7 @@ def test_machines_that_begin_together_make_each_text_once(make: Make) -> None:
     barrier = threading.Barrier(4)
 
     def run(number: int) -> bool:
-        barrier.wait(30)
+        barrier.wait(60)
         own = texts[number * 300 :] + texts[: number * 300]  # each begins somewhere else
         return _whole(machines[number].kept.embed(own), own)
 
@@ -95,8 +95,8 @@ def test_a_single_text_on_many_machines(make: Make) -> None:
     barrier = threading.Barrier(12)
 
     def ask(number: int) -> bool:
-        barrier.wait(30)
-        return _whole([desks[number % 6].submit(["same"])[0].result(30)], ["same"])
+        barrier.wait(60)
+        return _whole([desks[number % 6].submit(["same"])[0].result(60)], ["same"])
 
     with ThreadPoolExecutor(12) as threads:
         assert all(threads.map(ask, range(12)))

@@ -26,6 +26,7 @@ from tests.documents.index.folder import (
     search,
     write,
 )
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -238,26 +239,20 @@ def test_watching_takes_what_changes_and_waits_for_what_is_written(tmp_path: Pat
     watching = threading.Thread(target=watch)
     watching.start()
     try:
-        assert begun.wait(10)
+        assert begun.wait(60)
         growing = folder / "b.txt"
         for part in range(15):  # a file that grows is not taken before it is finished
             with growing.open("a") as file:
                 file.write(f"part {part} ")
             time.sleep(0.03)
-        _until(lambda: any(row.num_new for row in rounds[1:]))
+        wait_until(lambda: any(row.num_new for row in rounds[1:]))
+        wait_until(lambda: search(path, "part 14", bag, mode="keywords").hits)
         (folder / "a.txt").unlink()
-        _until(lambda: any(row.num_gone for row in rounds))
+        wait_until(lambda: any(row.num_gone for row in rounds))
     finally:
         stop.set()
-        watching.join(10)
+        watching.join(60)
     assert not watching.is_alive()
     answer = search(path, "part 14", bag, mode="keywords")
     assert [hit.place.file.name for hit in answer.hits] == ["b.txt"]
     assert not search(path, "first", bag, mode="keywords").hits
-
-
-def _until(true: object) -> None:
-    end = time.monotonic() + 20
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.02)

@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,6 +38,7 @@ from tests.conftest import ROOT
 from tests.speech.conftest import place_on_cpu
 from tests.speech.hosting.standin import QUICK, client
 from tests.speech.hosting.standin_engine import Paced, Standin
+from tests.waiting import wait_until
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes of POSIX")
 
@@ -219,10 +219,7 @@ def test_the_host_ends_with_its_parent(home: Path, tmp_path: Path) -> None:
         assert _lives(pid)
         parent.kill()
         parent.wait()
-    until = time.monotonic() + 20
-    while _lives(pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not _lives(pid)
+    wait_until(lambda: not _lives(pid))
 
 
 def _lives(pid: int) -> bool:

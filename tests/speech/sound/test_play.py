@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from anyrig.speech.audio import Samples
 from anyrig.speech.sound.play import PLAYERS, play, player
 from tests.conftest import ROOT
 from tests.speech.sound.takes import RATE, sine
+from tests.waiting import wait_until
 
 Install = Callable[[str, str], Path]
 LISTENS = """
@@ -113,9 +113,7 @@ def test_control_c_stops_at_once(install: Install, tmp_path: Path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 60
-    while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: note.exists() and note.read_text())
     child.send_signal(signal.SIGINT)
     assert child.wait(60) != 0
     with pytest.raises(ProcessLookupError):
