@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from anyrig.cli.main import COMMANDS, main, wants_json
@@ -350,7 +351,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
         [sys.executable, "-m", "anyrig", "bench"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(2.5)
+    wait_until(lambda: psutil.Process(process.pid).children())
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

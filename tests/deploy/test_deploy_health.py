@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def test_a_real_worker_outlives_its_broker_and_is_well(
     worker.signal(signal.SIGSTOP)  # this one does hang
     grow_old(folder / "w1", 400)
     time.sleep(3)
-    assert said("worker", environment).startswith("w1 has not beaten for 40")
+    assert re.match(r"w1 has not beaten for 4\d\d", said("worker", environment))
     assert worker.end() == 0
     assert list(folder.iterdir()) == []
 

@@ -7,6 +7,7 @@ other; items that somebody waits for overtake them.
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import platform
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from celery import bootsteps
 from celery.app.trace import setup_worker_optimizations
-from celery.exceptions import Ignore, InvalidTaskError
+from celery.exceptions import Ignore, InvalidTaskError, WorkerShutdown
 from celery.worker import state
 from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.strategy import default as run_strategy
@@ -168,7 +169,7 @@ class ClusterWorker:
         self._num_segments = self._num_tasks = self._num_heartbeats = 0
         self._ready = self._replaced = self.draining = False
         self._stopping, self._returning = threading.Event(), threading.Event()
-        self._stop_reason, self._num_signals = "", 0
+        self._stop_reason, self._num_signals, self._interrupting = "", 0, False
         self._ended, self._celery_stopped = threading.Event(), threading.Event()
         self._heartbeats = threading.Thread(
             target=self._send_heartbeats, name="anyrig-heartbeat", daemon=True
@@ -340,10 +341,9 @@ class ClusterWorker:
             self._stop_reason += "; unfinished items were returned"
         state.should_stop = 0  # type: ignore[assignment]  # the exit code
         if not self._celery_stopped.wait(_CELERY_S):
-            # While Celery sends an event to a broker that is away, it retries and never looks.
-            self.unregister()
-            self._report_left()
-            os._exit(0)
+            # Celery does not look at it while it sends an event to a broker that is away.
+            self._interrupting = True
+            _thread.interrupt_main(signal.SIGTERM)
 
     def finish(self, timeout_s: float) -> bool:
         """Take nothing new and wait for what is running; whether everything was finished."""
@@ -359,7 +359,7 @@ class ClusterWorker:
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl+C stop it and end the process; the second one at once.
+        """SIGTERM and Ctrl+C stop it; the second one ends the process at once.
 
         To be entered before `register`, which may wait for the broker.
         """
@@ -371,11 +371,18 @@ class ClusterWorker:
         before = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
             yield
+        except WorkerShutdown:  # interrupted; Celery catches it itself
+            self._report_left()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: object) -> None:
+        if self._interrupting:
+            self._interrupting = False
+            if not self._celery_stopped.is_set():
+                raise WorkerShutdown(0)
+            return
         self._num_signals += 1
         if self._num_signals == 1:
             self.stop(signal.Signals(number).name)
