@@ -11,7 +11,6 @@ import heapq
 import itertools
 import queue
 import random
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -545,21 +544,3 @@ def ideal_s(
     end_s = now + max(0.0, left + saved) / speed if speed > 1e-12 else now
     arrivals = arrivals_s if arrivals_s is not None else [0.0] * len(costs)
     return max(end_s, *(when + cost / fastest for when, cost in zip(arrivals, costs, strict=True)))
-
-
-def unknown_speeds_bound_s(costs: Sequence[float], speeds: Sequence[float]) -> float:
-    """No scheduler that does not know the speeds is sure to end before this.
-
-    All workers start at once, each with an item that was chosen blindly: at best these are the
-    cheapest. A worker that has not finished its first item by a time has done nothing by then.
-    Averaged over all permutations of the speeds, the others can have done so much by then; where
-    that is less than everything, some permutations end later. Nor does the largest item start on
-    the fastest worker before that one is known.
-    """
-    first, total = sorted(costs)[: len(speeds)], sum(costs)
-    early, late = total / sum(speeds), total / max(speeds)
-    for _ in range(50):
-        middle = (early + late) / 2
-        done = sum(speed * middle * bisect_right(first, speed * middle) for speed in speeds)
-        early, late = (early, middle) if done >= total * len(first) else (middle, late)
-    return max(late, (first[0] + max(costs)) / max(speeds))

@@ -361,7 +361,7 @@ def test_a_node_that_was_asked_to_leave_stays_away(broker: Broker, workers: Work
 
 def test_who_was_asked_to_leave_may_stay_after_all(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
-    app, asked = at_work(broker, 12.0)
+    app, asked = at_work(broker, 20.0)
     with broker.client_open() as link:
         WorkerRegistry(link).drain("w1")
         until(lambda: broker.living()["w1"].status == "draining")
