@@ -329,7 +329,7 @@ def test_a_client_that_leaves_takes_its_texts_along(start: Start) -> None:
     wait_until(lambda: _waiting(server) == 0)
     assert server.client.post(URL, json={"input": "a"}).status_code == 200
     done = _figure(server, "anyrig_texts_embedded_total")
-    assert done < 100
+    assert done < 500, "of 1,000"
 
 
 def _waiting(server: Server) -> float:

@@ -12,6 +12,9 @@ from anyrig.work.live import LiveQueue
 from tests.waiting import wait_until
 from tests.work.helpers import live_queue
 
+BUSY_S = 1.0
+"""How long the item takes that others wait behind: they are submitted meanwhile."""
+
 
 def test_every_thread_gets_its_own_result() -> None:
     found: dict[int, float] = {}
@@ -32,8 +35,8 @@ def test_every_thread_gets_its_own_result() -> None:
 def test_a_live_item_overtakes_bulk_work_and_turns_come_in_order() -> None:
     done: list[str] = []
     with live_queue("a", max_in_flight=1) as live:
-        first = live.submit(0.3, lane="bulk")
-        time.sleep(0.1)
+        first = live.submit(BUSY_S, lane="bulk")
+        wait_until(lambda: live.running)
         futures = []
         for name, lane, turn in (("bulk", "bulk", 0), ("second", "live", 1), ("first", "live", 0)):
             future = live.submit(0.02, lane=lane, turn=turn)  # type: ignore[arg-type]
@@ -49,22 +52,22 @@ def test_a_live_item_overtakes_bulk_work_and_turns_come_in_order() -> None:
 def test_an_item_that_is_cancelled_or_late_is_not_computed() -> None:
     now = [0.0]
     with live_queue("a", max_in_flight=1, clock=lambda: now[0]) as live:
-        busy = live.submit(0.3)
-        time.sleep(0.1)
+        busy = live.submit(BUSY_S)
+        wait_until(lambda: live.running)
         taken = live.submit(0.01)  # may be taken already, to be the next
         gone, late = live.submit(0.02), live.submit(0.03, deadline=1.0)
         assert gone.cancel()
         now[0] = 2.0
         with pytest.raises(OverloadedError):
             late.result(timeout=60)
-        assert busy.result(timeout=60) == pytest.approx(0.6)
+        assert busy.result(timeout=60) == pytest.approx(2 * BUSY_S)
         assert taken.result(timeout=60) == pytest.approx(0.02)
         assert live.report.num_items == 2
 
 
 def test_cancelled_items_are_not_counted_and_are_removed() -> None:
     with live_queue("a", max_in_flight=1) as live:
-        live.submit(0.3)
+        live.submit(BUSY_S)
         futures = [live.submit(0.01) for _ in range(1000)]
         kept = live.submit(0.02)
         gone = sum(future.cancel() for future in futures)
@@ -130,8 +133,8 @@ def test_the_next_item_goes_to_an_idle_worker() -> None:
 def test_a_cancelled_item_uses_up_no_turn_of_bulk_work() -> None:
     done: list[str] = []
     with live_queue("a", max_in_flight=1) as live:
-        first = live.submit(0.3)
-        time.sleep(0.1)
+        first = live.submit(BUSY_S)
+        wait_until(lambda: live.running)
         bulk = [live.submit(0.001, lane="bulk") for _ in range(20)]
         asked = [live.submit(0.001) for _ in range(60)]
         for number, future in enumerate((*asked, bulk[-1])):
@@ -145,9 +148,8 @@ def test_a_cancelled_item_uses_up_no_turn_of_bulk_work() -> None:
 
 def test_the_very_next_item_can_still_be_cancelled() -> None:
     with live_queue("a", max_in_flight=1) as live:
-        busy = live.submit(0.3)
-        while not live.running:
-            time.sleep(0.01)
+        busy = live.submit(BUSY_S)
+        wait_until(lambda: live.running)
         following, last = live.submit(0.02), live.submit(0.03)
         time.sleep(0.05)
         assert following.cancel(), "it has not begun"
@@ -159,9 +161,8 @@ def test_the_very_next_item_can_still_be_cancelled() -> None:
 def test_the_very_next_item_can_still_be_late_and_its_deadline_be_moved() -> None:
     now = [0.0]
     with live_queue("a", max_in_flight=1, clock=lambda: now[0]) as live:
-        live.submit(0.3)
-        while not live.running:
-            time.sleep(0.01)
+        live.submit(BUSY_S)
+        wait_until(lambda: live.running)
         late, moved = live.submit(0.02, deadline=1.0), live.submit(0.03, deadline=1.0)
         time.sleep(0.05)
         moved.deadline = 9.0
