@@ -112,6 +112,8 @@ def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server)
     for one in behind:
         busy.client.post(f"/jobs/{one}/cancel")
         busy.client.delete(f"/jobs/{one}")
+        # Its card is above: while it goes, a click may miss the button that moves up.
+        person.until(lambda one=one: not person.all(f"[data-job='{one}']"))  # type: ignore[misc]
 
     def place(name: str) -> list[int]:
         """Where a button is in its card, in one reading: cards move while others are removed."""
