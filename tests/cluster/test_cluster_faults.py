@@ -33,7 +33,7 @@ from benchmarks.local_cluster import (
     plain_bytes,
     speak_locally,
 )
-from benchmarks.processes import wait_until
+from tests.cluster.conftest import until
 
 CHAR_S = 0.004
 LEASE_S = 2
@@ -109,7 +109,7 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(cluster: LocalCluster) ->
     outcomes, _ = speak(cluster, said, 10, victim.kill)
     # Its two shards, and what was given to two at the end.
     check(cluster, said, outcomes, 3 * A_SHARD)
-    wait_until(lambda: not victim.group_pids(), 60, "its engine's end")
+    until(lambda: not victim.group_pids(), what="its engine's end")
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_a_worker_that_slept_past_its_lease_is_welcome_again(cluster: LocalClust
     check(cluster, said, outcomes, 4 * A_SHARD)
     assert any("a (" in told and "has no heartbeat" in told for told in warnings), warnings
     assert victim.alive
-    wait_until(lambda: cluster.list_alive()["a"].status == "ready", 60, "an idle worker")
+    until(lambda: cluster.list_alive()["a"].status == "ready", what="an idle worker")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_client_that_is_killed_goes_on_where_it_was(cluster: LocalCluster) -> 
     source = cluster.folder / "book.txt"
     source.write_text(text, encoding="utf-8")
     process = cluster.start_book(source, cluster.folder / "book.m4b", home="killed")
-    wait_until(lambda: sum(cluster.count_spoken().values()) >= 20, 60, "some lines")
+    until(lambda: sum(cluster.count_spoken().values()) >= 20, what="some lines")
     process.kill()
     process.communicate()
     before = sum(cluster.count_spoken().values())
@@ -236,7 +236,7 @@ def test_who_leaves_before_the_end_stops_everybody_and_leaves_nothing_behind(
     run.close()  # type: ignore[attr-defined]
     pool.close()
     idle = lambda: all(cluster.list_alive()[name].status == "ready" for name in "ab")  # noqa: E731
-    wait_until(idle, 60, "idle workers")
+    until(idle, what="idle workers")
     time.sleep(0.5)  # the line that was at work is finished
     before = sum(cluster.count_spoken().values())
     assert before < 100
@@ -315,4 +315,4 @@ def test_a_cable_that_is_pulled_and_put_back(far: Any) -> None:
     back.join()
     check(far, said, outcomes, 5 * A_SHARD)
     assert any("far (" in told and "has no heartbeat" in told for told in warnings), warnings
-    wait_until(lambda: "far" in far.list_alive(), 60, "the far worker's return")
+    until(lambda: "far" in far.list_alive(), what="the far worker's return")

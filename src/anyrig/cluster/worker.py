@@ -229,6 +229,13 @@ class ClusterWorker:
             shards_done=self._num_tasks, tasks=active, heartbeat=self._num_heartbeats,
         )  # fmt: skip
 
+    def _update_entry(self) -> None:
+        """Write to the registry before the next heartbeat, which does it if this fails."""
+        try:
+            self._registry.write(self.info())
+        except Exception as error:  # noqa: BLE001 - a worker starts and stops without its broker
+            log.info("the registry entry was not updated: %s", error)
+
     def _send_heartbeats(self) -> None:
         unavailable = False
         while not self._ended.wait(HEARTBEAT_S):
@@ -308,8 +315,7 @@ class ClusterWorker:
         if self._ready:
             return  # connected again
         self._ready = True
-        with suppress(Exception):  # the next heartbeat does it
-            self._registry.write(self.info())
+        self._update_entry()
         engines = [one.engine for one in self._engines.engines]
         facts = {"device": self._device.name, "word": self._device.word, "engines": engines}
         self._on_event("ready", facts)
@@ -341,7 +347,7 @@ class ClusterWorker:
             self._stop_reason += "; unfinished items were returned"
         state.should_stop = 0  # type: ignore[assignment]  # the exit code
         if not self._celery_stopped.wait(_CELERY_S):
-            # Celery does not look at it while it sends an event to a broker that is away.
+            # Celery does not check should_stop while it sends an event to a broker that is away.
             self._interrupting = True
             _thread.interrupt_main(signal.SIGTERM)
 
@@ -349,8 +355,7 @@ class ClusterWorker:
         """Take nothing new and wait for what is running; whether everything was finished."""
         self.draining = True
         if self._heartbeats.is_alive():
-            with suppress(Exception):  # otherwise its entry lapses
-                self._registry.write(self.info())
+            self._update_entry()
         if _wait_idle(timeout_s):
             return True
         self._returning.set()
