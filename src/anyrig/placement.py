@@ -30,7 +30,7 @@ _USED_SHARE = 0.9
 class Workload:
     """What a workload needs."""
 
-    what: str
+    name: str
     """For reasons and errors: `the voice amy`."""
     libraries: tuple[Library, ...] = ("onnx", "torch")
     """Libraries its engine can use, the best first."""
@@ -43,7 +43,7 @@ class Workload:
     """Whether it benefits from a GPU."""
     cores: int | None = None
     """CPU cores that one process keeps busy; more cores get more processes. None: all."""
-    most_workers: int = 1 << 30
+    max_workers: int = 1 << 30
     """More processes than this would have nothing to do."""
     gpu_libraries: tuple[Library, ...] = ()
     """The libraries on a GPU, if another order is best there."""
@@ -136,7 +136,7 @@ def plan_placement(
         if not placements:
             raise _cannot_place(workload, (*skipped, *also))
         why = "; ".join(f"{one.device.name}: {one.reason}" for one in skipped)
-        warnings.append(f"{workload.what} runs on the CPU: {why}")
+        warnings.append(f"{workload.name} runs on the CPU: {why}")
     tuned = [_set_allocator(one, machine, environment or {}) for one in placements]
     shared = _share_cores(tuned, machine.cpu.cores_usable)
     warnings += [text for placement in shared for text in placement.warnings]
@@ -177,7 +177,7 @@ class _Planner:
     def _place(self, device: Device) -> Placement | DeviceReason:
         workload, options = self.workload, self.options
         if device.kind == "gpu" and not workload.gpu:
-            return explain(ReasonCode.NO_GPU_BENEFIT, workload=workload.what)
+            return explain(ReasonCode.NO_GPU_BENEFIT, workload=workload.name)
         backend = self._choose_backend(device)
         if backend is None:
             return self._explain_no_backend(device)
@@ -249,7 +249,7 @@ class _Planner:
         reasons = dict.fromkeys(one.reason for one in device.backends if one.library in needed)
         return explain(
             ReasonCode.NO_LIBRARY,
-            workload=self.workload.what,
+            workload=self.workload.name,
             libraries=" or ".join(_LIBRARIES[library] for library in needed),
             reasons=device.block_reason or "; ".join(reasons) or "no support for this device",
         )
@@ -262,11 +262,11 @@ class _Planner:
             if device.kind == "gpu" or workload.cores is None:
                 return 1
             cores = math.floor(self.machine.cpu.cores_usable)
-            count = min(math.ceil(cores / workload.cores), workload.most_workers)
+            count = min(math.ceil(cores / workload.cores), workload.max_workers)
             if budget_bytes is not None and each:
                 count = min(count, budget_bytes // each)
             return max(1, count)
-        count = min(requested, max(1, workload.most_workers))
+        count = min(requested, max(1, workload.max_workers))
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
             raise InvalidInputError(
@@ -339,10 +339,10 @@ def _cannot_place(
     small = [one.device for one in skipped if one.reason.code is ReasonCode.INSUFFICIENT_MEMORY]
     if not small:
         return DeviceUnusableError(
-            f"no device can run {workload.what}: {why}", hint="Run `anyrig doctor`."
+            f"no device can run {workload.name}: {why}", hint="Run `anyrig doctor`."
         )
     error = OutOfMemoryError(
-        f"{workload.what} does not fit on any device: {why}",
+        f"{workload.name} does not fit on any device: {why}",
         hint="Raise --memory-gb, use --profile low-memory, or choose a smaller model.",
     )
     if all(device.kind == "gpu" for device in small):

@@ -38,8 +38,12 @@ def test_a_live_item_overtakes_bulk_work_and_turns_come_in_order() -> None:
         first = live.submit(BUSY_S, lane="bulk")
         wait_until(lambda: live.running)
         futures = []
-        for name, lane, turn in (("bulk", "bulk", 0), ("second", "live", 1), ("first", "live", 0)):
-            future = live.submit(0.02, lane=lane, turn=turn)  # type: ignore[arg-type]
+        for name, lane, priority in (
+            ("bulk", "bulk", 0),
+            ("second", "live", 1),
+            ("first", "live", 0),
+        ):
+            future = live.submit(0.02, lane=lane, priority=priority)  # type: ignore[arg-type]
             future.add_done_callback(lambda _, name=name: done.append(name))  # type: ignore[misc]
             futures.append(future)
         assert live.waiting("live") + live.waiting("bulk") >= 2

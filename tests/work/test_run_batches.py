@@ -321,12 +321,12 @@ def test_a_death_while_loading_counts_for_the_device_alone() -> None:
     tracker.record_crash("a", [])
     tracker.record_crash("a", [])
     assert tracker.is_suspended("a")
-    assert not tracker.is_hopeless("a")
+    assert not tracker.exceeds_crash_limit("a")
     for _ in range(4):
         tracker.record_crash("a", [])
-    assert tracker.is_hopeless("a")
+    assert tracker.exceeds_crash_limit("a")
     tracker.record_success(1, "a")
-    assert not tracker.is_hopeless("a")
+    assert not tracker.exceeds_crash_limit("a")
 
 
 def test_a_death_is_forgiven_after_much_good_work() -> None:

@@ -105,7 +105,7 @@ class DocumentWorkers:
         self._temporary.cleanup()  # the processes are ended by the model cache
 
     def submit(
-        self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
+        self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", priority: float = 0.0
     ) -> TaskFuture:
         """A future of the task's result. The first one starts a process: call it in a thread.
 
@@ -113,7 +113,7 @@ class DocumentWorkers:
             task: one of `TASKS`.
             given: options of the task's request, as JSON.
             lane: `bulk` for whatever may take more than a second or so.
-            turn: lower ones come first: a file's number in its request.
+            priority: lower ones come first: a file's number in its request.
         """
         settings = self._rig.settings.server
         waiting_file = self._folder / str(next(self._numbers))
@@ -126,7 +126,7 @@ class DocumentWorkers:
             stack.callback(_remove_file, waiting_file)
             item = queue.submit(
                 {"task": task, "given": dict(given), "waiting_file": str(waiting_file)},
-                lane=lane, turn=turn, deadline=time.monotonic() + settings.deadline_s,
+                lane=lane, priority=priority, deadline=time.monotonic() + settings.deadline_s,
             )  # fmt: skip
             return TaskFuture(item, stack.pop_all(), waiting_file)
 
@@ -137,7 +137,7 @@ class DocumentWorkers:
 
         rig = self._rig
         cpu = choose_device(rig.machine, (DeviceRequest("cpu", "flag"),))
-        workload = Workload("documents", gpu=False, cores=1, most_workers=1)
+        workload = Workload("documents", gpu=False, cores=1, max_workers=1)
         plan = place(rig, cpu, workload, self._options)
         workers = LocalWorkers(
             plan.placements[:1], self._build_factory(lane), environment=rig.environment

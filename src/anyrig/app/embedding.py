@@ -417,7 +417,7 @@ def build_workload(model: Model, cpu: Cpu, *, num_characters: int | None, shared
     if shared and _BF16_TILES in cpu.vectors:
         workload = replace(workload, libraries=workload.gpu_libraries)
     if num_characters is not None:
-        workload = replace(workload, most_workers=max(1, num_characters // _FEW_CHARACTERS))
+        workload = replace(workload, max_workers=max(1, num_characters // _FEW_CHARACTERS))
     return workload
 
 

@@ -251,7 +251,7 @@ def _borrow_finder(
     def open_finder() -> Finder:
         if namer is None:
             return Finder(None, kinds=some_kinds, unchecked=request.unchecked)
-        workload = replace(namer.need, most_workers=max(1, num_bytes // _BYTES_PER_WORKER))
+        workload = replace(namer.need, max_workers=max(1, num_bytes // _BYTES_PER_WORKER))
         quiet = replace(request, no_bench=True)
         choice = rig.choose_device(quiet) if workload.gpu else rig.choose_cpu(quiet)
         return Finder(

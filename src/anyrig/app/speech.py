@@ -453,7 +453,7 @@ def place_engine(
         request = replace(request, no_bench=True)  # nothing to choose between
     workload = replace(
         choice.engine_class.need(choice.found),
-        most_workers=max(1, num_characters // _CHARACTERS_PER_WORKER),
+        max_workers=max(1, num_characters // _CHARACTERS_PER_WORKER),
     )
     plan = place(rig, rig.choose_device(request), workload, request)
     return test_devices(rig, plan, request)
@@ -563,7 +563,7 @@ def _place_recogniser(
 
     workload = Workload(
         "the recogniser", libraries=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
-        most_workers=max(1, num_recordings // 4),
+        max_workers=max(1, num_recordings // 4),
     )  # fmt: skip
     plan = plan_placement(
         rig.machine, rig.choose_cpu(options), workload, environment=rig.environment

@@ -459,8 +459,8 @@ class ClusterWorker:
         began, num_oom = time.monotonic(), engine.live.report.num_out_of_memory
         futures: dict[Future[Any], int] = {}
         try:
-            for turn, (index, payload) in enumerate(payloads.items()):
-                futures[engine.live.submit(payload, lane=lane, turn=turn)] = index
+            for priority, (index, payload) in enumerate(payloads.items()):
+                futures[engine.live.submit(payload, lane=lane, priority=priority)] = index
             results, failures = self._collect(futures, task_id)
         finally:
             for future in futures:

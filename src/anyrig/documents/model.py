@@ -78,7 +78,7 @@ class Model:
         order = ("onnx", "torch") if self.graph else ("torch",)
         ways = tuple(way for way in order if way != "torch" or self.torch)
         return Workload(
-            what=f"the model {self.name}",
+            name=f"the model {self.name}",
             libraries=ways,  # type: ignore[arg-type]
             gpu_libraries=tuple(reversed(ways)),  # type: ignore[arg-type]
             precisions=("bf16", "fp16", "fp32") if self.torch else ("fp32",),

@@ -75,21 +75,21 @@ class Model:
         """What it costs to hear a recording: in batches every one is padded to half a minute."""
         return 30.0 if self.engine == "transformers" else recording.cost
 
-    def need(self, most_workers: int = 1 << 30, *, cuda: bool = False) -> Workload:
+    def need(self, max_workers: int = 1 << 30, *, cuda: bool = False) -> Workload:
         """What it asks of a machine.
 
         Args:
-            most_workers: more processes would have nothing to do.
+            max_workers: more processes would have nothing to do.
             cuda: whether CTranslate2 can drive a GPU here.
         """
         held = _RUNTIME_BYTES + round(1.3 * self.weights_bytes)
         if self.engine == "transformers":
             return Workload(
                 self.name, libraries=("torch",), precisions=("fp16", "bf16", "fp32"),
-                worker_bytes=held, cores=None, most_workers=most_workers,
+                worker_bytes=held, cores=None, max_workers=max_workers,
             )  # fmt: skip
         return Workload(
-            self.name, libraries=("torch", "onnx"), worker_bytes=held, most_workers=most_workers,
+            self.name, libraries=("torch", "onnx"), worker_bytes=held, max_workers=max_workers,
             precisions=("fp16", "fp32") if cuda else ("fp32",), gpu=cuda, cores=1,
         )  # fmt: skip
 

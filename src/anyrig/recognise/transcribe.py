@@ -226,11 +226,11 @@ class Transcriber:
             self._pools[name] = (pool, _BATCH_AHEAD if batches else _LOOK_AHEAD * workers)
         return self._pools[name]
 
-    def _placed(self, model: Model, most_workers: int) -> PlacementPlan:
+    def _placed(self, model: Model, max_workers: int) -> PlacementPlan:
         """Where a model is heard with; CTranslate2 drives the GPUs of one maker only."""
         if model.engine != "whisper":
-            return self._seats(model.need(most_workers))
-        placed = self._seats(model.need(most_workers, cuda=True))
+            return self._seats(model.need(max_workers))
+        placed = self._seats(model.need(max_workers, cuda=True))
         gpus = [seat.device for seat in placed.placements if seat.device.kind == "gpu"]
         if not gpus:
             return placed
@@ -238,7 +238,7 @@ class Transcriber:
             others = {gpu.id for gpu in gpus if gpu.vendor != "nvidia"}
             fit = tuple(seat for seat in placed.placements if seat.device.id not in others)
             return replace(placed, placements=fit)
-        return self._seats(model.need(most_workers))
+        return self._seats(model.need(max_workers))
 
     # -- what is kept ----------------------------------------------------------------------------
 

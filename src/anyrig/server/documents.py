@@ -121,14 +121,14 @@ class DocumentTasks:
         given: Mapping[str, Any],
         *,
         lane: Lane = "live",
-        turn: float = 0.0,
+        priority: float = 0.0,
         sources: Sequence[Source] = (),
     ) -> Any:
         """The result of a task of `app.document_worker.TASKS`, or a problem, in which `sources`
         have the names that clients know.
         """
         try:
-            return await self.result(task, given, lane=lane, turn=turn)
+            return await self.result(task, given, lane=lane, priority=priority)
         except AnyrigError as error:
             problem = to_problem(error)
             for source in sources:
@@ -136,14 +136,14 @@ class DocumentTasks:
             raise problem from error
 
     async def result(
-        self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
+        self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", priority: float = 0.0
     ) -> Any:
         """A task's result, or its error as the worker raised it; a problem if it takes too long.
 
         It may wait for some time, and from then on it may run for some time.
         """
         limits, outcome = self.server.settings, "given up"
-        submit = partial(self.server.documents.submit, task, given, lane=lane, turn=turn)
+        submit = partial(self.server.documents.submit, task, given, lane=lane, priority=priority)
         try:
             future = await self._starting[lane].run(submit, limits, undo=lambda one: one.cancel())
             found = await wait_for_task(future, limits.work_s)
@@ -166,13 +166,13 @@ class DocumentTasks:
     ) -> list[dict[str, Any]]:
         """An outcome for each source, of a task that answers a row for each text or file."""
 
-        async def run(group: Sequence[Source], lane: Lane, turn: int) -> list[dict[str, Any]]:
+        async def run(group: Sequence[Source], lane: Lane, priority: int) -> list[dict[str, Any]]:
             if group[0].path is not None:
                 what: dict[str, Any] = {"files": [str(one.path) for one in group]}
             else:
                 what = {"texts": [one.text for one in group], "names": [one.name for one in group]}
             try:
-                rows = await self.ask(task, {**given, **what}, lane=lane, turn=turn)
+                rows = await self.ask(task, {**given, **what}, lane=lane, priority=priority)
             except Problem as error:
                 return [_build_failure(source, error) for source in group]
             return [
@@ -182,8 +182,8 @@ class DocumentTasks:
             ]  # fmt: skip
 
         calls = [
-            partial(run, group, lane, turn)
-            for turn, (group, lane) in enumerate(_group_sources(sources))
+            partial(run, group, lane, priority)
+            for priority, (group, lane) in enumerate(_group_sources(sources))
         ]
         return [row for rows in await run_few(calls, _MAX_TASKS) for row in rows]
 

@@ -57,7 +57,7 @@ class _Making:
 
     line: Line
     lane: Lane
-    turn: float
+    priority: float
     future: ItemFuture[Recording]
     wanted: list[Future[Recording]] = field(default_factory=list)
     answered: bool = False
@@ -187,7 +187,7 @@ class LiveStudio:
             making = self._making.get(name)
             if making is None:
                 future = self.live.submit(
-                    segment.line, lane=lane, turn=number, deadline=deadline, admitted=number > 0
+                    segment.line, lane=lane, priority=number, deadline=deadline, admitted=number > 0
                 )
                 making = _Making(segment.line, lane, number, future, [mine])
                 self._making[name] = making
@@ -203,7 +203,7 @@ class LiveStudio:
         return Asked(name, mine)
 
     def _hastened(
-        self, name: str, making: _Making, lane: Lane, turn: float, deadline: float | None
+        self, name: str, making: _Making, lane: Lane, priority: float, deadline: float | None
     ) -> bool:
         """Whether a line that still waits was put further to the front for another who wants it.
 
@@ -213,13 +213,13 @@ class LiveStudio:
         before = making.future.deadline
         if before is not None and (deadline is None or deadline > before):
             making.future.deadline = before = deadline
-        sooner = (lane != "live", turn) < (making.lane != "live", making.turn)
+        sooner = (lane != "live", priority) < (making.lane != "live", making.priority)
         if not sooner or not making.future.cancel():
             return False
-        making.lane, making.turn = lane, turn
+        making.lane, making.priority = lane, priority
         try:
             making.future = self.live.submit(
-                making.line, lane=lane, turn=turn, deadline=before, admitted=True
+                making.line, lane=lane, priority=priority, deadline=before, admitted=True
             )
         except AnyrigError as error:  # closed: nobody may be left waiting
             self._forget(name, making)

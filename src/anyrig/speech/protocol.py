@@ -181,7 +181,7 @@ class SpeechEngine(BaseEngine):
 
         spec = cls.spec
         return Workload(
-            what=f"the voice engine {spec.name}",
+            name=f"the voice engine {spec.name}",
             libraries=spec.libraries,
             precisions=spec.precisions,
             worker_bytes=found.worker_bytes,

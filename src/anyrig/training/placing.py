@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NEED = Workload(
-    what="training",
+    name="training",
     libraries=("torch",),
     precisions=("bf16", "fp16", "tf32", "fp32"),
     training=True,
@@ -28,7 +28,7 @@ def need(precision: str = "auto") -> Workload:
     """What training asks for; fp8 is only taken when it is asked for by name."""
     if precision != "fp8":
         return NEED
-    return Workload(NEED.what, NEED.libraries, ("fp8", *NEED.precisions), training=True)
+    return Workload(NEED.name, NEED.libraries, ("fp8", *NEED.precisions), training=True)
 
 
 def wanted(settings: Settings) -> PlacementOptions:

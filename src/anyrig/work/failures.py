@@ -82,7 +82,7 @@ class FailureTracker:
         """Whether it crashed with different items: time to try suspects on it alone."""
         return self._devices[device].streak >= DEVICE_CRASHES
 
-    def is_hopeless(self, device: str) -> bool:
+    def exceeds_crash_limit(self, device: str) -> bool:
         """Whether nothing was computed between many crashes, whatever it was given."""
         return self._devices[device].streak >= DEVICE_CRASHES * POISON_CRASHES
 

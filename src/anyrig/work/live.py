@@ -3,8 +3,8 @@
     with LiveQueue(pool, cost=len) as live:
         future = live.submit("a sentence", lane="live")
 
-Waiting items are taken in order of lane, then turn, then arrival, and only when a worker is about
-to be free, so that a live item overtakes all waiting bulk work. `submit` returns a future of
+Waiting items are taken in order of lane, then priority, then arrival, and only when a worker is
+about to be free, so that a live item overtakes all waiting bulk work. `submit` returns a future of
 `concurrent.futures`; `asyncio.wrap_future` makes it awaitable. An item that is cancelled before its
 turn costs nothing; one whose deadline passes while it waits fails with `OverloadedError`.
 """
@@ -70,7 +70,7 @@ class _Request(Generic[T, R]):
 
 
 _Heap = list[tuple[float, int, _Request[T, R]]]
-"""By turn, then arrival."""
+"""By priority, then arrival."""
 
 
 class LiveQueue(Generic[T, R]):
@@ -124,7 +124,7 @@ class LiveQueue(Generic[T, R]):
         payload: T,
         *,
         lane: Lane = "live",
-        turn: float = 0.0,
+        priority: float = 0.0,
         deadline: float | None = None,
         admitted: bool = False,
     ) -> ItemFuture[R]:
@@ -133,7 +133,7 @@ class LiveQueue(Generic[T, R]):
         Args:
             payload: the item.
             lane: `live` if a person waits.
-            turn: lower ones of a lane come first: the number of a sentence in its text, say, so
+            priority: lower ones of a lane come first: the number of a sentence in its text, say, so
                 that everybody's first sentence comes before anybody's second.
             deadline: by the clock; an item that still waits then fails.
             admitted: it belongs to a request that was accepted before, and is not refused now.
@@ -143,7 +143,7 @@ class LiveQueue(Generic[T, R]):
         request.future.deadline = deadline
         with self._lock:
             self._check(lane, admitted)
-            heapq.heappush(self._heaps[lane], (turn, self._num_submitted, request))
+            heapq.heappush(self._heaps[lane], (priority, self._num_submitted, request))
             self._counts[lane] += 1
             self._num_submitted += 1
         self.pool.wake()

@@ -384,7 +384,7 @@ class Scheduler(Generic[T]):
             if first.cost > most:
                 return chosen  # whether this worker should do that one is another decision
 
-    def _alone_from(self, worker: WorkerLoad[T]) -> float:
+    def _solo_item_s(self, worker: WorkerLoad[T]) -> float:
         """An item that takes so long goes by itself near the end, where calls hold one item."""
         return self.low_s if worker.budget.cost == 0.0 else math.inf
 
@@ -493,10 +493,10 @@ class Scheduler(Generic[T]):
         if plan is None:
             plan = self._make_lasting_plan(now)
         elif worker.number not in plan.rates and now >= plan.reconsider_at:
-            plan = self._include_newcomers(plan, now)
+            plan = self._replan_with_new_workers(plan, now)
         if plan is not None and not self._is_off(plan, worker, rate, now):
             idle = not worker.items and not plan.items.get(worker.number)
-            if not idle or not self._anyone_off(plan, now):
+            if not idle or not self._has_deviated(plan, now):
                 self._plan = plan
                 return plan
         self.on_plan, self._plan = False, None
@@ -514,7 +514,7 @@ class Scheduler(Generic[T]):
         found = assign_best([cost for cost, _ in self.waiting.by_cost], slots)
         return _Plan(found, slots, self.waiting.by_cost, now, oldest_first=True)
 
-    def _include_newcomers(self, plan: _Plan, now: float) -> _Plan:
+    def _replan_with_new_workers(self, plan: _Plan, now: float) -> _Plan:
         """A plan with the workers that have come since, if everything would finish earlier."""
         slots = self._slots(now)
         planned = sorted(slot for slot in slots if slot.number in plan.rates)
@@ -535,7 +535,7 @@ class Scheduler(Generic[T]):
         late = now + worker.busy_s(now, rate) + rest / rate > plan.end + self.low_s
         return _differs(rate, planned) or (late and (rest > 0 or bool(worker.items)))
 
-    def _anyone_off(self, plan: _Plan, now: float) -> bool:
+    def _has_deviated(self, plan: _Plan, now: float) -> bool:
         """Whether another worker has stopped, which would not ask for more."""
         if now - plan.checked_at < self._slice_s / 4:
             return False
@@ -561,7 +561,7 @@ class Scheduler(Generic[T]):
             )
             plan = _Plan(assignment, slots, self.waiting.by_cost, now, oldest_first=False)
             self._plan = plan
-        chosen = self._take_planned(plan, worker, target, self._alone_from(worker))
+        chosen = self._take_planned(plan, worker, target, self._solo_item_s(worker))
         if chosen or plan.at == now:
             return chosen
         # It finished early, or has come since: until the next plan it does what is short.

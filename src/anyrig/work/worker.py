@@ -170,7 +170,7 @@ class LocalWorkers(WorkerSource):
             return
         placement, device, failures = worker.placement, worker.device, self.pool.failures
         only = self._fallback is None and all(other == device for other in self.pool.devices)
-        if not failures.is_suspended(device) or (only and not failures.is_hopeless(device)):
+        if not failures.is_suspended(device) or (only and not failures.exceeds_crash_limit(device)):
             log.warning("a worker on %s %s; starting another", worker.title, exited.reason)
             self._start_worker(placement)
             return

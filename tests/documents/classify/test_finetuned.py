@@ -63,7 +63,7 @@ def _placed(model: FineTuned, backend: str) -> Placement:
     machine = discover(os.environ)
     need = model.need()
     assert backend in need.libraries
-    only = type(need)(need.what, (backend,), need.precisions)
+    only = type(need)(need.name, (backend,), need.precisions)
     found = plan_placement(
         machine,
         choose_device(machine),

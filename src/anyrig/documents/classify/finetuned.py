@@ -50,7 +50,7 @@ class FineTuned:
         ways: tuple[Library, ...] = ("torch",) if self.weights else ()
         ways += ("onnx",) if self.graph is not None else ()
         return Workload(
-            what=f"the classifier {self.name}",
+            name=f"the classifier {self.name}",
             libraries=ways,
             precisions=("bf16", "fp16", "fp32") if self.weights else ("fp32",),
             worker_bytes=self.weights_bytes * 2 + (100 << 20),

@@ -68,7 +68,7 @@ class Chosen:
         gpu = self.engine == "rapidocr"
         return Workload(
             f"OCR with {self.engine}", libraries=("onnx",), worker_bytes=600 << 20, gpu=gpu,
-            cores=1, most_workers=max(1, num_pages),
+            cores=1, max_workers=max(1, num_pages),
         )  # fmt: skip
 
 

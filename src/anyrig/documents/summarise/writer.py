@@ -42,7 +42,7 @@ class Writer:
     def need(self) -> Workload:
         """What its workers ask for; fp16 is left out, as T5 overflows in it."""
         return Workload(
-            what=f"the summariser {self.name}",
+            name=f"the summariser {self.name}",
             libraries=("torch",),
             precisions=("bf16", "fp32"),
             worker_bytes=self.weights_bytes * 2 + (300 << 20),
