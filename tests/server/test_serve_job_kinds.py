@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -41,3 +43,49 @@ def test_every_example_is_taken(client: TestClient, kind: str) -> None:
     example = UPLOAD.sub(f"upload:{sent}", json.dumps(EXAMPLES[kind]))
     answer = client.post("/jobs", json={"kind": kind, "arguments": json.loads(example)})
     assert answer.status_code == 201, answer.text
+
+
+def upload(client: TestClient, name: str, data: bytes) -> str:
+    return (
+        f"upload:{client.post('/uploads', files={'files': (name, data)}).json()['files'][0]['id']}"
+    )
+
+
+def post(client: TestClient, kind: str, **arguments: Any) -> Any:
+    return client.post("/jobs", json={"kind": kind, "arguments": arguments})
+
+
+@pytest.mark.parametrize(("length", "status"), [(15_000, 201), (20_000, 201), (20_001, 400)])
+def test_a_line_has_one_limit_however_it_is_sent(
+    client: TestClient, length: int, status: int
+) -> None:
+    text = "word " * (length // 5) + "x" * (length % 5)
+    file = upload(client, "lines.txt", text.encode() + b"\nGood bye.\n")
+    answers = [
+        post(client, "batch", lines=[text], engine="tone"),
+        post(client, "batch", lines=[{"text": text}], engine="tone"),
+        post(client, "batch", file=file, engine="tone"),
+    ]
+    assert [one.status_code for one in answers] == [status] * 3, [one.text for one in answers]
+    if status == 400:
+        assert {one.json()["title"] for one in answers} == {"line 1 has 20,001 characters"}
+
+
+@pytest.mark.parametrize("spelled", ["m4b", "M4B", ".M4b", " m4b"])
+def test_a_format_is_spelled_in_any_case(client: TestClient, spelled: str) -> None:
+    file = upload(client, "book.txt", b"CHAPTER I\n\nThe tide came in.")
+    answer = post(client, "book", file=file, engine="tone", format=spelled)
+    assert answer.status_code == 201, answer.text
+    job = client.app.state.server.jobs.get(answer.json()["id"])  # type: ignore[attr-defined]
+    assert job.arguments["format"] == "m4b"
+    assert Path(job.arguments["output"]).name == "book.m4b"
+
+
+def test_transcripts_are_named_by_their_format(client: TestClient) -> None:
+    file = upload(client, "talk.wav", b"RIFF")
+    answer = post(client, "transcribe", file=file, format="SRT, .Txt")
+    assert answer.status_code == 201, answer.text
+    job = client.app.state.server.jobs.get(answer.json()["id"])  # type: ignore[attr-defined]
+    assert job.arguments["format"] == ["srt", "txt"]
+    assert Path(job.arguments["output"]).name == "transcript.srt"
+    assert post(client, "transcribe", file=file, format="../x").status_code == 400

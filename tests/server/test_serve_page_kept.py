@@ -64,6 +64,30 @@ import("/page/assets/sound.js").then((sound) => {
 }, (error) => done({ error: String(error) }));
 """
 
+# Follow the log of a job whose server answers as given; each status is an answer, the last repeats.
+_FOLLOW_A_LOG = """
+const [statuses, done] = arguments;
+import("/page/assets/log.js").then(async ({ default: log }) => {
+  const component = { ...log.data(), $refs: {}, url: "/jobs/x/events", texts: { states: {} } };
+  for (const [name, one] of Object.entries(log.methods)) component[name] = one.bind(component);
+  const { fetch, setTimeout } = window;
+  let requests = 0;
+  window.fetch = async () => {
+    const status = statuses[Math.min(requests, statuses.length - 1)];
+    if (++requests > 9) component.over = true;
+    const event = 'id: 1\\nevent: state\\ndata: {"data": {"state": "running"}}\\n\\n';
+    return new Response(status === 200 ? event : null, { status });
+  };
+  window.setTimeout = (go) => Promise.resolve().then(go);
+  try {
+    await component.follow();
+  } finally {
+    Object.assign(window, { fetch, setTimeout });
+  }
+  done({ requests, lines: component.lines.length });
+}).catch((error) => done({ error: String(error) }));
+"""
+
 
 def test_a_second_of_sound_reads_the_component_a_few_times(browser: Browser) -> None:
     browser.open("/speak")
@@ -81,6 +105,18 @@ def test_the_drawing_of_long_speech_stays_small(browser: Browser) -> None:
     assert peaks["count"] <= peaks["size"] == 4096
     assert peaks["max"] == pytest.approx(20000 / 32768, abs=0.001)
     assert peaks["last"] == pytest.approx(20000 / 32768, abs=0.001)
+
+
+def test_the_log_of_a_job_ends_when_the_server_has_no_more(browser: Browser) -> None:
+    browser.open("/speak")
+    asked = {}
+    for statuses in ([204], [200, 204], [404], [401], [503, 429, 204], [503]):
+        read = browser.driver.execute_async_script(_FOLLOW_A_LOG, statuses)
+        assert read.get("error") is None
+        asked[str(statuses)] = read["requests"]
+    assert asked == {
+        "[204]": 1, "[200, 204]": 2, "[404]": 1, "[401]": 1, "[503, 429, 204]": 3, "[503]": 10,
+    }  # fmt: skip
 
 
 def typed(browser: Browser) -> tuple[str, str, str]:

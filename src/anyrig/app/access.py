@@ -279,7 +279,8 @@ class ResolvedOptions:
     def add(self, request: type, given: Mapping[str, Any]) -> None:
         """Check what the client gives for the options of a request, and resolve uploads and paths.
 
-        Names and paths are checked here; the rest is checked by the request when it is built.
+        Names and paths are checked here, and words with several spellings get their usual one
+        (`M4B` is `m4b`); the rest is checked by the request when it is built.
         """
         options = {name: one for name, one in list_options(request).items() if one.http}
         for name, value in given.items():
@@ -311,6 +312,8 @@ def _resolve_option(found: ResolvedOptions, option: Option, value: Any) -> Any:
         return check_name(name, value, form, what)
     if option.shape == "mapping" and isinstance(value, Mapping):
         check_no_paths(name, value)
+    if option.normalize and option.shape == "single":
+        return option.check(value)
     return value
 
 

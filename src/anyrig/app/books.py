@@ -45,7 +45,7 @@ from anyrig.app.events import (
     ProgressEvent,
     WarningEvent,
 )
-from anyrig.app.files import check_writable
+from anyrig.app.files import check_writable, normalize_format
 from anyrig.app.speech import (
     Speech,
     SynthesisOptions,
@@ -170,7 +170,7 @@ class BookRequest(ReadingOptions, BookFileOptions, SynthesisOptions):
     format: str | None = option(
         None, "m4b, or one file per chapter: mp3, opus, flac, m4a, wav",
         choices=(BOOK_FORMAT, *CHAPTER_FORMATS), metavar="NAME",
-        normalize=lambda text: text.lower().lstrip("."),
+        normalize=normalize_format,
     )  # fmt: skip
     chapters: tuple[str, ...] = option((), "such as 3-7,9 or 5-; default: all but front matter")
     again: tuple[str, ...] = option(

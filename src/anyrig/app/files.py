@@ -42,6 +42,11 @@ def check_writable(path: Path, formats: Sequence[str] = (), *, new_folder: bool 
         )
 
 
+def normalize_format(text: str) -> str:
+    """A format by its name or a suffix, in any case: `M4B` and `.m4b` are m4b."""
+    return text.strip().lower().lstrip(".")
+
+
 def find_unused_name(path: Path) -> Path:
     """The name, or the first numbered one that is free: nothing is overwritten unasked."""
     number, found = 1, path

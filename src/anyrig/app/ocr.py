@@ -18,6 +18,7 @@ from anyrig.app.documents import (
     open_ocr_reader,
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.files import normalize_format
 from anyrig.documents.ocr import FORMATS, OcrFormat
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError, mention
 from anyrig.options import option
@@ -48,7 +49,7 @@ class OcrRequest(FileLimitOptions):
     )
     format: OcrFormat | None = option(
         None, "txt, json, pdf or hocr; default: by the output's suffix",
-        normalize=lambda text: text.strip().lower().lstrip("."), metavar="NAME",
+        normalize=normalize_format, metavar="NAME",
     )  # fmt: skip
     language: str = option(
         "", "language of the pages, such as en, es or fr", normalize=language_code, metavar="CODE"
@@ -189,7 +190,7 @@ def resolve_format(request: OcrRequest, files: Sequence[Path]) -> OcrFormat:
     """The format that was requested, or that the output's name implies."""
     name: str = request.format or ""
     if not name and request.output and not _is_folder(request, files):
-        suffix = Path(request.output).suffix.lower().lstrip(".")
+        suffix = normalize_format(Path(request.output).suffix)
         name = _FORMAT_NAMES.get(suffix, suffix)
     for format in FORMATS:
         if format == (name or "txt"):

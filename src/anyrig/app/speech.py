@@ -36,6 +36,7 @@ from anyrig.app.engines import (
     suggest_engines,
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.files import normalize_format
 from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.options import Request, option
 
@@ -192,8 +193,9 @@ def resolve_format(format: str | None, path: Path | None = None) -> str:
 
     if not format:
         return format_of(path) if path is not None else "wav"
+    name = normalize_format(format)
     for known in FORMATS.values():
-        if format.lower() == known.name or f".{format.lower()}" in known.extensions:
+        if name == known.name or f".{name}" in known.extensions:
             return known.name
     raise InvalidInputError(
         f"unknown format {format!r}", hint=f"Valid formats: {', '.join(FORMATS)}."

@@ -15,6 +15,7 @@ from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.files import normalize_format
 from anyrig.errors import AnyrigError, InvalidInputError, mention
 from anyrig.options import option
 from anyrig.recognise.protocol import FORMS, FormName
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
 _MAX_DOUBTFUL = 5  # lines of a recording that are warned of one by one
 
 
-def _normalize_format(text: str) -> str:
-    return text.strip().lower().lstrip(".")
-
-
 @dataclass(frozen=True, kw_only=True)
 class TranscriptionRequest(ComputeOptions):
     """Transcription."""
@@ -56,7 +53,7 @@ class TranscriptionRequest(ComputeOptions):
         metavar="PATH",
     )  # fmt: skip
     format: tuple[FormName, ...] = option(
-        (), "txt, md, srt, vtt, json; several as srt,txt", normalize=_normalize_format
+        (), "txt, md, srt, vtt, json; several as srt,txt", normalize=normalize_format
     )
     language: str = option(
         "", "spoken language, such as en; default: detected", normalize=language_code,
@@ -396,7 +393,7 @@ def resolve_formats(
     """The formats that were requested, or that the output's name implies."""
     names: Sequence[str] = requested
     if not names and output is not None and output.suffix:
-        names = [_normalize_format(output.suffix)]
+        names = [normalize_format(output.suffix)]
     for name in names:
         if name not in FORMS:
             raise InvalidInputError(

@@ -28,9 +28,10 @@ from anyrig.app.access import (
 )
 from anyrig.app.batch import parse_lines
 from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind
+from anyrig.app.transcription import TranscriptionRequest
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
-from anyrig.options import json_schema
+from anyrig.options import json_schema, list_options
 from anyrig.server.routes.speech import LANGUAGE
 from anyrig.server.routes.transcriptions import resolve_model
 from anyrig.server.state import ServerState
@@ -65,7 +66,7 @@ def prepare_job(
         given: the options as they came.
     """
     find_kind(kind)
-    _check_json(given)
+    _check_options(given)
     folder = server.data_folder.absolute() / JOBS_FOLDER / secrets.token_hex(12)
     (folder / OUTPUT_FOLDER).mkdir(parents=True)
     found = ResolvedOptions(server, client)
@@ -92,7 +93,7 @@ def prepare_plan(
     server: ServerState, client: Client, given: Mapping[str, Any]
 ) -> dict[str, JsonValue]:
     """The arguments of a book that is only looked at: nothing is created for it."""
-    _check_json(given)
+    _check_options(given)
     folder = server.data_folder.absolute() / JOBS_FOLDER / "plan"
     found = ResolvedOptions(server, client)
     _resolve(server, found, "book", given, folder)
@@ -125,10 +126,15 @@ def _shorten(given: Mapping[str, Any]) -> dict[str, JsonValue]:
     return kept
 
 
-def _check_json(value: Any, depth: int = 0) -> None:
-    """Refuse surrogates, nulls, and texts and nesting without end."""
+def _check_options(given: Mapping[str, Any]) -> None:
+    """Refuse surrogates, nulls, and texts and nesting without end; `check_lines` limits lines."""
+    _check_json({name: value for name, value in given.items() if name != "lines"}, _MAX_TEXT)
+    _check_json(given.get("lines"), None)
+
+
+def _check_json(value: Any, max_text: int | None, depth: int = 0) -> None:
     if isinstance(value, str):
-        if len(value) > _MAX_TEXT and depth < 3:
+        if max_text is not None and len(value) > max_text:
             raise InvalidInputError("a text is too long", hint="Upload it as a file.")
         try:
             value.encode("utf-8")
@@ -142,11 +148,11 @@ def _check_json(value: Any, depth: int = 0) -> None:
         raise InvalidInputError("the options are nested too deeply", hint="See /docs.")
     elif isinstance(value, Mapping):
         for name, one in value.items():
-            _check_json(str(name), depth + 1)
-            _check_json(one, depth + 1)
+            _check_json(str(name), max_text, depth + 1)
+            _check_json(one, max_text, depth + 1)
     elif isinstance(value, Sequence):
         for one in value:
-            _check_json(one, depth + 1)
+            _check_json(one, max_text, depth + 1)
 
 
 # -- each kind: its files, and where its results go ------------------------------------------------
@@ -215,12 +221,10 @@ def _prepare_transcription(found: ResolvedOptions, given: Mapping[str, Any], fol
     title = _prepare_file(found, given)
     found.values["files"] = [found.values.pop("file")]
     formats = found.values.get("format") or "txt"
-    if isinstance(formats, str):
-        formats = [one.strip() for one in formats.split(",") if one.strip()] or ["txt"]
-        found.values["format"] = formats
-    first = str(formats[0])
-    if not first.isalnum() or len(first) > 8:
-        raise InvalidInputError("unknown format", hint="Valid formats: txt, md, srt, vtt, json.")
+    option = list_options(TranscriptionRequest)["format"]
+    formats = option.parse_list(formats) if isinstance(formats, str) else option.check(formats)
+    found.values["format"] = formats or ("txt",)
+    first = found.values["format"][0]
     found.values["output"] = str(folder / OUTPUT_FOLDER / f"transcript.{first}")
     return title
 
@@ -341,8 +345,13 @@ def _check_line(number: int, row: Mapping[str, Any]) -> None:
     """What would open a file, and what would fail only when the job runs."""
     text, voice, language, seed = (row.get(n) for n in ("text", "voice", "language", "seed"))
     assert isinstance(text, str)
-    if len(text) > _MAX_LINE or "\0" in text:
-        raise InvalidInputError(f"line {number} is too long, or contains a null", hint="Split it.")
+    if len(text) > _MAX_LINE:
+        raise InvalidInputError(
+            f"line {number} has {len(text):,} characters",
+            hint=f"A line may have {_MAX_LINE:,}: split it.",
+        )
+    if "\0" in text:
+        raise InvalidInputError(f"line {number} contains a null", hint="Leave it out.")
     voices = [] if voice in (None, "") else [voice]
     if "<" in text and "voice" in text.lower():  # also <ssml:voice>
         voices += filter(None, _VOICE_IN_SSML.findall(text))

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocketState
 
 from anyrig.app.access import check_no_paths
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
+from anyrig.app.files import normalize_format
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
 from anyrig.server import errors
 from anyrig.server.documents import run_while_connected
@@ -44,6 +45,10 @@ LANGUAGE = r"^(auto|[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)$"
 VoiceName = Annotated[PlainName, Field(max_length=300)]
 _OPENAI_FIELDS = {"text": "input", "engine": "model", "rate": "speed", "set": "options"}
 """Options of a `LiveSpeechRequest` that are called otherwise here."""
+
+
+def _normalize_format(value: Any) -> Any:
+    return normalize_format(value) if isinstance(value, str) else value
 
 
 class VoiceId(BaseModel):
@@ -73,7 +78,7 @@ class CreateSpeechRequest(BaseModel):
         "", description="Of GET /config; `a:2+b` blends two; OpenAI's names are the default voice.",
         examples=["alloy"],
     )  # fmt: skip
-    response_format: AudioFormat = Field(
+    response_format: Annotated[AudioFormat, BeforeValidator(_normalize_format)] = Field(
         "mp3", description="All are sent while they are made; pcm is 16 bit, mono, 24 kHz."
     )
     speed: float = Field(1.0, ge=0.25, le=4.0)

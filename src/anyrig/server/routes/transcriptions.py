@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, resolve_path
+from anyrig.app.files import normalize_format
 from anyrig.app.uploads import Upload
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.server.auth import get_client
@@ -204,7 +205,7 @@ def _build_arguments(server: ServerState, client: Client, form: UploadForm) -> d
 
 
 def _read_format(form: UploadForm) -> str:
-    name = form.value("response_format") or "json"
+    name = normalize_format(form.value("response_format") or "json")
     if name not in FORMATS:
         raise InvalidInputError(
             f"unknown response_format {name[:40]!r}", hint=f"Formats: {', '.join(FORMATS)}."

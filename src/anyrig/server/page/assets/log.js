@@ -33,7 +33,10 @@ export default {
       this.stop = new AbortController();
       const headers = this.last ? { "Last-Event-ID": this.last } : {};
       const response = await fetch(this.url, { headers, signal: this.stop.signal });
-      if (!response.ok) return (this.ended = response.status === 404);
+      // 204: the job is finished and nothing is new. A refusal stays one, but for too many requests.
+      const refused = response.status >= 400 && response.status < 500 && response.status !== 429;
+      if (response.status === 204 || refused) return (this.ended = true);
+      if (!response.ok) return;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
