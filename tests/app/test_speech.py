@@ -29,8 +29,11 @@ from anyrig.errors import (
     ModelNotFoundError,
 )
 from anyrig.options import request_from_json, request_to_json
+from anyrig.storage.cache import ResultCache
+from anyrig.storage.keys import JsonValue
 from tests.server.conftest import environment_of
 from tests.speech.sound.takes import RATE, said, sentences
+from tests.speech.sound.test_packed import CRAFTED
 
 
 @pytest.fixture
@@ -48,6 +51,25 @@ def speech(rig: Rig) -> Iterator[LiveSpeech]:
 
 def names(rig: Rig) -> list[tuple[str, int]]:
     return [(one.name, one.num_borrowers) for one in rig.models.loaded_models()]
+
+
+@pytest.mark.parametrize("crafted", ["nested words", "exponent", "a word of one part", "problems"])
+def test_a_crafted_take_in_the_cache_is_made_again(
+    rig: Rig, crafted: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def speak() -> tuple[int, float]:
+        with rig.speak("The kettle is on.", engine="tone") as made:
+            return made.tally.num_kept, made.audio_s
+
+    _, audio_s = speak()
+    with ResultCache(rig.folders.result_cache) as cache:
+        (found,) = cache.iter_results()
+        problems: dict[str, JsonValue] = {"problems": 7}
+        data, metadata = CRAFTED.get(crafted, found.data), {} if crafted in CRAFTED else problems
+        cache.replace(found.key, data, kind="speech", metadata=metadata)
+    assert speak() == (0, audio_s)
+    assert "making a cached take again" in caplog.text
+    assert speak() == (1, audio_s)
 
 
 def test_two_clients_share_one_synthesizer(rig: Rig, speech: LiveSpeech) -> None:

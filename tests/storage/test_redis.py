@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import socket
@@ -19,7 +20,16 @@ import pytest
 from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
 from anyrig.storage.cache import CacheEntry, Claim, ResultCache
 from anyrig.storage.keys import make_key
-from anyrig.storage.redis import RETRY_S, LayeredCache, RedisCache, hide_password, pack, unpack
+from anyrig.storage.redis import (
+    _HEADER,
+    _MAGIC,
+    RETRY_S,
+    LayeredCache,
+    RedisCache,
+    hide_password,
+    pack,
+    unpack,
+)
 from anyrig.units import MIB
 from tests.conftest import ROOT
 from tests.storage.redis_server import server as started
@@ -124,6 +134,22 @@ def test_a_damaged_result_is_missing(
         assert set(cache.get_many(["a", "good"])) == {"good"}
     assert "damaged" in caplog.text
     assert cache.put("a", b"new", kind="speech")  # it was dropped
+
+
+@pytest.mark.parametrize(
+    ("metadata", "kind"),
+    [("[" * 100_000, "speech"), ("[]", "speech"), ("7", "speech"), ("{", "speech"),
+     ('{"seconds": NaN}', "speech"), ("{}", "Not a kind"), ("{}", "")],
+)  # fmt: skip
+def test_a_result_that_somebody_crafted_is_missing(
+    cache: RedisCache, tmp_path: Path, metadata: str, kind: str
+) -> None:
+    digest = hashlib.sha256(f"a\n{kind}\n{metadata}\n".encode() + b"data").digest()
+    header = _HEADER.pack(_MAGIC, digest, 0.0, len(kind), len(metadata))
+    cache._client.set("anyrig:a", header + f"{kind}{metadata}".encode() + b"data")
+    cache.put("good", b"data", kind="speech")
+    with LayeredCache(ResultCache(tmp_path / "local.sqlite"), cache) as layered:
+        assert set(layered.get_many(["a", "good"])) == {"good"}
 
 
 def test_a_value_of_another_type_is_missing(cache: RedisCache) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import StorageError
 
@@ -54,13 +54,14 @@ class Shelf:
         if result is None or self._store is None:
             return None
         try:
-            take = unpack(result.data)
+            return Kept(unpack(result.data), _read_problems(result.metadata))
         except StorageError as error:
             log.warning("making a cached take again: %s", error.message)
+        try:
             self._store.delete(name)
-            return None
-        problems = cast("Sequence[str]", result.metadata.get("problems", ()))
-        return Kept(take, tuple(problems))
+        except StorageError as error:  # a shared cache may be read-only
+            log.warning("a damaged take stays in the cache: %s", error.message)
+        return None
 
     def forget(self, worker: str) -> int:
         """Drop every take that a worker of a cluster made; how many there were."""
@@ -91,3 +92,13 @@ class Shelf:
             if recording.made_by not in self._distrusted:
                 metadata[FROM] = recording.made_by
                 put(name, recording.data, kind=KIND, metadata=metadata)
+
+
+def _read_problems(metadata: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    problems = metadata.get("problems", ())
+    if isinstance(problems, (list, tuple)) and all(isinstance(one, str) for one in problems):
+        return tuple(map(str, problems))
+    raise StorageError(
+        "the problems of a cached take are not a list of texts",
+        hint="Delete it (`anyrig cache verify`): it is made again.",
+    )

@@ -180,7 +180,8 @@ class Studio:
         assert self._store is not None, "a take is made again in a store"
         own = [self.key(segment.line) for segment in segments]
         found = [self._store.get(name) for name in own]
-        counts = [int(str(one.metadata.get("again", 0))) + 1 if one else 1 for one in found]
+        made = [one.metadata.get("again") if one is not None else None for one in found]
+        counts = [(number if isinstance(number, int) else 0) + 1 for number in made]
         others = [
             replace(segment, line=self._varied(segment.line, count))
             for segment, count in zip(segments, counts, strict=True)

@@ -235,14 +235,20 @@ class EncodedEntry(NamedTuple):
     engine: str = ""
 
     def decode(self) -> CacheEntry | None:
-        """The entry; None where the checksum does not match."""
+        """The entry; None where the checksum does not match, or the metadata is not an object."""
         if self.digest != _digest(self.key, self.kind, self.metadata, self.data):
             return None
-        return CacheEntry(self.key, self.data, self.kind, json.loads(self.metadata))
+        try:
+            metadata = json.loads(self.metadata)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(metadata, dict):
+            return None
+        return CacheEntry(self.key, self.data, self.kind, metadata)
 
 
-def encode_entry(entry: CacheEntry) -> EncodedEntry:
-    """Validate an entry and compute its checksum."""
+def check_entry(entry: CacheEntry) -> CacheEntry:
+    """The entry, if key, kind and data can be cached; `InvalidInputError` else."""
     if not _KEY.fullmatch(entry.key):
         raise InvalidInputError(
             f"{entry.key[:80]!r} is not a valid cache key",
@@ -259,12 +265,18 @@ def encode_entry(entry: CacheEntry) -> EncodedEntry:
             f"data is {type(entry.data).__name__}, not bytes",
             hint="Encode text with `.encode()`, an array with `.tobytes()`.",
         )
-    data = bytes(entry.data)
-    if len(data) > _MAX_RESULT_BYTES:
+    if (num_bytes := memoryview(entry.data).nbytes) > _MAX_RESULT_BYTES:
         raise InvalidInputError(
-            f"a result of {len(data) >> 20} MiB is too large for the cache",
+            f"a result of {num_bytes >> 20} MiB is too large for the cache",
             hint=f"Split it into parts of at most {_MAX_RESULT_BYTES >> 20} MiB.",
         )
+    return entry
+
+
+def encode_entry(entry: CacheEntry) -> EncodedEntry:
+    """Validate an entry and compute its checksum."""
+    check_entry(entry)
+    data = bytes(entry.data)
     # Escaped, as SQLite's text cannot hold a lone surrogate.
     metadata = json.dumps(json.loads(to_canonical_json(entry.metadata)))
     engine = str(entry.metadata.get("engine", "")).encode("utf-8", "replace").decode()

@@ -25,7 +25,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidSettingError,
+    MissingPackageError,
+    StorageError,
+)
 from anyrig.install import format_install
 from anyrig.storage.cache import (
     Cache,
@@ -34,9 +39,10 @@ from anyrig.storage.cache import (
     EncodedEntry,
     PruneResult,
     ResultCache,
+    check_entry,
     encode_entry,
 )
-from anyrig.storage.keys import JsonValue
+from anyrig.storage.keys import JsonValue, to_canonical_json
 
 if TYPE_CHECKING:
     import redis
@@ -333,7 +339,10 @@ def pack(entry: CacheEntry, created: float) -> bytes:
 
 
 def unpack(key: str, value: bytes) -> CacheEntry | None:
-    """The entry of a string; None where it is not what was cached under this key."""
+    """The entry of a string; None where it is not what `pack` makes of this key.
+
+    Anybody who may write to the server can compute the checksum.
+    """
     if len(value) < _HEADER.size or not value.startswith(_MAGIC):
         return None
     _, digest, _, kind_bytes, metadata_bytes = _HEADER.unpack_from(value)
@@ -341,8 +350,11 @@ def unpack(key: str, value: bytes) -> CacheEntry | None:
     kind, metadata = value[_HEADER.size : start], value[start : start + metadata_bytes]
     data = value[start + metadata_bytes :]
     try:
-        return EncodedEntry(key, kind.decode(), metadata.decode(), digest, data).decode()
-    except ValueError:  # not text, or not JSON
+        entry = EncodedEntry(key, kind.decode(), metadata.decode(), digest, data).decode()
+        if entry is not None:
+            to_canonical_json(check_entry(entry).metadata)
+        return entry
+    except (ValueError, InvalidInputError):  # not text, or not what can be cached
         return None
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
+import struct
+import zlib
+
 import numpy as np
 import pytest
+import soundfile
 
 from anyrig.errors import StorageError
 from anyrig.speech.audio import Take, WordTime
@@ -77,3 +83,57 @@ def test_a_newer_form_is_named() -> None:
     with pytest.raises(StorageError, match=r"version 9") as caught:
         unpack(bytes(packed))
     assert "newer" in caught.value.hint
+
+
+def craft(
+    words: bytes = b"", sound: bytes = b"\0\0" * 8, *, exponent: int = 0, rate: int = RATE,
+    count: int = 8, codec: int = 0,
+) -> bytes:  # fmt: skip
+    """A take with whatever is given and a checksum that is right."""
+    header = struct.pack("<4sBBhIQI", b"ARTK", 1, codec, exponent, rate, count, len(words))
+    check = zlib.crc32(words + sound, zlib.crc32(header))
+    return header + struct.pack("<I", check) + words + sound
+
+
+def flac(samples: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, RATE, format="FLAC", subtype="PCM_16")
+    return file.getvalue()
+
+
+CRAFTED = {
+    "exponent": craft(exponent=32_000),
+    "negative exponent": craft(exponent=-32_000),
+    "infinite scale": craft(exponent=1000),
+    "nested words": craft(b"[" * 100_000),
+    "words that are not JSON": craft(b"nonsense"),
+    "words that are not UTF-8": craft(b'["\xff\xfe"]'),
+    "a number in place of words": craft(b"7"),
+    "a word of one part": craft(b'[["a"]]'),
+    "a word of four parts": craft(b'[["a", 0, 1, 2]]'),
+    "a word that is a number": craft(b"[[1, 0, 1]]"),
+    "a time that is a text": craft(b'[["a", "0", 1]]'),
+    "a time that is not finite": craft(b'[["a", 0, Infinity]]'),
+    "a time without end": craft(b'[["a", 0, 1' + b"0" * 400 + b"]]"),
+    "words as an object": craft(json.dumps({"text": 1}).encode()),
+    "half a sample": craft(sound=b"\0" * 17),
+    "fewer samples": craft(count=9),
+    "more samples": craft(count=7),
+    "more samples than exist": craft(count=1 << 60),
+    "rate 0": craft(rate=0),
+    "rate 1": craft(rate=1),
+    "a rate of billions": craft(rate=(1 << 32) - 1),
+    "FLAC that is none": craft(sound=b"fLaC" + b"\xff" * 60, codec=1),
+    "stereo": craft(sound=flac(np.zeros((8, 2), dtype=np.int16)), codec=1),
+    "long FLAC": craft(sound=flac(np.zeros(8, dtype=np.int16)), codec=1, count=1 << 50),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_what_somebody_crafted_is_damaged(name: str) -> None:
+    with pytest.raises(StorageError, match="damaged"):
+        unpack(CRAFTED[name])
+
+
+def test_what_is_crafted_well_is_a_take() -> None:
+    assert len(unpack(craft(b'[["a", 0, 1]]')).samples) == 8

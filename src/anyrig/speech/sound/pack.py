@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 import zlib
 
@@ -29,6 +30,9 @@ _CHECK = struct.Struct("<I")
 _PLAIN, _FLAC = 0, 1
 _LOWEST, _HIGHEST = -10, 64
 _FULL = 32768.0
+_MIN_RATE, _MAX_RATE = 4_000, 400_000
+_MAX_SAMPLES = 50_000_000
+"""Half an hour at 24 kHz: a segment has seconds."""
 
 
 def pack(take: Take, *, small: bool = False) -> bytes:
@@ -78,13 +82,33 @@ def unpack(packed: bytes) -> Take:
     check = zlib.crc32(rest, zlib.crc32(packed[: _HEAD.size]))
     if _CHECK.unpack_from(packed, _HEAD.size) != (check,):
         raise _damaged("its checksum does not match")
-    words, sound = bytes(rest[:num_words]), rest[num_words:]
-    whole = _unflac(bytes(sound), count) if codec == _FLAC else np.frombuffer(sound, dtype="<i2")
-    if len(whole) != count or not rate:
-        raise _damaged(f"it holds {len(whole)} samples of {count}")
+    # Anybody can compute the checksum: an entry of a shared cache may hold anything.
+    if not _MIN_RATE <= rate <= _MAX_RATE:
+        raise _damaged(f"its sample rate is {rate}")
+    if not _LOWEST <= exponent <= _HIGHEST:
+        raise _damaged(f"its scale is {exponent}")
+    if count > _MAX_SAMPLES:
+        raise _damaged(f"its length is {count} samples")
+    words, sound = _read_words(bytes(rest[:num_words])), bytes(rest[num_words:])
+    whole = _unflac(sound, count) if codec == _FLAC else np.frombuffer(sound[: 2 * count], "<i2")
+    if whole.shape != (count,) or (codec == _PLAIN and len(sound) != 2 * count):
+        raise _damaged(f"its length is not {count} samples")
     samples: Samples = whole.astype(np.float32)
     samples *= np.float32(2.0**exponent / _FULL)
-    return Take(samples, rate, tuple(WordTime(*word) for word in json.loads(words or b"[]")))
+    return Take(samples, rate, words)
+
+
+def _read_words(packed: bytes) -> tuple[WordTime, ...]:
+    try:
+        words = [WordTime(*word) for word in json.loads(packed or b"[]")]
+        for word in words:
+            if not isinstance(word.text, str):
+                raise TypeError("a word is not text")
+            if not (math.isfinite(word.start_s) and math.isfinite(word.end_s)):
+                raise ValueError("a time is not finite")
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _damaged(f"its words cannot be read: {error}") from None
+    return tuple(words)
 
 
 def _peak(samples: Samples) -> float:
@@ -131,7 +155,7 @@ def _unflac(sound: bytes, count: int) -> NDArray[np.int16]:
         read: NDArray[np.int16] = soundfile.read(
             io.BytesIO(sound), frames=count + 1, dtype="int16"
         )[0]
-    except (soundfile.LibsndfileError, RuntimeError) as error:
+    except (soundfile.LibsndfileError, RuntimeError, ValueError, MemoryError) as error:
         raise _damaged(str(error)) from error
     return read
 
