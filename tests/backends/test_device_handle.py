@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +52,23 @@ def test_memory_of_the_cpu(here: Machine, library: str) -> None:
     handle.synchronize()
     handle.release()
     assert not handle.limit(1 << 30)
+
+
+@pytest.mark.parametrize("has_limit", [True, False])
+def test_limit_on_an_intel_gpu(monkeypatch: pytest.MonkeyPatch, has_limit: bool) -> None:
+    """torch.xpu can limit a process from 2.10 on; before that nothing is limited."""
+    limits: list[float] = []
+    module = SimpleNamespace(
+        mem_get_info=lambda device: (6 * MIB, 8 * MIB),
+        memory_stats=lambda device: {},
+    )
+    if has_limit:
+        module.set_per_process_memory_fraction = lambda fraction, device: limits.append(fraction)
+    monkeypatch.setattr(torch, "xpu", module)
+    arc = Device("0000:03:00.0", "gpu", "intel", "Arc", indices={"xpu": 0})
+    handle = open_device(arc, DeviceBackend("torch", "xpu:0", "xpu"))
+    assert handle.limit(2 * MIB) is has_limit
+    assert limits == ([0.25] if has_limit else [])
 
 
 @pytest.mark.parametrize("library", ["torch", "onnx"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import fnmatch
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.choose import choose_device, suggest_workers
+from anyrig.devices.choose import DeviceRequest, choose_device, suggest_workers
 from anyrig.devices.discover import from_record
 from anyrig.devices.doctor import KernelResult, diagnose
 from anyrig.devices.machine import (
@@ -331,6 +332,53 @@ def test_rocm_order_is_kfd_order() -> None:
     assert second.indices["rocm"] == 0
 
 
+V2 = "/sys/fs/cgroup{path}/memory."
+V1 = "/sys/fs/cgroup/memory{path}/memory."
+
+
+@pytest.mark.parametrize(
+    ("inner", "middle", "outer", "limit", "free"),
+    [
+        # (limit, used, cached) in GiB of a pod's container, the pod, and the slice around it
+        ((8, 1, 0), None, None, 8, 7),
+        ((8, 1, 0), (16, 15, 0), None, 8, 1),  # the pod's other containers use the rest
+        ((8, 1, 0), (16, 15, 9), None, 8, 7),  # mostly cached files, which can be freed
+        ((8, 6, 3), (16, 7, 3), (32, 31, 2), 8, 3),
+        (None, (16, 4, 0), (12, 4, 0), 12, 8),
+        ((16, 4, 0), (8, 7, 1), (9, 9, 0), 8, 0),
+        ((8, 9, 0), None, None, 8, 0),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_least_memory_left_of_nested_cgroups(
+    version: int,
+    inner: tuple[int, int, int] | None,
+    middle: tuple[int, int, int] | None,
+    outer: tuple[int, int, int] | None,
+    limit: int,
+    free: int,
+) -> None:
+    names = ("limit_in_bytes", "usage_in_bytes", "total_inactive_file")
+    if version == 2:
+        names = ("max", "current", "inactive_file")
+    files = {"/proc/self/cgroup": ("0::" if version == 2 else "7:memory:") + "/pods/pod1/main\n"}
+    groups = {"/pods/pod1/main": inner, "/pods/pod1": middle, "/pods": outer}
+    for path, row in groups.items():
+        start = (V2 if version == 2 else V1).format(path=path)
+        most, used, cached = row or (1 << 31, 0, 0)
+        files[start + names[0]] = "max" if version == 2 and row is None else str(most * GIB)
+        files[start + names[1]] = str(used * GIB)
+        files[start + "stat"] = f"anon 1\n{names[2]} {cached * GIB}\n"
+
+    def nest(record: dict[str, Any]) -> None:
+        for path in [path for path in record["files"] if "cgroup" in path]:
+            del record["files"][path]
+        record["files"] |= files
+
+    memory = _changed("cpu64-cgroup4", nest).cpu.memory
+    assert (memory.total_bytes, memory.free_bytes) == (limit * GIB, free * GIB)
+
+
 def test_duplicate_ids_are_made_distinct() -> None:
     def same(record: dict[str, Any]) -> None:
         first, second = record["nvml"]["devices"]
@@ -339,6 +387,97 @@ def test_duplicate_ids_are_made_distinct() -> None:
     here = _changed("rtx4090-rtxpro6000-wsl2", same)
     assert len({gpu.id for gpu in here.gpus}) == 2
     assert [gpu.pci_address for gpu in here.gpus] == ["0000:01:00.0", "0000:02:00.0"]
+
+
+KFD = "/sys/class/kfd/kfd/topology/nodes"
+
+
+def _without_drm(record: dict[str, Any]) -> None:
+    """A container that has /dev/kfd but not the bus."""
+    for path in [path for path in record["files"] if path.startswith("/sys/bus")]:
+        del record["files"][path]
+
+
+def _edit_nodes(record: dict[str, Any], pattern: str, value: str) -> None:
+    """Replace a property of every node; {n} is the partition's number."""
+    for number in range(8):
+        path = f"{KFD}/{2 + number}/properties"
+        text = value.format(n=number, low=1280 + number)
+        record["files"][path] = re.sub(pattern, text, record["files"][path])
+
+
+# What kernels and drivers differ in.
+PARTITIONED: dict[str, tuple[Callable[[dict[str, Any]], object], ...]] = {
+    "as recorded": (),
+    "no DRM in the container": (_without_drm,),
+    "number in place of the PCI function": (
+        lambda record: _edit_nodes(record, r"location_id \d+", "location_id {low}"),
+    ),
+    "the same without DRM": (
+        _without_drm,
+        lambda record: _edit_nodes(record, r"location_id \d+", "location_id {low}"),
+    ),
+    "no number": (lambda record: _edit_nodes(record, r"location_id \d+", "location_id 1280"),),
+    "neither number nor unique id": (
+        _without_drm,
+        lambda record: _edit_nodes(record, r"location_id \d+", "location_id 1280"),
+        lambda record: _edit_nodes(record, r"unique_id \d+", "unique_id 0"),
+    ),
+    "nothing but the order": (
+        _without_drm,
+        lambda record: _edit_nodes(record, r"location_id \d+", "location_id 1280"),
+        lambda record: _edit_nodes(record, r"drm_render_minor \d+", "drm_render_minor 0"),
+    ),
+    "an id for each": (lambda record: _edit_nodes(record, r"unique_id (\d+)", "unique_id 77{n}"),),
+}
+
+
+@pytest.mark.parametrize("changes", PARTITIONED.values(), ids=PARTITIONED)
+def test_partitions_of_one_card(changes: tuple[Callable[[dict[str, Any]], object], ...]) -> None:
+    record = record_of("mi300x-cpx-linux")
+    for change in changes:
+        change(record)
+    here = from_record(record)
+    assert [gpu.id.rpartition("/")[2] for gpu in here.gpus] == list("01234567")
+    assert [gpu.selector_for("rocm") for gpu in here.gpus] == [f"rocm:{n}" for n in range(8)]
+    assert {(gpu.part, gpu.pci_address) for gpu in here.gpus} == {("partition", "0000:05:00.0")}
+    assert {round((gpu.memory.total_bytes or 0) / GIB) for gpu in here.gpus} == {24}
+    for gpu in here.gpus:
+        assert choose_device(here, [DeviceRequest(gpu.id, "flag")]).devices == (gpu,)
+
+
+def test_partitions_keep_their_ids_when_others_are_gone() -> None:
+    """A container that was given two of eight."""
+    whole = from_record(record_of("mi300x-cpx-linux"))
+
+    def remove(record: dict[str, Any]) -> None:
+        for number in (0, 1, 2, 4, 6, 7):
+            del record["files"][f"{KFD}/{2 + number}/properties"]
+
+    here = _changed("mi300x-cpx-linux", remove)
+    assert [gpu.id for gpu in here.gpus] == [whole.gpus[3].id, whole.gpus[5].id]
+    assert [gpu.selector_for("rocm") for gpu in here.gpus] == ["rocm:0", "rocm:1"]
+
+
+def test_instances_with_one_id() -> None:
+    """Four cards, two of them in MIG mode, of which all answer with one id and one address."""
+
+    def same(record: dict[str, Any]) -> None:
+        rows = record["nvml"]["devices"]
+        for row in rows:
+            row["nvmlDeviceGetUUID"] = rows[0]["nvmlDeviceGetUUID"]
+            row["nvmlDeviceGetPciInfo"] = rows[0]["nvmlDeviceGetPciInfo"]
+            for instance in row.get("mig", ()):
+                instance["nvmlDeviceGetUUID"] = "MIG-1"
+
+    here = _changed("h100x8-mig", same)
+    assert len({gpu.id for gpu in here.gpus}) == len(here.gpus)
+    wholes = [gpu for gpu in here.gpus if "cuda" in gpu.indices]
+    assert [gpu.indices["cuda"] for gpu in wholes] == list(range(len(wholes)))
+    parents = {gpu.id: gpu for gpu in here.gpus}
+    for gpu in here.gpus:
+        if gpu.parent:
+            assert parents[gpu.parent].indices["nvml"] == gpu.indices["nvml"]
 
 
 def test_self_built_torch_has_unknown_kernels() -> None:

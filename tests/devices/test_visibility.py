@@ -95,6 +95,43 @@ def test_amd(machine: Load, environment: dict[str, str], visible: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("environment", "shown", "hiding"),
+    [
+        # partitions: those that are visible, and the variables that hide number 3
+        ({"ROCR_VISIBLE_DEVICES": "0,1"}, "01", "ROCR"),
+        ({"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0,1,3"}, "01", "ROCR"),
+        ({"ROCR_VISIBLE_DEVICES": "3,1", "HIP_VISIBLE_DEVICES": "1"}, "1", "HIP"),
+        ({"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "1"}, "1", "ROCR HIP"),
+        ({"ROCR_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "0"}, "0", "CUDA ROCR"),
+        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "3"}, "0", "HIP"),
+        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"}, "0", "CUDA HIP"),
+        ({"HIP_VISIBLE_DEVICES": "0", "ZE_AFFINITY_MASK": "0"}, "0", "HIP"),
+    ],
+)
+def test_advice_makes_a_hidden_amd_gpu_visible(
+    machine: Load, environment: dict[str, str], shown: str, hiding: str
+) -> None:
+    here = machine("mi300x-cpx-linux", environment)
+    assert [device_id.rpartition("/")[2] for device_id in _shown(here, "rocm")] == list(shown)
+    hidden = here.gpus[3]
+    assert hidden.hardware_block is not None
+    for name in environment:
+        assert (name.partition("_")[0] in hiding.split()) == (name in str(hidden.hardware_block))
+    command, *names = hidden.hardware_block.fix.split()
+    assert command == "unset"
+    left = {name: value for name, value in environment.items() if name not in names}
+    assert machine("mi300x-cpx-linux", left).gpus[3].usable
+
+
+def test_partition_by_its_cards_id(machine: Load) -> None:
+    gpus = machine("mi300x-cpx-linux").gpus
+    card = gpus[0].id.partition("/")[0]
+    assert _shown(machine("mi300x-cpx-linux", {"ROCR_VISIBLE_DEVICES": card}), "rocm") == [
+        gpus[0].id
+    ]
+
+
+@pytest.mark.parametrize(
     ("mask", "visible"), [("0", True), ("0.0", True), ("1", False), ("", True), ("0,1", True)]
 )
 def test_intel(machine: Load, mask: str, visible: bool) -> None:

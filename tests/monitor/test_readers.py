@@ -186,6 +186,23 @@ def test_a_containers_limit_is_the_memory(
     assert sample.memory_available_bytes == pytest.approx(min(free, limit - limit // 4), rel=0.05)
 
 
+def test_the_group_with_the_least_left_counts(
+    tmp_path: Path, machine: Callable[..., Machine]
+) -> None:
+    total = read_system_memory()[0]
+    write_files(tmp_path, {
+        "proc/self/cgroup": "0::/pod/main",
+        "sys/fs/cgroup/pod/main/memory.max": total // 4,
+        "sys/fs/cgroup/pod/main/memory.current": 1000,
+        "sys/fs/cgroup/pod/memory.max": total // 2,
+        "sys/fs/cgroup/pod/memory.current": total // 2 - 5000,
+    })  # fmt: skip
+    here = machine("no-gpu")
+    here = replace(here, cpu=replace(here.cpu, memory=Memory("dedicated", total // 4)))
+    sample = HostReader(here, system_of(tmp_path)).read(now(), ProcessTable(find_own_processes), ())
+    assert (sample.memory_total_bytes, sample.memory_available_bytes) == (total // 4, 5000)
+
+
 def test_reading_swap_leaves_the_warning_filters_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -138,11 +138,13 @@ class TorchHandle:
 
     def limit(self, num_bytes: int) -> bool:
         total = self.memory().total_bytes
-        if not total or self.device.type not in ("cuda", "xpu", "mps"):
+        # torch.xpu has it from 2.10 on; the CPU and DirectML have nothing like it.
+        module = getattr(torch, self.device.type, None)
+        set_fraction = getattr(module, "set_per_process_memory_fraction", None)
+        if not total or set_fraction is None:
             return False
         where = () if self.device.type == "mps" else (self.device,)
-        fraction = min(1.0, num_bytes / total)
-        getattr(torch, self.device.type).set_per_process_memory_fraction(fraction, *where)
+        set_fraction(min(1.0, num_bytes / total), *where)
         return True
 
 

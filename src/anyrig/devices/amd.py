@@ -14,6 +14,7 @@ from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     DeviceNote,
+    DevicePart,
     Features,
     HostFacts,
     Memory,
@@ -156,6 +157,8 @@ class ComputeNode(NamedTuple):
     memory_bytes: int
     gpu_id: str
     """What kfd calls it in its list of processes."""
+    partition: int | None = None
+    """Its number among the partitions of a card: an MI300X in CPX mode has eight."""
 
     @property
     def id(self) -> str:
@@ -173,9 +176,9 @@ def find_devices(
     for card in cards:
         own = [node for node in nodes if node.number not in used and _is_same(node, card)]
         used |= {node.number for node in own}
-        # A partitioned accelerator (MI300X in CPX mode) is one card on the bus and several in kfd.
-        for part, node in enumerate(own or [None]):
-            devices.append(_describe(system, card, node, memory, part, len(own) or 1))
+        # A partitioned accelerator is one card on the bus and several in kfd.
+        parts: list[ComputeNode | None] = [*own] or [None]
+        devices += [_describe(system, card, node, memory, len(own)) for node in parts]
     devices += [_describe_kfd_only(node, memory) for node in nodes if node.number not in used]
     if not devices:
         return [], SourceReport("amd", "nothing", "no AMD GPU on the bus or in kfd")
@@ -196,7 +199,8 @@ def list_compute_nodes(system: System) -> list[ComputeNode]:
         ]
         # Heap types 1 and 2 are the frame buffer, public and private.
         sizes = [bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in (1, 2)]
-        # kfd packs bus, slot and function into one number, as the bus itself does.
+        # kfd packs bus, slot and function into one number, as the bus itself does, below the number
+        # of a partition.
         domain, location = facts.get("domain", 0), facts.get("location_id", 0)
         bus, slot, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
         nodes.append(
@@ -210,9 +214,44 @@ def list_compute_nodes(system: System) -> list[ComputeNode]:
                 device=facts.get("device_id", 0),
                 memory_bytes=sum(sizes),
                 gpu_id=system.read_text(f"{_KFD}/{name}/gpu_id"),
+                partition=location >> 28 or None,
             )
         )
-    return nodes
+    return _number_partitions(nodes)
+
+
+def _number_partitions(nodes: list[ComputeNode]) -> list[ComputeNode]:
+    """The nodes; those that share a card have the card's address and a number each."""
+    slots: dict[str, set[int]] = {}
+    for node in nodes:
+        slots.setdefault(node.address[:-2], set()).add(node.unique_id)
+    cards: dict[str, list[ComputeNode]] = {}
+    for node in nodes:
+        # Kernels before 6.11 have the partition's number in place of the PCI function.
+        same_card = len(slots[node.address[:-2]]) == 1 and node.unique_id
+        cards.setdefault(node.address[:-2] if same_card else node.address, []).append(node)
+    found: dict[int, ComputeNode] = {}
+    for own in cards.values():
+        if len(own) == 1:
+            found[own[0].number] = own[0]
+            continue
+        address = min(node.address for node in own)
+        for node, partition in zip(own, _find_partition_numbers(own), strict=True):
+            found[node.number] = node._replace(address=address, partition=partition)
+    return [found[number] for number in sorted(found)]
+
+
+def _find_partition_numbers(nodes: list[ComputeNode]) -> list[int]:
+    """kfd's own numbers, else the functions, else the order of the render nodes, else kfd's."""
+    minors = [node.render_minor for node in nodes]
+    for numbers in (
+        [node.partition or 0 for node in nodes],
+        [int(node.address[-1]) for node in nodes],
+        [sorted(minors).index(minor) for minor in minors],
+    ):
+        if len(set(numbers)) == len(nodes):
+            return numbers
+    return list(range(len(nodes)))
 
 
 def read_properties(system: System, folder: str) -> dict[str, int]:
@@ -231,19 +270,16 @@ def _describe(
     card: pci.Controller,
     node: ComputeNode | None,
     memory: Memory,
-    part: int,
     num_parts: int,
 ) -> Device:
     target = (node.target if node else None) or find_target(card.device)
     architecture, features = describe_target(target)
     unique_id = system.read_text(f"{card.folder}/unique_id")
     device_id = (node.id if node else "") or (f"GPU-{unique_id}" if unique_id.strip("0") else "")
-    if num_parts > 1:
-        device_id = f"{device_id or card.address}/{part}"
     in_kernel = f"in kernel {system.host().get('release', '')}" if card.driver == "amdgpu" else None
     unlisted = DeviceNote(NoteCode.NOT_IN_KFD, "not listed by kfd, so ROCm cannot use it")
     return Device(
-        id=device_id or card.address,
+        id=_partition_id(device_id or card.address, node),
         kind="gpu",
         vendor="amd",
         name=_read_name(system, card, target),
@@ -255,12 +291,20 @@ def _describe(
         pci_address=card.address,
         pci_id=card.pci_id,
         features=features,
-        part="partition" if num_parts > 1 else "whole",
+        part=_find_part(node),
         units=node.num_units if node else None,
         indices={"kfd": node.number} if node else {},
         hardware_block=_driver_block(card),
         notes=() if node else (unlisted,),
     )
+
+
+def _partition_id(card_id: str, node: ComputeNode | None) -> str:
+    return card_id if node is None or node.partition is None else f"{card_id}/{node.partition}"
+
+
+def _find_part(node: ComputeNode | None) -> DevicePart:
+    return "whole" if node is None or node.partition is None else "partition"
 
 
 def _driver_block(card: pci.Controller) -> DeviceReason | None:
@@ -302,10 +346,11 @@ def _read_memory(
     if (is_apu(target) or total == 0) and gtt is not None:
         gtt_used = system.read_number(f"{card.folder}/mem_info_gtt_used") or 0
         return _apu_memory(total, free, gtt, gtt_used, system_memory)
-    if num_parts > 1:
-        free = free // num_parts if free is not None else None
+    if node and node.partition is not None:
+        share = node.memory_bytes or total // num_parts
+        free = None if free is None or num_parts == 1 else min(share, free // num_parts)
         note = f"one of {num_parts} partitions of {format_bytes(total)}"
-        return Memory("dedicated", total // num_parts, free, note=note)
+        return Memory("dedicated", share, free, note=note if num_parts > 1 else "a partition")
     return Memory("dedicated", total, free)
 
 
@@ -333,7 +378,7 @@ def _describe_kfd_only(node: ComputeNode, system_memory: Memory) -> Device:
         memory = Memory("unified", system_memory.total_bytes, system_memory.free_bytes)
     pci_id = f"{pci.AMD:04x}:{node.device:04x}"
     return Device(
-        id=node.id or node.address,
+        id=_partition_id(node.id or node.address, node),
         kind="gpu",
         vendor="amd",
         name=f"AMD GPU {pci_id} ({node.target or 'unknown target'})",
@@ -344,6 +389,7 @@ def _describe_kfd_only(node: ComputeNode, system_memory: Memory) -> Device:
         pci_address=node.address,
         pci_id=pci_id,
         features=features,
+        part=_find_part(node),
         units=node.num_units,
         indices={"kfd": node.number},
     )

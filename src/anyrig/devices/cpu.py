@@ -242,20 +242,24 @@ def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
         for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", system.read_text("/proc/meminfo"), re.M)
     }
     total, free = info.get("MemTotal"), info.get("MemAvailable", info.get("MemFree"))
-    limit, used = read_memory_limit(system)
+    limit, left = read_memory_limit(system)
     if limit is None or (total is not None and limit >= total):
         return Memory("dedicated" if total else "unknown", total, free), ()
-    left = max(0, limit - (used or 0))
     text = f"a cgroup limits memory to {format_bytes(limit)}"
     if total:
         text += f" of {format_bytes(total)}"
-    free = min(left, free) if free is not None else left
+    free = min(size for size in (limit, left, free) if size is not None)
     return Memory("dedicated", limit, free, note=text), (ResourceLimit("cgroup", text),)
 
 
 def read_memory_limit(system: System) -> tuple[int | None, int | None]:
-    """The smallest memory limit above this process, and what its group uses without cache."""
-    found: list[tuple[int, int]] = []
+    """The smallest memory limit above this process, and how much it may still use.
+
+    Every group up to the root has its own limit and use, so the one with the least left counts,
+    which need not be the one with the smallest limit. Cached files can be freed.
+    """
+    limits: list[int] = []
+    left: list[int] = []
     for controller, names in (
         ("", ("memory.max", "memory.current", "inactive_file")),
         ("memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
@@ -268,8 +272,9 @@ def read_memory_limit(system: System) -> tuple[int | None, int | None]:
             cache = re.search(
                 rf"^{names[2]} (\d+)", system.read_text(f"{folder}/memory.stat"), re.M
             )
-            found.append((limit, max(0, used - int(cache[1] if cache else 0))))
-    return min(found) if found else (None, None)
+            limits.append(limit)
+            left.append(max(0, limit - max(0, used - int(cache[1] if cache else 0))))
+    return min(limits, default=None), min(left, default=None)
 
 
 def read_sysctl(system: System) -> dict[str, str]:

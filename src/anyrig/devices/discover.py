@@ -195,13 +195,19 @@ def _ask_sources(
 
 
 def _make_ids_distinct(gpus: list[Device]) -> Iterator[Device]:
-    """Some machines give one id to two dies or cards."""
+    """Some machines give one id to several dies or cards: their addresses or order differ."""
     seen: set[str] = set()
+    renamed: dict[str, str] = {}
     for gpu in gpus:
-        if gpu.id in seen:
-            gpu = replace(gpu, id=f"{gpu.id}@{gpu.pci_address or len(seen)}")
-        seen.add(gpu.id)
-        yield gpu
+        number, device_id = 1, gpu.id
+        while device_id in seen:
+            at = gpu.pci_address if number == 1 else None
+            device_id = f"{gpu.id}@{at}" if at else f"{gpu.id}#{number}"
+            number += 1
+        seen.add(device_id)
+        renamed[gpu.id] = device_id  # instances follow the device that they are a part of
+        parent = gpu.parent and renamed.get(gpu.parent, gpu.parent)
+        yield replace(gpu, id=device_id, parent=parent)
 
 
 def _number(gpus: tuple[Device, ...]) -> Iterator[Device]:

@@ -270,10 +270,11 @@ class Platform:
     def is_arm(self) -> bool:
         return self.machine.lower() in ("aarch64", "arm64")
 
-    def unset_command(self, variable: str) -> str:
-        """The command that removes a variable from the shell."""
-        windows = self.system == "Windows"
-        return f"Remove-Item Env:{variable}" if windows else f"unset {variable}"
+    def unset_command(self, *variables: str) -> str:
+        """The command that removes variables from the shell."""
+        if self.system == "Windows":
+            return f"Remove-Item {', '.join(f'Env:{name}' for name in variables)}"
+        return f"unset {' '.join(variables)}"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ and capability, and the torch backend finds its device by UUID whatever the pred
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import NamedTuple
 
 from anyrig.devices.machine import Device, NoteCode, Platform, UnmatchedEntry
@@ -19,8 +20,8 @@ from anyrig.units import is_whole_number
 
 _VARIABLES = {
     "CUDA_VISIBLE_DEVICES": ("nvidia", "amd"),
-    "HIP_VISIBLE_DEVICES": ("amd",),
     "ROCR_VISIBLE_DEVICES": ("amd",),
+    "HIP_VISIBLE_DEVICES": ("amd",),
     "ZE_AFFINITY_MASK": ("intel",),
 }
 
@@ -31,8 +32,11 @@ class _Order(NamedTuple):
     library: str
     devices: Sequence[Device]
     visible: Sequence[Device]
-    setting: str = ""
-    """`VARIABLE=value`, if a variable hides the others."""
+    variables: tuple[str, ...] = ()
+    """Those that are set and decide which devices are visible."""
+
+
+_FindOrder = Callable[[list[Device], Mapping[str, str]], _Order]
 
 
 def apply_visibility(
@@ -44,25 +48,50 @@ def apply_visibility(
         own = [
             device for device in devices if device.vendor == vendor and not device.hardware_block
         ]
-        for device in _number_devices(order(own, environment), platform):
+        for device in _number_devices(order, own, environment, platform):
             found[device.id] = device
     return tuple(_add_openvino([found[device.id] for device in devices]))
 
 
-def _number_devices(order: _Order, platform: Platform) -> Iterator[Device]:
+def _number_devices(
+    find_order: _FindOrder,
+    devices: list[Device],
+    environment: Mapping[str, str],
+    platform: Platform,
+) -> Iterator[Device]:
+    order = find_order(devices, environment)
     # A MIG instance has a number only if a variable gives it one.
-    counted = [device for device in order.visible if device.part != "mig" or order.setting]
+    counted = [device for device in order.visible if device.part != "mig" or order.variables]
     index = {device.id: number for number, device in enumerate(counted)}
     visible = {device.id for device in order.visible}
-    fix = platform.unset_command(order.setting.partition("=")[0])
-    hidden = explain(ReasonCode.HIDDEN, fix, setting=order.setting)
     for device in order.devices:
         if device.id not in visible:
+            hiding = _find_hiding(device, find_order, devices, environment)
+            setting = " and ".join(f"{name}={environment[name]}" for name in hiding)
+            fix = platform.unset_command(*hiding)
+            hidden = explain(ReasonCode.HIDDEN, fix, setting=setting)
             yield replace(device, hardware_block=hidden)
         elif device.id in index:
             yield _add_index(device, order.library, index[device.id])
         else:
             yield device
+
+
+def _find_hiding(
+    device: Device, find_order: _FindOrder, devices: list[Device], environment: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The fewest variables without which a device would be visible.
+
+    Where one is read in place of another, or applies to what another leaves, removing the last one
+    alone may change nothing.
+    """
+    names = [name for name in _VARIABLES if name in environment]
+    for count in range(1, len(names)):
+        for removed in combinations(names, count):
+            left = {name: environment[name] for name in environment if name not in removed}
+            if any(device.id == one.id for one in find_order(devices, left).visible):
+                return removed
+    return tuple(names)
 
 
 def _add_index(device: Device, library: str, index: int) -> Device:
@@ -114,7 +143,7 @@ def _order_nvidia(devices: list[Device], environment: Mapping[str, str]) -> _Ord
     value = environment.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return _Order("cuda", order, order)
-    return _Order("cuda", order, _cuda_visible(order, value), f"CUDA_VISIBLE_DEVICES={value}")
+    return _Order("cuda", order, _cuda_visible(order, value), ("CUDA_VISIBLE_DEVICES",))
 
 
 def _cuda_order(devices: Sequence[Device], rule: str) -> list[Device]:
@@ -172,13 +201,12 @@ def _order_amd(devices: list[Device], environment: Mapping[str, str]) -> _Order:
     listed = [device for device in devices if not device.has_note(NoteCode.NOT_IN_KFD)]
     listed.sort(key=lambda d: d.indices.get("kfd", 0))
     hip = "HIP_VISIBLE_DEVICES" in environment
-    visible, setting = listed, ""
-    for name in ("ROCR_VISIBLE_DEVICES", f"{'HIP' if hip else 'CUDA'}_VISIBLE_DEVICES"):
-        value = environment.get(name)
-        if value is not None:
-            visible = _rocm_visible(visible, value)
-            setting = f"{name}={value}"
-    return _Order("rocm", listed, visible, setting)
+    names = ("ROCR_VISIBLE_DEVICES", f"{'HIP' if hip else 'CUDA'}_VISIBLE_DEVICES")
+    variables = tuple(name for name in names if name in environment)
+    visible = listed
+    for name in variables:
+        visible = _rocm_visible(visible, environment[name])
+    return _Order("rocm", listed, visible, variables)
 
 
 def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
@@ -188,12 +216,16 @@ def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
         if is_whole_number(entry) and int(entry) < len(devices):
             device: Device | None = devices[int(entry)]
         else:
-            same = (d for d in devices if entry and d.id.lower() == entry.lower())
-            device = next(same, None)
+            # To ROCm a partition has the id of its card.
+            device = next((d for d in devices if entry.lower() in _rocm_ids(d)), None)
         if device is None:
             break
         visible.append(device)
     return visible
+
+
+def _rocm_ids(device: Device) -> tuple[str, str]:
+    return device.id.lower(), device.id.lower().partition("/")[0]
 
 
 def _order_intel(devices: list[Device], environment: Mapping[str, str]) -> _Order:
@@ -205,4 +237,4 @@ def _order_intel(devices: list[Device], environment: Mapping[str, str]) -> _Orde
         return _Order("xpu", order, order)
     numbers = [entry.strip().partition(".")[0] for entry in value.split(",")]
     visible = [device for number, device in enumerate(order) if str(number) in numbers]
-    return _Order("xpu", order, visible, f"ZE_AFFINITY_MASK={value}")
+    return _Order("xpu", order, visible, ("ZE_AFFINITY_MASK",))

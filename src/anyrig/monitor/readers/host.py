@@ -120,9 +120,9 @@ class HostReader:
         total, available = read_system_memory()
         if not self._limit or self._limit >= total:
             return total, available
-        limit, used = read_memory_limit(self._system)
+        limit, left = read_memory_limit(self._system)
         limit = limit or self._limit
-        return limit, max(0, min(available, limit - (used or 0)))
+        return limit, min(available, limit if left is None else left)
 
 
 def _read_core_times() -> list[tuple[float, float]]:

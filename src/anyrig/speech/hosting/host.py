@@ -187,9 +187,11 @@ def ready_device(ask: dict[str, Any]) -> str:
         )
     torch.set_num_threads(max(1, int(ask.get("threads") or 1)))
     budget = ask.get("budget_bytes")
-    if kind == "cuda" and budget:
-        total = torch.cuda.get_device_properties(word).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, budget / total), word)
+    if budget and kind in ("cuda", "xpu"):
+        limit: Any = getattr(torch, kind)
+        if hasattr(limit, "set_per_process_memory_fraction"):  # torch.xpu has it from 2.10 on
+            total = limit.get_device_properties(word).total_memory
+            limit.set_per_process_memory_fraction(min(1.0, budget / total), word)
     return word
 
 
