@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
+from anyrig.errors import InvalidSettingError
 from anyrig.server.auth import find_scopes, local_path, require_scope
 from anyrig.server.page.main import PAGES
 from anyrig.server.state import ServerState
-from tests.server.conftest import HERE, MakeApp
+from tests.server.conftest import HERE, MakeApp, Start, add_key
 
 
 @pytest.fixture
@@ -237,7 +239,43 @@ def test_behind_a_proxy_a_key_is_needed_though_it_listens_here_alone(make_app: M
         assert client.get("/uploads").status_code == 200
 
 
+def test_an_address_is_not_changed_by_a_header(start: Start, tmp_path: Path) -> None:
+    """Wrong keys are counted by the peer, unless a proxy that may tell another address sends it."""
+    home = tmp_path / "home"
+    add_key(home, "me")
+    for trusted, limited in (("", True), ("127.0.0.1", False)):
+        server = start(
+            "--require-keys", "--no-page", "--no-jobs", home=home,
+            environment={"ANYRIG_SERVER_TRUSTED_PROXIES": trusted},
+        )  # fmt: skip
+        wrong = {"X-API-Key": "anyrig_" + "0" * 12 + "_" + "A" * 43}
+        statuses = [
+            server.client.get(
+                "/uploads", headers={**wrong, "X-Forwarded-For": f"203.0.113.{number}"}
+            ).status_code
+            for number in range(100)
+        ]
+        assert set(statuses) == ({401, 429} if limited else {401})
+
+
+def test_a_trusted_proxy_is_an_address(make_app: MakeApp) -> None:
+    for word in ("*", "proxy.example", "10.0.0.1/8", "127.0.0.1, x"):
+        with pytest.raises(InvalidSettingError, match="trusted_proxies"):
+            make_app(environment={"ANYRIG_SERVER_TRUSTED_PROXIES": word})
+
+
 # -- people ----------------------------------------------------------------------------------------
+
+
+def test_guesses_do_not_keep_a_right_key_from_signing_in(locked: TestClient) -> None:
+    app: Any = locked.app
+    app.middleware_stack._rates._clock = lambda: 0.0  # nothing is refilled, however slow this is
+    guess = {"key": "anyrig_" + "0" * 12 + "_" + "A" * 43}
+    answers = [locked.post("/login", data=guess) for _ in range(32)]
+    assert [one.status_code for one in answers] == [401] * 30 + [429] * 2
+    assert int(answers[-1].headers["retry-after"]) > 0
+    text = _add(locked, "a", "page")["Authorization"].removeprefix("Bearer ")
+    assert locked.post("/login", data={"key": text}, follow_redirects=False).status_code == 303
 
 
 def test_a_person_signs_in_and_out(locked: TestClient) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from anyrig.app.keys import ApiKeys
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.server.security import RateLimiter
+from anyrig.server.rates import RateLimiter
 
 
 @pytest.fixture

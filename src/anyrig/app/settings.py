@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -84,6 +85,10 @@ class ServerSettings(ListenOptions):
         False, "whether a proxy forwards requests; then callers need API keys on any address",
         restricted=True, restricted_unless=True,
     )  # fmt: skip
+    trusted_proxies: str = option(
+        "", "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are"
+        " believed, comma-separated: 127.0.0.1", restricted=True,
+    )  # fmt: skip
     cors: str = option(
         "", "origins of web pages that may call the server, comma-separated: https://example.org",
         restricted=True,
@@ -137,6 +142,17 @@ class ServerSettings(ListenOptions):
         600, "limit for one key; a key may have its own", gt=0, lt=1e12
     )
     log_texts: bool = option(False, "whether the log may contain texts of users")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for word in filter(None, map(str.strip, self.trusted_proxies.split(","))):
+            try:
+                ip_network(word)
+            except ValueError:
+                raise InvalidSettingError(
+                    f"server.trusted_proxies: {word!r} is not an address or network",
+                    hint="Write addresses such as 127.0.0.1, or networks such as 10.0.0.0/8.",
+                ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

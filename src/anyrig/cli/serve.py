@@ -91,7 +91,12 @@ def _run(arguments: argparse.Namespace) -> int:
         app = create_app(server, page=not request.no_page)
         gc.freeze()
         gc.enable()
-        _serve(app, listener, lambda: _print_address(request.host, port, as_json=arguments.json))
+        _serve(
+            app,
+            listener,
+            lambda: _print_address(request.host, port, as_json=arguments.json),
+            rig.settings.server.trusted_proxies,
+        )
     return 0
 
 
@@ -351,7 +356,9 @@ def _log_start(rig: Rig, request: ServeRequest, server: ServerState) -> None:
 # -- start and stop --------------------------------------------------------------------------------
 
 
-def _serve(app: FastAPI, listener: socket.socket, on_listening: Callable[[], None]) -> None:
+def _serve(
+    app: FastAPI, listener: socket.socket, on_listening: Callable[[], None], trusted_proxies: str
+) -> None:
     """Serve until a signal comes."""
     import uvicorn
 
@@ -369,10 +376,10 @@ def _serve(app: FastAPI, listener: socket.socket, on_listening: Callable[[], Non
             app.state.server.is_ending = True  # endless streams look at it
             await super().shutdown(sockets)
 
-    Server(_configure(app)).run([listener])
+    Server(_configure(app, trusted_proxies)).run([listener])
 
 
-def _configure(app: FastAPI) -> uvicorn.Config:
+def _configure(app: FastAPI, trusted_proxies: str = "") -> uvicorn.Config:
     import uvicorn
 
     try:
@@ -387,6 +394,9 @@ def _configure(app: FastAPI) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Else whoever connects from this machine could give itself any address.
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=trusted_proxies,
         backlog=512,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_GRACE_S,

@@ -33,6 +33,7 @@ from anyrig.server.page.translations import (
     choose_language,
     get_translator,
 )
+from anyrig.server.rates import RateLimiter, too_many_requests
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -46,6 +47,9 @@ PAGE_TOKEN_HEADER = b"x-anyrig-internal"
 """Marks a request of the page; its value is known in this process only."""
 KEY_NEEDED_HEADER = b"x-anyrig-keyed"
 """Marks a request of the page for a visitor who needs a key."""
+_WRONG_KEYS_PER_MINUTE = 30
+"""From one address. A person who mistypes needs fewer, and keys are too long to be guessed: it keeps
+the log and the key file from being flooded."""
 
 
 # -- who is calling --------------------------------------------------------------------------------
@@ -88,6 +92,7 @@ class Authenticator:
 
     def __init__(self, keys: ApiKeys, port: int = 0) -> None:
         self.sessions = Sessions(port)
+        self.rates = RateLimiter()
         self._keys = keys
         self._limiter = anyio.CapacityLimiter(4)  # others may all wait for models
 
@@ -104,6 +109,19 @@ class Authenticator:
 
     async def check(self, text: str) -> ApiKey | None:
         return await to_thread.run_sync(self._keys.check, text, limiter=self._limiter)
+
+    def limit_wrong_keys(self, scope: Mapping[str, Any], *, counts: bool) -> None:
+        """Slow down a client whose key was refused; 429 after too many. Right keys never come here,
+        so that nobody is kept out by the guesses of others at the same address.
+
+        Args:
+            scope: of the request.
+            counts: whether the request has a key, which counts as a guess.
+        """
+        client = scope.get("client") or ("",)
+        ask = self.rates.take if counts else self.rates.wait
+        if wait_s := ask(f"wrong {client[0]}", _WRONG_KEYS_PER_MINUTE):
+            raise too_many_requests("too many wrong API keys", wait_s)
 
     async def explain(self, text: str) -> str:
         """Why a key is refused."""
@@ -295,6 +313,12 @@ def login_router(authenticator: Authenticator) -> APIRouter:
     async def sign_in(request: Request) -> Response:
         text, following = await _read_form(request)
         key = await authenticator.check(text)
+        if key is None:
+            try:
+                authenticator.limit_wrong_keys(request.scope, counts=True)
+            except Problem as problem:
+                headers = problem.more["headers"]
+                return login_page(request, following, error="often", status=429, headers=headers)
         if key is None or not key.has_scope("page"):
             error = "scope" if key else await authenticator.explain(text) if text else "none"
             return login_page(request, following, error=error, status=401)

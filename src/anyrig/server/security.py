@@ -13,17 +13,15 @@ import hmac
 import ipaddress
 import itertools
 import logging
-import math
 import re
 import secrets
 import socket
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,11 +38,11 @@ from anyrig.server.auth import (
     find_scopes,
     get_key_text,
     local_path,
-    login_page,
     login_router,
     missing_scope,
 )
 from anyrig.server.errors import CLIENT_CLOSED_REQUEST, Problem, error_response
+from anyrig.server.rates import too_many_requests
 from anyrig.server.state import ServerState
 
 log = logging.getLogger("anyrig.requests")
@@ -52,7 +50,6 @@ _METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
 _SAFE_METHODS = frozenset("GET HEAD OPTIONS".split())
 _FORM_FACTOR = 4
 """A form may be this many times as large as the largest file."""
-_WRONG_KEYS_PER_MINUTE = 30
 _CLOSE = {"Connection": "close"}
 """Of a response to a body whose rest is not worth reading."""
 
@@ -93,7 +90,7 @@ class SecurityMiddleware:
         self._hosts = AllowedHosts(
             server.host, split_setting(settings.hosts), split_setting(settings.cors)
         )
-        self._rates = RateLimiter()
+        self._rates = authenticator.rates
         self._page_token = server.page_token.encode()
         self._max_bytes = int(settings.body_mb * 1e6)
         self._max_form_bytes = int(settings.upload_mb * 1e6) * _FORM_FACTOR + (1 << 20)
@@ -168,14 +165,9 @@ class SecurityMiddleware:
                 self._check_size(call)
             if call.path not in PUBLIC_PATHS and not scope[SCOPE_NO_KEY_NEEDED]:
                 scope[SCOPE_KEY] = call.key = await self._check_key(call, scope)
-            elif call.path == "/login" and call.method == "POST":
-                self._limit_wrong_keys(scope, counts=True)
         except Problem as problem:
             if problem.status == 401 and call.wants_html and call.method in _SAFE_METHODS:
                 return RedirectResponse(f"/login?next={local_path(call.path)}", 303)
-            if problem.status == 429 and call.path == "/login":
-                headers = problem.more["headers"]
-                return login_page(Request(scope), "/", error="often", status=429, headers=headers)
             return error_response(problem)
         return None
 
@@ -254,7 +246,7 @@ class SecurityMiddleware:
         if key is None:
             visits = call.wants_html and call.method in _SAFE_METHODS and not has_key
             if not call.from_page and not visits:  # a visitor gets the login page
-                self._limit_wrong_keys(scope, counts=has_key)
+                self._authenticator.limit_wrong_keys(scope, counts=has_key)
             raise Problem(
                 401, "unknown or expired API key" if has_key else "an API key is required",
                 hint="Send Authorization: Bearer KEY; `anyrig keys add NAME` makes a key.",
@@ -264,7 +256,7 @@ class SecurityMiddleware:
         is_free = call.path.startswith(_ASSETS) or (call.from_page and call.method in _SAFE_METHODS)
         wait_s = 0 if is_free else self._rates.take(f"key {key.id}", limit)
         if wait_s:
-            raise _too_many(f"more than {limit} requests per minute", wait_s)
+            raise too_many_requests(f"more than {limit} requests per minute", wait_s)
         scopes = find_scopes(call.method, call.path, wants_html=call.wants_html)
         if scopes is not None and not key.has_scope(*scopes):
             raise missing_scope(scopes)
@@ -288,18 +280,6 @@ class SecurityMiddleware:
             return {"type": "websocket.disconnect", "code": 1008}
 
         return receive_checked
-
-    def _limit_wrong_keys(self, scope: Scope, *, counts: bool) -> None:
-        """Slow down a client that sends wrong keys.
-
-        Args:
-            scope: of the request.
-            counts: whether the request has a key, which counts as a guess.
-        """
-        client = scope.get("client") or ("",)
-        ask = self._rates.take if counts else self._rates.wait
-        if wait_s := ask(f"wrong {client[0]}", _WRONG_KEYS_PER_MINUTE):
-            raise _too_many("too many wrong API keys", wait_s)
 
     # -- record ------------------------------------------------------------------------------------
 
@@ -363,11 +343,6 @@ async def _refuse(response: Response, scope: Scope, receive: Receive, send: Send
         await send({"type": "websocket.http.response.body", "body": bytes(response.body)})
     else:
         await send({"type": "websocket.close", "code": 1008})
-
-
-def _too_many(title: str, wait_s: int) -> Problem:
-    headers = {"Retry-After": str(wait_s)}
-    return Problem(429, title, hint=f"Try again in {wait_s} s.", headers=headers)
 
 
 # -- paths -----------------------------------------------------------------------------------------
@@ -511,44 +486,11 @@ def _strip_default_port(host: str) -> str:
 
 # -- limits ----------------------------------------------------------------------------------------
 
-_MAX_BUCKETS = 4096
 _IDLE_S = 60.0
 """A client that sends nothing of its body for this long is gone, or means harm."""
 _MIN_BYTES_PER_S = 1000.0
 """Over any such time: a slower client keeps a connection that others need. The slowest phone is
 several times as fast."""
-
-
-class RateLimiter:
-    """Token buckets by name, refilled evenly; the ones unused for longest are dropped.
-
-    Used on the event loop only.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, name: str, per_minute: int) -> int:
-        """Take a token: 0, or the number of seconds until there is one."""
-        level = self._find_level(name, per_minute)
-        if level < 1:
-            return max(1, math.ceil((1 - level) * 60 / per_minute))
-        self._buckets[name] = (level - 1, self._clock())
-        self._buckets.move_to_end(name)
-        if len(self._buckets) > _MAX_BUCKETS:
-            self._buckets.popitem(last=False)
-        return 0
-
-    def wait(self, name: str, per_minute: int) -> int:
-        """What `take` would answer, without taking."""
-        level = self._find_level(name, per_minute)
-        return 0 if level >= 1 else max(1, math.ceil((1 - level) * 60 / per_minute))
-
-    def _find_level(self, name: str, per_minute: int) -> float:
-        now = self._clock()
-        level, then = self._buckets.get(name, (float(per_minute), now))
-        return min(per_minute, level + (now - then) * per_minute / 60)
 
 
 def limit_body(
