@@ -12,7 +12,12 @@ from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
 from anyrig.devices.discover import from_record
 from anyrig.devices.machine import Machine, Memory
 from anyrig.devices.reasons import ReasonCode
-from anyrig.errors import DeviceUnusableError, InvalidInputError, OutOfMemoryError
+from anyrig.errors import (
+    DeviceUnusableError,
+    InvalidInputError,
+    InvalidOptionError,
+    OutOfMemoryError,
+)
 from anyrig.placement import (
     PlacementOptions,
     PlacementPlan,
@@ -73,6 +78,15 @@ def test_workers_share_the_memory_budget(machine: Machines) -> None:
     with pytest.raises(InvalidInputError, match=r"100 workers of 2 GiB each do not fit") as caught:
         plan(here, workers_per_device=100)
     assert "--workers-per-device" in caught.value.hint
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_workers_have_a_limit_by_the_cores(machine: Machines, device: str) -> None:
+    here, small = machine("h200-linux"), Workload("tiny", worker_bytes=1)
+    (found,) = plan(here, device, small, workers_per_device=32).placements
+    assert found.workers == 32
+    with pytest.raises(InvalidOptionError, match="at most 32 on this machine, which has 16 cores"):
+        plan(here, device, small, workers_per_device=33)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 from anyrig.devices.choose import DeviceChoice, SkippedDevice, parse_library, select_backend
 from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
-from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
+from anyrig.errors import (
+    AnyrigError,
+    DeviceUnusableError,
+    InvalidInputError,
+    InvalidOptionError,
+    OutOfMemoryError,
+)
 from anyrig.memory.allocator import choose_allocator_settings
 from anyrig.precision import choose as precisions
 from anyrig.precision.profiles import ProfileName, get_profile
@@ -274,7 +280,26 @@ class _Planner:
                 f"{format_bytes(budget_bytes)} of {device.name}",
                 hint=f"Use --workers-per-device {fit}, or raise the budget with --memory-gb.",
             )
+        check_num_processes(self.machine, "workers_per_device", requested)
         return count
+
+
+def max_processes(machine: Machine) -> int:
+    """Processes that may be requested for one device: twice its host's cores, or four. More would
+    only take memory from each other.
+    """
+    return max(4, 2 * math.ceil(machine.cpu.cores_usable))
+
+
+def check_num_processes(machine: Machine, option: str, count: int) -> None:
+    """Refuse a number of processes that this machine cannot run."""
+    limit = max_processes(machine)
+    if count > limit:
+        cores = pluralize(math.ceil(machine.cpu.cores_usable), "core")
+        raise InvalidOptionError(
+            option, f"must be at most {limit} on this machine, which has {cores}", value=count,
+            hint="Leave it out to have as many as are of use.",
+        )  # fmt: skip
 
 
 def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None, str]:

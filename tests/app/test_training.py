@@ -103,6 +103,8 @@ def test_options_that_contradict_each_other_are_refused(config: Path) -> None:
         rig.train(config, memory_gb=1, memory_fraction=0.5)
     with pytest.raises(InvalidOptionError, match="`nproc` must be a number from 1 to 1024"):
         rig.train(config, nproc="many")
+    with pytest.raises(InvalidOptionError, match="`nproc` must be at most"):
+        rig.train(config, device="cpu", nproc=1000)
     assert not Path("runs").exists()
 
 

@@ -89,3 +89,17 @@ def test_transcripts_are_named_by_their_format(client: TestClient) -> None:
     assert job.arguments["format"] == ["srt", "txt"]
     assert Path(job.arguments["output"]).name == "transcript.srt"
     assert post(client, "transcribe", file=file, format="../x").status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["book", "batch", "index", "train", "bench"])
+def test_processes_have_a_limit(client: TestClient, kind: str) -> None:
+    name = "nproc" if kind == "train" else "workers_per_device"
+    data = b'[task]\nkind = "text"\n' if kind == "train" else b"CHAPTER I\n\nThe tide came in."
+    sent = client.post("/uploads", files={"files": ("a.txt", data)}).json()["files"][0]["id"]
+    example = json.loads(UPLOAD.sub(f"upload:{sent}", json.dumps(EXAMPLES[kind])))
+    for count in (1000, 10**12):
+        value = str(count) if kind == "train" else count
+        answer = client.post("/jobs", json={"kind": kind, "arguments": {**example, name: value}})
+        assert answer.status_code == 400, answer.text
+        assert name in answer.json()["title"]
+    assert client.get("/jobs").json()["jobs"] == []

@@ -39,6 +39,7 @@ from anyrig.errors import (
     mention,
 )
 from anyrig.options import option, request_from_json, request_to_json
+from anyrig.placement import check_num_processes
 from anyrig.units import is_whole_number
 
 if TYPE_CHECKING:
@@ -173,6 +174,8 @@ def _choose_name(rig: Rig, request: WorkerRequest) -> tuple[str, bool]:
 
 
 def _count_nodes(rig: Rig, request: WorkerRequest) -> int:
+    if request.workers_per_device is not None:
+        check_num_processes(rig.machine, "workers_per_device", request.workers_per_device)
     variable = rig.environment.get("NUM_WORKERS", "").strip()
     if request.nodes is not None:
         if not 1 <= request.nodes <= _MAX_NODES:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRECISIONS = ("auto", *get_args(Precision))
+MAX_PROCESSES = 1024
+"""That any option may request; `placement.max_processes` is the limit of a machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class ComputeOptions(DeviceOptions):
     )  # fmt: skip
     workers_per_device: int | None = option(
         None, "processes on each device; a CPU has one on each core where that is faster", ge=1,
-        metavar="N", setting="compute.workers_per_device",
+        le=MAX_PROCESSES, metavar="N", setting="compute.workers_per_device",
     )  # fmt: skip
 
 

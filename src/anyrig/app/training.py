@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.app import runs
-from anyrig.app.compute import PRECISIONS, ComputeOptions, DeviceOptions, place, test_device
+from anyrig.app.compute import (
+    MAX_PROCESSES,
+    PRECISIONS,
+    ComputeOptions,
+    DeviceOptions,
+    place,
+    test_device,
+)
 from anyrig.app.events import (
     DeviceEvent,
     OnEvent,
@@ -50,7 +57,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _STEP_EVENT_INTERVAL_S = 0.1
-_MAX_PROCESSES = 1024
 _REMEMBERED = ("device", "profile", "strict", "no_bench", "nproc")
 """Options that a resumed run has again if they are not given."""
 UNWRITTEN = "left"
@@ -110,10 +116,10 @@ class TrainingRequest(DeviceOptions):
         super().__post_init__()
         count = self.nproc
         if count not in ("", "auto") and not (
-            is_whole_number(count) and 1 <= int(count) <= _MAX_PROCESSES
+            is_whole_number(count) and 1 <= int(count) <= MAX_PROCESSES
         ):
             raise InvalidOptionError(
-                "nproc", f"must be a number from 1 to {_MAX_PROCESSES}, or auto", value=count
+                "nproc", f"must be a number from 1 to {MAX_PROCESSES}, or auto", value=count
             )
 
 

@@ -32,6 +32,7 @@ from anyrig.app.runs import Run, TrainingResult
 from anyrig.app.training import TrainingRequest
 from anyrig.errors import DeviceUnusableError, WorkError, mention
 from anyrig.options import request_from_json, request_to_json
+from anyrig.placement import check_num_processes
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -65,6 +66,7 @@ def choose_devices(rig: Rig, request: TrainingRequest) -> tuple[str, ...]:
             f" {first.name}",
             hint=f"Pass {mention('nproc', str(len(ids)))} or {mention('device', 'cpu')}.",
         )
+    check_num_processes(rig.machine, "nproc", count)
     return tuple(ids[number % len(ids)] for number in range(count))
 
 

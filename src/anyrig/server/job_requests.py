@@ -32,6 +32,7 @@ from anyrig.app.transcription import TranscriptionRequest
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
 from anyrig.options import json_schema, list_options
+from anyrig.placement import check_num_processes
 from anyrig.server.routes.speech import LANGUAGE
 from anyrig.server.routes.transcriptions import resolve_model
 from anyrig.server.state import ServerState
@@ -75,6 +76,7 @@ def prepare_job(
         if kind == "book":
             _mark_book_uploads(server, found)
         arguments = build_arguments(kind, found.values, folder)
+        _check_num_processes(server, arguments)
         details: dict[str, JsonValue] = {
             "asked": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
         }  # fmt: skip
@@ -99,6 +101,14 @@ def prepare_plan(
     _resolve(server, found, "book", given, folder)
     _mark_book_uploads(server, found)
     return build_arguments("book", found.values, folder)
+
+
+def _check_num_processes(server: ServerState, arguments: Mapping[str, JsonValue]) -> None:
+    """Refuse what the job would be refused for when it runs."""
+    for name in ("workers_per_device", "nproc"):
+        count = str(arguments.get(name, ""))
+        if count.isdecimal():
+            check_num_processes(server.rig.machine, name, int(count))
 
 
 def _mark_book_uploads(server: ServerState, found: ResolvedOptions) -> None:
