@@ -48,8 +48,8 @@ PAGE_TOKEN_HEADER = b"x-anyrig-internal"
 KEY_NEEDED_HEADER = b"x-anyrig-keyed"
 """Marks a request of the page for a visitor who needs a key."""
 _WRONG_KEYS_PER_MINUTE = 30
-"""From one address. A person who mistypes needs fewer, and keys are too long to be guessed: it keeps
-the log and the key file from being flooded."""
+"""From one address. A person who mistypes needs fewer; keys are too long to be guessed, but guesses
+fill the log."""
 
 
 # -- who is calling --------------------------------------------------------------------------------
